@@ -1,0 +1,96 @@
+/* Device types: their names, and how to allocate and copy there. */
+#include "internal.h"
+
+#include <string.h>
+
+enum { TYPES = 32 };
+
+static const char *const device_names[TYPES] = {
+    [kDLCPU] = "cpu",           [kDLCUDA] = "cuda",         [kDLCUDAHost] = "cuda_host",
+    [kDLOpenCL] = "opencl",     [kDLVulkan] = "vulkan",     [kDLMetal] = "metal",
+    [kDLVPI] = "vpi",           [kDLROCM] = "rocm",         [kDLROCMHost] = "rocm_host",
+    [kDLExtDev] = "ext_dev",    [kDLCUDAManaged] = "cuda_managed",
+    [kDLOneAPI] = "oneapi",     [kDLWebGPU] = "webgpu",     [kDLHexagon] = "hexagon",
+    [kDLMAIA] = "maia",         [kDLTrn] = "trn",
+};
+
+static int cpu_exists(void *self, int32_t device_id) {
+  (void)self;
+  return device_id >= 0;
+}
+
+static int cpu_allocate(void *self, DLDevice device, size_t bytes, size_t alignment, void **out) {
+  (void)self;
+  (void)device;
+  void *block = memory_allocate(bytes, alignment);
+  if (!block) return -1;
+  *out = block;
+  return 0;
+}
+
+static void cpu_release(void *self, DLDevice device, void *block) {
+  (void)self;
+  (void)device;
+  memory_release(block);
+}
+
+static int cpu_copy(void *self, void *to, DLDevice to_device, const void *from, DLDevice from_device,
+                    size_t bytes) {
+  (void)self;
+  (void)to_device;
+  (void)from_device;
+  if (bytes) memmove(to, from, bytes);
+  return 0;
+}
+
+static int cpu_sync(void *self, DLDevice device) {
+  (void)self;
+  (void)device;
+  return 0;
+}
+
+static const sterna_device_api cpu = {NULL,        cpu_exists, cpu_allocate,
+                                      cpu_release, cpu_copy,   cpu_sync};
+
+static _Atomic(const sterna_device_api *) apis[TYPES];
+
+const char *sterna_device_name(DLDeviceType type) {
+  return (unsigned)type < TYPES ? device_names[type] : NULL;
+}
+
+int sterna_register_device(DLDeviceType type, const sterna_device_api *api) {
+  if (!sterna_device_name(type) || type == kDLCPU)
+    return sterna_set_errorf("ValueError", "device type %d cannot be registered", (int)type);
+  if (!api || !api->exists || !api->allocate || !api->release || !api->copy || !api->sync)
+    return sterna_set_error("ValueError", "a device needs every function of its table");
+  atomic_store(&apis[type], api);
+  return 0;
+}
+
+static const sterna_device_api *find_device(DLDeviceType type) {
+  if (type == kDLCPU) return &cpu;
+  return (unsigned)type < TYPES ? atomic_load(&apis[type]) : NULL;
+}
+
+int sterna_device_exists(DLDevice device) {
+  const sterna_device_api *api = find_device(device.device_type);
+  return api && api->exists(api->self, device.device_id) == 1;
+}
+
+int device_get(DLDevice device, const sterna_device_api **out) {
+  const sterna_device_api *api = find_device(device.device_type);
+  const char *name = sterna_device_name(device.device_type);
+  if (!name) return sterna_set_errorf("ValueError", "%d is no device type", (int)device.device_type);
+  if (!api)
+    return sterna_set_errorf("RuntimeError", "no runtime support for device %s(%d) is loaded", name,
+                             (int)device.device_id);
+  if (api->exists(api->self, device.device_id) != 1)
+    return sterna_set_errorf("RuntimeError", "there is no device %s(%d)", name, (int)device.device_id);
+  *out = api;
+  return 0;
+}
+
+int sterna_device_sync(DLDevice device) {
+  const sterna_device_api *api;
+  return device_get(device, &api) || api->sync(api->self, device) ? -1 : 0;
+}

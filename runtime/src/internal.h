@@ -1,0 +1,81 @@
+/* What the runtime's files share with each other and with nobody else. */
+#ifndef STERNA_INTERNAL_H_
+#define STERNA_INTERNAL_H_
+
+#if !defined(STERNA_BUILD) && !defined(STERNA_STATIC)
+#define STERNA_BUILD
+#endif
+#include "platform.h"
+#include "sterna.h"
+
+/* memory.c */
+INTERNAL void *memory_allocate(size_t bytes, size_t alignment); /* sets MemoryError when it fails */
+INTERNAL void *memory_try_allocate(size_t bytes, size_t alignment); /* leaves the error alone */
+INTERNAL void memory_release(void *block);
+
+/* object.c */
+INTERNAL void object_init(sterna_object *object, int32_t type_index, void (*deleter)(void *self, int flags));
+/* Takes a reference only if the object still has one. */
+INTERNAL int object_try_retain(sterna_object *object);
+
+/* error.c */
+INTERNAL int error_out_of_memory(void); /* needs no memory; returns -1 */
+INTERNAL int error_type(const sterna_any *value, const char *expected); /* "expected int, got text" */
+
+/* foreign.c: another runtime of the same ABI in this process. */
+INTERNAL void foreign_found_in(void *handle);
+INTERNAL void foreign_raise(sterna_error *error);
+INTERNAL sterna_error *foreign_take_error(void);
+
+/* function.c */
+INTERNAL void function_set_deleter(sterna_function *function, void (*deleter)(void *self));
+/* A function that also holds a reference to owner. */
+INTERNAL int function_create_owned(sterna_call call, void *self, sterna_object *owner, sterna_function **out);
+
+/* registry.c */
+INTERNAL void registry_before_fork(void);
+INTERNAL void registry_after_fork(void);
+INTERNAL void registry_shutdown(void);
+
+/* table.c: names to pointers. Not synchronized. */
+typedef struct {
+  struct table_entry {
+    char *name; /* null: never used; table_gone: removed */
+    void *value;
+  } *entries;
+  size_t capacity, used, live;
+} table;
+INTERNAL void **table_find(const table *t, const char *name);
+/* The name must not be there yet. -1 when memory runs out, with no error set. */
+INTERNAL int table_put(table *t, const char *name, void *value);
+INTERNAL void *table_remove(table *t, const char *name);
+INTERNAL void table_free(table *t);
+INTERNAL int table_is_live(const struct table_entry *entry);
+
+/* device.c: the device's table, or an error that says why there is none. */
+INTERNAL int device_get(DLDevice device, const sterna_device_api **out);
+
+/* binary.c: refuses a file that the system's loader would choke on. */
+INTERNAL int binary_check(const char *path);
+
+/* library.c: the shared libraries that are loaded, each once. */
+typedef struct library library;
+INTERNAL void library_before_fork(void);
+INTERNAL void library_after_fork(void);
+INTERNAL int library_open(const char *path, library **out); /* ends with library_release */
+INTERNAL void *library_symbol(library *lib, const char *name);
+/* Makes candidate the library's module, unless it has one: then gives that, with a reference. */
+INTERNAL sterna_module *library_adopt(library *lib, sterna_module *candidate);
+INTERNAL void library_release(library *lib, sterna_module *module); /* module: the one that ends */
+INTERNAL void library_shutdown(void);
+
+/* module.c */
+INTERNAL void module_before_fork(void);
+INTERNAL void module_after_fork(void);
+INTERNAL void module_shutdown(void);
+
+/* threads.c */
+INTERNAL void threads_shutdown(void);
+INTERNAL void threads_after_fork(void);
+
+#endif

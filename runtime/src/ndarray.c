@@ -1,0 +1,281 @@
+/* Arrays: memory, views, copies, and DLPack in and out. */
+#include "internal.h"
+
+#include <string.h>
+
+enum { DATA_ALIGNMENT = 64 };
+
+typedef enum { OWNS_MEMORY, VIEWS_ARRAY, HOLDS_DLPACK, HOLDS_DLPACK_VERSIONED } holding;
+
+typedef struct {
+  sterna_ndarray array;
+  holding holds;
+  int read_only;
+  void *held;     /* the block, the array or the DLPack structure */
+  int64_t dims[]; /* shape, then strides */
+} array_object;
+
+static void free_array(void *self, int flags) {
+  array_object *a = self;
+  if (flags & 1) switch (a->holds) {
+      case OWNS_MEMORY: {
+        const sterna_device_api *api;
+        if (a->held && device_get(a->array.tensor.device, &api) == 0)
+          api->release(api->self, a->array.tensor.device, a->held);
+        break;
+      }
+      case VIEWS_ARRAY: sterna_release(a->held); break;
+      case HOLDS_DLPACK: {
+        DLManagedTensor *managed = a->held;
+        if (managed->deleter) managed->deleter(managed);
+        break;
+      }
+      case HOLDS_DLPACK_VERSIONED: {
+        DLManagedTensorVersioned *managed = a->held;
+        if (managed->deleter) managed->deleter(managed);
+        break;
+      }
+    }
+  if (flags & 2) memory_release(a);
+}
+
+/* ---- sizes ---- */
+
+static int count_bytes(const int64_t *shape, int32_t ndim, DLDataType dtype, size_t *out) {
+  /* An empty array is small however long its other sides are. */
+  for (int32_t i = 0; i < ndim; i++)
+    if (shape[i] == 0) {
+      *out = 0;
+      return 0;
+    }
+  uint64_t bits = (uint64_t)dtype.bits * (dtype.lanes ? dtype.lanes : 1);
+  for (int32_t i = 0; i < ndim; i++) {
+    uint64_t extent = (uint64_t)shape[i];
+    if (bits && extent > (uint64_t)INT64_MAX / bits)
+      return sterna_set_error("ValueError", "the array's size does not fit in 64 bits");
+    bits *= extent;
+  }
+  uint64_t bytes = bits / 8 + (bits % 8 != 0);
+  if (bytes > SIZE_MAX / 2) return sterna_set_error("ValueError", "the array is larger than memory");
+  *out = (size_t)bytes;
+  return 0;
+}
+
+static int check_shape(const int64_t *shape, int32_t ndim) {
+  if (ndim < 0 || (ndim && !shape))
+    return sterna_set_errorf("ValueError", "an array cannot have %d dimensions", (int)ndim);
+  for (int32_t i = 0; i < ndim; i++)
+    if (shape[i] < 0)
+      return sterna_set_errorf("ValueError", "dimension %d of the array is negative: %lld", (int)i,
+                               (long long)shape[i]);
+  return 0;
+}
+
+int sterna_tensor_bytes(const DLTensor *t, size_t *out) {
+  return check_shape(t->shape, t->ndim) || count_bytes(t->shape, t->ndim, t->dtype, out) ? -1 : 0;
+}
+
+int sterna_tensor_is_compact(const DLTensor *t) {
+  if (!t->strides) return 1;
+  for (int32_t i = 0; i < t->ndim; i++)
+    if (t->shape[i] == 0) return 1;
+  int64_t expected = 1;
+  for (int32_t i = t->ndim - 1; i >= 0; i--) {
+    if (t->shape[i] == 1) continue;
+    if (t->strides[i] != expected) return 0;
+    expected *= t->shape[i];
+  }
+  return 1;
+}
+
+/* ---- making ---- */
+
+static array_object *new_array(const int64_t *shape, int32_t ndim, DLDataType dtype, DLDevice device,
+                               holding holds, void *held) {
+  array_object *a = memory_allocate(sizeof *a + 2 * (size_t)ndim * sizeof *a->dims, 16);
+  if (!a) return NULL;
+  object_init(&a->array.header, STERNA_NDARRAY, free_array);
+  a->holds = holds;
+  a->read_only = 0;
+  a->held = held;
+  if (ndim) memcpy(a->dims, shape, (size_t)ndim * sizeof *shape);
+  uint64_t stride = 1; /* unsigned: an empty array's strides may wrap around and mean nothing */
+  for (int32_t i = ndim - 1; i >= 0; i--) {
+    a->dims[ndim + i] = (int64_t)stride;
+    stride *= (uint64_t)shape[i];
+  }
+  a->array.tensor =
+      (DLTensor){NULL, device, ndim, dtype, a->dims, a->dims + ndim, 0};
+  return a;
+}
+
+int sterna_ndarray_empty(const int64_t *shape, int32_t ndim, DLDataType dtype, DLDevice device,
+                         sterna_ndarray **out) {
+  const sterna_device_api *api;
+  size_t bytes;
+  if (check_shape(shape, ndim) || count_bytes(shape, ndim, dtype, &bytes) || device_get(device, &api))
+    return -1;
+  array_object *a = new_array(shape, ndim, dtype, device, OWNS_MEMORY, NULL);
+  if (!a) return -1;
+  if (api->allocate(api->self, device, bytes, DATA_ALIGNMENT, &a->held)) {
+    sterna_release(a);
+    return -1;
+  }
+  a->array.tensor.data = a->held;
+  *out = &a->array;
+  return 0;
+}
+
+int sterna_ndarray_is_read_only(const sterna_ndarray *array) {
+  return array->header.deleter == free_array && ((const array_object *)array)->read_only;
+}
+
+/* On these a data pointer is a handle, to which nothing can be added. */
+static int has_opaque_pointers(DLDeviceType type) {
+  return type == kDLOpenCL || type == kDLVulkan || type == kDLMetal || type == kDLWebGPU;
+}
+
+static void place(DLTensor *t, void *data, uint64_t byte_offset) {
+  int opaque = has_opaque_pointers(t->device.device_type);
+  t->data = opaque || !data ? data : (char *)data + byte_offset;
+  t->byte_offset = opaque ? byte_offset : 0;
+}
+
+int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndim, DLDataType dtype,
+                        uint64_t byte_offset, sterna_ndarray **out) {
+  size_t whole, part;
+  if (sterna_tensor_bytes(&array->tensor, &whole) || check_shape(shape, ndim) ||
+      count_bytes(shape, ndim, dtype, &part))
+    return -1;
+  if (byte_offset > whole || part > whole - byte_offset)
+    return sterna_set_errorf("ValueError",
+                             "a view of %llu bytes at offset %llu does not fit in an array of %llu bytes",
+                             (unsigned long long)part, (unsigned long long)byte_offset,
+                             (unsigned long long)whole);
+  array_object *a = new_array(shape, ndim, dtype, array->tensor.device, VIEWS_ARRAY, array);
+  if (!a) return -1;
+  sterna_retain(array);
+  a->read_only = sterna_ndarray_is_read_only(array);
+  place(&a->array.tensor, array->tensor.data, array->tensor.byte_offset + byte_offset);
+  *out = &a->array;
+  return 0;
+}
+
+/* ---- copying ---- */
+
+static int on_host(DLDevice device) {
+  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost ||
+         device.device_type == kDLROCMHost || device.device_type == kDLCUDAManaged;
+}
+
+static int copy_bytes(void *to, DLDevice to_device, const void *from, DLDevice from_device,
+                      size_t bytes) {
+  const sterna_device_api *api;
+  DLDevice decides = on_host(to_device) ? from_device : to_device;
+  if (on_host(decides)) decides = (DLDevice){kDLCPU, 0};
+  if (device_get(decides, &api)) return -1;
+  return api->copy(api->self, to, to_device, from, from_device, bytes);
+}
+
+static void *first_byte(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
+
+static int check_compact(const DLTensor *t, const char *role) {
+  if (sterna_tensor_is_compact(t)) return 0;
+  return sterna_set_errorf("ValueError", "the %s of a copy must be contiguous", role);
+}
+
+int sterna_tensor_copy(const DLTensor *from, DLTensor *to) {
+  size_t from_bytes, to_bytes;
+  if (sterna_tensor_bytes(from, &from_bytes) || sterna_tensor_bytes(to, &to_bytes) ||
+      check_compact(from, "source") || check_compact(to, "destination"))
+    return -1;
+  if (from_bytes != to_bytes)
+    return sterna_set_errorf("ValueError", "cannot copy %llu bytes into an array of %llu bytes",
+                             (unsigned long long)from_bytes, (unsigned long long)to_bytes);
+  return copy_bytes(first_byte(to), to->device, first_byte(from), from->device, to_bytes);
+}
+
+static int check_amount(const DLTensor *t, size_t bytes) {
+  size_t size;
+  if (sterna_tensor_bytes(t, &size) || check_compact(t, "array")) return -1;
+  if (bytes == size) return 0;
+  return sterna_set_errorf("ValueError", "%llu bytes were given for an array of %llu bytes",
+                           (unsigned long long)bytes, (unsigned long long)size);
+}
+
+int sterna_tensor_copy_from_memory(DLTensor *to, const void *from, size_t bytes) {
+  if (check_amount(to, bytes)) return -1;
+  return copy_bytes(first_byte(to), to->device, from, (DLDevice){kDLCPU, 0}, bytes);
+}
+
+int sterna_tensor_copy_to_memory(const DLTensor *from, void *to, size_t bytes) {
+  if (check_amount(from, bytes)) return -1;
+  return copy_bytes(to, (DLDevice){kDLCPU, 0}, first_byte(from), from->device, bytes);
+}
+
+/* ---- DLPack in ---- */
+
+static int take_in(const DLTensor *t, holding holds, void *managed, int read_only,
+                   sterna_ndarray **out) {
+  size_t bytes;
+  if (sterna_tensor_bytes(t, &bytes)) return -1;
+  if (bytes && !t->data) return sterna_set_error("ValueError", "the DLPack array has no data");
+  if (!sterna_tensor_is_compact(t))
+    return sterna_set_error("ValueError", "the array is not contiguous; pass a contiguous copy of it");
+  array_object *a = new_array(t->shape, t->ndim, t->dtype, t->device, holds, managed);
+  if (!a) return -1;
+  a->read_only = read_only;
+  place(&a->array.tensor, t->data, t->byte_offset);
+  *out = &a->array;
+  return 0;
+}
+
+int sterna_ndarray_from_dlpack(DLManagedTensor *from, sterna_ndarray **out) {
+  return take_in(&from->dl_tensor, HOLDS_DLPACK, from, 0, out);
+}
+
+int sterna_ndarray_from_dlpack_versioned(DLManagedTensorVersioned *from, sterna_ndarray **out) {
+  if (from->version.major != DLPACK_MAJOR_VERSION)
+    return sterna_set_errorf("ValueError", "the array comes as DLPack %u.%u; version %d is understood",
+                             from->version.major, from->version.minor, DLPACK_MAJOR_VERSION);
+  int read_only = (from->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+  return take_in(&from->dl_tensor, HOLDS_DLPACK_VERSIONED, from, read_only, out);
+}
+
+/* ---- DLPack out ---- */
+
+static void end_dlpack(DLManagedTensor *managed) {
+  sterna_release(managed->manager_ctx);
+  memory_release(managed);
+}
+
+static void end_dlpack_versioned(DLManagedTensorVersioned *managed) {
+  sterna_release(managed->manager_ctx);
+  memory_release(managed);
+}
+
+int sterna_ndarray_to_dlpack(sterna_ndarray *array, DLManagedTensor **out) {
+  if (sterna_ndarray_is_read_only(array))
+    return sterna_set_error("BufferError",
+                            "the array is read-only, which only versioned DLPack can say");
+  DLManagedTensor *managed = memory_allocate(sizeof *managed, 16);
+  if (!managed) return -1;
+  *managed = (DLManagedTensor){array->tensor, array, end_dlpack};
+  sterna_retain(array);
+  *out = managed;
+  return 0;
+}
+
+int sterna_ndarray_to_dlpack_versioned(sterna_ndarray *array, DLManagedTensorVersioned **out) {
+  DLManagedTensorVersioned *managed = memory_allocate(sizeof *managed, 16);
+  if (!managed) return -1;
+  uint64_t flags = sterna_ndarray_is_read_only(array) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+  *managed = (DLManagedTensorVersioned){{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
+                                        array,
+                                        end_dlpack_versioned,
+                                        flags,
+                                        array->tensor};
+  sterna_retain(array);
+  *out = managed;
+  return 0;
+}

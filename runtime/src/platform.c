@@ -1,0 +1,152 @@
+/* The operating system's side of platform.h. */
+#include "platform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+
+#include <malloc.h>
+
+int platform_thread_start(platform_thread *thread, platform_thread_main main, void *data) {
+  *thread = CreateThread(NULL, 0, main, data, 0, NULL);
+  return *thread ? 0 : -1;
+}
+
+void platform_thread_join(platform_thread thread) {
+  WaitForSingleObject(thread, INFINITE);
+  CloseHandle(thread);
+}
+
+void platform_yield(void) { SwitchToThread(); }
+
+int platform_cpu_count(void) {
+  DWORD_PTR process = 0, system = 0;
+  int count = 0;
+  if (GetProcessAffinityMask(GetCurrentProcess(), &process, &system))
+    for (; process; process &= process - 1) count++;
+  return count > 0 ? count : 1;
+}
+
+uint64_t platform_nanoseconds(void) {
+  LARGE_INTEGER now, frequency;
+  QueryPerformanceCounter(&now);
+  QueryPerformanceFrequency(&frequency);
+  return (uint64_t)((double)now.QuadPart * 1e9 / (double)frequency.QuadPart);
+}
+
+int platform_slot_create(platform_slot *slot, void(PLATFORM_SLOT_CALLBACK *destroy)(void *)) {
+  *slot = FlsAlloc(destroy);
+  return *slot == FLS_OUT_OF_INDEXES ? -1 : 0;
+}
+
+void *platform_slot_get(platform_slot slot) { return FlsGetValue(slot); }
+
+int platform_slot_set(platform_slot slot, void *value) { return FlsSetValue(slot, value) ? 0 : -1; }
+
+void platform_on_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) {
+  (void)before;
+  (void)parent;
+  (void)child;
+}
+
+void *platform_library_open(const char *path, char *error, size_t error_size) {
+  void *handle = (void *)LoadLibraryA(path);
+  if (!handle)
+    FormatMessageA(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL, GetLastError(), 0,
+                   error, (DWORD)error_size, NULL);
+  return handle;
+}
+
+void platform_library_close(void *handle) { FreeLibrary((HMODULE)handle); }
+
+void *platform_library_symbol(void *handle, const char *name) {
+  return (void *)(uintptr_t)GetProcAddress((HMODULE)handle, name);
+}
+
+void *platform_process_symbol(const char *name) {
+  HMODULE foreign = GetModuleHandleA("tvm_ffi.dll");
+  return foreign ? (void *)(uintptr_t)GetProcAddress(foreign, name) : NULL;
+}
+
+void *platform_allocate(size_t bytes, size_t alignment) {
+  return _aligned_malloc(bytes ? bytes : 1, alignment < 16 ? 16 : alignment);
+}
+
+void platform_release(void *block) { _aligned_free(block); }
+
+#else
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+int platform_thread_start(platform_thread *thread, platform_thread_main main, void *data) {
+  sigset_t all, before;
+  sigfillset(&all); /* signals are for the threads that the program made itself */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = pthread_create(thread, NULL, main, data);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed ? -1 : 0;
+}
+
+void platform_thread_join(platform_thread thread) { pthread_join(thread, NULL); }
+
+void platform_yield(void) { sched_yield(); }
+
+int platform_cpu_count(void) {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0)
+    return CPU_COUNT(&allowed);
+#endif
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? (int)online : 1;
+}
+
+uint64_t platform_nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int platform_slot_create(platform_slot *slot, void (*destroy)(void *)) {
+  return pthread_key_create(slot, destroy) ? -1 : 0;
+}
+
+void *platform_slot_get(platform_slot slot) { return pthread_getspecific(slot); }
+
+int platform_slot_set(platform_slot slot, void *value) {
+  return pthread_setspecific(slot, value) ? -1 : 0;
+}
+
+void platform_on_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) {
+  pthread_atfork(before, parent, child);
+}
+
+void *platform_library_open(const char *path, char *error, size_t error_size) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char *words = dlerror();
+    snprintf(error, error_size, "%s", words ? words : "unknown reason");
+  }
+  return handle;
+}
+
+void platform_library_close(void *handle) { dlclose(handle); }
+
+void *platform_library_symbol(void *handle, const char *name) { return dlsym(handle, name); }
+
+void *platform_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+void *platform_allocate(size_t bytes, size_t alignment) {
+  if (alignment <= sizeof(void *) * 2) return malloc(bytes ? bytes : 1);
+  void *block = NULL;
+  return posix_memalign(&block, alignment, bytes ? bytes : 1) ? NULL : block;
+}
+
+void platform_release(void *block) { free(block); }
+
+#endif

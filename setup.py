@@ -1,0 +1,92 @@
+"""Builds the C runtime (shared, static, one file) and the extension that binds it to Python."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "build_tools"), str(HERE / "runtime")]
+
+import amalgamate  # noqa: E402
+import compilers  # noqa: E402
+
+WINDOWS = sys.platform == "win32"
+MAC = sys.platform == "darwin"
+
+if WINDOWS:
+    C_FLAGS = ["/O2", "/std:c11", "/experimental:c11atomics"]
+    SHARED_NAME, SHARED_FLAGS, EXTENSION_FLAGS = "sterna.dll", [], []
+elif MAC:
+    C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]
+    SHARED_NAME = "libsterna.dylib"
+    SHARED_FLAGS = ["-Wl,-install_name,@rpath/libsterna.dylib"]
+    EXTENSION_FLAGS = ["-Wl,-rpath,@loader_path/../native/lib"]
+else:
+    C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]
+    SHARED_NAME = "libsterna.so"
+    # The library's code runs in pool threads, so it is never unloaded.
+    SHARED_FLAGS = ["-Wl,-soname,libsterna.so", "-Wl,-z,nodelete", "-Wl,-s", "-lpthread", "-ldl"]
+    EXTENSION_FLAGS = ["-Wl,-rpath,$ORIGIN/../native/lib", "-Wl,-s"]
+
+
+class BuildNative(build_ext):
+    """Puts the runtime into sterna/native, then builds the extension against it."""
+
+    def run(self) -> None:
+        """Build everything; setuptools calls this."""
+        compilers.choose()
+        super().run()
+
+    def build_extensions(self) -> None:
+        """Build the runtime first: the extension links with it."""
+        native = self.package_root() / "native"
+        self.write_sources(native)
+        self.build_runtime(native)
+        for extension in self.extensions:
+            extension.include_dirs = [str(native / "include")]
+            extension.library_dirs = [str(native / "lib")]
+        super().build_extensions()
+
+    def package_root(self) -> Path:
+        """The package's folder: in the checkout for an editable install, else in the build."""
+        in_place = self.inplace or getattr(self, "editable_mode", False)
+        return (HERE if in_place else Path(self.build_lib)) / "sterna"
+
+    def write_sources(self, native: Path) -> None:
+        """The headers, and the whole runtime as one C file."""
+        for folder in ("include", "src", "lib"):
+            (native / folder).mkdir(parents=True, exist_ok=True)
+        for header in ("sterna.h", "sterna.hpp"):
+            shutil.copyfile(HERE / "runtime" / header, native / "include" / header)
+        (native / "src" / "sterna.c").write_text(amalgamate.amalgamate(), encoding="utf-8")
+
+    def build_runtime(self, native: Path) -> None:
+        """The shared and the static library."""
+        objects = self.compiler.compile(
+            [str(native / "src" / "sterna.c")],
+            output_dir=self.build_temp,
+            include_dirs=[str(native / "include")],
+            macros=[("STERNA_BUILD", "1")],
+            extra_preargs=C_FLAGS,
+        )
+        shared = native / "lib" / SHARED_NAME
+        shared.unlink(missing_ok=True)  # a process that has it loaded keeps its own copy
+        self.compiler.link_shared_object(objects, str(shared), extra_postargs=SHARED_FLAGS)
+        self.compiler.create_static_lib(objects, "sterna", output_dir=str(native / "lib"))
+
+
+core: dict[str, Any] = {
+    "sources": sorted(str(p.relative_to(HERE)) for p in HERE.glob("sterna/runtime/core/*.c")),
+    "depends": ["sterna/runtime/core/core.h", "runtime/sterna.h"],
+    "libraries": ["sterna"],
+    "extra_compile_args": C_FLAGS,
+    "extra_link_args": EXTENSION_FLAGS,
+}
+setup(
+    ext_modules=[Extension("sterna.runtime._core", **core)],
+    cmdclass={"build_ext": BuildNative},
+)

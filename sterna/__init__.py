@@ -1,0 +1,81 @@
+"""Sterna compiles machine-learning models to fast, small programs for any hardware.
+
+The names here are those of the classic API. Each is loaded when it is first used, so importing
+the package is quick and running a model does not load the compiler.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from sterna.version import __version__
+
+if TYPE_CHECKING:
+    from sterna import contrib, error, runtime, testing
+    from sterna.runtime import (
+        DataType,
+        Device,
+        Module,
+        NDArray,
+        PackedFunc,
+        cpu,
+        cuda,
+        device,
+        ext_dev,
+        get_global_func,
+        hexagon,
+        list_global_func_names,
+        metal,
+        opencl,
+        register_func,
+        remove_global_func,
+        rocm,
+        vpi,
+        vulkan,
+        webgpu,
+    )
+    from sterna.runtime import ndarray as nd
+    from sterna.support.errors import InternalError, TVMError, register_error
+
+# Where each name is found: a module, or a module and an attribute of it.
+_WHERE: dict[str, tuple[str, str | None]] = {
+    "contrib": ("sterna.contrib", None),
+    "error": ("sterna.error", None),
+    "nd": ("sterna.runtime.ndarray", None),
+    "runtime": ("sterna.runtime", None),
+    "testing": ("sterna.testing", None),
+    **{
+        name: ("sterna.runtime", name)
+        for name in (
+            "DataType", "Device", "Module", "NDArray", "PackedFunc",
+            "cpu", "cuda", "device", "ext_dev", "hexagon", "metal", "opencl", "rocm", "vpi",
+            "vulkan", "webgpu",
+            "get_global_func", "list_global_func_names", "register_func", "remove_global_func",
+        )
+    },
+    **{
+        name: ("sterna.support.errors", name)
+        for name in ("InternalError", "TVMError", "register_error")
+    },
+}  # fmt: skip
+
+__all__ = [
+    "__version__",
+    "DataType", "Device", "InternalError", "Module", "NDArray", "PackedFunc", "TVMError",
+    "contrib", "cpu", "cuda", "device", "error", "ext_dev", "get_global_func", "hexagon",
+    "list_global_func_names", "metal", "nd", "opencl", "register_error", "register_func",
+    "remove_global_func", "rocm", "runtime", "testing", "vpi", "vulkan", "webgpu",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'sterna' has no attribute '{name}'")
+    module_name, attribute = _WHERE[name]
+    module = importlib.import_module(module_name)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

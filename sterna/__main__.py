@@ -1,0 +1,7 @@
+"""python -m sterna is the command sterna."""
+
+import sys
+
+from sterna.cli import main
+
+sys.exit(main())

@@ -1,0 +1,91 @@
+/* What the files of the Python binding share. Everything here needs the GIL unless it says otherwise. */
+#ifndef STERNA_CORE_H_
+#define STERNA_CORE_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "sterna.h"
+
+/* A Python object that holds one reference to a runtime object. */
+typedef struct {
+  PyObject_HEAD
+  sterna_object *handle;
+  PyObject *weak_references;
+} ObjectWrapper;
+
+typedef struct {
+  ObjectWrapper base;
+  vectorcallfunc vectorcall;
+  int is_python; /* the function is a Python callable, so the GIL may stay */
+} FunctionWrapper;
+
+typedef struct {
+  PyObject_HEAD
+  DLDevice device;
+} DeviceWrapper;
+
+extern PyTypeObject Object_Type, Function_Type, NDArray_Type, Module_Type, Device_Type;
+
+/* What the Python side has told us: the classes to make, and things to recognise. */
+typedef struct {
+  PyTypeObject *ndarray, *module, *device, *dtype;
+  PyObject *numpy_generic, *void_pointer, *make_exception;
+} PythonSide;
+extern PythonSide python_side;
+
+/* object.c */
+PyObject *wrap_object(PyTypeObject *type, sterna_object *handle); /* takes over the reference */
+int ready_types(PyObject *module);
+
+/* errors.c */
+PyObject *raise_runtime_error(void);  /* the thread's runtime error as a Python exception; null */
+int report_python_error(void);        /* the Python exception as the thread's runtime error; -1 */
+
+/* convert.c */
+enum { FRAME_ARGUMENTS = 8 };
+
+/* The arguments of one call, and what must live until it is over. */
+typedef struct {
+  sterna_any *values;
+  sterna_object **owned; /* one per argument, or null */
+  sterna_bytes *bytes;   /* room for views of bytes, one per argument */
+  Py_ssize_t count;
+} ArgumentFrame;
+
+/* Views an argument; what had to be made for it goes into the frame. */
+int convert_argument(PyObject *object, ArgumentFrame *frame, Py_ssize_t index);
+int convert_owned(PyObject *object, sterna_any *out); /* a value that owns */
+void frame_release(ArgumentFrame *frame, Py_ssize_t converted);
+PyObject *convert_result(sterna_any *value);           /* takes the value over */
+PyObject *convert_view(const sterna_any *value);       /* borrows it */
+int wrap_python_object(PyObject *object, sterna_object **out);
+PyObject *unwrap_python_object(sterna_object *object); /* borrowed */
+PyObject *make_dtype(DLDataType dtype);
+int parse_dtype(PyObject *object, DLDataType *out);
+PyObject *make_device(DLDevice device);
+void drop_python_reference(void *object); /* from any thread, without the GIL */
+
+/* function.c */
+int make_function(PyObject *callable, sterna_function **out);
+PyObject *wrap_function(sterna_function *function); /* takes over the reference */
+extern PyMethodDef registry_methods[];
+
+/* ndarray.c */
+extern PyMethodDef ndarray_functions[];
+
+/* dlpack.c */
+/* A runtime array over a foreign one; 0 done, -1 failed, 1 the object speaks no DLPack. */
+int take_dlpack(PyObject *object, sterna_ndarray **out);
+PyObject *ndarray_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
+PyObject *ndarray_dlpack_device(PyObject *self, PyObject *unused);
+int add_exchange_api(void); /* lets others take our arrays without Python calls */
+/* Wraps a bare tensor for the length of a callback; ends it safely if somebody kept it. */
+typedef struct loan loan;
+PyObject *lend_tensor(const DLTensor *tensor, loan **out);
+void end_loan(PyObject *array, loan *l);
+
+/* module.c */
+extern PyMethodDef module_functions[];
+
+#endif

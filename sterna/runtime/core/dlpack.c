@@ -1,0 +1,327 @@
+/* Arrays in and out of other libraries without a copy. */
+#include "core.h"
+
+#include <string.h>
+
+/* DLPack's table of C functions, by which libraries exchange arrays without calls into Python. */
+typedef struct {
+  struct {
+    DLPackVersion version;
+    void *previous;
+  } header;
+  int (*allocate)(DLTensor *prototype, DLManagedTensorVersioned **out, void *context,
+                  void (*set_error)(void *context, const char *kind, const char *message));
+  int (*from_python)(void *object, DLManagedTensorVersioned **out);
+  int (*to_python)(DLManagedTensorVersioned *tensor, void **out);
+  int (*view_python)(void *object, DLTensor *out);
+  int (*current_stream)(DLDeviceType type, int32_t id, void **out);
+} exchange_api;
+
+#define EXCHANGE_ATTRIBUTE "__dlpack_c_exchange_api__"
+#define EXCHANGE_CAPSULE "dlpack_exchange_api"
+
+/* ---- in ---- */
+
+/* How the objects of a type give their arrays. */
+typedef struct {
+  PyTypeObject *type;
+  const exchange_api *api; /* or null */
+  int has_method;
+} exporter;
+
+static int has_attribute(PyTypeObject *type, const char *name, PyObject **out) {
+  *out = PyObject_GetAttrString((PyObject *)type, name);
+  if (*out) return 1;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+  PyErr_Clear();
+  return 0;
+}
+
+static int learn(PyTypeObject *type, exporter *out) {
+  PyObject *found;
+  *out = (exporter){type, NULL, 0};
+  int has = has_attribute(type, "__dlpack__", &found);
+  if (has < 0) return -1;
+  out->has_method = has;
+  Py_XDECREF(found);
+  has = has_attribute(type, EXCHANGE_ATTRIBUTE, &found);
+  if (has < 0) return -1;
+  if (has && PyCapsule_IsValid(found, EXCHANGE_CAPSULE)) {
+    const exchange_api *api = PyCapsule_GetPointer(found, EXCHANGE_CAPSULE);
+    if (api->header.version.major == DLPACK_MAJOR_VERSION && api->from_python) out->api = api;
+  }
+  Py_XDECREF(found);
+  return 0;
+}
+
+/* Remembers the last few types; asking a type anew costs more than the exchange itself. */
+static int find_exporter(PyTypeObject *type, exporter *out) {
+  enum { REMEMBERED = 16 };
+  static exporter known[REMEMBERED];
+  static int next;
+  for (int i = 0; i < REMEMBERED; i++)
+    if (known[i].type == type) {
+      *out = known[i];
+      return 0;
+    }
+  if (learn(type, out)) return -1;
+  Py_INCREF(type);
+  Py_XDECREF(known[next].type);
+  known[next] = *out;
+  next = (next + 1) % REMEMBERED;
+  return 0;
+}
+
+static int take_capsule(PyObject *capsule, sterna_ndarray **out) {
+  int failed;
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    failed = sterna_ndarray_from_dlpack_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"),
+                                                  out);
+    if (!failed) PyCapsule_SetName(capsule, "used_dltensor_versioned");
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    failed = sterna_ndarray_from_dlpack(PyCapsule_GetPointer(capsule, "dltensor"), out);
+    if (!failed) PyCapsule_SetName(capsule, "used_dltensor");
+  } else {
+    PyErr_SetString(PyExc_ValueError, "expected a DLPack capsule that has not been used yet");
+    return -1;
+  }
+  if (failed) raise_runtime_error();
+  return failed;
+}
+
+static int take_through_api(const exchange_api *api, PyObject *object, sterna_ndarray **out) {
+  DLManagedTensorVersioned *tensor = NULL;
+  if (api->from_python(object, &tensor)) return -1;
+  if (sterna_ndarray_from_dlpack_versioned(tensor, out) == 0) return 0;
+  if (tensor->deleter) tensor->deleter(tensor);
+  raise_runtime_error();
+  return -1;
+}
+
+static int take_through_method(PyObject *object, sterna_ndarray **out) {
+  static PyObject *method, *names, *version;
+  if (!method) {
+    version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    names = Py_BuildValue("(s)", "max_version");
+    method = PyUnicode_InternFromString("__dlpack__");
+    if (!method || !names || !version) return -1;
+  }
+  PyObject *args[] = {object, version};
+  PyObject *capsule =
+      PyObject_VectorcallMethod(method, args, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+  if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear(); /* an exporter from before versions */
+    capsule = PyObject_CallMethodNoArgs(object, method);
+  }
+  if (!capsule) return -1;
+  int failed = take_capsule(capsule, out);
+  Py_DECREF(capsule);
+  return failed;
+}
+
+int take_dlpack(PyObject *object, sterna_ndarray **out) {
+  exporter how;
+  if (PyType_Check(object)) return 1;
+  if (PyCapsule_CheckExact(object)) return take_capsule(object, out);
+  if (find_exporter(Py_TYPE(object), &how)) return -1;
+  if (how.api) return take_through_api(how.api, object, out);
+  return how.has_method ? take_through_method(object, out) : 1;
+}
+
+/* ---- out ---- */
+
+static void end_unused_capsule(PyObject *capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor")) {
+    DLManagedTensor *tensor = PyCapsule_GetPointer(capsule, "dltensor");
+    tensor->deleter(tensor);
+  } else if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    DLManagedTensorVersioned *tensor = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    tensor->deleter(tensor);
+  }
+}
+
+static PyObject *export_capsule(sterna_ndarray *array, int versioned) {
+  DLManagedTensorVersioned *with_version;
+  DLManagedTensor *plain;
+  PyObject *capsule;
+  if (versioned) {
+    if (sterna_ndarray_to_dlpack_versioned(array, &with_version)) return raise_runtime_error();
+    capsule = PyCapsule_New(with_version, "dltensor_versioned", end_unused_capsule);
+    if (!capsule) with_version->deleter(with_version);
+  } else {
+    if (sterna_ndarray_to_dlpack(array, &plain)) return raise_runtime_error();
+    capsule = PyCapsule_New(plain, "dltensor", end_unused_capsule);
+    if (!capsule) plain->deleter(plain);
+  }
+  return capsule;
+}
+
+typedef struct {
+  int versioned, copy;
+} export_wishes;
+
+static int read_device_wish(PyObject *value, const sterna_ndarray *array) {
+  int type, id;
+  if (value == Py_None) return 0;
+  if (!PyArg_ParseTuple(value, "ii;dl_device is a pair of type and id", &type, &id)) return -1;
+  if (type == (int)array->tensor.device.device_type && id == array->tensor.device.device_id) return 0;
+  PyErr_SetString(PyExc_BufferError, "the array can only be exported on its own device; copy it first");
+  return -1;
+}
+
+static int read_wish(PyObject *name, PyObject *value, const sterna_ndarray *array, export_wishes *out) {
+  if (PyUnicode_CompareWithASCIIString(name, "max_version") == 0) {
+    int major = 0, minor = 0;
+    if (value == Py_None) return 0;
+    if (!PyArg_ParseTuple(value, "ii;max_version is a pair of numbers", &major, &minor)) return -1;
+    out->versioned = major >= 1;
+  } else if (PyUnicode_CompareWithASCIIString(name, "copy") == 0) {
+    out->copy = value == Py_True;
+  } else if (PyUnicode_CompareWithASCIIString(name, "dl_device") == 0) {
+    return read_device_wish(value, array);
+  } else if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
+    if (value == Py_None || array->tensor.device.device_type != kDLCPU) return 0;
+    PyErr_SetString(PyExc_BufferError, "an array on the CPU has no stream");
+    return -1;
+  } else {
+    PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
+    return -1;
+  }
+  return 0;
+}
+
+static sterna_ndarray *copy_array(sterna_ndarray *array) {
+  DLTensor *t = &array->tensor;
+  sterna_ndarray *copy;
+  if (sterna_ndarray_empty(t->shape, t->ndim, t->dtype, t->device, &copy)) return NULL;
+  if (sterna_tensor_copy(t, &copy->tensor)) {
+    sterna_release(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+PyObject *ndarray_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names) {
+  sterna_ndarray *array = (sterna_ndarray *)((ObjectWrapper *)self)->handle;
+  export_wishes wishes = {0, 0};
+  if (nargs) {
+    PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
+    return NULL;
+  }
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (read_wish(PyTuple_GET_ITEM(names, i), args[i], array, &wishes)) return NULL;
+  if (!wishes.copy) return export_capsule(array, wishes.versioned);
+  sterna_ndarray *copy = copy_array(array);
+  if (!copy) return raise_runtime_error();
+  PyObject *capsule = export_capsule(copy, wishes.versioned);
+  sterna_release(copy);
+  return capsule;
+}
+
+PyObject *ndarray_dlpack_device(PyObject *self, PyObject *unused) {
+  DLDevice device = ((sterna_ndarray *)((ObjectWrapper *)self)->handle)->tensor.device;
+  (void)unused;
+  return Py_BuildValue("(ii)", (int)device.device_type, (int)device.device_id);
+}
+
+/* ---- the C table that we offer ---- */
+
+static sterna_ndarray *array_in(void *object) {
+  if (PyObject_TypeCheck((PyObject *)object, &NDArray_Type))
+    return (sterna_ndarray *)((ObjectWrapper *)object)->handle;
+  PyErr_SetString(PyExc_TypeError, "expected an NDArray");
+  return NULL;
+}
+
+static int offer_from_python(void *object, DLManagedTensorVersioned **out) {
+  sterna_ndarray *array = array_in(object);
+  if (!array) return -1;
+  if (sterna_ndarray_to_dlpack_versioned(array, out) == 0) return 0;
+  raise_runtime_error();
+  return -1;
+}
+
+static int offer_to_python(DLManagedTensorVersioned *tensor, void **out) {
+  sterna_ndarray *array;
+  if (sterna_ndarray_from_dlpack_versioned(tensor, &array)) {
+    raise_runtime_error();
+    return -1;
+  }
+  *out = wrap_object(python_side.ndarray, &array->header);
+  return *out ? 0 : -1;
+}
+
+static int offer_view(void *object, DLTensor *out) {
+  sterna_ndarray *array = array_in(object);
+  if (!array) return -1;
+  *out = array->tensor;
+  return 0;
+}
+
+static int offer_stream(DLDeviceType type, int32_t id, void **out) {
+  (void)type;
+  (void)id;
+  *out = NULL;
+  return 0;
+}
+
+/* May be called without the GIL. */
+static int offer_allocate(DLTensor *prototype, DLManagedTensorVersioned **out, void *context,
+                          void (*set_error)(void *context, const char *kind, const char *message)) {
+  sterna_ndarray *array;
+  if (sterna_ndarray_empty(prototype->shape, prototype->ndim, prototype->dtype, prototype->device,
+                           &array) == 0) {
+    int failed = sterna_ndarray_to_dlpack_versioned(array, out);
+    sterna_release(array);
+    if (!failed) return 0;
+  }
+  if (set_error) set_error(context, sterna_last_error_kind(), sterna_last_error());
+  return -1;
+}
+
+static const exchange_api offered = {{{1, 3}, NULL}, offer_allocate, offer_from_python,
+                                     offer_to_python, offer_view,    offer_stream};
+
+int add_exchange_api(void) {
+  PyObject *capsule = PyCapsule_New((void *)&offered, EXCHANGE_CAPSULE, NULL);
+  int failed = !capsule || PyDict_SetItemString(NDArray_Type.tp_dict, EXCHANGE_ATTRIBUTE, capsule) < 0;
+  Py_XDECREF(capsule);
+  return failed ? -1 : 0;
+}
+
+/* ---- tensors lent to a callback ---- */
+
+struct loan {
+  DLManagedTensor managed;
+  sterna_ndarray *kept; /* owns the numbers once the loan is over and somebody still wants them */
+};
+
+static void end_loan_memory(DLManagedTensor *managed) {
+  loan *l = (loan *)managed;
+  sterna_release(l->kept);
+  PyMem_RawFree(l);
+}
+
+PyObject *lend_tensor(const DLTensor *tensor, loan **out) {
+  loan *l = PyMem_RawCalloc(1, sizeof *l);
+  sterna_ndarray *array;
+  if (!l) return PyErr_NoMemory();
+  l->managed = (DLManagedTensor){*tensor, l, end_loan_memory};
+  if (sterna_ndarray_from_dlpack(&l->managed, &array)) {
+    PyMem_RawFree(l);
+    return raise_runtime_error();
+  }
+  *out = l;
+  return wrap_object(python_side.ndarray, &array->header);
+}
+
+void end_loan(PyObject *wrapper, loan *l) {
+  sterna_ndarray *array = (sterna_ndarray *)((ObjectWrapper *)wrapper)->handle;
+  if (Py_REFCNT(wrapper) == 1 && (uint32_t)array->header.ref_counts == 1) return;
+  l->kept = copy_array(array);
+  array->tensor.data = l->kept ? l->kept->tensor.data : NULL;
+  if (!l->kept) { /* no memory for a copy: it becomes an empty array */
+    sterna_clear_error();
+    memset(array->tensor.shape, 0, (size_t)array->tensor.ndim * sizeof *array->tensor.shape);
+  }
+}

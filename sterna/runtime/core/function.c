@@ -1,0 +1,230 @@
+/* Packed functions: calling them from Python, Python callables as functions, the registry. */
+#include "core.h"
+
+/* ---- Python callables as functions ---- */
+
+/* The arguments of one callback. Bare tensors are lent to it and taken back when it is over. */
+typedef struct {
+  PyObject **objects; /* with room for one in front */
+  loan **loans;
+  int32_t count;
+} CallbackFrame;
+
+static int convert_arguments(CallbackFrame *frame, const sterna_any *args, int32_t n) {
+  for (; frame->count < n; frame->count++) {
+    const sterna_any *arg = &args[frame->count];
+    loan **lent = &frame->loans[frame->count];
+    *lent = NULL;
+    PyObject *object = arg->type_index == STERNA_TENSOR_VIEW ? lend_tensor(arg->v_ptr, lent)
+                                                             : convert_view(arg);
+    if (!object) return -1;
+    frame->objects[frame->count] = object;
+  }
+  return 0;
+}
+
+static void end_callback(CallbackFrame *frame) {
+  for (int32_t i = 0; i < frame->count; i++) {
+    if (frame->loans[i]) end_loan(frame->objects[i], frame->loans[i]);
+    Py_DECREF(frame->objects[i]);
+  }
+}
+
+static int run_in_frame(PyObject *callable, CallbackFrame *frame, const sterna_any *args, int32_t n,
+                        sterna_any *ret) {
+  int failed = convert_arguments(frame, args, n);
+  if (!failed) {
+    PyObject *result = PyObject_Vectorcall(callable, frame->objects,
+                                           (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    failed = result ? convert_owned(result, ret) : -1;
+    Py_XDECREF(result);
+  }
+  end_callback(frame);
+  return failed;
+}
+
+static int run_callable(PyObject *callable, const sterna_any *args, int32_t n, sterna_any *ret) {
+  PyObject *objects[FRAME_ARGUMENTS + 1];
+  loan *loans[FRAME_ARGUMENTS];
+  CallbackFrame frame = {objects + 1, loans, 0};
+  if (n <= FRAME_ARGUMENTS) return run_in_frame(callable, &frame, args, n, ret);
+  void **block = PyMem_Malloc(((size_t)n * 2 + 1) * sizeof *block);
+  if (!block) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  frame.objects = (PyObject **)block + 1;
+  frame.loans = (loan **)(block + n + 1);
+  int failed = run_in_frame(callable, &frame, args, n, ret);
+  PyMem_Free(block);
+  return failed;
+}
+
+static int call_python(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  int failed = run_callable(self, args, n, ret);
+  if (failed) report_python_error();
+  PyGILState_Release(gil);
+  return failed;
+}
+
+int make_function(PyObject *callable, sterna_function **out) {
+  if (sterna_function_create(call_python, callable, drop_python_reference, out)) {
+    raise_runtime_error();
+    return -1;
+  }
+  Py_INCREF(callable);
+  return 0;
+}
+
+/* ---- calling ---- */
+
+static PyObject *call_frame(FunctionWrapper *self, ArgumentFrame *frame, PyObject *const *args) {
+  sterna_function *function = (sterna_function *)self->base.handle;
+  sterna_any ret = sterna_any_none();
+  PyObject *result = NULL;
+  Py_ssize_t converted = 0;
+  while (converted < frame->count && convert_argument(args[converted], frame, converted) == 0)
+    converted++;
+  if (converted == frame->count) {
+    int failed;
+    if (self->is_python) {
+      failed = function->call(function, frame->values, (int32_t)frame->count, &ret);
+    } else {
+      PyThreadState *thread = PyEval_SaveThread();
+      failed = function->call(function, frame->values, (int32_t)frame->count, &ret);
+      PyEval_RestoreThread(thread);
+    }
+    result = failed ? raise_runtime_error() : convert_result(&ret);
+  }
+  frame_release(frame, converted);
+  return result;
+}
+
+static PyObject *call_many(FunctionWrapper *self, PyObject *const *args, Py_ssize_t count) {
+  size_t each = sizeof(sterna_any) + sizeof(sterna_object *) + sizeof(sterna_bytes);
+  if (count > INT32_MAX) {
+    PyErr_SetString(PyExc_TypeError, "too many arguments for a packed function");
+    return NULL;
+  }
+  char *block = PyMem_Malloc((size_t)count * each);
+  if (!block) return PyErr_NoMemory();
+  ArgumentFrame frame;
+  frame.count = count;
+  frame.values = (sterna_any *)block;
+  frame.bytes = (sterna_bytes *)(frame.values + count);
+  frame.owned = (sterna_object **)(frame.bytes + count);
+  PyObject *result = call_frame(self, &frame, args);
+  PyMem_Free(block);
+  return result;
+}
+
+static PyObject *function_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
+                                     PyObject *names) {
+  Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+  if (names && PyTuple_GET_SIZE(names)) {
+    PyErr_Format(PyExc_TypeError, "a packed function takes no keyword arguments; got '%U'",
+                 PyTuple_GET_ITEM(names, 0));
+    return NULL;
+  }
+  if (count > FRAME_ARGUMENTS) return call_many((FunctionWrapper *)self, args, count);
+  sterna_any values[FRAME_ARGUMENTS];
+  sterna_object *owned[FRAME_ARGUMENTS];
+  sterna_bytes bytes[FRAME_ARGUMENTS];
+  ArgumentFrame frame = {values, owned, bytes, count};
+  return call_frame((FunctionWrapper *)self, &frame, args);
+}
+
+PyObject *wrap_function(sterna_function *function) {
+  PyObject *self = wrap_object(&Function_Type, &function->header);
+  if (!self) return NULL;
+  ((FunctionWrapper *)self)->vectorcall = function_vectorcall;
+  ((FunctionWrapper *)self)->is_python = sterna_function_self(function, call_python) != NULL;
+  return self;
+}
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  static char *names[] = {"callable", NULL};
+  PyObject *callable;
+  sterna_function *function;
+  (void)type;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O:PackedFunc", names, &callable)) return NULL;
+  if (Py_TYPE(callable) == &Function_Type) return Py_NewRef(callable);
+  if (!PyCallable_Check(callable)) {
+    PyErr_Format(PyExc_TypeError, "a packed function is made from a callable, not from %s",
+                 Py_TYPE(callable)->tp_name);
+    return NULL;
+  }
+  return make_function(callable, &function) ? NULL : wrap_function(function);
+}
+
+static PyObject *function_repr(FunctionWrapper *self) {
+  PyObject *callable = sterna_function_self((sterna_function *)self->base.handle, call_python);
+  if (callable) return PyUnicode_FromFormat("<PackedFunc of %R>", callable);
+  return PyUnicode_FromFormat("<PackedFunc at %p>", self->base.handle);
+}
+
+PyTypeObject Function_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "sterna.runtime.PackedFunc",
+    .tp_basicsize = sizeof(FunctionWrapper),
+    .tp_vectorcall_offset = offsetof(FunctionWrapper, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = function_new,
+    .tp_repr = (reprfunc)function_repr,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "PackedFunc(callable)\n--\n\nA function of the runtime. It takes and returns values of "
+              "any kind: numbers, text, bytes, arrays, devices, types, functions, modules, lists.",
+};
+
+/* ---- the registry ---- */
+
+static PyObject *register_global(PyObject *module, PyObject *args) {
+  const char *name;
+  PyObject *callable;
+  sterna_function *function;
+  int override_it;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "sOp", &name, &callable, &override_it)) return NULL;
+  PyObject *wrapped = PyObject_CallOneArg((PyObject *)&Function_Type, callable);
+  if (!wrapped) return NULL;
+  function = (sterna_function *)((ObjectWrapper *)wrapped)->handle;
+  if (sterna_register_function(name, function, override_it)) {
+    Py_DECREF(wrapped);
+    return raise_runtime_error();
+  }
+  return wrapped;
+}
+
+static PyObject *get_global(PyObject *module, PyObject *name) {
+  sterna_function *function;
+  (void)module;
+  const char *text = PyUnicode_AsUTF8(name);
+  if (!text) return NULL;
+  if (sterna_get_global(text, &function)) return raise_runtime_error();
+  if (!function) Py_RETURN_NONE;
+  return wrap_function(function);
+}
+
+static PyObject *remove_global(PyObject *module, PyObject *name) {
+  (void)module;
+  const char *text = PyUnicode_AsUTF8(name);
+  if (!text) return NULL;
+  if (sterna_remove_global(text)) return raise_runtime_error();
+  Py_RETURN_NONE;
+}
+
+static PyObject *list_globals(PyObject *module, PyObject *unused) {
+  sterna_any names = sterna_any_none();
+  (void)module;
+  (void)unused;
+  if (sterna_list_globals(&names)) return raise_runtime_error();
+  return convert_result(&names);
+}
+
+PyMethodDef registry_methods[] = {
+    {"register_global", register_global, METH_VARARGS, NULL},
+    {"get_global", get_global, METH_O, NULL},
+    {"remove_global", remove_global, METH_O, NULL},
+    {"list_globals", list_globals, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};

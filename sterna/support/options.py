@@ -1,0 +1,37 @@
+"""The environment variables that Sterna reads, all of them.
+
+The C runtime reads three more by itself, because it also runs without Python: the thread counts
+STERNA_NUM_THREADS, TVM_NUM_THREADS and OMP_NUM_THREADS.
+"""
+
+import os
+
+
+class Options:
+    """Settings from the environment, read anew at each access."""
+
+    @property
+    def c_compiler(self) -> str | None:
+        """CC: the command of the C compiler and linker."""
+        return os.environ.get("CC") or None
+
+    @property
+    def cxx_compiler(self) -> str | None:
+        """CXX: the command of the C++ compiler."""
+        return os.environ.get("CXX") or None
+
+    @property
+    def test_targets(self) -> str | None:
+        """STERNA_TEST_TARGETS, else TVM_TEST_TARGETS: the targets to test, with ; between them."""
+        for name in ("STERNA_TEST_TARGETS", "TVM_TEST_TARGETS"):
+            if os.environ.get(name):
+                return os.environ[name]
+        return None
+
+    @property
+    def require_all(self) -> bool:
+        """STERNA_REQUIRE_ALL=1: a test that lacks something it needs fails instead of skipping."""
+        return os.environ.get("STERNA_REQUIRE_ALL", "") not in ("", "0")
+
+
+options = Options()

@@ -1,0 +1,135 @@
+"""Compilers and linkers: the machine's own, else the one in PyPI's ziglang."""
+
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from sterna.support import native
+from sterna.support.options import options
+
+CXX_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+
+
+class CompileError(RuntimeError):
+    """A compiler or linker refused; the text has its command and its words."""
+
+
+def _zig(language: str) -> list[str] | None:
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    return [sys.executable, "-m", "ziglang", language]
+
+
+def _first_found(configured: str | None, names: Sequence[str]) -> list[str] | None:
+    for command in ([configured] if configured else list(names)):
+        words = shlex.split(command)
+        if words and shutil.which(words[0]):
+            return words
+    return None
+
+
+def find_c_compiler() -> list[str] | None:
+    """The command of a C compiler: CC, cc, gcc, clang or zig."""
+    return _first_found(options.c_compiler, ("cc", "gcc", "clang")) or _zig("cc")
+
+
+def find_cxx_compiler() -> list[str] | None:
+    """The command of a C++ compiler: CXX, c++, g++, clang++ or zig."""
+    return _first_found(options.cxx_compiler, ("c++", "g++", "clang++")) or _zig("c++")
+
+
+def _choose(cc: str | os.PathLike[str] | None, inputs: Sequence[Path]) -> list[str]:
+    if cc is not None:
+        words = shlex.split(os.fspath(cc))
+        if not words or not shutil.which(words[0]):
+            raise ValueError(f"the compiler '{os.fspath(cc)}' was not found; is it on the PATH?")
+        return words
+    is_cxx = any(path.suffix in CXX_SUFFIXES for path in inputs)
+    command = find_cxx_compiler() if is_cxx else find_c_compiler()
+    if command is None:
+        language = "C++" if is_cxx else "C"
+        raise RuntimeError(
+            f"no {language} compiler was found; install gcc or clang, or: pip install ziglang"
+        )
+    return command
+
+
+def run_compiler(command: Sequence[str], cwd: str | os.PathLike[str] | None = None) -> None:
+    """Run one compiler command; CompileError with its output when it fails."""
+    done = subprocess.run(
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise CompileError(
+            f"Compilation error (exit status {done.returncode}):\n{done.stdout.strip()}\n"
+            f"Command line: {shlex.join(command)}"
+        )
+
+
+def _link(
+    mode: Sequence[str],
+    output: Path,
+    inputs: Sequence[Path],
+    extra: Sequence[str],
+    cc: str | os.PathLike[str] | None,
+    cwd: str | os.PathLike[str] | None,
+) -> None:
+    base = Path(cwd) if cwd is not None else Path()
+    for path in inputs:
+        if not (base / path).exists():
+            raise FileNotFoundError(f"the input '{path}' of '{output}' does not exist")
+    command = _choose(cc, inputs)
+    library = native.library_folder()
+    runtime = [f"-L{library}", f"-Wl,-rpath,{library}", "-lsterna"]
+    if sys.platform == "linux":
+        runtime.insert(0, "-Wl,--as-needed")
+    # Written aside and moved into place: nobody sees half a file, and a process that has the old
+    # one loaded keeps it.
+    target = base / output
+    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        run_compiler(
+            [*command, *mode, "-o", os.path.abspath(aside), f"-I{native.include_folder()}",
+             *map(str, inputs), *extra, *runtime],
+            cwd,
+        )  # fmt: skip
+        os.chmod(aside, 0o777 & ~_umask())
+        os.replace(aside, target)
+    finally:
+        Path(aside).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def link_shared(
+    output: Path,
+    inputs: Sequence[Path],
+    extra: Sequence[str] = (),
+    cc: str | os.PathLike[str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> None:
+    """Compile and link sources and objects into a shared library that may call the runtime."""
+    _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd)
+
+
+def link_executable(
+    output: Path,
+    inputs: Sequence[Path],
+    extra: Sequence[str] = (),
+    cc: str | os.PathLike[str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> None:
+    """Compile and link sources and objects into a program that may call the runtime."""
+    _link(["-O2"], output, inputs, extra, cc, cwd)
