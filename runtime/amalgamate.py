@@ -29,8 +29,8 @@ def amalgamate() -> str:
         seen.add(name)
         return LOCAL_INCLUDE.sub(inline, (FOLDER / "src" / name).read_text("utf-8"))
 
-    parts = ["/* The Sterna runtime in one file; sterna.h is its manual. Made by amalgamate.py. */\n"]
-    parts.append("#define STERNA_ONE_FILE\n")
+    title = "The Sterna runtime in one file, made by amalgamate.py; sterna.h is its manual."
+    parts = [f"/* {title} */\n", "#define STERNA_ONE_FILE\n"]
     for path in sources():
         text = LOCAL_INCLUDE.sub(inline, path.read_text("utf-8"))
         parts.append(f"\n/* ==== {path.name} ==== */\n{text}")

@@ -2,46 +2,36 @@
  * sterna.hpp - the Sterna runtime for C++17: modules, functions, arrays and errors with value
  * semantics. It is one header over sterna.h; link the runtime as for C.
  *
- *     #include "sterna.hpp"
- *     using namespace sterna;
- *
  *     Module mod = Module::LoadFromFile("model.so");
  *     NDArray x = NDArray::Empty({1, 3, 224, 224}, "float32");
  *     x.CopyFrom(pixels, pixel_bytes);
- *     NDArray y = mod.GetFunction("main")(x);           // throws sterna::Error when it fails
+ *     NDArray y = mod.GetFunction("main")(x);               // throws sterna::Error when it fails
  *     const float* scores = y.data<float>();
  *
  * and the other way round, C++ functions for every other language to call:
  *
  *     double Mean(NDArray x, std::optional<double> weight);
  *     STERNA_REGISTER_GLOBAL("my.mean").set_body(Mean);     // in the process's registry
- *     STERNA_EXPORT_TYPED(mean, Mean)                       // as a symbol of this library
+ *     STERNA_EXPORT_TYPED(mean, Mean);                      // as a symbol of this library
  *
- * What the pieces promise
- *   Module, Function, NDArray   share one counted object each; a copy is another reference. They may
- *                               be empty: test with "if (f)". Empty ones are passed as none.
- *   Any                         owns one value of any kind. It turns into the type it is assigned to
- *                               or into T by as<T>(); another kind is a TypeError, an integer too
- *                               large for T an OverflowError. Text, pointers to tensors and other
- *                               types that borrow need as<T>() on an Any that stays in place.
- *   calling                     borrows the arguments. Nothing is allocated for numbers, objects,
- *                               C strings and std::string; std::string_view is copied beyond seven
- *                               bytes, std::vector becomes a list, a lambda becomes a Function.
- *   Error                       every failure, with its kind, message and cause. An exception that
- *                               leaves a C++ function called from elsewhere arrives there as an
- *                               error, and a sterna::Error as the very same one.
- *   threads                     all of it may be used from all threads; one object of these classes
- *                               may be read, not changed, by several at once. A function's body
- *                               runs in whichever thread calls it, possibly in several at once.
- *
- * To pass a type of your own, specialize sterna::Traits for it; section 5 shows how.
+ * Module, Function, NDArray  share one counted object each: a copy is another reference. They may
+ *     be empty (test with "if (f)"); empty ones are passed as none.
+ * Any  owns one value of any kind. It turns into the type it is assigned to, or into T by as<T>().
+ *     Another kind is a TypeError, an integer too large for T an OverflowError. Types that borrow
+ *     (const char*, std::string_view, DLTensor*), char and std::optional need as<T>().
+ * Calls  borrow their arguments. Nothing is allocated for numbers, objects, C strings and
+ *     std::string; a std::string_view of more than seven bytes is copied, a std::vector becomes a
+ *     list, a lambda becomes a Function.
+ * Error  is every failure: kind, message, cause. An exception that leaves a C++ function called
+ *     from elsewhere arrives there as an error, and a sterna::Error as the very same one.
+ * Threads  may use all of this at once, though one variable must not be assigned to while another
+ *     thread uses it. A function's body runs in whichever threads call it.
  */
 #ifndef STERNA_HPP_
 #define STERNA_HPP_
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -58,57 +48,43 @@
 
 namespace sterna {
 
-/* ---- 1  References -------------------------------------------------------------------------- */
+/* ---- 1  Errors ------------------------------------------------------------------------------ */
 
 /* Holds one reference to a counted object, or nothing. */
 template <class T>
 class Ref {
  public:
+  using Object = T;
   Ref() noexcept = default;
   explicit Ref(T* owned) noexcept : object_(owned) {} /* takes the caller's reference over */
   Ref(const Ref& other) noexcept : object_(other.object_) { sterna_retain(object_); }
-  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(Ref other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
+  Ref(Ref&& other) noexcept : object_(other.release()) {}
+  Ref& operator=(Ref other) noexcept { return std::swap(object_, other.object_), *this; }
   ~Ref() { sterna_release(object_); }
 
   explicit operator bool() const noexcept { return object_ != nullptr; }
-  T* get() const noexcept { return object_; }                              /* borrowed */
-  T* release() noexcept { return std::exchange(object_, nullptr); }        /* now the caller's */
+  T* get() const noexcept { return object_; }                       /* borrowed */
+  T* release() noexcept { return std::exchange(object_, nullptr); } /* now the caller's */
 
  private:
   T* object_ = nullptr;
 };
 
-namespace detail {
-template <class R, class T>
-R Share(T* borrowed) {
-  sterna_retain(borrowed);
-  return R(borrowed);
-}
-}  // namespace detail
-
-/* ---- 2  Errors ------------------------------------------------------------------------------ */
-
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& kind, const std::string& message)
-      : Error(Make(kind, message, nullptr)) {}
+  Error(const std::string& kind, const std::string& message) : Error(New(kind, message, nullptr)) {}
   Error(const std::string& kind, const std::string& message, const Error& cause)
-      : Error(Make(kind, message, cause.get())) {}
+      : Error(New(kind, message, cause.get())) {}
   explicit Error(Ref<sterna_error> error)
       : std::runtime_error(Text(error.get()->message)), error_(std::move(error)) {}
 
-  /* The name of an exception class: "TypeError", "ValueError", ... what() is the message. */
+  /* The name of an exception class: "TypeError", "ValueError", ... The message is what(). */
   std::string kind() const { return Text(error_.get()->kind); }
-  /* The error that led to this one. */
-  std::optional<Error> cause() const {
+  std::optional<Error> cause() const { /* the error that led to this one */
     sterna_object* before = error_.get()->cause;
     if (!before || before->type_index != STERNA_ERROR) return std::nullopt;
-    auto* error = reinterpret_cast<sterna_error*>(before);
-    return Error(detail::Share<Ref<sterna_error>>(error));
+    sterna_retain(before);
+    return Error(Ref<sterna_error>(reinterpret_cast<sterna_error*>(before)));
   }
   sterna_error* get() const noexcept { return error_.get(); } /* borrowed */
 
@@ -121,15 +97,14 @@ class Error : public std::runtime_error {
 
  private:
   static std::string Text(sterna_bytes text) { return std::string(text.data, text.size); }
-  static Ref<sterna_error> Make(const std::string& kind, const std::string& message,
-                                sterna_error* cause) {
+  static Ref<sterna_error> New(const std::string& kind, const std::string& message,
+                               sterna_error* cause) {
     sterna_error* error = nullptr;
     if (sterna_error_create(kind.c_str(), message.c_str(), cause, nullptr, &error))
       error = sterna_take_error();
     if (!error) throw std::bad_alloc();
     return Ref<sterna_error>(error);
   }
-
   Ref<sterna_error> error_;
 };
 
@@ -138,12 +113,11 @@ inline void Check(int code) {
   if (code != 0) throw Error::Last();
 }
 
-/* For functions that C calls: runs body, and turns an exception into this thread's error and -1. */
+/* For functions that C calls: runs body and turns an exception into this thread's error and -1. */
 template <class Body>
 int Guard(Body&& body) noexcept {
   try {
-    body();
-    return 0;
+    return body(), 0;
   } catch (const Error& error) {
     return sterna_raise(error.get());
   } catch (const std::invalid_argument& error) {
@@ -161,9 +135,30 @@ int Guard(Body&& body) noexcept {
   }
 }
 
-/* ---- 3  Arrays ------------------------------------------------------------------------------ */
+namespace detail {
 
-/* A data type, also by its name: "float32", "int8x4", ... */
+/* Calls make(args..., &object) and gives what it made. */
+template <class Handle, class Make, class... A>
+Handle New(Make make, A... args) {
+  typename Handle::Object* object = nullptr;
+  Check(make(args..., &object));
+  return Handle(object);
+}
+template <class Handle>
+Handle Share(typename Handle::Object* borrowed) {
+  return sterna_retain(borrowed), Handle(borrowed);
+}
+template <class Handle>
+typename Handle::Object* NotEmpty(const Handle& handle, const char* what) {
+  if (!handle) throw Error("ValueError", std::string("the ") + what + " is empty");
+  return handle.get();
+}
+
+}  // namespace detail
+
+/* ---- 2  Arrays ------------------------------------------------------------------------------ */
+
+/* A data type, which may be given by name: "float32", "int8x4", ... */
 class DType {
  public:
   DType(DLDataType dtype) noexcept : dtype_(dtype) {}
@@ -173,8 +168,7 @@ class DType {
   operator DLDataType() const noexcept { return dtype_; }
   std::string name() const {
     char buffer[32];
-    sterna_dtype_name(dtype_, buffer);
-    return buffer;
+    return sterna_dtype_name(dtype_, buffer), buffer;
   }
 
  private:
@@ -187,162 +181,155 @@ class NDArray : public Ref<sterna_ndarray> {
   using Shape = std::vector<int64_t>;
 
   static NDArray Empty(const Shape& shape, DType dtype, DLDevice device = {kDLCPU, 0}) {
-    sterna_ndarray* made = nullptr;
-    Check(sterna_ndarray_empty(shape.data(), Dims(shape), dtype, device, &made));
-    return NDArray(made);
+    return detail::New<NDArray>(sterna_ndarray_empty, shape.data(), Dims(shape), dtype, device);
   }
   /* Takes the structure over when it works; when it throws, the structure is still the caller's. */
   static NDArray FromDLPack(DLManagedTensor* from) {
-    sterna_ndarray* made = nullptr;
-    Check(sterna_ndarray_from_dlpack(from, &made));
-    return NDArray(made);
+    return detail::New<NDArray>(sterna_ndarray_from_dlpack, from);
   }
   static NDArray FromDLPack(DLManagedTensorVersioned* from) {
-    sterna_ndarray* made = nullptr;
-    Check(sterna_ndarray_from_dlpack_versioned(from, &made));
-    return NDArray(made);
+    return detail::New<NDArray>(sterna_ndarray_from_dlpack_versioned, from);
   }
-  /* Share the memory; whoever receives the structure calls its deleter. */
+  /* Shares the memory; whoever receives the structure calls its deleter. */
   DLManagedTensor* ToDLPack() const {
     DLManagedTensor* out = nullptr;
-    Check(sterna_ndarray_to_dlpack(array(), &out));
-    return out;
+    return Check(sterna_ndarray_to_dlpack(array(), &out)), out;
   }
   DLManagedTensorVersioned* ToDLPackVersioned() const {
     DLManagedTensorVersioned* out = nullptr;
-    Check(sterna_ndarray_to_dlpack_versioned(array(), &out));
-    return out;
+    return Check(sterna_ndarray_to_dlpack_versioned(array(), &out)), out;
   }
 
-  DLTensor* operator->() const { return &array()->tensor; }
-  DLTensor& operator*() const { return array()->tensor; }
-
-  int ndim() const { return array()->tensor.ndim; }
-  Shape shape() const {
-    const DLTensor& t = **this;
-    return Shape(t.shape, t.shape + t.ndim);
-  }
-  int64_t size() const { /* the number of elements */
+  DLTensor* tensor() const { return &array()->tensor; }
+  DLTensor* operator->() const { return tensor(); }
+  int ndim() const { return tensor()->ndim; }
+  Shape shape() const { return Shape(tensor()->shape, tensor()->shape + ndim()); }
+  DType dtype() const { return tensor()->dtype; }
+  DLDevice device() const { return tensor()->device; }
+  int64_t size() const { /* in elements */
     int64_t count = 1;
-    for (int64_t extent : shape()) count *= extent;
+    for (int i = 0; i < ndim(); i++) count *= tensor()->shape[i];
     return count;
   }
   size_t bytes() const {
     size_t count = 0;
-    Check(sterna_tensor_bytes(&**this, &count));
-    return count;
+    return Check(sterna_tensor_bytes(tensor(), &count)), count;
   }
-  DType dtype() const { return array()->tensor.dtype; }
-  DLDevice device() const { return array()->tensor.device; }
   bool read_only() const { return sterna_ndarray_is_read_only(array()) != 0; }
 
-  /* The first element. T has the size of an element, or is a byte or void; the numbers are only
-     there to be read when the device is the CPU. */
+  /* The first element; it can be read here if the device is the CPU. T has the size of an element,
+     or is a byte or void. */
   template <class T>
   T* data() const {
-    const DLTensor& t = **this;
     if constexpr (!std::is_void_v<T>) {
-      const size_t lanes = t.dtype.lanes;
-      if (sizeof(T) != 1 && sizeof(T) * 8 != t.dtype.bits && sizeof(T) * 8 != t.dtype.bits * lanes)
-        throw Error("TypeError", "an array of " + dtype().name() + " cannot be read in elements of " +
+      const size_t bits = tensor()->dtype.bits, all_bits = bits * tensor()->dtype.lanes;
+      if (sizeof(T) != 1 && sizeof(T) * 8 != bits && sizeof(T) * 8 != all_bits)
+        throw Error("TypeError", "elements of " + dtype().name() + " do not have " +
                                      std::to_string(sizeof(T)) + " bytes");
     }
-    return reinterpret_cast<T*>(static_cast<char*>(t.data) + t.byte_offset);
+    return reinterpret_cast<T*>(static_cast<char*>(tensor()->data) + tensor()->byte_offset);
   }
 
   /* Copies need equal numbers of bytes on both sides; the devices may differ. */
   void CopyFrom(const DLTensor* from) const { Check(sterna_tensor_copy(from, writable())); }
-  void CopyFrom(const NDArray& from) const { CopyFrom(&*from); }
-  void CopyFrom(const void* from, size_t byte_count) const {
-    Check(sterna_tensor_copy_from_memory(writable(), from, byte_count));
+  void CopyFrom(const NDArray& from) const { CopyFrom(from.tensor()); }
+  void CopyFrom(const void* from, size_t count) const {
+    Check(sterna_tensor_copy_from_memory(writable(), from, count));
   }
-  void CopyTo(DLTensor* to) const { Check(sterna_tensor_copy(&**this, to)); }
+  void CopyTo(DLTensor* to) const { Check(sterna_tensor_copy(tensor(), to)); }
   void CopyTo(const NDArray& to) const { to.CopyFrom(*this); }
-  void CopyTo(void* to, size_t byte_count) const {
-    Check(sterna_tensor_copy_to_memory(&**this, to, byte_count));
+  void CopyTo(void* to, size_t count) const {
+    Check(sterna_tensor_copy_to_memory(tensor(), to, count));
   }
   NDArray CopyTo(DLDevice to) const {
     NDArray copy = Empty(shape(), dtype(), to);
-    copy.CopyFrom(*this);
-    return copy;
+    return CopyTo(copy), copy;
   }
 
   /* Another array over part of the same memory. */
   NDArray View(const Shape& shape, DType dtype, uint64_t byte_offset = 0) const {
-    sterna_ndarray* made = nullptr;
-    Check(sterna_ndarray_view(array(), shape.data(), Dims(shape), dtype, byte_offset, &made));
-    return NDArray(made);
+    return detail::New<NDArray>(sterna_ndarray_view, array(), shape.data(), Dims(shape), dtype,
+                                byte_offset);
   }
   NDArray View(const Shape& shape) const { return View(shape, dtype()); }
 
  private:
   static int32_t Dims(const Shape& shape) { return static_cast<int32_t>(shape.size()); }
-  sterna_ndarray* array() const {
-    if (!get()) throw Error("ValueError", "the NDArray is empty: it refers to no array");
-    return get();
-  }
+  sterna_ndarray* array() const { return detail::NotEmpty(*this, "NDArray"); }
   DLTensor* writable() const {
     if (read_only()) throw Error("BufferError", "the array is read-only");
-    return &array()->tensor;
+    return tensor();
   }
 };
 
-/* ---- 4  Values ------------------------------------------------------------------------------ */
-
-/*
- * How a type travels. A specialization has one or both of
- *   static bool Put(const T& value, sterna_any* out);  a view of value, false; or a value that owns,
- *                                                      true, which the caller then releases
- *   static T Get(const sterna_any& value);             throws an Error when value is something else
- */
-template <class T, class = void>
-struct Traits {};
+/* ---- 3  Values ------------------------------------------------------------------------------ */
 
 class Any;
+class Arg;
+class Args;
+class Function;
+class Module;
 
 namespace detail {
 
-template <class T, class = void>
-inline constexpr bool kCanPut = false;
-template <class T>
-inline constexpr bool kCanPut<T, std::void_t<decltype(&Traits<T>::Put)>> = true;
-template <class T, class = void>
-inline constexpr bool kCanGet = false;
-template <class T>
-inline constexpr bool kCanGet<T, std::void_t<decltype(&Traits<T>::Get)>> = true;
+/* The signature of a type with one call operator, as R (*)(A...); otherwise void. */
+template <class F, class = void>
+struct Signature { using type = void; };
+template <class R, bool N, class... A>
+struct Signature<R (*)(A...) noexcept(N)> { using type = R (*)(A...); };
+template <class C, class R, bool N, class... A>
+struct Signature<R (C::*)(A...) noexcept(N)> { using type = R (*)(A...); };
+template <class C, class R, bool N, class... A>
+struct Signature<R (C::*)(A...) const noexcept(N)> { using type = R (*)(A...); };
+template <class F>
+struct Signature<F, std::void_t<decltype(&F::operator())>> : Signature<decltype(&F::operator())> {};
+template <class F>
+using SignatureOf = typename Signature<std::decay_t<F>>::type;
+template <class F>
+inline constexpr bool kIsCallable =
+    !std::is_void_v<SignatureOf<F>> && !std::is_member_pointer_v<std::decay_t<F>>;
 
 template <class T, class... Among>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Among> || ...);
 
-/* Results that point into the value they were read from. */
+/* What can be made from a value; of that, what points into the value; and what a value does not
+   turn into unless asked, as "text = value" would be ambiguous. */
 template <class T>
-inline constexpr bool kBorrowsText = kIsOneOf<T, const char*, std::string_view, sterna_bytes>;
+inline constexpr bool kBorrows =
+    kIsOneOf<T, const char*, std::string_view, sterna_bytes, DLTensor*, const DLTensor*>;
 template <class T>
-inline constexpr bool kBorrows = kBorrowsText<T> || kIsOneOf<T, DLTensor*, const DLTensor*>;
+inline constexpr bool kCanGet =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || kBorrows<T> ||
+    kIsOneOf<T, Any, std::string, void*, DLDevice, DLDataType, DType, NDArray, Function, Module>;
 template <class T>
-inline constexpr bool kBorrows<std::vector<T>> = kBorrows<T>;
+inline constexpr bool kOnlyAsked =
+    kIsOneOf<T, Any, char, wchar_t, char16_t, char32_t, const char*, std::string_view>;
+/* What a value can be made from. */
 template <class T>
-inline constexpr bool kBorrows<std::optional<T>> = kBorrows<T>;
+inline constexpr bool kCanPut =
+    kIsCallable<T> || kIsOneOf<T, Arg, std::nullptr_t, char*> ||
+    (kCanGet<T> && !std::is_same_v<T, const DLTensor*>);
 
-/* Not offered without being asked for: they would make "text = value" ambiguous. */
-template <class T>
-inline constexpr bool kExplicitOnly =
-    kBorrowsText<T> || kIsOneOf<T, Any, char, wchar_t, char16_t, char32_t>;
-template <class T>
-inline constexpr bool kExplicitOnly<std::optional<T>> = true;
+template <class T> inline constexpr bool kIsVector = false;
+template <class T> inline constexpr bool kIsVector<std::vector<T>> = true;
+template <class T> inline constexpr bool kBorrows<std::vector<T>> = kBorrows<T>;
+template <class T> inline constexpr bool kCanGet<std::vector<T>> = kCanGet<T>;
+template <class T> inline constexpr bool kCanPut<std::vector<T>> = kCanPut<T>;
+template <class T> inline constexpr bool kIsOptional = false;
+template <class T> inline constexpr bool kIsOptional<std::optional<T>> = true;
+template <class T> inline constexpr bool kBorrows<std::optional<T>> = kBorrows<T>;
+template <class T> inline constexpr bool kCanGet<std::optional<T>> = kCanGet<T>;
+template <class T> inline constexpr bool kCanPut<std::optional<T>> = kCanPut<T>;
+template <class T> inline constexpr bool kOnlyAsked<std::optional<T>> = true;
 
-inline Error WrongKind(const char* expected, const sterna_any& got) {
-  return Error("TypeError", std::string("expected ") + expected + ", got " +
-                                sterna_type_name(got.type_index));
-}
-
-template <class T>
-T Get(const sterna_any& value) {
-  static_assert(kCanGet<T>, "values do not convert to this type; see sterna::Traits");
-  if (value.type_index == STERNA_MOVED_OBJECT)
-    return Traits<T>::Get(sterna_any_object(*static_cast<sterna_object**>(value.v_ptr)));
-  return Traits<T>::Get(value);
-}
+/* A value on its way into a call: a view of something, or new and to be released afterwards. */
+struct Packed {
+  Packed(sterna_any view, bool is_new = false) noexcept : value(view), owned(is_new) {}
+  sterna_any value;
+  bool owned;
+};
+template <class T> Packed Put(const T& value);        /* both are in section 6 */
+template <class T> T Get(const sterna_any& value);
 
 }  // namespace detail
 
@@ -354,47 +341,29 @@ class Any {
     if (value_.type_index >= STERNA_OBJECT) sterna_retain(value_.v_obj);
   }
   Any(Any&& other) noexcept : value_(other.release()) {}
-  template <class T, std::enable_if_t<!std::is_same_v<std::decay_t<T>, Any> &&
-                                          detail::kCanPut<std::decay_t<T>>,
-                                      int> = 0>
+  template <class T, std::enable_if_t<detail::kCanPut<std::decay_t<T>>, int> = 0>
   Any(const T& value) : Any() {
-    sterna_any view;
-    const bool owned = Traits<std::decay_t<T>>::Put(value, &view);
-    if (owned) value_ = view;
-    else Check(sterna_any_own(&view, &value_));
+    const detail::Packed packed = detail::Put<std::decay_t<T>>(value);
+    if (packed.owned) value_ = packed.value;
+    else Check(sterna_any_own(&packed.value, &value_));
   }
-  Any& operator=(Any other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
+  explicit Any(sterna_any owned) noexcept : value_(owned) {} /* takes the reference over */
+  Any& operator=(Any other) noexcept { return std::swap(value_, other.value_), *this; }
   ~Any() { sterna_any_release(&value_); }
 
-  static Any Adopt(sterna_any owned) noexcept { /* takes the caller's reference over */
-    Any value;
-    value.value_ = owned;
-    return value;
-  }
-
-  bool is_none() const noexcept { return value_.type_index == STERNA_NONE; }
-  int32_t type_index() const noexcept { return value_.type_index; } /* one of sterna_type */
-  const char* type_name() const { return sterna_type_name(value_.type_index); }
-
   template <class T>
-  T as() const& {
-    return detail::Get<T>(value_);
-  }
+  T as() const& { return detail::Get<T>(value_); }
   template <class T>
   T as() && {
     static_assert(!detail::kBorrows<T>, "this would point into a value that is about to end");
     return detail::Get<T>(value_);
   }
-  template <class T,
-            std::enable_if_t<detail::kCanGet<T> && !detail::kBorrows<T> && !detail::kExplicitOnly<T>,
-                             int> = 0>
-  operator T() const {
-    return detail::Get<T>(value_);
-  }
+  template <class T, std::enable_if_t<detail::kCanGet<T> && !detail::kBorrows<T> &&
+                                          !detail::kOnlyAsked<T>, int> = 0>
+  operator T() const { return detail::Get<T>(value_); }
 
+  bool is_none() const noexcept { return value_.type_index == STERNA_NONE; }
+  int32_t type_index() const noexcept { return value_.type_index; } /* one of sterna_type */
   const sterna_any& view() const noexcept { return value_; }
   sterna_any release() noexcept { return std::exchange(value_, sterna_any_none()); }
 
@@ -402,40 +371,35 @@ class Any {
   sterna_any value_;
 };
 
-/* One argument, borrowed from the caller. It converts as Any does, and also to DLTensor*. */
+/* One argument, borrowed from the caller. It converts as Any does, and to DLTensor*. */
 class Arg {
  public:
-  Arg(const sterna_any& value, int index, const char* function) noexcept
-      : value_(&value), index_(index), function_(function) {}
-
-  bool is_none() const noexcept { return value_->type_index == STERNA_NONE; }
-  int32_t type_index() const noexcept { return value_->type_index; }
-  const char* type_name() const { return sterna_type_name(value_->type_index); }
-  const sterna_any& view() const noexcept { return *value_; }
+  Arg(const sterna_any* value, int index, const char* function) noexcept
+      : value_(value), index_(index), function_(function) {}
 
   template <class T>
   T as() const {
     try {
       return detail::Get<T>(*value_);
     } catch (const Error& error) {
-      throw Error(error.kind(), Name(index_, function_) + ": " + error.what());
+      throw Error(error.kind(), name() + ": " + error.what());
     }
   }
-  template <class T,
-            std::enable_if_t<detail::kCanGet<T> && !detail::kExplicitOnly<T>, int> = 0>
-  operator T() const {
-    return as<T>();
-  }
+  template <class T, std::enable_if_t<detail::kCanGet<T> && !detail::kOnlyAsked<T>, int> = 0>
+  operator T() const { return as<T>(); }
 
-  static std::string Name(int index, const char* function) {
-    std::string name = "argument " + std::to_string(index + 1);
-    return function ? name + " of '" + function + "'" : name;
+  bool is_none() const noexcept { return value_->type_index == STERNA_NONE; }
+  int32_t type_index() const noexcept { return value_->type_index; }
+  const sterna_any& view() const noexcept { return *value_; }
+  std::string name() const { /* "argument 1 of 'add'" */
+    std::string text = "argument " + std::to_string(index_ + 1);
+    return function_ ? text + " of '" + function_ + "'" : text;
   }
 
  private:
   const sterna_any* value_;
   int index_;
-  const char* function_; /* its name, or null */
+  const char* function_;
 };
 
 /* The arguments of a call, borrowed from the caller. */
@@ -445,12 +409,11 @@ class Args {
       : values_(values), count_(count), function_(function) {}
   int size() const noexcept { return count_; }
   const sterna_any* data() const noexcept { return values_; }
-  const char* function() const noexcept { return function_; } /* its name, or null */
+  const char* function() const noexcept { return function_; } /* the callee's name, or null */
   Arg operator[](int index) const {
-    if (index < 0 || index >= count_)
-      throw Error("TypeError", Arg::Name(index, function_) + " is missing: the call has " +
-                                   std::to_string(count_));
-    return Arg(values_[index], index, function_);
+    if (index >= 0 && index < count_) return Arg(values_ + index, index, function_);
+    throw Error("TypeError", Arg(nullptr, index, function_).name() + " is missing, got " +
+                                 std::to_string(count_));
   }
 
  private:
@@ -459,36 +422,9 @@ class Args {
   const char* function_;
 };
 
-/* ---- 5  Functions --------------------------------------------------------------------------- */
+/* ---- 4  Functions --------------------------------------------------------------------------- */
 
 namespace detail {
-
-/* The one signature of a callable type, as R (*)(A...); void when there is none or many. */
-template <class Method>
-struct MethodSignature;
-template <class C, class R, class... A>
-struct MethodSignature<R (C::*)(A...)> { using type = R (*)(A...); };
-template <class C, class R, class... A>
-struct MethodSignature<R (C::*)(A...) const> { using type = R (*)(A...); };
-template <class C, class R, class... A>
-struct MethodSignature<R (C::*)(A...) noexcept> { using type = R (*)(A...); };
-template <class C, class R, class... A>
-struct MethodSignature<R (C::*)(A...) const noexcept> { using type = R (*)(A...); };
-
-template <class F, class = void>
-struct Signature { using type = void; };
-template <class R, class... A>
-struct Signature<R (*)(A...)> { using type = R (*)(A...); };
-template <class R, class... A>
-struct Signature<R (*)(A...) noexcept> { using type = R (*)(A...); };
-template <class F>
-struct Signature<F, std::void_t<typename MethodSignature<decltype(&F::operator())>::type>>
-    : MethodSignature<decltype(&F::operator())> {};
-
-template <class F>
-using SignatureOf = typename Signature<std::decay_t<F>>::type;
-template <class F>
-inline constexpr bool kIsCallable = !std::is_void_v<SignatureOf<F>>;
 
 /* The raw form gets the arguments as they are. */
 template <class F>
@@ -496,38 +432,32 @@ void Invoke(F& f, void (*)(Args, Any*), const Args& args, Any* ret) { f(args, re
 template <class F>
 void Invoke(F& f, void (*)(const Args&, Any*), const Args& args, Any* ret) { f(args, ret); }
 
-template <class A>
-inline constexpr bool kIsParameter =
-    !std::is_lvalue_reference_v<A> || std::is_const_v<std::remove_reference_t<A>>;
-
+/* The typed form gets as many as it takes, converted. */
 template <class... A, size_t... I>
-std::tuple<std::decay_t<A>...> Unpack([[maybe_unused]] const Args& args, std::index_sequence<I...>) {
-  return std::tuple<std::decay_t<A>...>{args[static_cast<int>(I)].template as<std::decay_t<A>>()...};
+auto Convert([[maybe_unused]] const Args& args, std::index_sequence<I...>) {
+  return std::tuple<A...>{args[static_cast<int>(I)].template as<A>()...};
 }
-
 template <class F, class R, class... A>
-void Invoke(F& f, R (*)(A...), const Args& args, Any* ret) {
-  static_assert((kIsParameter<A> && ...), "a parameter cannot be a reference to what it may change");
-  constexpr size_t expected = sizeof...(A);
-  if (static_cast<size_t>(args.size()) != expected)
+void Invoke(F& f, R (*)(A...), const Args& args, [[maybe_unused]] Any* ret) {
+  static_assert((std::is_convertible_v<std::decay_t<A>&&, A> && ...),
+                "a parameter cannot be a reference to something to change");
+  constexpr int expected = sizeof...(A);
+  if (args.size() != expected)
     throw Error("TypeError",
                 (args.function() ? "'" + std::string(args.function()) + "'" : "the function") +
                     " takes " + std::to_string(expected) +
                     (expected == 1 ? " argument, got " : " arguments, got ") +
                     std::to_string(args.size()));
-  auto values = Unpack<A...>(args, std::make_index_sequence<expected>());
+  auto values = Convert<std::decay_t<A>...>(args, std::index_sequence_for<A...>());
   if constexpr (std::is_void_v<R>) std::apply(f, std::move(values));
   else *ret = Any(std::apply(f, std::move(values)));
 }
 
-/* Calls f the way its signature wants, for a caller that speaks C. */
 template <class F>
-int CallFromC(F& f, const Args& args, sterna_any* ret) noexcept {
-  return Guard([&] {
-    Any result;
-    Invoke(f, SignatureOf<F>(nullptr), args, &result);
-    if (!result.is_none()) *ret = result.release();
-  });
+void Run(F& f, const Args& args, sterna_any* ret) {
+  Any result;
+  Invoke(f, SignatureOf<F>(nullptr), args, &result);
+  if (!result.is_none()) *ret = result.release();
 }
 
 template <class F>
@@ -535,39 +465,27 @@ struct Closure {
   F body;
   std::string name;
   static int Call(void* self, const sterna_any* args, int32_t n, sterna_any* ret) noexcept {
-    auto* closure = static_cast<Closure*>(self);
-    const char* name = closure->name.empty() ? nullptr : closure->name.c_str();
-    return CallFromC(closure->body, Args(args, n, name), ret);
+    auto* c = static_cast<Closure*>(self);
+    const char* known = c->name.empty() ? nullptr : c->name.c_str();
+    return Guard([&] { Run(c->body, Args(args, n, known), ret); });
   }
   static void Delete(void* self) { delete static_cast<Closure*>(self); }
 };
 
-/* Views of N arguments, and what had to be made for them. */
+/* The arguments of a call that is about to be made. */
 template <size_t N>
-class Pack {
- public:
-  Pack() noexcept = default;
-  template <class... T>
-  explicit Pack(const T&... values) : Pack() {
-    size_t i = 0;
-    ((owned_[i] = Traits<std::decay_t<T>>::Put(values, &views_[i]), ++i), ...);
+struct Pack {
+  sterna_any views[N];
+  bool owned[N];
+  size_t count = 0;
+  void Add(const Packed& packed) {
+    owned[count] = packed.owned;
+    views[count++] = packed.value;
   }
-  Pack(const Pack&) = delete;
-  Pack& operator=(const Pack&) = delete;
   ~Pack() {
-    for (size_t i = 0; i < N; i++)
-      if (owned_[i]) sterna_any_release(&views_[i]);
+    for (size_t i = 0; i < count; i++)
+      if (owned[i]) sterna_any_release(&views[i]);
   }
-  const sterna_any* data() const noexcept { return views_; }
-
- private:
-  sterna_any views_[N];
-  bool owned_[N] = {};
-};
-template <>
-class Pack<0> {
- public:
-  const sterna_any* data() const noexcept { return nullptr; }
 };
 
 }  // namespace detail
@@ -577,24 +495,22 @@ class Function : public Ref<sterna_function> {
   using Ref::Ref;
 
   /* From anything with one call operator. The raw form is void (Args args, Any* ret); every other
-     signature is typed: arguments are counted and converted before the call, the result after it.
-     The name is for messages. */
+     signature is typed: arguments are counted and converted first, the result afterwards. The name
+     is for messages. */
   template <class F, std::enable_if_t<detail::kIsCallable<F>, int> = 0>
   Function(F&& body, const std::string& name = "") {
     using Closure = detail::Closure<std::decay_t<F>>;
-    auto closure = std::unique_ptr<Closure>(new Closure{std::forward<F>(body), name});
-    sterna_function* made = nullptr;
-    Check(sterna_function_create(Closure::Call, closure.get(), Closure::Delete, &made));
+    std::unique_ptr<Closure> closure(new Closure{std::forward<F>(body), name});
+    *this = detail::New<Function>(sterna_function_create, Closure::Call,
+                                  static_cast<void*>(closure.get()), Closure::Delete);
     closure.release();
-    static_cast<Ref&>(*this) = Ref(made);
   }
 
   template <class... T>
   Any operator()(const T&... args) const {
-    static_assert((detail::kCanPut<std::decay_t<T>> && ...),
-                  "values cannot be made from an argument of this type; see sterna::Traits");
-    const detail::Pack<sizeof...(T)> pack(args...);
-    return CallPacked(Args(pack.data(), static_cast<int32_t>(sizeof...(T))));
+    detail::Pack<sizeof...(T) + 1> pack;
+    (pack.Add(detail::Put<std::decay_t<T>>(args)), ...);
+    return CallPacked(Args(pack.views, static_cast<int32_t>(sizeof...(T))));
   }
   template <class R, class... T>
   R call(const T&... args) const {
@@ -602,52 +518,46 @@ class Function : public Ref<sterna_function> {
     else return (*this)(args...).template as<R>();
   }
   Any CallPacked(const Args& args) const {
-    if (!get()) throw Error("TypeError", "an empty Function was called");
     sterna_any ret = sterna_any_none();
-    Check(sterna_function_call(get(), args.data(), args.size(), &ret));
-    return Any::Adopt(ret);
+    sterna_function* function = detail::NotEmpty(*this, "Function");
+    return Check(sterna_function_call(function, args.data(), args.size(), &ret)), Any(ret);
   }
 
   /* The process's functions by name. */
   static Function GlobalOrNull(const std::string& name) {
-    sterna_function* found = nullptr;
-    Check(sterna_get_global(name.c_str(), &found));
-    return Function(found);
+    return detail::New<Function>(sterna_get_global, name.c_str());
   }
   static Function Global(const std::string& name) {
     Function found = GlobalOrNull(name);
     if (!found) throw Error("ValueError", "no function named '" + name + "' is registered");
     return found;
   }
-  template <class F>
+  static void Register(const std::string& name, const Function& f, bool override_it = false) {
+    Check(sterna_register_function(name.c_str(), detail::NotEmpty(f, "Function"), override_it));
+  }
+  template <class F, std::enable_if_t<detail::kIsCallable<F>, int> = 0>
   static void Register(const std::string& name, F&& body, bool override_it = false) {
-    if constexpr (std::is_same_v<std::decay_t<F>, Function>) {
-      if (!body) throw Error("TypeError", "an empty Function cannot be registered");
-      Check(sterna_register_function(name.c_str(), body.get(), override_it));
-    } else {
-      Register(name, Function(std::forward<F>(body), name), override_it);
-    }
+    Register(name, Function(std::forward<F>(body), name), override_it);
   }
   static void Remove(const std::string& name) { Check(sterna_remove_global(name.c_str())); }
-  static std::vector<std::string> GlobalNames();
+  static std::vector<std::string> GlobalNames() {
+    sterna_any names = sterna_any_none();
+    return Check(sterna_list_globals(&names)), Any(names);
+  }
 };
 
-/* ---- 6  Modules ----------------------------------------------------------------------------- */
+/* ---- 5  Modules ----------------------------------------------------------------------------- */
 
 class Module : public Ref<sterna_module> {
  public:
   using Ref::Ref;
 
   static Module LoadFromFile(const std::string& path) {
-    sterna_module* made = nullptr;
-    Check(sterna_module_load(path.c_str(), &made));
-    return Module(made);
+    return detail::New<Module>(sterna_module_load, path.c_str());
   }
-  /* What the program itself registered with sterna_register_system_symbol. */
+  /* The functions registered with sterna_register_system_symbol. */
   static Module SystemLib(const std::string& prefix = "") {
-    sterna_module* made = nullptr;
-    Check(sterna_system_module(prefix.c_str(), &made));
-    return Module(made);
+    return detail::New<Module>(sterna_system_module, prefix.c_str());
   }
 
   Function GetFunction(const std::string& name, bool query_imports = false) const {
@@ -658,355 +568,199 @@ class Module : public Ref<sterna_module> {
   bool HasFunction(const std::string& name, bool query_imports = false) const {
     return static_cast<bool>(Find(name, query_imports));
   }
-  void Import(const Module& other) const {
-    Check(sterna_module_import(module(), other.module()));
-  }
+  void Import(const Module& other) const { Check(sterna_module_import(module(), other.module())); }
   std::vector<Module> imports() const {
     std::vector<Module> found;
-    for (size_t i = 0; i < sterna_module_import_count(module()); i++) {
-      sterna_module* imported = nullptr;
-      Check(sterna_module_get_import(module(), i, &imported));
-      found.push_back(Module(imported));
-    }
+    for (size_t i = 0; i < sterna_module_import_count(module()); i++)
+      found.push_back(detail::New<Module>(sterna_module_get_import, module(), i));
     return found;
   }
   std::string kind() const { return sterna_module_kind(module()); }
 
  private:
   Function Find(const std::string& name, bool query_imports) const {
-    sterna_function* found = nullptr;
-    Check(sterna_module_get_function(module(), name.c_str(), query_imports, &found));
-    return Function(found);
+    return detail::New<Function>(sterna_module_get_function, module(), name.c_str(), query_imports);
   }
-  sterna_module* module() const {
-    if (!get()) throw Error("ValueError", "the Module is empty: it refers to no module");
-    return get();
-  }
+  sterna_module* module() const { return detail::NotEmpty(*this, "Module"); }
 };
 
-/* ---- 7  Which types travel ------------------------------------------------------------------ */
+/* ---- 6  How each type travels --------------------------------------------------------------- */
 
-template <>
-struct Traits<Any> {
-  static bool Put(const Any& value, sterna_any* out) { return *out = value.view(), false; }
-  static Any Get(const sterna_any& value) {
-    sterna_any owned = sterna_any_none();
-    Check(sterna_any_own(&value, &owned));
-    return Any::Adopt(owned);
-  }
-};
+namespace detail {
 
-template <>
-struct Traits<Arg> {
-  static bool Put(const Arg& value, sterna_any* out) { return *out = value.view(), false; }
-};
-
-template <>
-struct Traits<std::nullptr_t> {
-  static bool Put(std::nullptr_t, sterna_any* out) { return *out = sterna_any_none(), false; }
-};
-
-template <>
-struct Traits<bool> {
-  static bool Put(bool value, sterna_any* out) { return *out = sterna_any_bool(value), false; }
-  static bool Get(const sterna_any& value) {
-    if (value.type_index != STERNA_BOOL && value.type_index != STERNA_INT)
-      throw detail::WrongKind("bool", value);
-    return value.v_int64 != 0;
-  }
-};
-
-template <class T>
-struct Traits<T, std::enable_if_t<std::is_integral_v<T>>> {
-  using Limits = std::numeric_limits<T>;
-  static bool Put(T value, sterna_any* out) {
-    if constexpr (std::is_unsigned_v<T> && sizeof(T) >= sizeof(int64_t))
-      if (value > static_cast<uint64_t>(INT64_MAX))
-        throw Error("OverflowError", std::to_string(value) + " is out of range for int64");
-    return *out = sterna_any_int(static_cast<int64_t>(value)), false;
-  }
-  static T Get(const sterna_any& value) {
-    int64_t number = 0;
-    Check(sterna_as_int(&value, &number));
-    const T narrow = static_cast<T>(number);
-    if (static_cast<int64_t>(narrow) != number || (narrow < T(0)) != (number < 0))
-      throw Error("OverflowError", std::to_string(number) + " is out of range for " +
-                                       (Limits::is_signed ? "int" : "uint") +
-                                       std::to_string(sizeof(T) * 8));
-    return narrow;
-  }
-};
-
-template <class T>
-struct Traits<T, std::enable_if_t<std::is_enum_v<T>>> {
-  using Number = std::underlying_type_t<T>;
-  static bool Put(T value, sterna_any* out) {
-    return Traits<Number>::Put(static_cast<Number>(value), out);
-  }
-  static T Get(const sterna_any& value) { return static_cast<T>(Traits<Number>::Get(value)); }
-};
-
-template <class T>
-struct Traits<T, std::enable_if_t<std::is_floating_point_v<T>>> {
-  static bool Put(T value, sterna_any* out) {
-    return *out = sterna_any_float(static_cast<double>(value)), false;
-  }
-  static T Get(const sterna_any& value) {
-    double number = 0;
-    Check(sterna_as_float(&value, &number));
-    return static_cast<T>(number);
-  }
-};
-
-template <>
-struct Traits<std::string_view> {
-  static bool Put(std::string_view text, sterna_any* out) {
-    Check(sterna_string(text.data(), text.size(), out));
-    return true;
-  }
-  static std::string_view Get(const sterna_any& value) {
-    sterna_bytes text;
-    Check(sterna_as_string(&value, &text));
-    return {text.data, text.size};
-  }
-};
-
-template <>
-struct Traits<const char*> {
-  static bool Put(const char* text, sterna_any* out) {
-    return *out = text ? sterna_any_c_string(text) : sterna_any_none(), false;
-  }
-  static const char* Get(const sterna_any& value) {
-    return Traits<std::string_view>::Get(value).data(); /* always followed by a zero */
-  }
-};
-
-template <>
-struct Traits<char*> {
-  static bool Put(const char* text, sterna_any* out) { return Traits<const char*>::Put(text, out); }
-};
-
-template <>
-struct Traits<std::string> {
-  static bool Put(const std::string& text, sterna_any* out) {
-    const bool has_zeros = std::memchr(text.data(), 0, text.size()) != nullptr;
-    return has_zeros ? Traits<std::string_view>::Put(text, out)
-                     : Traits<const char*>::Put(text.c_str(), out);
-  }
-  static std::string Get(const sterna_any& value) {
-    return std::string(Traits<std::string_view>::Get(value));
-  }
-};
-
-template <>
-struct Traits<sterna_bytes> { /* bytes that are no text */
-  static bool Put(const sterna_bytes& bytes, sterna_any* out) {
-    *out = sterna_any_none();
-    out->type_index = STERNA_BYTES_VIEW;
-    out->v_ptr = const_cast<sterna_bytes*>(&bytes);
-    return false;
-  }
-  static sterna_bytes Get(const sterna_any& value) {
-    sterna_bytes bytes;
-    Check(sterna_as_bytes(&value, &bytes));
-    return bytes;
-  }
-};
-
-template <>
-struct Traits<void*> { /* a pointer of no known type; null is none */
-  static bool Put(void* pointer, sterna_any* out) {
-    *out = sterna_any_none();
-    if (pointer) out->type_index = STERNA_POINTER;
-    if (pointer) out->v_ptr = pointer;
-    return false;
-  }
-  static void* Get(const sterna_any& value) {
-    if (value.type_index == STERNA_NONE) return nullptr;
-    if (value.type_index != STERNA_POINTER) throw detail::WrongKind("a pointer", value);
-    return value.v_ptr;
-  }
-};
-
-template <>
-struct Traits<DLDevice> {
-  static bool Put(DLDevice device, sterna_any* out) {
-    return *out = sterna_any_device(device.device_type, device.device_id), false;
-  }
-  static DLDevice Get(const sterna_any& value) {
-    DLDevice device;
-    Check(sterna_as_device(&value, &device));
-    return device;
-  }
-};
-
-template <>
-struct Traits<DLDataType> {
-  static bool Put(DLDataType dtype, sterna_any* out) {
-    return *out = sterna_any_dtype(dtype), false;
-  }
-  static DLDataType Get(const sterna_any& value) {
-    DLDataType dtype;
-    Check(sterna_as_dtype(&value, &dtype));
-    return dtype;
-  }
-};
-
-template <>
-struct Traits<DType> {
-  static bool Put(DType dtype, sterna_any* out) { return Traits<DLDataType>::Put(dtype, out); }
-  static DType Get(const sterna_any& value) { return Traits<DLDataType>::Get(value); }
-};
-
-template <>
-struct Traits<DLTensor*> {
-  static bool Put(DLTensor* tensor, sterna_any* out) {
-    return *out = tensor ? sterna_any_tensor(tensor) : sterna_any_none(), false;
-  }
-  static DLTensor* Get(const sterna_any& value) {
-    DLTensor* tensor = nullptr;
-    Check(sterna_as_tensor(&value, &tensor));
-    return tensor;
-  }
-};
-
-template <>
-struct Traits<const DLTensor*> {
-  static const DLTensor* Get(const sterna_any& value) { return Traits<DLTensor*>::Get(value); }
-};
-
-template <>
-struct Traits<NDArray> {
-  static bool Put(const NDArray& array, sterna_any* out) {
-    return *out = sterna_any_object(array.get()), false;
-  }
-  static NDArray Get(const sterna_any& value) {
-    if (value.type_index == STERNA_TENSOR_VIEW)
-      throw Error("TypeError", "expected an array object, got a bare DLTensor, which cannot be kept");
-    if (value.type_index != STERNA_NDARRAY) throw detail::WrongKind("an array", value);
-    return detail::Share<NDArray>(reinterpret_cast<sterna_ndarray*>(value.v_obj));
-  }
-};
-
-template <>
-struct Traits<Function> {
-  static bool Put(const Function& function, sterna_any* out) {
-    return *out = sterna_any_object(function.get()), false;
-  }
-  static Function Get(const sterna_any& value) {
-    sterna_function* function = nullptr;
-    Check(sterna_as_function(&value, &function));
-    return detail::Share<Function>(function);
-  }
-};
-
-template <>
-struct Traits<Module> {
-  static bool Put(const Module& module, sterna_any* out) {
-    return *out = sterna_any_object(module.get()), false;
-  }
-  static Module Get(const sterna_any& value) {
-    sterna_module* module = nullptr;
-    Check(sterna_as_module(&value, &module));
-    return detail::Share<Module>(module);
-  }
-};
-
-template <class F>
-struct Traits<F, std::enable_if_t<detail::kIsCallable<F>>> { /* becomes a Function */
-  static bool Put(const F& body, sterna_any* out) {
-    return *out = sterna_any_object(Function(body).release()), true;
-  }
-};
-
-template <class T>
-struct Traits<std::optional<T>, std::enable_if_t<detail::kCanPut<T> || detail::kCanGet<T>>> {
-  static bool Put(const std::optional<T>& value, sterna_any* out) {
-    return value ? Traits<T>::Put(*value, out) : Traits<std::nullptr_t>::Put(nullptr, out);
-  }
-  static std::optional<T> Get(const sterna_any& value) {
-    if (value.type_index == STERNA_NONE) return std::nullopt;
-    return Traits<T>::Get(value);
-  }
-};
-
-template <class T>
-struct Traits<std::vector<T>, std::enable_if_t<detail::kCanPut<T> || detail::kCanGet<T>>> {
-  static bool Put(const std::vector<T>& items, sterna_any* out) {
-    const std::vector<Any> owned(items.begin(), items.end());
-    std::vector<sterna_any> views;
-    for (const Any& item : owned) views.push_back(item.view());
-    Check(sterna_list(views.data(), static_cast<int64_t>(views.size()), out));
-    return true;
-  }
-  static std::vector<T> Get(const sterna_any& value) {
-    std::vector<T> items;
-    int64_t count = 0;
-    if constexpr (std::is_integral_v<T>) { /* a shape will do as well */
-      const int64_t* dims = nullptr;
-      if (value.type_index == STERNA_SHAPE) {
-        Check(sterna_as_shape(&value, &dims, &count));
-        for (int64_t i = 0; i < count; i++) items.push_back(Traits<T>::Get(sterna_any_int(dims[i])));
-        return items;
-      }
-    }
-    const sterna_any* views = nullptr;
-    Check(sterna_as_list(&value, &views, &count));
-    for (int64_t i = 0; i < count; i++) try {
-        items.push_back(Traits<T>::Get(views[i]));
-      } catch (const Error& error) {
-        throw Error(error.kind(), "item " + std::to_string(i) + ": " + error.what());
-      }
-    return items;
-  }
-};
-
-inline std::vector<std::string> Function::GlobalNames() {
-  sterna_any names = sterna_any_none();
-  Check(sterna_list_globals(&names));
-  return Any::Adopt(names).as<std::vector<std::string>>();
+inline sterna_any PointerView(int32_t type_index, const void* pointer) {
+  sterna_any view = sterna_any_none();
+  if (!pointer) return view;
+  view.type_index = type_index;
+  view.v_ptr = const_cast<void*>(pointer);
+  return view;
 }
 
-/* ---- 8  Registering and exporting ----------------------------------------------------------- */
+inline Packed NewText(std::string_view text) {
+  sterna_any copy = sterna_any_none();
+  return Check(sterna_string(text.data(), text.size(), &copy)), Packed(copy, true);
+}
+
+template <class T>
+Packed NewList(const std::vector<T>& items) {
+  const std::vector<Any> owned(items.begin(), items.end());
+  std::vector<sterna_any> views;
+  for (const Any& item : owned) views.push_back(item.view());
+  sterna_any list = sterna_any_none();
+  Check(sterna_list(views.data(), static_cast<int64_t>(views.size()), &list));
+  return Packed(list, true);
+}
+
+inline bool HasZeros(const std::string& s) { return std::memchr(s.data(), 0, s.size()) != nullptr; }
+
+template <class T>
+Packed Put(const T& value) {
+  static_assert(kCanPut<T>, "no value can be made from this type");
+  if constexpr (kIsOneOf<T, Any, Arg>) return value.view();
+  else if constexpr (std::is_same_v<T, std::nullptr_t>) return sterna_any_none();
+  else if constexpr (std::is_same_v<T, bool>) return sterna_any_bool(value);
+  else if constexpr (std::is_floating_point_v<T>) return sterna_any_float(double(value));
+  else if constexpr (std::is_enum_v<T>) return Put(static_cast<std::underlying_type_t<T>>(value));
+  else if constexpr (std::is_integral_v<T>) {
+    if ((static_cast<int64_t>(value) < 0) == (value < T{})) return sterna_any_int(int64_t(value));
+    throw Error("OverflowError", std::to_string(value) + " is out of range for int64");
+  }
+  else if constexpr (kIsOneOf<T, const char*, char*>) return PointerView(STERNA_C_STRING, value);
+  else if constexpr (std::is_same_v<T, std::string_view>) return NewText(value);
+  else if constexpr (std::is_same_v<T, std::string>)
+    return HasZeros(value) ? NewText(value) : sterna_any_c_string(value.c_str());
+  else if constexpr (std::is_same_v<T, sterna_bytes>) return PointerView(STERNA_BYTES_VIEW, &value);
+  else if constexpr (std::is_same_v<T, void*>) return PointerView(STERNA_POINTER, value);
+  else if constexpr (std::is_same_v<T, DLTensor*>) return PointerView(STERNA_TENSOR_VIEW, value);
+  else if constexpr (kIsOneOf<T, DLDataType, DType>) return sterna_any_dtype(value);
+  else if constexpr (std::is_same_v<T, DLDevice>)
+    return sterna_any_device(value.device_type, value.device_id);
+  else if constexpr (kIsCallable<T>)
+    return {sterna_any_object(Function(value).release()), true};
+  else if constexpr (kIsOptional<T>) return value ? Put(*value) : Packed(sterna_any_none());
+  else if constexpr (kIsVector<T>) return NewList(value);
+  else return sterna_any_object(value.get());
+}
+
+inline Error WrongKind(const char* expected, const sterna_any& got) {
+  const char* kind = got.type_index == STERNA_TENSOR_VIEW ? "a bare DLTensor, which cannot be kept"
+                                                          : sterna_type_name(got.type_index);
+  return Error("TypeError", std::string("expected ") + expected + ", got " + kind);
+}
+
+template <class T>
+T Read(int (*read)(const sterna_any*, T*), const sterna_any& value) {
+  T out{};
+  return Check(read(&value, &out)), out;
+}
+
+template <class T>
+T Narrow(int64_t number) {
+  const T narrow = static_cast<T>(number);
+  if (static_cast<int64_t>(narrow) == number && (narrow < T{}) == (number < 0)) return narrow;
+  throw Error("OverflowError", std::to_string(number) + " is out of range for " +
+                                   (std::is_signed_v<T> ? "int" : "uint") +
+                                   std::to_string(sizeof(T) * 8));
+}
+
+template <class T>
+std::vector<T> ReadList(const sterna_any& value) {
+  const sterna_any* views = nullptr;
+  const int64_t* dims = nullptr; /* integers may also come as a shape */
+  int64_t count = 0;
+  if (std::is_integral_v<T> && value.type_index == STERNA_SHAPE)
+    Check(sterna_as_shape(&value, &dims, &count));
+  else
+    Check(sterna_as_list(&value, &views, &count));
+  std::vector<T> items;
+  for (int64_t i = 0; i < count; i++) try {
+      items.push_back(dims ? Get<T>(sterna_any_int(dims[i])) : Get<T>(views[i]));
+    } catch (const Error& error) {
+      throw Error(error.kind(), "item " + std::to_string(i) + ": " + error.what());
+    }
+  return items;
+}
+
+template <class T>
+T Get(const sterna_any& value) {
+  static_assert(kCanGet<T>, "values do not convert to this type");
+  const int32_t kind = value.type_index;
+  if (kind == STERNA_MOVED_OBJECT)
+    return Get<T>(sterna_any_object(*static_cast<sterna_object**>(value.v_ptr)));
+  if constexpr (std::is_same_v<T, Any>) return Any(Read(sterna_any_own, value));
+  else if constexpr (std::is_same_v<T, bool>) {
+    if (kind != STERNA_BOOL && kind != STERNA_INT) throw WrongKind("bool", value);
+    return value.v_int64 != 0;
+  }
+  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(Read(sterna_as_float, value));
+  else if constexpr (std::is_integral_v<T>) return Narrow<T>(Read(sterna_as_int, value));
+  else if constexpr (std::is_enum_v<T>) return static_cast<T>(Get<std::underlying_type_t<T>>(value));
+  else if constexpr (kIsOneOf<T, std::string, std::string_view>) {
+    const sterna_bytes text = Read(sterna_as_string, value);
+    return T(text.data, text.size);
+  }
+  else if constexpr (std::is_same_v<T, const char*>) return Read(sterna_as_string, value).data;
+  else if constexpr (std::is_same_v<T, sterna_bytes>) return Read(sterna_as_bytes, value);
+  else if constexpr (std::is_same_v<T, void*>) {
+    if (kind != STERNA_POINTER && kind != STERNA_NONE) throw WrongKind("a pointer", value);
+    return kind == STERNA_NONE ? nullptr : value.v_ptr;
+  }
+  else if constexpr (std::is_same_v<T, DLDevice>) return Read(sterna_as_device, value);
+  else if constexpr (kIsOneOf<T, DLDataType, DType>) return Read(sterna_as_dtype, value);
+  else if constexpr (kIsOneOf<T, DLTensor*, const DLTensor*>) return Read(sterna_as_tensor, value);
+  else if constexpr (std::is_same_v<T, Function>) return Share<T>(Read(sterna_as_function, value));
+  else if constexpr (std::is_same_v<T, Module>) return Share<T>(Read(sterna_as_module, value));
+  else if constexpr (std::is_same_v<T, NDArray>) {
+    if (kind != STERNA_NDARRAY) throw WrongKind("an array", value);
+    return Share<T>(reinterpret_cast<sterna_ndarray*>(value.v_obj));
+  }
+  else if constexpr (kIsVector<T>) return ReadList<typename T::value_type>(value);
+  else if constexpr (kIsOptional<T>)
+    return kind == STERNA_NONE ? T() : T(Get<typename T::value_type>(value));
+}
+
+}  // namespace detail
+
+/* ---- 7  Registering and exporting ----------------------------------------------------------- */
 
 #if defined(__GNUC__)
-#define STERNA_OWN_COPY __attribute__((visibility("hidden"))) /* one per program or library */
+#define STERNA_PRIVATE __attribute__((visibility("hidden"))) /* each library has its own */
 #else
-#define STERNA_OWN_COPY
+#define STERNA_PRIVATE
 #endif
 
 namespace detail {
+
 struct Failures {
   std::mutex mutex;
   std::vector<Error> errors;
 };
-STERNA_OWN_COPY inline Failures& RegistrationFailures() {
+STERNA_PRIVATE inline Failures& RegistrationFailures() {
   static Failures failures;
   return failures;
 }
+inline void KeepFailure(Failures& failures) noexcept {
+  Guard([&] {
+    const std::lock_guard<std::mutex> lock(failures.mutex);
+    failures.errors.push_back(Error::Last());
+  });
+}
+
 }  // namespace detail
 
 /* What STERNA_REGISTER_GLOBAL makes. */
 class Registration {
  public:
   explicit Registration(const char* name) noexcept : name_(name) {}
-  /* Replaces a function of the same name; to be said before set_body. */
-  Registration& override() noexcept {
-    override_ = true;
-    return *this;
-  }
+  Registration& override() noexcept { return override_ = true, *this; } /* say it before set_body */
   template <class F>
-  STERNA_OWN_COPY Registration& set_body(F&& body) noexcept {
+  STERNA_PRIVATE Registration& set_body(F&& body) noexcept {
     if (Guard([&] { Function::Register(name_, std::forward<F>(body), override_); }))
-      Guard([] {
-        detail::Failures& failures = detail::RegistrationFailures();
-        const std::lock_guard<std::mutex> lock(failures.mutex);
-        failures.errors.push_back(Error::Last());
-      });
+      detail::KeepFailure(detail::RegistrationFailures());
     return *this;
   }
   template <class F>
-  STERNA_OWN_COPY Registration& set_body_typed(F&& body) noexcept {
+  STERNA_PRIVATE Registration& set_body_typed(F&& body) noexcept {
     return set_body(std::forward<F>(body));
   }
 
@@ -1015,15 +769,15 @@ class Registration {
   bool override_ = false;
 };
 
-/* Registration happens before main() or while a library is being loaded, where an exception would
-   end the process. So failures are kept, and this throws them: call it early in main(), or in the
-   function that sterna_load_extension() calls. Each program and library sees its own. */
-STERNA_OWN_COPY inline void CheckRegistrations() {
+/* Registration happens before main() or while a library is loaded, where an exception would end the
+   process. So failures are kept, and this throws them: call it early in main(), or in the function
+   that sterna_load_extension() calls. Every program and library has its own. */
+STERNA_PRIVATE inline void CheckRegistrations() {
   detail::Failures& failures = detail::RegistrationFailures();
   const std::lock_guard<std::mutex> lock(failures.mutex);
   const std::vector<Error>& errors = failures.errors;
   if (errors.empty()) return;
-  if (errors.size() == 1) throw errors[0];
+  if (errors.size() == 1) throw Error(errors[0]);
   std::string text = std::to_string(errors.size()) + " functions could not be registered";
   for (const Error& error : errors) text += std::string("\n  ") + error.what();
   throw Error(errors[0].kind(), text, errors[0]);
@@ -1035,33 +789,39 @@ STERNA_OWN_COPY inline void CheckRegistrations() {
 /* At namespace scope, at most one per line:
      STERNA_REGISTER_GLOBAL("my.add").set_body([](int a, int b) { return a + b; });
      STERNA_REGISTER_GLOBAL("my.any").override().set_body([](Args args, Any* ret) { ... }); */
-#define STERNA_REGISTER_GLOBAL(name)                                                             \
-  [[maybe_unused]] static const ::sterna::Registration STERNA_JOIN(sterna_registration_, __LINE__) = \
-      ::sterna::Registration(name)
+#define STERNA_REGISTER_GLOBAL(name)                                                          \
+  [[maybe_unused]] static const ::sterna::Registration STERNA_JOIN(sterna_registration_, __LINE__) \
+      = ::sterna::Registration(name)
 
-/* Exports a function or lambda from this library under a name that GetFunction finds. */
-#define STERNA_EXPORT_TYPED(name, ...)                                                           \
-  STERNA_FUNCTION(name) {                                                                        \
-    (void)self;                                                                                  \
-    static auto body = __VA_ARGS__;                                                              \
-    return ::sterna::detail::CallFromC(body, ::sterna::Args(args, n, #name), ret);               \
-  }
+/* Exports a function or lambda from this library, for GetFunction to find under the name:
+     STERNA_EXPORT_TYPED(add, [](int a, int b) { return a + b; }); */
+#define STERNA_EXPORT_TYPED(name, ...)                                                     \
+  static auto& sterna_body_of_##name() {                                                   \
+    static auto sterna_body = __VA_ARGS__;                                                 \
+    return sterna_body;                                                                    \
+  }                                                                                        \
+  STERNA_FUNCTION(name) {                                                                  \
+    (void)self;                                                                            \
+    return ::sterna::Guard([&] {                                                           \
+      ::sterna::detail::Run(sterna_body_of_##name(), ::sterna::Args(args, n, #name), ret); \
+    });                                                                                    \
+  }                                                                                        \
+  static_assert(true, "takes the semicolon")
 
-/* ---- 9  Threads ----------------------------------------------------------------------------- */
+/* ---- 8  Threads ----------------------------------------------------------------------------- */
 
 /* Calls body(task) or body(task, tasks) for every task from 0 to tasks - 1, spread over the threads
    of the pool, and returns when all are done. The first exception is thrown here. */
 template <class F>
 void Parallel(int32_t tasks, F&& body) {
-  using Body = std::remove_reference_t<F>;
-  auto run = [](int32_t task, [[maybe_unused]] int32_t count, void* data) -> int {
-    return Guard([&] {
-      Body& f = *static_cast<Body*>(data);
-      if constexpr (std::is_invocable_v<Body&, int32_t, int32_t>) f(task, count);
-      else f(task);
-    });
+  auto run = [&](int32_t task) {
+    if constexpr (std::is_invocable_v<F&, int32_t, int32_t>) body(task, tasks);
+    else body(task);
   };
-  Check(sterna_parallel(run, const_cast<std::remove_const_t<Body>*>(std::addressof(body)), tasks));
+  auto enter = [](int32_t task, int32_t, void* data) {
+    return Guard([&] { (*static_cast<decltype(run)*>(data))(task); });
+  };
+  Check(sterna_parallel(enter, &run, tasks));
 }
 
 }  // namespace sterna

@@ -1,4 +1,4 @@
-/* Data types and their type_names. */
+/* Data types and their names. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ enum { TYPE_NAMES = sizeof type_names / sizeof *type_names };
 
 static int refuse_name(const char *name, size_t size) {
   return sterna_set_errorf("ValueError",
-                           "'%.*s' type_names no data type; expected one like float32, int8, uint4, bool, "
+                           "'%.*s' names no data type; expected one like float32, int8, uint4, bool, "
                            "bfloat16, float8_e4m3fn or float32x4",
                            (int)(size < 60 ? size : 60), name);
 }
@@ -90,7 +90,6 @@ void sterna_dtype_name(DLDataType dtype, char *buffer) {
     name = type_names[i].name;
     numbered = type_names[i].bits == 0;
   }
-  if (dtype.code == kDLUInt && dtype.bits == 1) name = "bool", numbered = 0;
   int used;
   if (!name) used = snprintf(buffer, 32, "custom%d_%d", dtype.code, dtype.bits);
   else if (numbered) used = snprintf(buffer, 32, "%s%d", name, dtype.bits);

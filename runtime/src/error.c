@@ -10,11 +10,26 @@ typedef struct {
   char *backtrace; /* owned, or null while there is none */
 } error_object;
 
+static void free_error(void *self, int flags);
+
+/* One after the other: a chain may be long, and the stack is not. */
+static void release_causes(sterna_object *cause) {
+  while (cause) {
+    sterna_object *next = NULL;
+    if (cause->deleter == free_error && object_is_only_mine(cause)) {
+      next = ((sterna_error *)cause)->cause;
+      ((sterna_error *)cause)->cause = NULL;
+    }
+    sterna_release(cause);
+    cause = next;
+  }
+}
+
 static void free_error(void *self, int flags) {
   error_object *e = self;
   if (flags & 1) {
     memory_release(e->backtrace);
-    sterna_release(e->error.cause);
+    release_causes(e->error.cause);
     sterna_release(e->error.context);
   }
   if (flags & 2) memory_release(self);
@@ -138,7 +153,7 @@ int sterna_set_errorf(const char *kind, const char *format, ...) {
   }
   va_end(again);
   va_end(args);
-  if (text && length >= 0) sterna_set_error(kind, text);
+  if (text) sterna_set_error(kind, length < 0 ? format : text);
   if (text != small) memory_release(text);
   return -1;
 }

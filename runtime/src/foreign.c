@@ -12,12 +12,13 @@ typedef void (*move_from_raised)(void **error);
 
 static _Atomic(void *) known_set, known_move;
 
-void foreign_found_in(void *handle) {
+int foreign_found_in(void *handle) {
   void *set = platform_library_symbol(handle, "TVMFFIErrorSetRaised");
   void *move = platform_library_symbol(handle, "TVMFFIErrorMoveFromRaised");
-  if (!set || !move) return;
+  if (!set || !move) return 0;
   atomic_store(&known_set, set);
   atomic_store(&known_move, move);
+  return 1;
 }
 
 static void *foreign_symbol(_Atomic(void *) *known, const char *name) {

@@ -17,13 +17,15 @@ INTERNAL void memory_release(void *block);
 INTERNAL void object_init(sterna_object *object, int32_t type_index, void (*deleter)(void *self, int flags));
 /* Takes a reference only if the object still has one. */
 INTERNAL int object_try_retain(sterna_object *object);
+/* Nobody but the caller holds a reference, not even a weak one. */
+INTERNAL int object_is_only_mine(sterna_object *object);
 
 /* error.c */
 INTERNAL int error_out_of_memory(void); /* needs no memory; returns -1 */
 INTERNAL int error_type(const sterna_any *value, const char *expected); /* "expected int, got text" */
 
 /* foreign.c: another runtime of the same ABI in this process. */
-INTERNAL void foreign_found_in(void *handle);
+INTERNAL int foreign_found_in(void *handle); /* whether a library is made for it */
 INTERNAL void foreign_raise(sterna_error *error);
 INTERNAL sterna_error *foreign_take_error(void);
 
@@ -64,6 +66,7 @@ INTERNAL void library_before_fork(void);
 INTERNAL void library_after_fork(void);
 INTERNAL int library_open(const char *path, library **out); /* ends with library_release */
 INTERNAL void *library_symbol(library *lib, const char *name);
+INTERNAL int library_is_foreign(const library *lib);
 /* Makes candidate the library's module, unless it has one: then gives that, with a reference. */
 INTERNAL sterna_module *library_adopt(library *lib, sterna_module *candidate);
 INTERNAL void library_release(library *lib, sterna_module *module); /* module: the one that ends */

@@ -21,6 +21,7 @@ struct library {
   struct library *next;
   void *handle;
   int closeable;
+  int foreign;           /* made for another runtime */
   int users;             /* modules over it */
   sterna_module *module; /* the one that is handed out, not counted */
   file_identity file;
@@ -137,7 +138,8 @@ static library *enlist(const char *path, const file_identity *file, void *handle
     library *stale = find_path(path);
     if (stale) stale->path[0] = 0; /* the path means the new file from now on */
     lib = fresh;
-    *lib = (library){loaded, handle, 0, 0, NULL, *file};
+    *lib = (library){loaded, handle, 0, 0, 0, NULL, *file};
+    lib->foreign = foreign_found_in(handle);
     lib->closeable = platform_library_symbol(handle, "__sterna__closeable") != NULL;
     memcpy(lib->path, path, length + 1);
     loaded = lib;
@@ -167,7 +169,6 @@ int library_open(const char *path, library **out) {
   free(full);
   if (!handle) return refuse_library(path, error);
   if (!lib) return error_out_of_memory();
-  foreign_found_in(lib->handle);
   *out = lib;
   return 0;
 }
@@ -175,6 +176,8 @@ int library_open(const char *path, library **out) {
 void *library_symbol(library *lib, const char *name) {
   return platform_library_symbol(lib->handle, name);
 }
+
+int library_is_foreign(const library *lib) { return lib->foreign; }
 
 static void set_context(library *lib, sterna_module *module) {
   void **context = library_symbol(lib, "__tvm_ffi__library_ctx");

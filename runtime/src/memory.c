@@ -26,7 +26,8 @@ int sterna_set_allocator(const sterna_allocator *a) {
 
 void *memory_try_allocate(size_t bytes, size_t alignment) {
   if (!atomic_load_explicit(&in_use, memory_order_relaxed)) atomic_store(&in_use, 1);
-  return allocator.allocate(allocator.self, bytes, alignment);
+  /* Allocators may answer null to no bytes, and some take no alignment below a pointer's. */
+  return allocator.allocate(allocator.self, bytes ? bytes : 1, alignment < 16 ? 16 : alignment);
 }
 
 void *memory_allocate(size_t bytes, size_t alignment) {

@@ -119,12 +119,26 @@ typedef struct {
   sterna_module *module;
 } library_module;
 
+/* Functions made for another runtime would take our modules for their own kind of thing. */
+static int call_foreign(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  sterna_call call;
+  for (int32_t i = 0; i < n; i++)
+    if (args[i].type_index == STERNA_MODULE && args[i].v_obj->deleter == free_module)
+      return sterna_set_errorf("TypeError",
+                               "argument %d is a module, which a function made for another runtime "
+                               "cannot take",
+                               (int)i);
+  memcpy(&call, &self, sizeof call);
+  return call(NULL, args, n, ret);
+}
+
 static void *symbol_in_library(void *lib, const char *symbol) { return library_symbol(lib, symbol); }
 
 static int library_function(sterna_module *m, void *self, const char *name, sterna_function **out) {
   void *address;
-  if (find_symbol(symbol_in_library, ((library_module *)self)->lib, SYMBOL_PREFIX, name, &address))
-    return -1;
+  library *lib = ((library_module *)self)->lib;
+  if (find_symbol(symbol_in_library, lib, SYMBOL_PREFIX, name, &address)) return -1;
+  if (address && library_is_foreign(lib)) return sterna_module_function(m, call_foreign, address, out);
   return function_at(m, address, out);
 }
 

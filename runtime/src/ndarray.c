@@ -11,19 +11,17 @@ typedef struct {
   sterna_ndarray array;
   holding holds;
   int read_only;
-  void *held;     /* the block, the array or the DLPack structure */
+  const sterna_device_api *api; /* that gave the block, when it owns one */
+  void *held;                   /* the block, the array or the DLPack structure */
   int64_t dims[]; /* shape, then strides */
 } array_object;
 
 static void free_array(void *self, int flags) {
   array_object *a = self;
   if (flags & 1) switch (a->holds) {
-      case OWNS_MEMORY: {
-        const sterna_device_api *api;
-        if (a->held && device_get(a->array.tensor.device, &api) == 0)
-          api->release(api->self, a->array.tensor.device, a->held);
+      case OWNS_MEMORY:
+        if (a->held) a->api->release(a->api->self, a->array.tensor.device, a->held);
         break;
-      }
       case VIEWS_ARRAY: sterna_release(a->held); break;
       case HOLDS_DLPACK: {
         DLManagedTensor *managed = a->held;
@@ -79,11 +77,11 @@ int sterna_tensor_is_compact(const DLTensor *t) {
   if (!t->strides) return 1;
   for (int32_t i = 0; i < t->ndim; i++)
     if (t->shape[i] == 0) return 1;
-  int64_t expected = 1;
+  uint64_t expected = 1; /* unsigned: the sizes may be nonsense */
   for (int32_t i = t->ndim - 1; i >= 0; i--) {
     if (t->shape[i] == 1) continue;
-    if (t->strides[i] != expected) return 0;
-    expected *= t->shape[i];
+    if ((uint64_t)t->strides[i] != expected) return 0;
+    expected *= (uint64_t)t->shape[i];
   }
   return 1;
 }
@@ -97,6 +95,7 @@ static array_object *new_array(const int64_t *shape, int32_t ndim, DLDataType dt
   object_init(&a->array.header, STERNA_NDARRAY, free_array);
   a->holds = holds;
   a->read_only = 0;
+  a->api = NULL;
   a->held = held;
   if (ndim) memcpy(a->dims, shape, (size_t)ndim * sizeof *shape);
   uint64_t stride = 1; /* unsigned: an empty array's strides may wrap around and mean nothing */
@@ -117,6 +116,7 @@ int sterna_ndarray_empty(const int64_t *shape, int32_t ndim, DLDataType dtype, D
     return -1;
   array_object *a = new_array(shape, ndim, dtype, device, OWNS_MEMORY, NULL);
   if (!a) return -1;
+  a->api = api;
   if (api->allocate(api->self, device, bytes, DATA_ALIGNMENT, &a->held)) {
     sterna_release(a);
     return -1;
@@ -152,9 +152,15 @@ int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndi
                              "a view of %llu bytes at offset %llu does not fit in an array of %llu bytes",
                              (unsigned long long)part, (unsigned long long)byte_offset,
                              (unsigned long long)whole);
-  array_object *a = new_array(shape, ndim, dtype, array->tensor.device, VIEWS_ARRAY, array);
+  if (!sterna_tensor_is_compact(&array->tensor))
+    return sterna_set_error("ValueError", "the array is not contiguous; a view of it would be wrong");
+  /* A view of a view holds what that one holds, so that no chain grows. */
+  sterna_ndarray *owner = array;
+  if (array->header.deleter == free_array && ((array_object *)array)->holds == VIEWS_ARRAY)
+    owner = ((array_object *)array)->held;
+  array_object *a = new_array(shape, ndim, dtype, array->tensor.device, VIEWS_ARRAY, owner);
   if (!a) return -1;
-  sterna_retain(array);
+  sterna_retain(owner);
   a->read_only = sterna_ndarray_is_read_only(array);
   place(&a->array.tensor, array->tensor.data, array->tensor.byte_offset + byte_offset);
   *out = &a->array;
@@ -168,16 +174,32 @@ static int on_host(DLDevice device) {
          device.device_type == kDLROCMHost || device.device_type == kDLCUDAManaged;
 }
 
-static int copy_bytes(void *to, DLDevice to_device, const void *from, DLDevice from_device,
-                      size_t bytes) {
+/* Within one kind of device, or between it and the CPU. */
+static int copy_directly(void *to, DLDevice to_device, const void *from, DLDevice from_device,
+                         size_t bytes) {
   const sterna_device_api *api;
-  DLDevice decides = on_host(to_device) ? from_device : to_device;
-  if (on_host(decides)) decides = (DLDevice){kDLCPU, 0};
-  if (device_get(decides, &api)) return -1;
+  if (device_get(to_device.device_type == kDLCPU ? from_device : to_device, &api)) return -1;
   return api->copy(api->self, to, to_device, from, from_device, bytes);
 }
 
-static void *first_byte(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
+static int copy_bytes(void *to, DLDevice to_device, const void *from, DLDevice from_device,
+                      size_t bytes) {
+  const DLDevice host = {kDLCPU, 0};
+  if (on_host(to_device)) to_device = host;
+  if (on_host(from_device)) from_device = host;
+  if (to_device.device_type == from_device.device_type || to_device.device_type == kDLCPU ||
+      from_device.device_type == kDLCPU)
+    return copy_directly(to, to_device, from, from_device, bytes);
+  void *between = memory_allocate(bytes, DATA_ALIGNMENT);
+  int failed = !between || copy_directly(between, host, from, from_device, bytes) ||
+               copy_directly(to, to_device, between, host, bytes);
+  memory_release(between);
+  return failed ? -1 : 0;
+}
+
+static void *first_byte(const DLTensor *t) {
+  return t->data ? (char *)t->data + t->byte_offset : NULL;
+}
 
 static int check_compact(const DLTensor *t, const char *role) {
   if (sterna_tensor_is_compact(t)) return 0;
@@ -238,6 +260,9 @@ int sterna_ndarray_from_dlpack_versioned(DLManagedTensorVersioned *from, sterna_
   if (from->version.major != DLPACK_MAJOR_VERSION)
     return sterna_set_errorf("ValueError", "the array comes as DLPack %u.%u; version %d is understood",
                              from->version.major, from->version.minor, DLPACK_MAJOR_VERSION);
+  DLDataType dtype = from->dl_tensor.dtype;
+  if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED && dtype.bits * dtype.lanes % 8)
+    return sterna_set_error("ValueError", "the array's elements are padded to whole bytes; pack them");
   int read_only = (from->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
   return take_in(&from->dl_tensor, HOLDS_DLPACK_VERSIONED, from, read_only, out);
 }

@@ -29,6 +29,10 @@ int object_try_retain(sterna_object *object) {
   return 0;
 }
 
+int object_is_only_mine(sterna_object *object) {
+  return atomic_load_explicit(counts(object), memory_order_acquire) == (WEAK_ONE | 1);
+}
+
 void sterna_release(void *pointer) {
   sterna_object *object = pointer;
   if (!object) return;

@@ -175,7 +175,7 @@ def array(arr: Any, device: Device = _CPU, mem_scope: str | None = None) -> NDAr
     if isinstance(arr, NDArray):
         return empty(arr.shape, arr.dtype, device, mem_scope).copyfrom(arr)
     values = np.asarray(arr)
-    if values.dtype.hasobject or values.dtype.kind in "USVmM" and values.dtype.isbuiltin == 1:
+    if values.dtype.hasobject or (values.dtype.kind in "USVmM" and values.dtype.isbuiltin == 1):
         raise TypeError(f"an array of {values.dtype} cannot be made from {type(arr).__name__}")
     return empty(values.shape, values.dtype.name, device, mem_scope).copyfrom(values)
 

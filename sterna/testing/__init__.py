@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .compare import assert_allclose
-from .targets import device_enabled, enabled_targets
+from sterna.testing.compare import assert_allclose
+from sterna.testing.targets import device_enabled, enabled_targets
 
 try:
     import pytest  # noqa: F401
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING or _HAS_PYTEST:
-    from .features import (
+    from sterna.testing.features import (
         Feature,
         requires_aarch64,
         requires_cuda,
@@ -64,11 +64,11 @@ if TYPE_CHECKING or _HAS_PYTEST:
         requires_x86,
         uses_gpu,
     )
-    from .fixtures import fixture
-    from .marks import exclude_targets, known_failing_targets, parametrize_targets
-    from .params import parameter, parameters
-    from .rule import require
-    from .run import main
+    from sterna.testing.fixtures import fixture
+    from sterna.testing.marks import exclude_targets, known_failing_targets, parametrize_targets
+    from sterna.testing.params import parameter, parameters
+    from sterna.testing.rule import require
+    from sterna.testing.run import main
 else:
 
     def __getattr__(name: str) -> object:

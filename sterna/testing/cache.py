@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from sterna import nd, runtime
+from sterna import runtime
+from sterna.runtime import ndarray as nd
 
 _OPAQUE = (type, types.ModuleType, types.FunctionType, np.ndarray)
 

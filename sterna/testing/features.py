@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar, overload
 
 import pytest
 
-from .rule import require
-from .targets import codegen_absence, needs_own_hardware, target_absence, target_kind
+from sterna.testing.rule import require
+from sterna.testing.targets import codegen_absence, needs_own_hardware, target_absence, target_kind
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 

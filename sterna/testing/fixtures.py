@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .cache import FixtureCache
+from sterna.testing.cache import FixtureCache
 
 _caches: dict[str, list[FixtureCache]] = {}
 

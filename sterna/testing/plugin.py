@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from sterna import runtime
-
-from .features import FEATURES, Feature, feature_of_target
-from .fixtures import CacheLifetimes
-from .params import ParameterSet, take_new_groups
-from .rule import RequirementError
-from .targets import (
+from sterna.testing.features import FEATURES, Feature, feature_of_target
+from sterna.testing.fixtures import CacheLifetimes
+from sterna.testing.params import ParameterSet, take_new_groups
+from sterna.testing.rule import RequirementError
+from sterna.testing.targets import (
     DEFAULT_TARGETS,
     enabled_targets,
     listed_targets,

@@ -1,0 +1,29 @@
+"""What tests share: finding the tools they need, by the rule of sterna.testing."""
+
+import os
+import shutil
+from pathlib import Path
+
+from sterna.testing import requires_package, requires_program
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Programs and models for acceptance; a checkout of the project alone does not have them.
+SHARED = ROOT.parent / "shared"
+
+
+def require_program(name: str) -> str:
+    """The path of a program; the test skips or fails without it."""
+    requires_program(name).require()
+    return str(shutil.which(name))
+
+
+def require_module(name: str) -> None:
+    """The test skips or fails without this Python package."""
+    requires_package(name).require()
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    """The environment without the variables that steer the runtime's threads, and with changes."""
+    kept = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    return {**kept, **changes}

@@ -1,0 +1,39 @@
+"""Users' programs run as they are."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sterna.testing import require
+from tests.support import SHARED
+
+FOLDER = SHARED / "acceptance"
+
+
+def find_program(number: str) -> Path:
+    """The program with this number."""
+    require(None if FOLDER.is_dir() else f"the programs are not there: {FOLDER}")
+    (program,) = FOLDER.glob(f"{number}_*.py")
+    return program
+
+
+def run(command: list[str], folder: Path) -> list[str]:
+    """The lines that a program prints; it must succeed."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()
+
+
+@pytest.mark.parametrize("number", ["03", "12"])
+def test_program(number: str, tmp_path: Path) -> None:
+    assert run([sys.executable, str(find_program(number))], tmp_path)[-1] == "ok"
+
+
+def test_array_program_up_to_its_first_kernel(tmp_path: Path) -> None:
+    source = find_program("04").read_text("utf-8")
+    before_kernel, marker, _ = source.partition("\ntry:\n    import torch")
+    assert marker
+    part = before_kernel.replace("from sterna import te\n", "")
+    assert run([sys.executable, "-c", part], tmp_path) == []
