@@ -341,9 +341,9 @@ class Any {
     if (value_.type_index >= STERNA_OBJECT) sterna_retain(value_.v_obj);
   }
   Any(Any&& other) noexcept : value_(other.release()) {}
-  template <class T, std::enable_if_t<detail::kCanPut<std::decay_t<T>>, int> = 0>
+  template <class T, std::enable_if_t<detail::kCanPut<std::decay_t<const T&>>, int> = 0>
   Any(const T& value) : Any() {
-    const detail::Packed packed = detail::Put<std::decay_t<T>>(value);
+    const detail::Packed packed = detail::Put<std::decay_t<const T&>>(value);
     if (packed.owned) value_ = packed.value;
     else Check(sterna_any_own(&packed.value, &value_));
   }
@@ -509,7 +509,7 @@ class Function : public Ref<sterna_function> {
   template <class... T>
   Any operator()(const T&... args) const {
     detail::Pack<sizeof...(T) + 1> pack;
-    (pack.Add(detail::Put<std::decay_t<T>>(args)), ...);
+    (pack.Add(detail::Put<std::decay_t<const T&>>(args)), ...);
     return CallPacked(Args(pack.views, static_cast<int32_t>(sizeof...(T))));
   }
   template <class R, class... T>

@@ -260,8 +260,7 @@ int sterna_ndarray_from_dlpack_versioned(DLManagedTensorVersioned *from, sterna_
   if (from->version.major != DLPACK_MAJOR_VERSION)
     return sterna_set_errorf("ValueError", "the array comes as DLPack %u.%u; version %d is understood",
                              from->version.major, from->version.minor, DLPACK_MAJOR_VERSION);
-  DLDataType dtype = from->dl_tensor.dtype;
-  if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED && dtype.bits * dtype.lanes % 8)
+  if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED && from->dl_tensor.dtype.bits < 8)
     return sterna_set_error("ValueError", "the array's elements are padded to whole bytes; pack them");
   int read_only = (from->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
   return take_in(&from->dl_tensor, HOLDS_DLPACK_VERSIONED, from, read_only, out);

@@ -1,8 +1,10 @@
 """The C extension: what sterna/runtime/core defines."""
 
 import os
-from collections.abc import Buffer, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
+
+from typing_extensions import Buffer
 
 class Object:
     @property

@@ -1,0 +1,120 @@
+"""Compiling C and C++ against the runtime."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sterna as tvm
+from sterna.contrib import cc
+from sterna.support import toolchain
+from tests.support import require_module, require_program
+
+ANSWER_C = """
+#include "sterna.h"
+STERNA_FUNCTION(answer) {
+  (void)self, (void)args, (void)n;
+  *ret = sterna_any_int(42);
+  return 0;
+}
+"""
+
+ANSWER_CXX = """
+#include "sterna.h"
+#include <string>
+STERNA_FUNCTION(answer) {
+  (void)self, (void)args, (void)n;
+  std::string text = "forty-two";
+  return sterna_string(text.data(), text.size(), ret);
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    require_program("cc")
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_c_source_becomes_a_module(tmp_path: Path) -> None:
+    cc.create_shared(tmp_path / "m.so", [write(tmp_path, "m.c", ANSWER_C)])
+    assert tvm.runtime.load_module(tmp_path / "m.so")["answer"]() == 42
+
+
+def test_a_cxx_source_becomes_a_module(tmp_path: Path) -> None:
+    require_program("c++")
+    cc.create_shared(str(tmp_path / "m.so"), str(write(tmp_path, "m.cc", ANSWER_CXX)))
+    assert tvm.runtime.load_module(tmp_path / "m.so")["answer"]() == "forty-two"
+
+
+def test_ziglang_does_it_too(tmp_path: Path) -> None:
+    require_module("ziglang")
+    zig = f"{sys.executable} -m ziglang cc"
+    cc.create_shared(tmp_path / "m.so", [write(tmp_path, "m.c", ANSWER_C)], cc=zig)
+    assert tvm.runtime.load_module(tmp_path / "m.so")["answer"]() == 42
+
+
+def test_ziglang_is_found_where_nothing_else_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    require_module("ziglang")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert toolchain.find_c_compiler() == [sys.executable, "-m", "ziglang", "cc"]
+    assert "ziglang" in str(cc.get_cc())
+
+
+def test_no_compiler_at_all_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = write(tmp_path, "m.c", ANSWER_C)
+    monkeypatch.setattr(toolchain, "find_c_compiler", lambda: None)
+    with pytest.raises(RuntimeError, match="pip install ziglang"):
+        cc.create_shared(tmp_path / "m.so", [source])
+
+
+def test_cc_variable_is_honoured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = write(tmp_path, "mycc", "#!/bin/sh\necho used; exit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    with pytest.raises(toolchain.CompileError, match=r"exit status 3(?s:.*)used"):
+        cc.create_shared(tmp_path / "m.so", [write(tmp_path, "m.c", ANSWER_C)])
+
+
+def test_options_and_cwd(tmp_path: Path) -> None:
+    write(tmp_path, "m.c", ANSWER_C.replace("42", "VALUE"))
+    cc.create_shared("m.so", "m.c", options=["-DVALUE=7"], cwd=tmp_path)
+    assert tvm.runtime.load_module(tmp_path / "m.so")["answer"]() == 7
+
+
+def test_a_failed_compilation_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    output = tmp_path / "m.so"
+    cc.create_shared(output, write(tmp_path, "m.c", ANSWER_C))
+    before = output.read_bytes()
+    with pytest.raises(RuntimeError, match=r"Compilation error(?s:.*)broken\.c(?s:.*)Command line"):
+        cc.create_shared(output, write(tmp_path, "broken.c", "int f( {"))
+    assert output.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.c", "m.c", "m.so"]
+
+
+def test_missing_inputs_and_compilers_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nothing\.c"):
+        cc.create_shared(tmp_path / "m.so", tmp_path / "nothing.c")
+    with pytest.raises(ValueError, match="no-such-cc"):
+        cc.create_shared(tmp_path / "m.so", write(tmp_path, "m.c", ANSWER_C), cc="no-such-cc")
+
+
+def test_a_program_links_with_the_runtime(tmp_path: Path) -> None:
+    source = write(
+        tmp_path, "p.c", '#include "sterna.h"\n#include <stdio.h>\n'
+        "int main(void) { puts(sterna_version()); return 0; }\n",
+    )  # fmt: skip
+    cc.create_executable(tmp_path / "p", source)
+    done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == tvm.__version__
