@@ -105,8 +105,8 @@ extern "C" {
  *
  * The element [i0, i1, ...] lies at (char *)data + byte_offset + itemsize * (i0 * strides[0] + ...);
  * strides count elements, and a null strides pointer means row-major without gaps. No alignment
- * beyond the element's own is promised by arrays that come from elsewhere; arrays made here start
- * on a 64-byte boundary.
+ * beyond the element's own is promised by views and by arrays that come from elsewhere; memory
+ * allocated here starts on a 64-byte boundary.
  */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
@@ -540,6 +540,21 @@ STERNA_API int sterna_module_get_import(sterna_module *module, size_t index, ste
    library_ctx is the value of the library's variable __tvm_ffi__library_ctx, which loading sets to
    the module. The result is borrowed from the module. A missing name is a ValueError. */
 STERNA_API int sterna_module_lookup(void *library_ctx, const char *name, sterna_function **out);
+
+/* What compiled code may ask of its host. A library that exports a variable
+   "const sterna_host *__sterna__host" has it set when it is loaded, and so needs no symbol of the
+   runtime: it also loads where there is none, and then finds the variable null. */
+typedef struct sterna_host {
+  uint64_t size; /* of this structure; it only grows */
+  int (*set_error)(const char *kind, const char *message);
+  int (*parallel)(int (*body)(int32_t task, int32_t tasks, void *data), void *data, int32_t tasks);
+  int (*num_threads)(int32_t *out);
+  /* Workspace, aligned to at most 64 bytes; null when there is no memory. What is released is kept
+     for the next one who asks, up to 64 MiB of it. */
+  void *(*allocate)(uint64_t bytes, uint64_t alignment);
+  void (*release)(void *block);
+} sterna_host;
+STERNA_API const sterna_host *sterna_get_host(void);
 
 /* Functions linked into the program itself, under their symbol names (__tvm_ffi_<prefix><name>). */
 STERNA_API int sterna_register_system_symbol(const char *symbol, void *address);

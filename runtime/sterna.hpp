@@ -275,12 +275,12 @@ namespace detail {
 /* The signature of a type with one call operator, as R (*)(A...); otherwise void. */
 template <class F, class = void>
 struct Signature { using type = void; };
-template <class R, bool N, class... A>
-struct Signature<R (*)(A...) noexcept(N)> { using type = R (*)(A...); };
-template <class C, class R, bool N, class... A>
-struct Signature<R (C::*)(A...) noexcept(N)> { using type = R (*)(A...); };
-template <class C, class R, bool N, class... A>
-struct Signature<R (C::*)(A...) const noexcept(N)> { using type = R (*)(A...); };
+template <class R, bool Quiet, class... A>
+struct Signature<R (*)(A...) noexcept(Quiet)> { using type = R (*)(A...); };
+template <class C, class R, bool Quiet, class... A>
+struct Signature<R (C::*)(A...) noexcept(Quiet)> { using type = R (*)(A...); };
+template <class C, class R, bool Quiet, class... A>
+struct Signature<R (C::*)(A...) const noexcept(Quiet)> { using type = R (*)(A...); };
 template <class F>
 struct Signature<F, std::void_t<decltype(&F::operator())>> : Signature<decltype(&F::operator())> {};
 template <class F>
@@ -322,13 +322,15 @@ template <class T> inline constexpr bool kCanGet<std::optional<T>> = kCanGet<T>;
 template <class T> inline constexpr bool kCanPut<std::optional<T>> = kCanPut<T>;
 template <class T> inline constexpr bool kOnlyAsked<std::optional<T>> = true;
 
-/* A value on its way into a call: a view of something, or new and to be released afterwards. */
+/* A value on its way into a call: a view of something, or new and ended afterwards. */
 struct Packed {
   Packed(sterna_any view, bool is_new = false) noexcept : value(view), owned(is_new) {}
+  Packed(const Packed&) = delete;
+  ~Packed() { if (owned) sterna_any_release(&value); }
   sterna_any value;
   bool owned;
 };
-template <class T> Packed Put(const T& value);        /* both are in section 6 */
+template <class T> Packed Put(const T& value); /* both are in section 6 */
 template <class T> T Get(const sterna_any& value);
 
 }  // namespace detail
@@ -343,8 +345,8 @@ class Any {
   Any(Any&& other) noexcept : value_(other.release()) {}
   template <class T, std::enable_if_t<detail::kCanPut<std::decay_t<const T&>>, int> = 0>
   Any(const T& value) : Any() {
-    const detail::Packed packed = detail::Put<std::decay_t<const T&>>(value);
-    if (packed.owned) value_ = packed.value;
+    detail::Packed packed = detail::Put<std::decay_t<const T&>>(value);
+    if (packed.owned) std::swap(value_, packed.value);
     else Check(sterna_any_own(&packed.value, &value_));
   }
   explicit Any(sterna_any owned) noexcept : value_(owned) {} /* takes the reference over */
@@ -472,22 +474,6 @@ struct Closure {
   static void Delete(void* self) { delete static_cast<Closure*>(self); }
 };
 
-/* The arguments of a call that is about to be made. */
-template <size_t N>
-struct Pack {
-  sterna_any views[N];
-  bool owned[N];
-  size_t count = 0;
-  void Add(const Packed& packed) {
-    owned[count] = packed.owned;
-    views[count++] = packed.value;
-  }
-  ~Pack() {
-    for (size_t i = 0; i < count; i++)
-      if (owned[i]) sterna_any_release(&views[i]);
-  }
-};
-
 }  // namespace detail
 
 class Function : public Ref<sterna_function> {
@@ -508,9 +494,12 @@ class Function : public Ref<sterna_function> {
 
   template <class... T>
   Any operator()(const T&... args) const {
-    detail::Pack<sizeof...(T) + 1> pack;
-    (pack.Add(detail::Put<std::decay_t<const T&>>(args)), ...);
-    return CallPacked(Args(pack.views, static_cast<int32_t>(sizeof...(T))));
+    constexpr int32_t n = sizeof...(T);
+    const detail::Packed packed[n + 1] = {detail::Put<std::decay_t<const T&>>(args)...,
+                                          sterna_any_none()};
+    sterna_any views[n + 1];
+    for (int32_t i = 0; i < n; i++) views[i] = packed[i].value;
+    return CallPacked(Args(views, n));
   }
   template <class R, class... T>
   R call(const T&... args) const {
@@ -603,9 +592,9 @@ inline Packed NewText(std::string_view text) {
 
 template <class T>
 Packed NewList(const std::vector<T>& items) {
-  const std::vector<Any> owned(items.begin(), items.end());
+  std::vector<Any> owned;
   std::vector<sterna_any> views;
-  for (const Any& item : owned) views.push_back(item.view());
+  for (const T& item : items) views.push_back(owned.emplace_back(item).view());
   sterna_any list = sterna_any_none();
   Check(sterna_list(views.data(), static_cast<int64_t>(views.size()), &list));
   return Packed(list, true);
@@ -668,10 +657,8 @@ std::vector<T> ReadList(const sterna_any& value) {
   const sterna_any* views = nullptr;
   const int64_t* dims = nullptr; /* integers may also come as a shape */
   int64_t count = 0;
-  if (std::is_integral_v<T> && value.type_index == STERNA_SHAPE)
-    Check(sterna_as_shape(&value, &dims, &count));
-  else
-    Check(sterna_as_list(&value, &views, &count));
+  const bool is_shape = std::is_integral_v<T> && value.type_index == STERNA_SHAPE;
+  Check(is_shape ? sterna_as_shape(&value, &dims, &count) : sterna_as_list(&value, &views, &count));
   std::vector<T> items;
   for (int64_t i = 0; i < count; i++) try {
       items.push_back(dims ? Get<T>(sterna_any_int(dims[i])) : Get<T>(views[i]));
@@ -692,9 +679,9 @@ T Get(const sterna_any& value) {
     if (kind != STERNA_BOOL && kind != STERNA_INT) throw WrongKind("bool", value);
     return value.v_int64 != 0;
   }
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(Read(sterna_as_float, value));
+  else if constexpr (std::is_floating_point_v<T>) return T(Read(sterna_as_float, value));
   else if constexpr (std::is_integral_v<T>) return Narrow<T>(Read(sterna_as_int, value));
-  else if constexpr (std::is_enum_v<T>) return static_cast<T>(Get<std::underlying_type_t<T>>(value));
+  else if constexpr (std::is_enum_v<T>) return T(Get<std::underlying_type_t<T>>(value));
   else if constexpr (kIsOneOf<T, std::string, std::string_view>) {
     const sterna_bytes text = Read(sterna_as_string, value);
     return T(text.data, text.size);

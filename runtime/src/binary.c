@@ -88,6 +88,7 @@ static int check_segments(const binary *b, const elf_header *h) {
     elf_segment segment;
     if (read_at(b, h->e_phoff + (uint64_t)i * sizeof segment, &segment, sizeof segment)) return -1;
     if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) continue;
+    if (!segment.p_filesz) continue; /* not in the file, as where only debug information is */
     if (check_range(b, segment.p_offset, segment.p_filesz)) return -1;
     if (segment.p_filesz > segment.p_memsz) return refuse_binary(b, "its program headers are broken");
     loads_something |= segment.p_type == PT_DYNAMIC;
@@ -110,10 +111,11 @@ static int check_header(const binary *b) {
   if (read_at(b, 18, machine_bytes, 2)) return -1;
   int machine = magic[EI_DATA] == ELFDATA2MSB ? machine_bytes[0] << 8 | machine_bytes[1]
                                               : machine_bytes[1] << 8 | machine_bytes[0];
-  if (HOST_MACHINE != -1 &&
-      (machine != HOST_MACHINE || magic[EI_CLASS] != HOST_CLASS || magic[EI_DATA] != host_data))
+  if (HOST_MACHINE != -1 && machine != HOST_MACHINE)
     return sterna_set_errorf("ValueError", "cannot load '%s': it is built for %s, this machine is %s",
                              b->path, machine_name(machine), machine_name(HOST_MACHINE));
+  if (magic[EI_CLASS] != HOST_CLASS || magic[EI_DATA] != host_data)
+    return refuse_binary(b, "it is built for another word size or byte order");
   if (read_at(b, 0, &h, sizeof h)) return -1;
   if (h.e_type == ET_REL) return refuse_binary(b, "it is an object file; link it into a shared library first");
   if (h.e_type != ET_DYN) return refuse_binary(b, "it is not a shared library");
@@ -136,7 +138,16 @@ int binary_check(const char *path) {
 
 #else
 
+#if !defined(_WIN32)
+#include <sys/stat.h>
+#endif
+
 int binary_check(const char *path) {
+#if !defined(_WIN32)
+  struct stat info; /* opening a pipe would wait for somebody to write */
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return sterna_set_errorf("ValueError", "cannot load '%s': it is not a file", path);
+#endif
   FILE *file = fopen(path, "rb");
   if (!file) return sterna_set_errorf("ValueError", "cannot load '%s': it cannot be read", path);
   fclose(file);

@@ -172,23 +172,36 @@ int error_type(const sterna_any *value, const char *expected) {
 
 /* ---- reading ---- */
 
+/* An error of the other runtime is newer than one here: those raised here are laid there too. */
+static sterna_error *newest(void) {
+  sterna_error *theirs = foreign_take_error();
+  if (!theirs) return current();
+  foreign_raise(theirs); /* it stays there as well */
+  if (theirs == current()) sterna_release(theirs);
+  else set_current(theirs);
+  return current();
+}
+
 const char *sterna_last_error(void) {
-  sterna_error *error = current();
+  sterna_error *error = newest();
   return error ? error->message.data : "";
 }
 
 const char *sterna_last_error_kind(void) {
-  sterna_error *error = current();
+  sterna_error *error = newest();
   return error ? error->kind.data : "";
 }
 
-void sterna_clear_error(void) { set_current(NULL); }
+void sterna_clear_error(void) { sterna_release(sterna_take_error()); }
 
 sterna_error *sterna_take_error(void) {
-  sterna_error *error = current();
-  sterna_error *elsewhere = foreign_take_error();
-  if (!error) return elsewhere;
-  platform_slot_set(error_slot, NULL);
-  sterna_release(elsewhere); /* the same one, or an older one that nobody asked for */
-  return error;
+  sterna_error *theirs = foreign_take_error(), *ours = current();
+  if (ours) platform_slot_set(error_slot, NULL);
+  if (!theirs) return ours;
+  sterna_release(ours);
+  return theirs;
 }
+
+void error_before_fork(void) { platform_lock(&slot_mutex); }
+
+void error_after_fork(void) { platform_unlock(&slot_mutex); }

@@ -20,9 +20,14 @@ INTERNAL int object_try_retain(sterna_object *object);
 /* Nobody but the caller holds a reference, not even a weak one. */
 INTERNAL int object_is_only_mine(sterna_object *object);
 
+/* value.c: the value, or what a moved object holds, put into room. */
+INTERNAL const sterna_any *value_seen(const sterna_any *value, sterna_any *room);
+
 /* error.c */
 INTERNAL int error_out_of_memory(void); /* needs no memory; returns -1 */
 INTERNAL int error_type(const sterna_any *value, const char *expected); /* "expected int, got text" */
+INTERNAL void error_before_fork(void);
+INTERNAL void error_after_fork(void);
 
 /* foreign.c: another runtime of the same ABI in this process. */
 INTERNAL int foreign_found_in(void *handle); /* whether a library is made for it */
@@ -70,12 +75,18 @@ INTERNAL int library_is_foreign(const library *lib);
 /* Makes candidate the library's module, unless it has one: then gives that, with a reference. */
 INTERNAL sterna_module *library_adopt(library *lib, sterna_module *candidate);
 INTERNAL void library_release(library *lib, sterna_module *module); /* module: the one that ends */
+INTERNAL void library_keep(library *lib); /* instead: stays loaded for good */
 INTERNAL void library_shutdown(void);
 
 /* module.c */
 INTERNAL void module_before_fork(void);
 INTERNAL void module_after_fork(void);
 INTERNAL void module_shutdown(void);
+
+/* host.c */
+INTERNAL void host_shutdown(void);
+INTERNAL void host_before_fork(void);
+INTERNAL void host_after_fork(void);
 
 /* threads.c */
 INTERNAL void threads_shutdown(void);

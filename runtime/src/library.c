@@ -21,9 +21,11 @@ struct library {
   struct library *next;
   void *handle;
   int closeable;
+  int closing;           /* the loader may still know it, but nobody else uses it any more */
   int foreign;           /* made for another runtime */
   int users;             /* modules over it */
   sterna_module *module; /* the one that is handed out, not counted */
+  void **context;        /* the library's variable for it, or null */
   file_identity file;
   char path[];
 };
@@ -99,15 +101,30 @@ static void *open_copy(const char *path, char *error, size_t error_size) {
 
 #endif
 
-static library *find_path(const char *path) {
+/* Where files cannot be told apart the path decides. */
+static int is_same_file(const library *lib, const char *path, const file_identity *file) {
+  return memcmp(&lib->file, file, sizeof *file) == 0 &&
+         (file->inode || strcmp(lib->path, path) == 0);
+}
+
+static library *find_file(const char *path, const file_identity *file) {
   for (library *lib = loaded; lib; lib = lib->next)
-    if (strcmp(lib->path, path) == 0) return lib;
+    if (!lib->closing && is_same_file(lib, path, file)) return lib;
   return NULL;
+}
+
+/* Another library under this path or in this file, which the loader would take for this one. */
+static int is_taken(const char *path, const file_identity *file) {
+  for (library *lib = loaded; lib; lib = lib->next)
+    if (strcmp(lib->path, path) == 0 ||
+        (file->inode && lib->file.inode == file->inode && lib->file.device == file->device))
+      return 1;
+  return 0;
 }
 
 static library *find_handle(void *handle) {
   for (library *lib = loaded; lib; lib = lib->next)
-    if (lib->handle == handle) return lib;
+    if (!lib->closing && lib->handle == handle) return lib;
   return NULL;
 }
 
@@ -119,58 +136,76 @@ static int refuse_library(const char *path, const char *reason) {
   return sterna_set_errorf("ValueError", "cannot load '%s': %s%s", path, reason, hint);
 }
 
-/* The file at this path is loaded already, but was another one then. */
-static int was_replaced(const char *path, const file_identity *file) {
-  platform_lock(&library_mutex);
-  library *known = find_path(path);
-  int replaced = known && memcmp(&known->file, file, sizeof *file) != 0;
-  platform_unlock(&library_mutex);
-  return replaced;
-}
-
-/* Adds a library to the list, or finds it there; either way with one more user. The handle passes over. */
-static library *enlist(const char *path, const file_identity *file, void *handle) {
-  size_t length = strlen(path);
-  library *fresh = memory_try_allocate(sizeof *fresh + length + 1, 16);
+/* Adds a library to the list, or finds it there; either way with one more user. Both pass over. */
+static library *enlist(library *fresh, void *handle) {
+  /* No lock is held while the loader is asked: it may be running initializers that need ours. */
+  fresh->handle = handle;
+  fresh->context = platform_library_symbol(handle, "__tvm_ffi__library_ctx");
+  const sterna_host **host = platform_library_symbol(handle, "__sterna__host");
+  fresh->foreign = foreign_found_in(handle); /* and remembered, so it must stay */
+  fresh->closeable = !fresh->foreign && platform_library_symbol(handle, "__sterna__closeable");
   platform_lock(&library_mutex);
   library *lib = find_handle(handle);
-  if (!lib && fresh) {
-    library *stale = find_path(path);
-    if (stale) stale->path[0] = 0; /* the path means the new file from now on */
+  if (!lib) lib = find_file(fresh->path, &fresh->file);
+  if (!lib) {
+    if (host) *host = sterna_get_host(); /* by one thread, before anybody gets at the functions */
     lib = fresh;
-    *lib = (library){loaded, handle, 0, 0, 0, NULL, *file};
-    lib->foreign = foreign_found_in(handle);
-    lib->closeable = platform_library_symbol(handle, "__sterna__closeable") != NULL;
-    memcpy(lib->path, path, length + 1);
+    lib->next = loaded;
     loaded = lib;
   }
-  if (lib) lib->users++;
+  lib->users++;
+  int same = lib->handle == handle;
   platform_unlock(&library_mutex);
-  if (lib != fresh) {
+  if (lib != fresh) { /* another thread was faster */
+    if (same || fresh->closeable) platform_library_close(handle);
     memory_release(fresh);
-    platform_library_close(handle); /* the list holds one reference already, or memory ran out */
   }
   return lib;
 }
 
-int library_open(const char *path, library **out) {
+/* The library of this file with one more user, or null; taken: it must be loaded as a copy. */
+static library *find_loaded(const char *path, const file_identity *file, int *taken) {
+  platform_lock(&library_mutex);
+  library *lib = find_file(path, file);
+  if (lib) lib->users++;
+  *taken = is_taken(path, file);
+  platform_unlock(&library_mutex);
+  return lib;
+}
+
+static int open_file(const char *path, const char *full, const file_identity *file, library **out) {
   char error[1024] = "";
+  int taken;
+  library *lib = find_loaded(full, file, &taken);
+  if (lib) {
+    *out = lib;
+    return 0;
+  }
+  size_t size = strlen(full) + 1;
+  library *fresh = memory_allocate(sizeof *fresh + size, 16);
+  if (!fresh) return -1;
+  memset(fresh, 0, sizeof *fresh);
+  fresh->file = *file;
+  memcpy(fresh->path, full, size);
+  /* No lock is held here: a library's initializers may call anything. */
+  void *handle = taken ? open_copy(full, error, sizeof error)
+                       : platform_library_open(full, error, sizeof error);
+  if (!handle) {
+    memory_release(fresh);
+    return refuse_library(path, error);
+  }
+  *out = enlist(fresh, handle);
+  return 0;
+}
+
+int library_open(const char *path, library **out) {
   file_identity file;
   if (binary_check(path)) return -1;
   char *full = full_path(path);
-  if (!full || identify(full, &file)) {
-    free(full);
-    return refuse_library(path, "it cannot be read");
-  }
-  /* No lock is held here: a library's initializers may call anything. */
-  void *handle = was_replaced(full, &file) ? open_copy(full, error, sizeof error)
-                                           : platform_library_open(full, error, sizeof error);
-  library *lib = handle ? enlist(full, &file, handle) : NULL;
+  int failed = !full || identify(full, &file) ? refuse_library(path, "it cannot be read")
+                                              : open_file(path, full, &file, out);
   free(full);
-  if (!handle) return refuse_library(path, error);
-  if (!lib) return error_out_of_memory();
-  *out = lib;
-  return 0;
+  return failed;
 }
 
 void *library_symbol(library *lib, const char *name) {
@@ -180,8 +215,7 @@ void *library_symbol(library *lib, const char *name) {
 int library_is_foreign(const library *lib) { return lib->foreign; }
 
 static void set_context(library *lib, sterna_module *module) {
-  void **context = library_symbol(lib, "__tvm_ffi__library_ctx");
-  if (context) *context = module;
+  if (lib->context) *lib->context = module;
   lib->module = module;
 }
 
@@ -204,28 +238,55 @@ static void unlink_library(library *lib) {
     }
 }
 
+/* Some libraries the system never unloads, many made from C++ among them: their entries stay. */
+static void close_library(library *lib) {
+  platform_library_close(lib->handle);
+  void *there = platform_library_find(lib->path);
+  int stays = there == lib->handle;
+  platform_lock(&library_mutex);
+  lib->closing = lib->closeable = !stays;
+  if (!stays) unlink_library(lib);
+  platform_unlock(&library_mutex);
+  if (stays) return;
+  if (there) platform_library_close(there);
+  memory_release(lib);
+}
+
 void library_release(library *lib, sterna_module *module) {
   platform_lock(&library_mutex);
   if (lib->module == module) set_context(lib, NULL);
   int closes = --lib->users == 0 && lib->closeable;
-  if (closes) unlink_library(lib);
+  lib->closing = closes;
   platform_unlock(&library_mutex);
-  if (closes) {
-    platform_library_close(lib->handle);
-    memory_release(lib);
-  }
+  if (closes) close_library(lib);
 }
 
-/* The libraries themselves stay: others may hold pointers into them. */
-void library_shutdown(void) {
+void library_keep(library *lib) {
   platform_lock(&library_mutex);
-  library *lib = loaded;
-  loaded = NULL;
+  lib->closeable = 0;
+  lib->users--;
   platform_unlock(&library_mutex);
-  while (lib) {
-    library *next = lib->next;
-    memory_release(lib);
-    lib = next;
+}
+
+/* The libraries themselves stay: others may hold pointers into them. So do entries in use. */
+void library_shutdown(void) {
+  library *unused = NULL;
+  platform_lock(&library_mutex);
+  for (library **at = &loaded; *at;) {
+    library *lib = *at;
+    if (lib->users) {
+      at = &lib->next;
+      continue;
+    }
+    *at = lib->next;
+    lib->next = unused;
+    unused = lib;
+  }
+  platform_unlock(&library_mutex);
+  while (unused) {
+    library *next = unused->next;
+    memory_release(unused);
+    unused = next;
   }
 }
 

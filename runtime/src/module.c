@@ -10,10 +10,12 @@ struct sterna_module {
   /* module_mutex guards what follows. */
   sterna_module **imports;
   size_t import_count;
+  uint64_t walked; /* the last walk over imports that came by */
   table looked_up; /* name to function, each with a reference */
 };
 
 static platform_mutex module_mutex = PLATFORM_MUTEX_INIT;
+static uint64_t walks; /* guarded by it too */
 
 static void free_module(void *self, int flags) {
   sterna_module *m = self;
@@ -42,6 +44,8 @@ int sterna_module_create(const sterna_module_type *type, void *self, sterna_modu
 }
 
 int sterna_as_module(const sterna_any *value, sterna_module **out) {
+  sterna_any room;
+  value = value_seen(value, &room);
   if (value->type_index != STERNA_MODULE) return error_type(value, "a module");
   if (value->v_obj->deleter != free_module)
     return sterna_set_error("TypeError", "the module belongs to another runtime");
@@ -135,9 +139,12 @@ static int call_foreign(void *self, const sterna_any *args, int32_t n, sterna_an
 static void *symbol_in_library(void *lib, const char *symbol) { return library_symbol(lib, symbol); }
 
 static int library_function(sterna_module *m, void *self, const char *name, sterna_function **out) {
-  void *address;
+  void *address = NULL;
   library *lib = ((library_module *)self)->lib;
-  if (find_symbol(symbol_in_library, lib, SYMBOL_PREFIX, name, &address)) return -1;
+  /* _library_ctx and its like are the library's variables, not functions */
+  if (strncmp(name, "_library_", 9) != 0 &&
+      find_symbol(symbol_in_library, lib, SYMBOL_PREFIX, name, &address))
+    return -1;
   if (address && library_is_foreign(lib)) return sterna_module_function(m, call_foreign, address, out);
   return function_at(m, address, out);
 }
@@ -169,7 +176,8 @@ int sterna_module_load(const char *path, sterna_module **out) {
 
 int sterna_load_extension(const char *path, const char *init) {
   library *lib;
-  if (library_open(path, &lib)) return -1; /* never released: it stays */
+  if (library_open(path, &lib)) return -1;
+  library_keep(lib);
   if (!init) return 0;
   void *address = library_symbol(lib, init);
   int (*run)(void);
@@ -236,9 +244,11 @@ void module_shutdown(void) {
 
 /* ---- imports ---- */
 
-/* With the lock held. Imports form no circle, so this ends. */
-static int reaches(const sterna_module *from, const sterna_module *to) {
+/* With the lock held. Each module is walked once, however many import it. */
+static int reaches(sterna_module *from, const sterna_module *to) {
   if (from == to) return 1;
+  if (from->walked == walks) return 0;
+  from->walked = walks;
   for (size_t i = 0; i < from->import_count; i++)
     if (reaches(from->imports[i], to)) return 1;
   return 0;
@@ -246,6 +256,7 @@ static int reaches(const sterna_module *from, const sterna_module *to) {
 
 int sterna_module_import(sterna_module *module, sterna_module *imported) {
   platform_lock(&module_mutex);
+  walks++;
   int circle = reaches(imported, module);
   sterna_module **longer = NULL, **old = module->imports;
   if (!circle) longer = memory_try_allocate((module->import_count + 1) * sizeof *longer, 16);

@@ -153,7 +153,7 @@ int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndi
                              (unsigned long long)part, (unsigned long long)byte_offset,
                              (unsigned long long)whole);
   if (!sterna_tensor_is_compact(&array->tensor))
-    return sterna_set_error("ValueError", "the array is not contiguous; a view of it would be wrong");
+    return sterna_set_error("ValueError", "the array is not contiguous; view a contiguous copy");
   /* A view of a view holds what that one holds, so that no chain grows. */
   sterna_ndarray *owner = array;
   if (array->header.deleter == free_array && ((array_object *)array)->holds == VIEWS_ARRAY)
@@ -261,7 +261,7 @@ int sterna_ndarray_from_dlpack_versioned(DLManagedTensorVersioned *from, sterna_
     return sterna_set_errorf("ValueError", "the array comes as DLPack %u.%u; version %d is understood",
                              from->version.major, from->version.minor, DLPACK_MAJOR_VERSION);
   if (from->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED && from->dl_tensor.dtype.bits < 8)
-    return sterna_set_error("ValueError", "the array's elements are padded to whole bytes; pack them");
+    return sterna_set_error("ValueError", "the array's elements are padded to bytes; pack them");
   int read_only = (from->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
   return take_in(&from->dl_tensor, HOLDS_DLPACK_VERSIONED, from, read_only, out);
 }

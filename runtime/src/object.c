@@ -102,8 +102,12 @@ static void small_content(const sterna_any *value, sterna_bytes *out) {
 }
 
 int sterna_as_string(const sterna_any *value, sterna_bytes *out) {
+  sterna_any room;
+  value = value_seen(value, &room);
   switch (value->type_index) {
     case STERNA_C_STRING:
+      if (!value->v_c_str)
+        return sterna_set_error("TypeError", "expected text, got a null pointer");
       out->data = value->v_c_str;
       out->size = strlen(value->v_c_str);
       return 0;
@@ -119,6 +123,8 @@ int sterna_as_string(const sterna_any *value, sterna_bytes *out) {
 }
 
 int sterna_as_bytes(const sterna_any *value, sterna_bytes *out) {
+  sterna_any room;
+  value = value_seen(value, &room);
   switch (value->type_index) {
     case STERNA_BYTES_VIEW:
       *out = *(const sterna_bytes *)value->v_ptr;
@@ -175,6 +181,8 @@ int sterna_list(const sterna_any *items, int64_t count, sterna_any *out) {
 }
 
 int sterna_as_list(const sterna_any *value, const sterna_any **items, int64_t *count) {
+  sterna_any room;
+  value = value_seen(value, &room);
   if (value->type_index != STERNA_LIST) return error_type(value, "a list");
   list_object *list = (list_object *)value->v_obj;
   *items = list->items;
@@ -202,6 +210,8 @@ int sterna_shape(const int64_t *dims, int64_t ndim, sterna_any *out) {
 }
 
 int sterna_as_shape(const sterna_any *value, const int64_t **dims, int64_t *ndim) {
+  sterna_any room;
+  value = value_seen(value, &room);
   if (value->type_index != STERNA_SHAPE) return error_type(value, "a shape");
   shape_object *shape = (shape_object *)value->v_obj;
   *dims = shape->dims;

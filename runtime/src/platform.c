@@ -61,6 +61,11 @@ void *platform_library_open(const char *path, char *error, size_t error_size) {
 
 void platform_library_close(void *handle) { FreeLibrary((HMODULE)handle); }
 
+void *platform_library_find(const char *path) {
+  HMODULE handle = NULL;
+  return GetModuleHandleExA(0, path, &handle) ? (void *)handle : NULL;
+}
+
 void *platform_library_symbol(void *handle, const char *name) {
   return (void *)(uintptr_t)GetProcAddress((HMODULE)handle, name);
 }
@@ -84,9 +89,12 @@ void platform_release(void *block) { _aligned_free(block); }
 #include <unistd.h>
 
 int platform_thread_start(platform_thread *thread, platform_thread_main main, void *data) {
-  sigset_t all, before;
-  sigfillset(&all); /* signals are for the threads that the program made itself */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  static const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+  sigset_t others, before;
+  sigfillset(&others); /* other signals are for the threads that the program made itself */
+  for (size_t i = 0; i < sizeof own_faults / sizeof *own_faults; i++)
+    sigdelset(&others, own_faults[i]);
+  pthread_sigmask(SIG_SETMASK, &others, &before);
   int failed = pthread_create(thread, NULL, main, data);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return failed ? -1 : 0;
@@ -136,6 +144,8 @@ void *platform_library_open(const char *path, char *error, size_t error_size) {
 }
 
 void platform_library_close(void *handle) { dlclose(handle); }
+
+void *platform_library_find(const char *path) { return dlopen(path, RTLD_LAZY | RTLD_NOLOAD); }
 
 void *platform_library_symbol(void *handle, const char *name) { return dlsym(handle, name); }
 

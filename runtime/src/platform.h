@@ -88,6 +88,7 @@ INTERNAL void platform_on_fork(void (*before)(void), void (*parent)(void), void 
 /* Shared libraries. error gets the system's own words. */
 INTERNAL void *platform_library_open(const char *path, char *error, size_t error_size);
 INTERNAL void platform_library_close(void *handle);
+INTERNAL void *platform_library_find(const char *path); /* opens it if it is loaded, else null */
 INTERNAL void *platform_library_symbol(void *handle, const char *name);
 INTERNAL void *platform_process_symbol(const char *name); /* among everything loaded for all to see */
 

@@ -13,6 +13,7 @@ void sterna_shutdown(void) {
   registry_shutdown();
   module_shutdown();
   library_shutdown();
+  host_shutdown();
   sterna_clear_error();
 }
 
@@ -21,9 +22,13 @@ static void before_fork(void) {
   registry_before_fork();
   module_before_fork();
   library_before_fork();
+  error_before_fork();
+  host_before_fork();
 }
 
 static void after_fork(void) {
+  host_after_fork();
+  error_after_fork();
   library_after_fork();
   module_after_fork();
   registry_after_fork();

@@ -9,7 +9,7 @@ static platform_mutex registry_mutex = PLATFORM_MUTEX_INIT;
 
 int sterna_register_function(const char *name, sterna_function *function, int override_it) {
   if (!name || !*name) return sterna_set_error("ValueError", "a function needs a name");
-  if (!function) return sterna_set_errorf("ValueError", "no function was given for the name '%s'", name);
+  if (!function) return sterna_set_errorf("ValueError", "no function was given for '%s'", name);
   platform_lock(&registry_mutex);
   void **there = table_find(&functions, name);
   sterna_function *before = NULL;

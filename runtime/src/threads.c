@@ -17,7 +17,7 @@
 enum { REGIONS = 16, MOST_THREADS = 1024, SPIN_NS = 30000, YIELD_NS = 150000 };
 
 typedef struct {
-  _Alignas(64) atomic_int next;
+  _Alignas(64) atomic_llong next; /* may run past the end by one per thread */
   int end;
 } lane;
 
@@ -75,28 +75,32 @@ static void run_task(region *r, int task) {
   else sterna_release(error);
 }
 
-static void run_lanes(region *r, int home) {
+/* 1 when there was something left to do. */
+static int run_lanes(region *r, int home) {
+  int worked = 0;
   for (int k = 0; k < r->lane_count; k++) {
     lane *l = &r->lanes[(home + k) % r->lane_count];
     while (atomic_load_explicit(&l->next, memory_order_relaxed) < l->end) {
-      int task = atomic_fetch_add(&l->next, 1);
+      if (atomic_load_explicit(&r->failed, memory_order_relaxed)) return worked;
+      long long task = atomic_fetch_add(&l->next, 1);
       if (task >= l->end) break;
-      if (!atomic_load_explicit(&r->failed, memory_order_relaxed)) run_task(r, task);
+      run_task(r, (int)task);
+      worked = 1;
     }
   }
+  return worked;
 }
 
 static int visit(pool *p, region *r, int number) {
   if (!atomic_load_explicit(&r->open, memory_order_relaxed)) return 0;
   atomic_fetch_add(&r->visitors, 1);
-  int open = atomic_load(&r->open);
-  if (open) run_lanes(r, number);
+  int worked = atomic_load(&r->open) && run_lanes(r, number);
   if (atomic_fetch_sub(&r->visitors, 1) == 1 && atomic_load(&r->caller_sleeps)) {
     platform_lock(&p->mutex);
     platform_wake_all(&p->done);
     platform_unlock(&p->mutex);
   }
-  return open;
+  return worked;
 }
 
 /* ---- workers ---- */
@@ -129,9 +133,9 @@ static PLATFORM_THREAD_RESULT worker_main(void *data) {
   inside_region = 1;
   while (!atomic_load(&p->ending)) {
     unsigned seen = atomic_load(&p->news);
-    int found = 0;
-    for (int i = 0; i < REGIONS; i++) found |= visit(p, &p->regions[i], w->number);
-    if (!found && !wait_for_change(&p->news, seen)) sleep_until_news(p, seen);
+    int worked = 0;
+    for (int i = 0; i < REGIONS; i++) worked |= visit(p, &p->regions[i], w->number);
+    if (!worked && !wait_for_change(&p->news, seen)) sleep_until_news(p, seen);
   }
   return 0;
 }
@@ -152,13 +156,14 @@ static void end_pool(pool *p) {
   memory_release(p);
 }
 
+/* Null when memory runs out; sets no error, since dropping the one before may run any code. */
 static pool *new_pool(int threads) {
-  pool *p = memory_allocate(sizeof *p, 64);
+  pool *p = memory_try_allocate(sizeof *p, 64);
   if (!p) return NULL;
   memset(p, 0, sizeof *p);
   p->threads = threads;
-  p->workers = memory_allocate((size_t)threads * sizeof *p->workers, 16);
-  lane *lanes = memory_allocate((size_t)threads * REGIONS * sizeof *lanes, 64);
+  p->workers = memory_try_allocate((size_t)threads * sizeof *p->workers, 16);
+  lane *lanes = memory_try_allocate((size_t)threads * REGIONS * sizeof *lanes, 64);
   if (!p->workers || !lanes) {
     memory_release(p->workers);
     memory_release(lanes);
@@ -234,13 +239,18 @@ static void end_change(void) {
 }
 
 static int make_pool(void) {
-  int32_t threads;
-  if (sterna_num_threads(&threads)) return -1;
-  begin_change();
-  pool *p = atomic_load(&keeper.current);
-  if (!p) atomic_store(&keeper.current, p = new_pool(threads));
-  end_change();
-  return p ? 0 : -1;
+  for (;;) {
+    int32_t threads;
+    int wanted = atomic_load(&keeper.wanted);
+    if (sterna_num_threads(&threads)) return -1;
+    begin_change();
+    int outdated = atomic_load(&keeper.wanted) != wanted; /* another thread has set it meanwhile */
+    pool *p = atomic_load(&keeper.current);
+    if (!p && !outdated) atomic_store(&keeper.current, p = new_pool(threads));
+    end_change();
+    if (p) return 0;
+    if (!outdated) return error_out_of_memory();
+  }
 }
 
 int sterna_set_num_threads(int32_t threads) {
@@ -276,12 +286,20 @@ void threads_after_fork(void) {
 
 /* ---- the caller's side ---- */
 
+/* Takes over the reference. */
+static int raise_failure(sterna_error *error) {
+  if (!error) return sterna_set_error("RuntimeError", "a parallel task failed without saying why");
+  sterna_raise(error);
+  sterna_release(error);
+  return -1;
+}
+
 static int run_alone(sterna_task body, void *data, int32_t tasks) {
   int before = inside_region, failed = 0;
-  inside_region = 1;
+  inside_region = before || tasks > 1; /* one task leaves the pool to what it starts itself */
   for (int32_t i = 0; i < tasks && !failed; i++) failed = body(i, tasks, data);
   inside_region = before;
-  return failed ? -1 : 0;
+  return failed ? raise_failure(sterna_take_error()) : 0;
 }
 
 static region *take_region(pool *p) {
@@ -297,7 +315,7 @@ static void deal(region *r, int tasks, int lane_count) {
   r->lane_count = lane_count;
   for (int i = 0; i < lane_count; i++) {
     r->lanes[i].end = (int)((int64_t)tasks * (i + 1) / lane_count);
-    atomic_store_explicit(&r->lanes[i].next, (int)((int64_t)tasks * i / lane_count),
+    atomic_store_explicit(&r->lanes[i].next, (int64_t)tasks * i / lane_count,
                           memory_order_relaxed);
   }
 }
@@ -346,11 +364,7 @@ static int run_shared(pool *p, region *r, sterna_task body, void *data, int32_t 
   int failed = atomic_load(&r->failed);
   sterna_error *error = r->error;
   atomic_store(&r->taken, 0);
-  if (!failed) return 0;
-  if (!error) return sterna_set_error("RuntimeError", "a parallel task failed without saying why");
-  sterna_raise(error);
-  sterna_release(error);
-  return -1;
+  return failed ? raise_failure(error) : 0;
 }
 
 int sterna_parallel(sterna_task body, void *data, int32_t tasks) {

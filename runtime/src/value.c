@@ -31,11 +31,17 @@ const char *sterna_type_name(int32_t type_index) {
   }
 }
 
+const sterna_any *value_seen(const sterna_any *value, sterna_any *room) {
+  if (value->type_index != STERNA_MOVED_OBJECT) return value;
+  *room = sterna_any_object(*(sterna_object **)value->v_ptr);
+  return room;
+}
+
 int sterna_any_own(const sterna_any *view, sterna_any *out) {
   sterna_bytes text;
   switch (view->type_index) {
     case STERNA_C_STRING:
-      return sterna_string(view->v_c_str, strlen(view->v_c_str), out);
+      return sterna_as_string(view, &text) || sterna_string(text.data, text.size, out) ? -1 : 0;
     case STERNA_BYTES_VIEW:
       text = *(const sterna_bytes *)view->v_ptr;
       return sterna_bytes_value(text.data, text.size, out);
@@ -74,6 +80,8 @@ int sterna_as_float(const sterna_any *value, double *out) {
 }
 
 int sterna_as_tensor(const sterna_any *value, DLTensor **out) {
+  sterna_any room;
+  value = value_seen(value, &room);
   if (value->type_index == STERNA_NDARRAY)
     *out = &((sterna_ndarray *)value->v_obj)->tensor;
   else if (value->type_index == STERNA_TENSOR_VIEW && value->v_ptr)
@@ -84,6 +92,8 @@ int sterna_as_tensor(const sterna_any *value, DLTensor **out) {
 }
 
 int sterna_as_function(const sterna_any *value, sterna_function **out) {
+  sterna_any room;
+  value = value_seen(value, &room);
   if (value->type_index != STERNA_FUNCTION_OBJECT) return error_type(value, "a function");
   *out = (sterna_function *)value->v_obj;
   return 0;
