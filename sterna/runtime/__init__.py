@@ -23,7 +23,6 @@ from sterna.runtime.device import (
     vulkan,
     webgpu,
 )
-from sterna.runtime.dtype import DataType
 from sterna.runtime.module import Module, enabled, load_extension, load_module, system_lib
 from sterna.runtime.ndarray import NDArray
 from sterna.runtime.registry import (
@@ -33,6 +32,8 @@ from sterna.runtime.registry import (
     remove_global_func,
 )
 from sterna.runtime.threads import num_threads, set_num_threads
+from sterna.runtime.timing import BenchmarkResult
+from sterna.support.dtype import DataType
 from sterna.support.errors import make_exception
 
 _core.configure(
@@ -46,7 +47,7 @@ _core.configure(
 )
 
 __all__ = [
-    "DataType", "Device", "Module", "NDArray", "Object", "PackedFunc",
+    "BenchmarkResult", "DataType", "Device", "Module", "NDArray", "Object", "PackedFunc",
     "cpu", "cuda", "device", "enabled", "ext_dev", "get_global_func", "hexagon",
     "list_global_func_names", "load_extension", "load_module", "metal", "ndarray", "num_threads",
     "opencl", "register_func", "remove_global_func", "rocm", "set_num_threads", "system_lib",

@@ -36,6 +36,8 @@ def device(name: str | int, index: int = 0) -> Device:
     """The device with a name like "cpu", "cuda:1" or the target "llvm -mcpu=native"."""
     if isinstance(name, int):
         return Device(name, index)
+    if not isinstance(name, str):
+        raise TypeError(f"a device is named by text or by a number, not by {name!r}")
     words = name.split()
     first = words[0] if words else ""
     if match := _WITH_INDEX.fullmatch(first):

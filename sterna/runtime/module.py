@@ -1,15 +1,25 @@
 """Modules: sets of functions, most of them in a shared library."""
 
 import difflib
+import importlib
+import importlib.util
 import os
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
-from sterna.runtime.device import DEVICE_TYPES, device
+from sterna.runtime.device import DEVICE_TYPES, Device, device
+from sterna.runtime.timing import BenchmarkResult, make_evaluator
 
-# Kinds that need the compiler rather than a device.
-COMPILED_KINDS = frozenset({"llvm", "c", "stackvm"})
+# Kinds that are made by a code generator for the CPU, with the package that it needs.
+GENERATORS = {"llvm": "llvmlite", "c": "sterna.codegen"}
+
+# Files that are no libraries yet: the module whose function load(path) makes them one.
+LOADERS = {".o": "sterna.driver.load", ".a": "sterna.driver.load", ".c": "sterna.driver.load"}
 
 
 class Module(_core.Module):
@@ -41,6 +51,26 @@ class Module(_core.Module):
         """What calling the module calls: its function main."""
         return self.get_function("main")
 
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that times one of the module's functions on its arguments.
+
+        Each of `repeat` results is the mean of `number` calls, or of what min_repeat_ms allows.
+        """
+        return make_evaluator(
+            self.get_function(func_name), dev, number, repeat, min_repeat_ms,
+            limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
+        )  # fmt: skip
+
     @property
     def type_key(self) -> str:
         """What sort of module it is, under its classic name."""
@@ -51,9 +81,37 @@ class Module(_core.Module):
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
-    """Load a shared library; its functions are found by name."""
+    """Load a library; its functions are found by name.
+
+    A .tar holds the shared library that is loaded; .o, .a and .c files are linked in memory.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise ValueError(f"cannot load '{file}': there is no such file")
+    if file.suffix in LOADERS:
+        made: Module = importlib.import_module(LOADERS[file.suffix]).load(file)
+        return made
+    if file.suffix == ".tar":
+        return _load_tar(file)
     module: Module = _core.load_module(path)
     return module
+
+
+def _load_tar(path: Path) -> Module:
+    """The shared library inside an archive; nothing else is taken out of it."""
+    try:
+        with tarfile.open(path) as archive, tempfile.TemporaryDirectory() as name:
+            member = archive.extractfile("lib.so")
+            if member is None:
+                raise KeyError("lib.so")
+            library = Path(name) / "lib.so"
+            library.write_bytes(member.read())
+            module: Module = _core.load_module(library)
+            return module
+    except KeyError:
+        raise ValueError(f"cannot load '{path}': it holds no lib.so") from None
+    except (tarfile.TarError, EOFError) as error:
+        raise ValueError(f"cannot load '{path}': it is no complete tar file ({error})") from None
 
 
 def load_extension(path: str | os.PathLike[str], init: str | None = None) -> None:
@@ -69,8 +127,10 @@ def system_lib(symbol_prefix: str = "") -> Module:
 
 def enabled(kind: str) -> bool:
     """Whether code of this kind can be made and run here: "cpu", "llvm", "cuda", ..."""
-    if kind in COMPILED_KINDS:
-        return False  # no code generator is part of this version
+    if kind in GENERATORS:
+        return importlib.util.find_spec(GENERATORS[kind]) is not None
+    if kind == "stackvm":
+        return False
     if kind not in DEVICE_TYPES and kind != "rpc":
         near = difflib.get_close_matches(kind, DEVICE_TYPES, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""

@@ -1,5 +1,6 @@
 """Arrays."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 
 from sterna.runtime import _core
 from sterna.runtime.device import Device, cpu, cuda, device, opencl
-from sterna.runtime.dtype import DataType
+from sterna.support.dtype import DataType
 
 __all__ = [
     "NDArray", "array", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "opencl",
@@ -86,10 +87,10 @@ class NDArray(_core.NDArray):
         """Fill this array from another one, a NumPy array or anything NumPy can read.
 
         An NDArray must have as many bytes; anything else must have the same shape, and its
-        elements are converted.
+        elements are converted. For types that NumPy lacks, integers are the bits of the elements.
         """
-        if isinstance(source, _core.NDArray):
-            self._copy_from_array(source)
+        if isinstance(source, NDArray):
+            self._copy_all_bytes(source)
             return self
         values = np.asarray(source)
         if values.shape != self.shape:
@@ -100,23 +101,39 @@ class NDArray(_core.NDArray):
         if dtype.bits % 8:
             raise TypeError(f"NumPy has no type for {dtype}, so it cannot be copied from NumPy")
         holder = _holder(dtype)
-        if holder.name != dtype and values.dtype.itemsize == holder.itemsize:
-            values = values.view(holder) if values.dtype.name == dtype else values
+        if holder.name != dtype:
+            if values.dtype.name == dtype:
+                values = values.view(holder)
+            elif values.dtype.kind not in "iu":
+                raise TypeError(
+                    f"an array of {dtype} is filled from {dtype} or from its bits as {holder}, "
+                    f"not from {values.dtype}"
+                )
         self._copy_from_buffer(np.ascontiguousarray(values, holder))
         return self
+
+    def _copy_all_bytes(self, source: "NDArray") -> None:
+        if source.nbytes != self.nbytes:
+            raise ValueError(
+                f"an array of shape {source.shape} and type {source.dtype} has not as many bytes "
+                f"as one of shape {self.shape} and type {self.dtype}"
+            )
+        self._copy_from_array(source)
 
     def copyto(self, target: "NDArray | Device", mem_scope: str | None = None) -> "NDArray":
         """Copy into another array, or into a new one on a device."""
         if isinstance(target, Device):
             target = empty(self.shape, self.dtype, target, mem_scope)
+        elif not isinstance(target, NDArray):
+            raise TypeError(f"expected an NDArray or a Device, got {type(target).__name__}")
         return target.copyfrom(self)
 
     def __setitem__(self, index: object, value: Any) -> None:
         if index is not Ellipsis and index != slice(None):
             raise ValueError("only whole arrays can be assigned: array[:] = values")
-        if isinstance(value, _core.NDArray):
+        if isinstance(value, NDArray):
             if not self.same_as(value):
-                self._copy_from_array(value)
+                self._copy_all_bytes(value)
         else:
             self.copyfrom(np.broadcast_to(np.asarray(value), self.shape))
 
@@ -128,13 +145,14 @@ class NDArray(_core.NDArray):
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def reshape(self, shape: Sequence[int]) -> "NDArray":
         """The same memory under another shape of the same size."""
-        view: NDArray = self._view(shape, self.dtype, 0)
-        if view.size != self.size:
-            raise ValueError(f"an array of shape {self.shape} cannot have the shape {tuple(shape)}")
+        extents = tuple(shape)
+        if any(extent < 0 for extent in extents) or math.prod(extents) != self.size:
+            raise ValueError(f"an array of shape {self.shape} cannot have the shape {extents}")
+        view: NDArray = self._view(extents, self.dtype, 0)
         return view
 
     def _create_view(

@@ -29,7 +29,10 @@ def register_func(
     the packed function. A name that is taken is a ValueError unless override is set.
     """
     if not isinstance(func_name, str):
-        return register_func(func_name.__name__, func_name, override)
+        name = getattr(func_name, "__name__", None)
+        if name is None:
+            raise TypeError(f"{func_name!r} has no name of its own; give one")
+        return register_func(name, func_name, override)
     if f is None:
         return lambda decorated: register_func(func_name, decorated, override)
     return _core.register_global(func_name, f, override)

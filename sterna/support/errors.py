@@ -63,7 +63,10 @@ def make_exception(kind: str, message: str) -> BaseException:
     cls = find_exception_class(kind)
     if cls is not None:
         try:
-            return cls(message)
-        except TypeError:
+            made = cls(message)
+        except Exception:
             pass  # a class that wants other arguments, such as UnicodeDecodeError
+        else:
+            if isinstance(made, BaseException):
+                return made
     return TVMError(f"{kind}: {message}" if kind else message)

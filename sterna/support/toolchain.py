@@ -124,6 +124,22 @@ def link_shared(
     _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd)
 
 
+def compile_object(output: Path, source: Path, extra: Sequence[str] = ()) -> None:
+    """Compile one source into an object file."""
+    command = _choose(None, [source])
+    include = f"-I{native.include_folder()}"
+    run_compiler([*command, "-c", "-fPIC", "-O2", include, *extra, str(source), "-o", str(output)])
+
+
+def archive(output: Path, objects: Sequence[Path]) -> None:
+    """Put object files into a static library."""
+    command = _first_found(None, ("ar", "llvm-ar")) or _zig("ar")
+    if command is None:
+        raise RuntimeError("no archiver was found; install binutils, or: pip install ziglang")
+    output.unlink(missing_ok=True)
+    run_compiler([*command, "rcsD", str(output), *map(str, objects)])
+
+
 def link_executable(
     output: Path,
     inputs: Sequence[Path],

@@ -79,12 +79,28 @@ int parse_dtype(PyObject *object, DLDataType *out) {
 
 /* ---- from Python ---- */
 
+const char *read_name(PyObject *object) {
+  Py_ssize_t size;
+  if (!PyUnicode_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "a name is text, not %s", Py_TYPE(object)->tp_name);
+    return NULL;
+  }
+  const char *name = PyUnicode_AsUTF8AndSize(object, &size);
+  if (name && strlen(name) != (size_t)size) {
+    PyErr_Format(PyExc_ValueError, "the name %R has a zero in it", object);
+    return NULL;
+  }
+  return name;
+}
+
 static int convert_int(PyObject *object, sterna_any *out) {
   int overflow;
   long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
   if (number == -1 && PyErr_Occurred()) return -1;
   if (overflow) {
     PyErr_Format(PyExc_OverflowError, "the integer %R does not fit in 64 bits", object);
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) /* Python refuses to write very long ones */
+      PyErr_SetString(PyExc_OverflowError, "an integer does not fit in 64 bits");
     return -1;
   }
   *out = sterna_any_int(number);
@@ -174,13 +190,27 @@ static int keep(void *object, sterna_any *out, sterna_object **owned) {
   return 0;
 }
 
+/* A date's item may be an int too, so a number is known by its base: int, float, bool. */
+static int is_numpy_number(PyObject *object) {
+  PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+  PyObject *kind = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
+  int is_number = -1;
+  if (kind)
+    is_number = PyUnicode_Check(kind) && PyUnicode_GET_LENGTH(kind) == 1 &&
+                strchr("biuf", (int)PyUnicode_READ_CHAR(kind, 0));
+  Py_XDECREF(dtype);
+  Py_XDECREF(kind);
+  return is_number;
+}
+
 /* A NumPy scalar: converted through the Python number that it stands for. */
 static int convert_numpy_scalar(PyObject *object, ArgumentFrame *frame, Py_ssize_t index) {
+  int is_number = is_numpy_number(object), failed = -1;
+  if (is_number < 0) return -1;
   PyObject *item = PyObject_CallMethod(object, "item", NULL);
   if (!item) return -1;
-  int plain = PyLong_CheckExact(item) || PyFloat_CheckExact(item) || PyBool_Check(item);
-  int failed = -1;
-  if (plain) failed = convert_argument(item, frame, index);
+  if (is_number && (PyLong_CheckExact(item) || PyFloat_CheckExact(item) || PyBool_Check(item)))
+    failed = convert_argument(item, frame, index);
   else
     PyErr_Format(PyExc_TypeError, "a NumPy scalar of type %s cannot be passed to a packed function",
                  Py_TYPE(object)->tp_name);
@@ -197,11 +227,9 @@ static int convert_other(PyObject *object, ArgumentFrame *frame, Py_ssize_t inde
   sterna_function *function;
   int foreign = take_dlpack(object, &array);
   if (foreign <= 0) return foreign ? -1 : keep(array, out, owned);
-  if (PyObject_IsInstance(object, python_side.numpy_generic) == 1)
+  if (PyObject_TypeCheck(object, python_side.numpy_generic))
     return convert_numpy_scalar(object, frame, index);
-  if (PyObject_IsInstance(object, python_side.void_pointer) == 1)
-    return convert_void_pointer(object, out);
-  if (PyErr_Occurred()) return -1;
+  if (PyObject_TypeCheck(object, python_side.void_pointer)) return convert_void_pointer(object, out);
   if (PyCallable_Check(object))
     return make_function(object, &function) ? -1 : keep(function, out, owned);
   return wrap_python_object(object, &wrapped) ? -1 : keep(wrapped, out, owned);
@@ -342,7 +370,8 @@ PyObject *convert_view(const sterna_any *value) {
     case STERNA_BOOL: return PyBool_FromLong(value->v_int64 != 0);
     case STERNA_FLOAT: return PyFloat_FromDouble(value->v_float64);
     case STERNA_POINTER:
-      return PyObject_CallFunction(python_side.void_pointer, "N", PyLong_FromVoidPtr(value->v_ptr));
+      return PyObject_CallFunction((PyObject *)python_side.void_pointer, "N",
+                                   PyLong_FromVoidPtr(value->v_ptr));
     case STERNA_DTYPE: return make_dtype(value->v_dtype);
     case STERNA_DEVICE: return make_device(value->v_device);
     case STERNA_C_STRING:
@@ -366,7 +395,7 @@ PyObject *convert_view(const sterna_any *value) {
 }
 
 PyObject *convert_result(sterna_any *value) {
-  if (value->type_index >= STERNA_OBJECT && value->type_index != STERNA_LIST &&
+  if (value->type_index >= STERNA_OBJECT && value->v_obj && value->type_index != STERNA_LIST &&
       value->type_index != STERNA_SHAPE && value->type_index != STERNA_STRING &&
       value->type_index != STERNA_BYTES)
     return make_object(value->v_obj);

@@ -29,8 +29,8 @@ extern PyTypeObject Object_Type, Function_Type, NDArray_Type, Module_Type, Devic
 
 /* What the Python side has told us: the classes to make, and things to recognise. */
 typedef struct {
-  PyTypeObject *ndarray, *module, *device, *dtype;
-  PyObject *numpy_generic, *void_pointer, *make_exception;
+  PyTypeObject *ndarray, *module, *device, *dtype, *numpy_generic, *void_pointer;
+  PyObject *make_exception;
 } PythonSide;
 extern PythonSide python_side;
 
@@ -64,6 +64,7 @@ PyObject *unwrap_python_object(sterna_object *object); /* borrowed */
 PyObject *make_dtype(DLDataType dtype);
 int parse_dtype(PyObject *object, DLDataType *out);
 PyObject *make_device(DLDevice device);
+const char *read_name(PyObject *object); /* borrowed; refuses what is no text without zeros */
 void drop_python_reference(void *object); /* from any thread, without the GIL */
 
 /* function.c */
@@ -80,10 +81,16 @@ int take_dlpack(PyObject *object, sterna_ndarray **out);
 PyObject *ndarray_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 PyObject *ndarray_dlpack_device(PyObject *self, PyObject *unused);
 int add_exchange_api(void); /* lets others take our arrays without Python calls */
-/* Wraps a bare tensor for the length of a callback; ends it safely if somebody kept it. */
+sterna_ndarray *copy_array(sterna_ndarray *array); /* null when it fails, with the runtime's error */
+
+/* loan.c */
+/* Wraps a bare tensor for the length of a callback. If somebody kept it, or a view of it, it gets a
+   copy of the numbers; memory shared with another library cannot move, so then end_loan fails. */
 typedef struct loan loan;
 PyObject *lend_tensor(const DLTensor *tensor, loan **out);
-void end_loan(PyObject *array, loan *l);
+int end_loan(PyObject *array, loan *l);
+int note_view_of(const sterna_ndarray *array, sterna_ndarray *view); /* for each view that is made */
+sterna_ndarray *share_array(sterna_ndarray *array); /* to hand its memory to another library */
 
 /* module.c */
 extern PyMethodDef module_functions[];

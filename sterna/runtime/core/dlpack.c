@@ -65,10 +65,11 @@ static int find_exporter(PyTypeObject *type, exporter *out) {
       return 0;
     }
   if (learn(type, out)) return -1;
+  PyTypeObject *forgotten = known[next].type;
   Py_INCREF(type);
-  Py_XDECREF(known[next].type);
   known[next] = *out;
   next = (next + 1) % REMEMBERED;
+  Py_XDECREF(forgotten);
   return 0;
 }
 
@@ -87,15 +88,6 @@ static int take_capsule(PyObject *capsule, sterna_ndarray **out) {
   }
   if (failed) raise_runtime_error();
   return failed;
-}
-
-static int take_through_api(const exchange_api *api, PyObject *object, sterna_ndarray **out) {
-  DLManagedTensorVersioned *tensor = NULL;
-  if (api->from_python(object, &tensor)) return -1;
-  if (sterna_ndarray_from_dlpack_versioned(tensor, out) == 0) return 0;
-  if (tensor->deleter) tensor->deleter(tensor);
-  raise_runtime_error();
-  return -1;
 }
 
 static int take_through_method(PyObject *object, sterna_ndarray **out) {
@@ -119,12 +111,33 @@ static int take_through_method(PyObject *object, sterna_ndarray **out) {
   return failed;
 }
 
+static int take_through_api(const exporter *how, PyObject *object, sterna_ndarray **out) {
+  DLManagedTensorVersioned *tensor = NULL;
+  if (how->api->from_python(object, &tensor)) {
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_BufferError, "%s does not export itself", Py_TYPE(object)->tp_name);
+    return -1;
+  }
+  /* PyTorch's C function does not look whether a tensor is to be conjugated; its method does. */
+  if (tensor->dl_tensor.dtype.code == kDLComplex && how->has_method) {
+    if (tensor->deleter) tensor->deleter(tensor);
+    return take_through_method(object, out);
+  }
+  if (sterna_ndarray_from_dlpack_versioned(tensor, out) == 0) return 0;
+  raise_runtime_error(); /* first: the deleter may run code that sets errors of its own */
+  if (tensor->deleter) tensor->deleter(tensor);
+  return -1;
+}
+
 int take_dlpack(PyObject *object, sterna_ndarray **out) {
   exporter how;
   if (PyType_Check(object)) return 1;
-  if (PyCapsule_CheckExact(object)) return take_capsule(object, out);
+  if (PyCapsule_CheckExact(object)) {
+    const char *name = PyCapsule_GetName(object);
+    return name && strstr(name, "dltensor") ? take_capsule(object, out) : 1;
+  }
   if (find_exporter(Py_TYPE(object), &how)) return -1;
-  if (how.api) return take_through_api(how.api, object, out);
+  if (how.api) return take_through_api(&how, object, out);
   return how.has_method ? take_through_method(object, out) : 1;
 }
 
@@ -140,12 +153,17 @@ static void end_unused_capsule(PyObject *capsule) {
   }
 }
 
-static PyObject *export_capsule(sterna_ndarray *array, int versioned) {
+typedef struct {
+  int versioned, copy;
+} export_wishes;
+
+static PyObject *export_capsule(sterna_ndarray *array, export_wishes wishes) {
   DLManagedTensorVersioned *with_version;
   DLManagedTensor *plain;
   PyObject *capsule;
-  if (versioned) {
+  if (wishes.versioned) {
     if (sterna_ndarray_to_dlpack_versioned(array, &with_version)) return raise_runtime_error();
+    if (wishes.copy) with_version->flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
     capsule = PyCapsule_New(with_version, "dltensor_versioned", end_unused_capsule);
     if (!capsule) with_version->deleter(with_version);
   } else {
@@ -156,14 +174,18 @@ static PyObject *export_capsule(sterna_ndarray *array, int versioned) {
   return capsule;
 }
 
-typedef struct {
-  int versioned, copy;
-} export_wishes;
+static int read_pair(PyObject *value, const char *name, int *first, int *second) {
+  if (!PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 2) {
+    PyErr_Format(PyExc_TypeError, "%s is a pair of integers, not %R", name, value);
+    return -1;
+  }
+  return PyArg_ParseTuple(value, "ii", first, second) ? 0 : -1;
+}
 
 static int read_device_wish(PyObject *value, const sterna_ndarray *array) {
   int type, id;
   if (value == Py_None) return 0;
-  if (!PyArg_ParseTuple(value, "ii;dl_device is a pair of type and id", &type, &id)) return -1;
+  if (read_pair(value, "dl_device", &type, &id)) return -1;
   if (type == (int)array->tensor.device.device_type && id == array->tensor.device.device_id) return 0;
   PyErr_SetString(PyExc_BufferError, "the array can only be exported on its own device; copy it first");
   return -1;
@@ -173,10 +195,11 @@ static int read_wish(PyObject *name, PyObject *value, const sterna_ndarray *arra
   if (PyUnicode_CompareWithASCIIString(name, "max_version") == 0) {
     int major = 0, minor = 0;
     if (value == Py_None) return 0;
-    if (!PyArg_ParseTuple(value, "ii;max_version is a pair of numbers", &major, &minor)) return -1;
+    if (read_pair(value, "max_version", &major, &minor)) return -1;
     out->versioned = major >= 1;
   } else if (PyUnicode_CompareWithASCIIString(name, "copy") == 0) {
-    out->copy = value == Py_True;
+    out->copy = PyObject_IsTrue(value);
+    return out->copy < 0 ? -1 : 0;
   } else if (PyUnicode_CompareWithASCIIString(name, "dl_device") == 0) {
     return read_device_wish(value, array);
   } else if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
@@ -190,7 +213,7 @@ static int read_wish(PyObject *name, PyObject *value, const sterna_ndarray *arra
   return 0;
 }
 
-static sterna_ndarray *copy_array(sterna_ndarray *array) {
+sterna_ndarray *copy_array(sterna_ndarray *array) {
   DLTensor *t = &array->tensor;
   sterna_ndarray *copy;
   if (sterna_ndarray_empty(t->shape, t->ndim, t->dtype, t->device, &copy)) return NULL;
@@ -210,11 +233,10 @@ PyObject *ndarray_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs
   }
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
     if (read_wish(PyTuple_GET_ITEM(names, i), args[i], array, &wishes)) return NULL;
-  if (!wishes.copy) return export_capsule(array, wishes.versioned);
-  sterna_ndarray *copy = copy_array(array);
-  if (!copy) return raise_runtime_error();
-  PyObject *capsule = export_capsule(copy, wishes.versioned);
-  sterna_release(copy);
+  sterna_ndarray *exported = wishes.copy ? copy_array(array) : share_array(array);
+  if (!exported) return raise_runtime_error();
+  PyObject *capsule = export_capsule(exported, wishes);
+  sterna_release(exported);
   return capsule;
 }
 
@@ -236,9 +258,11 @@ static sterna_ndarray *array_in(void *object) {
 static int offer_from_python(void *object, DLManagedTensorVersioned **out) {
   sterna_ndarray *array = array_in(object);
   if (!array) return -1;
-  if (sterna_ndarray_to_dlpack_versioned(array, out) == 0) return 0;
-  raise_runtime_error();
-  return -1;
+  sterna_ndarray *exported = share_array(array);
+  int failed = !exported || sterna_ndarray_to_dlpack_versioned(exported, out);
+  sterna_release(exported);
+  if (failed) raise_runtime_error();
+  return failed ? -1 : 0;
 }
 
 static int offer_to_python(DLManagedTensorVersioned *tensor, void **out) {
@@ -287,41 +311,4 @@ int add_exchange_api(void) {
   int failed = !capsule || PyDict_SetItemString(NDArray_Type.tp_dict, EXCHANGE_ATTRIBUTE, capsule) < 0;
   Py_XDECREF(capsule);
   return failed ? -1 : 0;
-}
-
-/* ---- tensors lent to a callback ---- */
-
-struct loan {
-  DLManagedTensor managed;
-  sterna_ndarray *kept; /* owns the numbers once the loan is over and somebody still wants them */
-};
-
-static void end_loan_memory(DLManagedTensor *managed) {
-  loan *l = (loan *)managed;
-  sterna_release(l->kept);
-  PyMem_RawFree(l);
-}
-
-PyObject *lend_tensor(const DLTensor *tensor, loan **out) {
-  loan *l = PyMem_RawCalloc(1, sizeof *l);
-  sterna_ndarray *array;
-  if (!l) return PyErr_NoMemory();
-  l->managed = (DLManagedTensor){*tensor, l, end_loan_memory};
-  if (sterna_ndarray_from_dlpack(&l->managed, &array)) {
-    PyMem_RawFree(l);
-    return raise_runtime_error();
-  }
-  *out = l;
-  return wrap_object(python_side.ndarray, &array->header);
-}
-
-void end_loan(PyObject *wrapper, loan *l) {
-  sterna_ndarray *array = (sterna_ndarray *)((ObjectWrapper *)wrapper)->handle;
-  if (Py_REFCNT(wrapper) == 1 && (uint32_t)array->header.ref_counts == 1) return;
-  l->kept = copy_array(array);
-  array->tensor.data = l->kept ? l->kept->tensor.data : NULL;
-  if (!l->kept) { /* no memory for a copy: it becomes an empty array */
-    sterna_clear_error();
-    memset(array->tensor.shape, 0, (size_t)array->tensor.ndim * sizeof *array->tensor.shape);
-  }
 }

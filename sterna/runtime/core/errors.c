@@ -1,8 +1,6 @@
 /* Errors between Python and the runtime: the exception itself travels along and is raised again. */
 #include "core.h"
 
-static PyObject *exception_of(sterna_error *error);
-
 /* A new exception for an error that did not begin as a Python exception. */
 static PyObject *new_exception(sterna_error *error) {
   PyObject *message =
@@ -18,20 +16,29 @@ static PyObject *new_exception(sterna_error *error) {
     PyErr_SetString(PyExc_SystemError, "an error could not be turned into an exception");
     return NULL;
   }
-  if (exception && error->cause && error->cause->type_index == STERNA_ERROR) {
-    PyObject *cause = exception_of((sterna_error *)error->cause);
-    if (cause) PyException_SetCause(exception, cause);
-    else PyErr_Clear();
-  }
   return exception;
 }
 
+/* The exception that an error began as, borrowed; null when it did not. */
+static PyObject *kept_exception(sterna_error *error) {
+  if (!error->context || error->context->type_index != STERNA_PYTHON_OBJECT) return NULL;
+  PyObject *kept = unwrap_python_object(error->context);
+  return kept && PyExceptionInstance_Check(kept) ? kept : NULL;
+}
+
 static PyObject *exception_of(sterna_error *error) {
-  if (error->context && error->context->type_index == STERNA_PYTHON_OBJECT) {
-    PyObject *kept = unwrap_python_object(error->context);
-    if (kept && PyExceptionInstance_Check(kept)) return Py_NewRef(kept);
+  PyObject *kept = kept_exception(error);
+  PyObject *first = kept ? Py_NewRef(kept) : new_exception(error), *last = first;
+  /* One after the other: a chain may be long. An exception from Python has its own causes. */
+  while (last && !kept && error->cause && error->cause->type_index == STERNA_ERROR) {
+    error = (sterna_error *)error->cause;
+    kept = kept_exception(error);
+    PyObject *cause = kept ? Py_NewRef(kept) : new_exception(error);
+    if (cause) PyException_SetCause(last, cause);
+    else PyErr_Clear();
+    last = cause;
   }
-  return new_exception(error);
+  return first;
 }
 
 PyObject *raise_runtime_error(void) {
@@ -63,8 +70,8 @@ int report_python_error(void) {
   PyObject *message = PyObject_Str(exception);
   sterna_object *context = NULL;
   sterna_error *error = NULL;
-  if (wrap_python_object(exception, &context) == 0 &&
-      sterna_error_create(text_of(name, "RuntimeError"), text_of(message, "a Python exception"), NULL,
+  wrap_python_object(exception, &context); /* without memory for this, its text alone travels */
+  if (sterna_error_create(text_of(name, "RuntimeError"), text_of(message, "a Python exception"), NULL,
                           context, &error) == 0) {
     sterna_raise(error);
     sterna_release(error);

@@ -15,19 +15,22 @@ static int convert_arguments(CallbackFrame *frame, const sterna_any *args, int32
     const sterna_any *arg = &args[frame->count];
     loan **lent = &frame->loans[frame->count];
     *lent = NULL;
-    PyObject *object = arg->type_index == STERNA_TENSOR_VIEW ? lend_tensor(arg->v_ptr, lent)
-                                                             : convert_view(arg);
+    PyObject *object = arg->type_index == STERNA_TENSOR_VIEW && arg->v_ptr
+                           ? lend_tensor(arg->v_ptr, lent)
+                           : convert_view(arg);
     if (!object) return -1;
     frame->objects[frame->count] = object;
   }
   return 0;
 }
 
-static void end_callback(CallbackFrame *frame) {
+static int end_callback(CallbackFrame *frame) {
+  int failed = 0;
   for (int32_t i = 0; i < frame->count; i++) {
-    if (frame->loans[i]) end_loan(frame->objects[i], frame->loans[i]);
+    if (frame->loans[i] && end_loan(frame->objects[i], frame->loans[i])) failed = -1;
     Py_DECREF(frame->objects[i]);
   }
+  return failed;
 }
 
 static int run_in_frame(PyObject *callable, CallbackFrame *frame, const sterna_any *args, int32_t n,
@@ -39,8 +42,9 @@ static int run_in_frame(PyObject *callable, CallbackFrame *frame, const sterna_a
     failed = result ? convert_owned(result, ret) : -1;
     Py_XDECREF(result);
   }
-  end_callback(frame);
-  return failed;
+  if (end_callback(frame) == 0) return failed;
+  if (!failed) sterna_any_release(ret);
+  return -1;
 }
 
 static int run_callable(PyObject *callable, const sterna_any *args, int32_t n, sterna_any *ret) {
@@ -61,6 +65,7 @@ static int run_callable(PyObject *callable, const sterna_any *args, int32_t n, s
 }
 
 static int call_python(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  if (!PyInterpreterState_Main()) return sterna_set_error("RuntimeError", "Python has ended");
   PyGILState_STATE gil = PyGILState_Ensure();
   int failed = run_callable(self, args, n, ret);
   if (failed) report_python_error();
@@ -101,20 +106,50 @@ static PyObject *call_frame(FunctionWrapper *self, ArgumentFrame *frame, PyObjec
   return result;
 }
 
-static PyObject *call_many(FunctionWrapper *self, PyObject *const *args, Py_ssize_t count) {
+/* Calls the function again and again, dropping its results. */
+static int call_repeatedly(sterna_function *function, ArgumentFrame *frame, long long number) {
+  for (long long i = 0; i < number; i++) {
+    sterna_any ret = sterna_any_none();
+    if (function->call(function, frame->values, (int32_t)frame->count, &ret)) return -1;
+    if (ret.type_index >= STERNA_OBJECT) sterna_any_release(&ret);
+  }
+  return 0;
+}
+
+static PyObject *repeat_frame(FunctionWrapper *self, ArgumentFrame *frame, PyObject *const *args,
+                              long long number) {
+  sterna_function *function = (sterna_function *)self->base.handle;
+  Py_ssize_t converted = 0;
+  int failed = -1;
+  while (converted < frame->count && convert_argument(args[converted], frame, converted) == 0)
+    converted++;
+  if (converted == frame->count) {
+    PyThreadState *thread = PyEval_SaveThread();
+    failed = call_repeatedly(function, frame, number);
+    PyEval_RestoreThread(thread);
+    if (failed) raise_runtime_error();
+  }
+  frame_release(frame, converted);
+  return failed ? NULL : Py_NewRef(Py_None);
+}
+
+/* number < 0: one call, whose result is returned; else that many calls. */
+static PyObject *call_many(FunctionWrapper *self, PyObject *const *args, Py_ssize_t count,
+                           long long number) {
   size_t each = sizeof(sterna_any) + sizeof(sterna_object *) + sizeof(sterna_bytes);
   if (count > INT32_MAX) {
     PyErr_SetString(PyExc_TypeError, "too many arguments for a packed function");
     return NULL;
   }
-  char *block = PyMem_Malloc((size_t)count * each);
+  char *block = PyMem_Malloc((size_t)count * each + 1);
   if (!block) return PyErr_NoMemory();
   ArgumentFrame frame;
   frame.count = count;
   frame.values = (sterna_any *)block;
   frame.bytes = (sterna_bytes *)(frame.values + count);
   frame.owned = (sterna_object **)(frame.bytes + count);
-  PyObject *result = call_frame(self, &frame, args);
+  PyObject *result = number < 0 ? call_frame(self, &frame, args)
+                                : repeat_frame(self, &frame, args, number);
   PyMem_Free(block);
   return result;
 }
@@ -127,7 +162,7 @@ static PyObject *function_vectorcall(PyObject *self, PyObject *const *args, size
                  PyTuple_GET_ITEM(names, 0));
     return NULL;
   }
-  if (count > FRAME_ARGUMENTS) return call_many((FunctionWrapper *)self, args, count);
+  if (count > FRAME_ARGUMENTS) return call_many((FunctionWrapper *)self, args, count, -1);
   sterna_any values[FRAME_ARGUMENTS];
   sterna_object *owned[FRAME_ARGUMENTS];
   sterna_bytes bytes[FRAME_ARGUMENTS];
@@ -158,6 +193,22 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   return make_function(callable, &function) ? NULL : wrap_function(function);
 }
 
+static PyObject *function_repeat(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  long long number = nargs ? PyLong_AsLongLong(args[0]) : -1;
+  if (PyErr_Occurred()) return NULL;
+  if (number < 0) {
+    PyErr_SetString(PyExc_ValueError, "the number of calls comes first and is at least 0");
+    return NULL;
+  }
+  return call_many((FunctionWrapper *)self, args + 1, nargs - 1, number);
+}
+
+static PyMethodDef function_methods[] = {
+    {"_repeat", (PyCFunction)(void (*)(void))function_repeat, METH_FASTCALL,
+     "Calls it this many times with these arguments and drops the results."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyObject *function_repr(FunctionWrapper *self) {
   PyObject *callable = sterna_function_self((sterna_function *)self->base.handle, call_python);
   if (callable) return PyUnicode_FromFormat("<PackedFunc of %R>", callable);
@@ -171,6 +222,7 @@ PyTypeObject Function_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_new = function_new,
     .tp_repr = (reprfunc)function_repr,
+    .tp_methods = function_methods,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_doc = "PackedFunc(callable)\n--\n\nA function of the runtime. It takes and returns values of "
               "any kind: numbers, text, bytes, arrays, devices, types, functions, modules, lists.",
@@ -198,7 +250,7 @@ static PyObject *register_global(PyObject *module, PyObject *args) {
 static PyObject *get_global(PyObject *module, PyObject *name) {
   sterna_function *function;
   (void)module;
-  const char *text = PyUnicode_AsUTF8(name);
+  const char *text = read_name(name);
   if (!text) return NULL;
   if (sterna_get_global(text, &function)) return raise_runtime_error();
   if (!function) Py_RETURN_NONE;
@@ -207,7 +259,7 @@ static PyObject *get_global(PyObject *module, PyObject *name) {
 
 static PyObject *remove_global(PyObject *module, PyObject *name) {
   (void)module;
-  const char *text = PyUnicode_AsUTF8(name);
+  const char *text = read_name(name);
   if (!text) return NULL;
   if (sterna_remove_global(text)) return raise_runtime_error();
   Py_RETURN_NONE;

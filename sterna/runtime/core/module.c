@@ -1,6 +1,8 @@
 /* Modules as Python objects, the thread count, and the extension itself. */
 #include "core.h"
 
+#include <string.h>
+
 static sterna_module *module_of(PyObject *self) {
   return (sterna_module *)((ObjectWrapper *)self)->handle;
 }
@@ -77,6 +79,51 @@ PyTypeObject Module_Type = {
     .tp_getset = getset,
 };
 
+/* ---- modules made in Python: a callable finds functions by name ---- */
+
+/* What the callable gave: the address of code, a packed function, or None. */
+static int take_found(sterna_module *module, PyObject *found, sterna_function **out) {
+  if (found == Py_None) return 0;
+  if (Py_TYPE(found) == &Function_Type) {
+    *out = (sterna_function *)((ObjectWrapper *)found)->handle;
+    sterna_retain(*out);
+    return 0;
+  }
+  void *pointer = PyLong_AsVoidPtr(found);
+  if (PyErr_Occurred()) return report_python_error();
+  sterna_call call;
+  memcpy(&call, &pointer, sizeof call);
+  return sterna_module_function(module, call, NULL, out);
+}
+
+static int find_in_python(sterna_module *module, void *self, const char *name,
+                          sterna_function **out) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *found = PyObject_CallFunction((PyObject *)self, "s", name);
+  int failed = found ? take_found(module, found, out) : report_python_error();
+  Py_XDECREF(found);
+  PyGILState_Release(gil);
+  return failed;
+}
+
+static const sterna_module_type compiled_type = {"compiled", find_in_python,
+                                                 drop_python_reference};
+
+static PyObject *make_module(PyObject *self, PyObject *args) {
+  PyTypeObject *type;
+  PyObject *find;
+  sterna_module *module;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &find)) return NULL;
+  if (!PyType_IsSubtype(type, &Module_Type) || !PyCallable_Check(find)) {
+    PyErr_SetString(PyExc_TypeError, "expected a class derived from Module, and a callable");
+    return NULL;
+  }
+  if (sterna_module_create(&compiled_type, find, &module)) return raise_runtime_error();
+  Py_INCREF(find);
+  return wrap_object(type, (sterna_object *)module);
+}
+
 /* ---- functions ---- */
 
 static PyObject *load_module(PyObject *self, PyObject *args) {
@@ -108,7 +155,7 @@ static PyObject *load_extension(PyObject *self, PyObject *args) {
 
 static PyObject *system_lib(PyObject *self, PyObject *prefix) {
   sterna_module *module;
-  const char *text = PyUnicode_AsUTF8(prefix);
+  const char *text = read_name(prefix);
   (void)self;
   if (!text) return NULL;
   return sterna_system_module(text, &module) ? raise_runtime_error() : wrap_module(module);
@@ -145,6 +192,12 @@ static PyObject *parse_dtype_fields(PyObject *self, PyObject *name) {
   return Py_BuildValue("(siii)", canonical, dtype.code, dtype.bits, dtype.lanes);
 }
 
+static PyObject *host_address(PyObject *self, PyObject *unused) {
+  (void)self;
+  (void)unused;
+  return PyLong_FromVoidPtr((void *)sterna_get_host());
+}
+
 static PyObject *version(PyObject *self, PyObject *unused) {
   (void)self;
   (void)unused;
@@ -157,10 +210,10 @@ static PyObject *configure(PyObject *self, PyObject *args, PyObject *keywords) {
                           "numpy_generic", "void_pointer", "make_exception", NULL};
   PythonSide side;
   (void)self;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "$O!O!O!O!OOO", names, &PyType_Type, &side.ndarray,
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "$O!O!O!O!O!O!O", names, &PyType_Type, &side.ndarray,
                                    &PyType_Type, &side.module, &PyType_Type, &side.device, &PyType_Type,
-                                   &side.dtype, &side.numpy_generic, &side.void_pointer,
-                                   &side.make_exception))
+                                   &side.dtype, &PyType_Type, &side.numpy_generic, &PyType_Type,
+                                   &side.void_pointer, &side.make_exception))
     return NULL;
   if (!PyType_IsSubtype(side.ndarray, &NDArray_Type) || !PyType_IsSubtype(side.module, &Module_Type) ||
       !PyType_IsSubtype(side.device, &Device_Type) ||
@@ -180,12 +233,14 @@ static PyObject *configure(PyObject *self, PyObject *args, PyObject *keywords) {
 }
 
 PyMethodDef module_functions[] = {
+    {"make_module", make_module, METH_VARARGS, NULL},
     {"load_module", load_module, METH_VARARGS, NULL},
     {"load_extension", load_extension, METH_VARARGS, NULL},
     {"system_lib", system_lib, METH_O, NULL},
     {"num_threads", num_threads, METH_NOARGS, NULL},
     {"set_num_threads", set_num_threads, METH_VARARGS, NULL},
     {"parse_dtype", parse_dtype_fields, METH_O, NULL},
+    {"host_address", host_address, METH_NOARGS, NULL},
     {"version", version, METH_NOARGS, NULL},
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL},

@@ -110,13 +110,18 @@ static PyObject *copy_from_array(PyObject *self, PyObject *source) {
 
 /* Reads a sequence of integers into a block that the caller frees with PyMem_Free. */
 static int64_t *read_shape(PyObject *object, int32_t *ndim) {
-  PyObject *items = PySequence_Fast(object, "a shape is a sequence of integers");
-  if (!items) return NULL;
-  Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  PyObject *items = PySequence_Tuple(object); /* a list may change while it is read */
+  if (!items) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+      PyErr_Format(PyExc_TypeError, "a shape is a sequence of integers, not %s",
+                   Py_TYPE(object)->tp_name);
+    return NULL;
+  }
+  Py_ssize_t count = PyTuple_GET_SIZE(items);
   int64_t *shape = PyMem_Malloc(((size_t)count + 1) * sizeof *shape);
   if (!shape) PyErr_NoMemory();
   for (Py_ssize_t i = 0; shape && i < count; i++) {
-    PyObject *number = PyNumber_Index(PySequence_Fast_GET_ITEM(items, i));
+    PyObject *number = PyNumber_Index(PyTuple_GET_ITEM(items, i));
     if (number) shape[i] = PyLong_AsLongLong(number);
     Py_XDECREF(number);
     if (PyErr_Occurred()) {
@@ -158,7 +163,12 @@ static PyObject *view(PyObject *self, PyObject *args) {
   if (!shape) return NULL;
   int failed = sterna_ndarray_view(array_of(self), shape, ndim, dtype, offset, &array);
   PyMem_Free(shape);
-  return failed ? raise_runtime_error() : wrap_object(python_side.ndarray, &array->header);
+  if (failed) return raise_runtime_error();
+  if (note_view_of(array_of(self), array)) {
+    sterna_release(array);
+    return raise_runtime_error();
+  }
+  return wrap_object(python_side.ndarray, &array->header);
 }
 
 static PyObject *from_dlpack(PyObject *module, PyObject *object) {
