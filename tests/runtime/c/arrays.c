@@ -31,13 +31,15 @@ static void shapes_and_strides(void) {
   sterna_release(array);
 
   array = make(0, NULL, float32); /* one number */
-  check(array->tensor.ndim == 0 && bytes_of(array) == 4 && sterna_tensor_is_compact(&array->tensor));
+  check(array->tensor.ndim == 0 && bytes_of(array) == 4 &&
+        sterna_tensor_is_compact(&array->tensor));
   *(float *)array->tensor.data = 3;
   sterna_release(array);
 }
 
 static void no_elements(void) {
-  int64_t shapes[][3] = {{0, 1, 1}, {3, 0, 5}, {0, 0, 0}, {INT64_MAX, INT64_MAX, 0}, {0, INT64_MAX, INT64_MAX}};
+  int64_t shapes[][3] = {{0, 1, 1}, {3, 0, 5}, {0, 0, 0}, {INT64_MAX, INT64_MAX, 0},
+                         {0, INT64_MAX, INT64_MAX}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     sterna_ndarray *array = make(3, shapes[i], float32), *other = make(3, shapes[i], float32);
     check(bytes_of(array) == 0 && sterna_tensor_is_compact(&array->tensor));
@@ -46,7 +48,8 @@ static void no_elements(void) {
     check(sterna_tensor_copy_to_memory(&array->tensor, NULL, 0) == 0);
     sterna_ndarray *view = NULL;
     check(sterna_ndarray_view(array, shapes[0], 3, float32, 0, &view) == 0);
-    check_fails(sterna_ndarray_view(array, shapes[0], 3, float32, 1, &view), "ValueError", "does not fit");
+    check_fails(sterna_ndarray_view(array, shapes[0], 3, float32, 1, &view), "ValueError",
+                "does not fit");
     sterna_release(view);
     sterna_release(array);
     sterna_release(other);
@@ -157,10 +160,13 @@ static void views(void) {
   check(*(float *)view->tensor.data == 23);
   sterna_release(view);
   view = NULL;
-  check_fails(sterna_ndarray_view(inner, NULL, 0, float32, 45, &view), "ValueError", "does not fit");
+  check_fails(sterna_ndarray_view(inner, NULL, 0, float32, 45, &view), "ValueError",
+              "does not fit");
   check_fails(sterna_ndarray_view(inner, half, 3, float32, 4, &view), "ValueError", "offset 4");
-  check_fails(sterna_ndarray_view(inner, scalar_bytes, 1, int8, UINT64_MAX, &view), "ValueError", "fit");
-  check_fails(sterna_ndarray_view(inner, scalar_bytes, 1, int8, UINT64_MAX - 3, &view), "ValueError", "fit");
+  check_fails(sterna_ndarray_view(inner, scalar_bytes, 1, int8, UINT64_MAX, &view), "ValueError",
+              "fit");
+  check_fails(sterna_ndarray_view(inner, scalar_bytes, 1, int8, UINT64_MAX - 3, &view),
+              "ValueError", "fit");
   check_fails(sterna_ndarray_view(inner, all, -1, int8, 0, &view), "ValueError", "dimensions");
   int64_t negative[] = {-4}, huge[] = {INT64_MAX, INT64_MAX};
   check_fails(sterna_ndarray_view(inner, negative, 1, int8, 0, &view), "ValueError", "negative");
@@ -195,7 +201,8 @@ static void foreign_arrays(void) {
                             {numbers, cpu, 2, float32, shape, gaps, 0}};
   sterna_ndarray *view = NULL;
   check(!sterna_ndarray_is_read_only(&foreign));
-  check_fails(sterna_ndarray_view(&foreign, part, 1, float32, 0, &view), "ValueError", "contiguous");
+  check_fails(sterna_ndarray_view(&foreign, part, 1, float32, 0, &view), "ValueError",
+              "contiguous");
   foreign.tensor.strides = NULL;
   foreign.tensor.byte_offset = 8;
   check(sterna_ndarray_view(&foreign, part, 1, float32, 4, &view) == 0);

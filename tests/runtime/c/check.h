@@ -1,4 +1,4 @@
-/* A small test harness: named cases, checks that count, and an allocator that watches the runtime. */
+/* A small test harness: named cases, checks that count, an allocator that watches the runtime. */
 #ifndef STERNA_CHECK_H_
 #define STERNA_CHECK_H_
 
@@ -7,17 +7,6 @@
 #include <string.h>
 
 #include "sterna.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#else
-#define UNDER_TSAN 0
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define UNDER_ASAN 1
-#else
-#define UNDER_ASAN 0
-#endif
 
 typedef struct {
   const char *name;

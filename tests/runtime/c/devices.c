@@ -36,8 +36,8 @@ static void fake_release(void *self, DLDevice device, void *block) {
 }
 
 /* One end is here, the other here or on the CPU: nothing else may be asked for. */
-static int fake_copy(void *self, void *to, DLDevice to_device, const void *from, DLDevice from_device,
-                     size_t bytes) {
+static int fake_copy(void *self, void *to, DLDevice to_device, const void *from,
+                     DLDevice from_device, size_t bytes) {
   pretended *p = self;
   check(to_device.device_type == p->type || from_device.device_type == p->type);
   check(to_device.device_type == p->type || to_device.device_type == kDLCPU);
@@ -76,7 +76,8 @@ static void names(void) {
   check(!sterna_device_name((DLDeviceType)0) && !sterna_device_name((DLDeviceType)5));
   check(!sterna_device_name((DLDeviceType)19) && !sterna_device_name((DLDeviceType)31));
   check(!sterna_device_name((DLDeviceType)32) && !sterna_device_name((DLDeviceType)-1));
-  check(!sterna_device_name((DLDeviceType)INT32_MIN) && !sterna_device_name((DLDeviceType)INT32_MAX));
+  check(!sterna_device_name((DLDeviceType)INT32_MIN) &&
+        !sterna_device_name((DLDeviceType)INT32_MAX));
 }
 
 static void registering(void) {
@@ -89,7 +90,8 @@ static void registering(void) {
   check(!sterna_device_exists(first));
   check_fails(sterna_device_sync(first), "RuntimeError", "ext_dev(0)");
   check_fails(sterna_ndarray_empty(&side, 1, int32, first, &array), "RuntimeError", "ext_dev(0)");
-  check_fails(sterna_device_sync((DLDevice){(DLDeviceType)77, 0}), "ValueError", "77 is no device type");
+  check_fails(sterna_device_sync((DLDevice){(DLDeviceType)77, 0}), "ValueError",
+              "77 is no device type");
   check_fails(sterna_device_sync((DLDevice){(DLDeviceType)-2, 0}), "ValueError", "-2 is no device");
   check_fails(sterna_register_device(kDLCPU, &api_one), "ValueError", "cannot be registered");
   check_fails(sterna_register_device((DLDeviceType)0, &api_one), "ValueError", "cannot");
@@ -138,8 +140,10 @@ static void failures(void) {
   one.fail_copy = 1;
   check_fails(sterna_tensor_copy(&here->tensor, &there->tensor), "RuntimeError", "copy failed");
   check_fails(sterna_tensor_copy(&there->tensor, &here->tensor), "RuntimeError", "copy failed");
-  check_fails(sterna_tensor_copy_from_memory(&there->tensor, numbers, 16), "RuntimeError", "copy failed");
-  check_fails(sterna_tensor_copy_to_memory(&there->tensor, numbers, 16), "RuntimeError", "copy failed");
+  check_fails(sterna_tensor_copy_from_memory(&there->tensor, numbers, 16), "RuntimeError",
+              "copy failed");
+  check_fails(sterna_tensor_copy_to_memory(&there->tensor, numbers, 16), "RuntimeError",
+              "copy failed");
   one.fail_copy = 0;
   one.fail_sync = 1;
   check_fails(sterna_device_sync(first), "RuntimeError", "hangs");
@@ -170,7 +174,8 @@ static void replaced_device(void) {
 
 static void copies(void) {
   register_both();
-  static const DLDevice all[] = {{kDLCPU, 0}, {kDLCPU, 3}, {kDLExtDev, 0}, {kDLExtDev, 1}, {kDLTrn, 1}};
+  static const DLDevice all[] = {{kDLCPU, 0}, {kDLCPU, 3}, {kDLExtDev, 0}, {kDLExtDev, 1},
+                                 {kDLTrn, 1}};
   enum { DEVICES = sizeof all / sizeof *all, COUNT = 50 };
   int32_t numbers[COUNT], back[COUNT];
   for (int i = 0; i < COUNT; i++) numbers[i] = i * i;

@@ -165,9 +165,11 @@ static void read_only(void) {
   DLManagedTensor *out = NULL;
   DLManagedTensorVersioned *versioned = NULL;
   int64_t side = 6;
-  check(sterna_ndarray_from_dlpack_versioned(versioned_form(&p, DLPACK_FLAG_BITMASK_READ_ONLY), &array) == 0);
+  check(sterna_ndarray_from_dlpack_versioned(versioned_form(&p, DLPACK_FLAG_BITMASK_READ_ONLY),
+                                             &array) == 0);
   check(sterna_ndarray_is_read_only(array));
-  check(sterna_ndarray_view(array, &side, 1, float32, 0, &view) == 0 && sterna_ndarray_is_read_only(view));
+  check(sterna_ndarray_view(array, &side, 1, float32, 0, &view) == 0 &&
+        sterna_ndarray_is_read_only(view));
   sterna_release(array);
   check(sterna_ndarray_view(view, &side, 1, float32, 0, &array) == 0); /* a view of the view */
   check(sterna_ndarray_is_read_only(array));
@@ -215,7 +217,8 @@ static void handing_out(void) {
   old = NULL, versioned = NULL;
   check_fail_at(1, 1);
   check_fails(sterna_ndarray_to_dlpack(array, &old), "MemoryError", "out of memory");
-  check_fails(sterna_ndarray_to_dlpack_versioned(array, &versioned), "MemoryError", "out of memory");
+  check_fails(sterna_ndarray_to_dlpack_versioned(array, &versioned), "MemoryError",
+              "out of memory");
   check_fail_at(0, 0);
   check(!old && !versioned && (array->header.ref_counts & 0xffffffff) == 1);
   sterna_release(array);

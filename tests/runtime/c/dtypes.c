@@ -1,17 +1,28 @@
 /* Names of data types. */
 #include "check.h"
 
-static const char *const fixed_names[] = {
-    "bool",           "handle",        "bfloat16",      "complex64",        "complex128",
-    "float16",        "float32",       "float64",       "float8_e3m4",      "float8_e4m3",
-    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"};
-static const uint8_t fixed_codes[] = {
-    kDLBool,        kDLOpaqueHandle, kDLBfloat, kDLComplex, kDLComplex, kDLFloat, kDLFloat, kDLFloat,
-    kDLFloat8_e3m4, kDLFloat8_e4m3,  kDLFloat8_e4m3b11fnuz, kDLFloat8_e4m3fn, kDLFloat8_e4m3fnuz,
-    kDLFloat8_e5m2, kDLFloat8_e5m2fnuz, kDLFloat8_e8m0fnu, kDLFloat6_e2m3fn, kDLFloat6_e3m2fn,
-    kDLFloat4_e2m1fn};
-static const uint8_t fixed_bits[] = {8, 64, 16, 64, 128, 16, 32, 64, 8, 8, 8, 8, 8, 8, 8, 8, 6, 6, 4};
+static const struct {
+  const char *name;
+  uint8_t code, bits;
+} fixed[] = {{"bool", kDLBool, 8},
+             {"handle", kDLOpaqueHandle, 64},
+             {"bfloat16", kDLBfloat, 16},
+             {"complex64", kDLComplex, 64},
+             {"complex128", kDLComplex, 128},
+             {"float16", kDLFloat, 16},
+             {"float32", kDLFloat, 32},
+             {"float64", kDLFloat, 64},
+             {"float8_e3m4", kDLFloat8_e3m4, 8},
+             {"float8_e4m3", kDLFloat8_e4m3, 8},
+             {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz, 8},
+             {"float8_e4m3fn", kDLFloat8_e4m3fn, 8},
+             {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz, 8},
+             {"float8_e5m2", kDLFloat8_e5m2, 8},
+             {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz, 8},
+             {"float8_e8m0fnu", kDLFloat8_e8m0fnu, 8},
+             {"float6_e2m3fn", kDLFloat6_e2m3fn, 6},
+             {"float6_e3m2fn", kDLFloat6_e3m2fn, 6},
+             {"float4_e2m1fn", kDLFloat4_e2m1fn, 4}};
 
 static int parse(const char *name, DLDataType *out) {
   return sterna_dtype_parse(name, strlen(name), out);
@@ -34,8 +45,8 @@ static void round_trip(const char *name, uint8_t code, uint8_t bits) {
 
 static void every_type(void) {
   char name[16];
-  for (size_t i = 0; i < sizeof fixed_names / sizeof *fixed_names; i++)
-    round_trip(fixed_names[i], fixed_codes[i], fixed_bits[i]);
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+    round_trip(fixed[i].name, fixed[i].code, fixed[i].bits);
   for (int bits = 1; bits <= 64; bits++) {
     snprintf(name, sizeof name, "int%d", bits);
     round_trip(name, kDLInt, (uint8_t)bits);
@@ -54,7 +65,8 @@ static void every_structure(void) {
   for (int code = 0; code < 256; code++)
     for (int bits = 0; bits < 256; bits++)
       for (int k = 0; k < 3; k++) {
-        DLDataType dtype = {(uint8_t)code, (uint8_t)bits, (uint16_t)(k == 0 ? 1 : k == 1 ? 7 : 65535)};
+        DLDataType dtype = {(uint8_t)code, (uint8_t)bits,
+                            (uint16_t)(k == 0 ? 1 : k == 1 ? 7 : 65535)};
         DLDataType again;
         char name[33];
         name[32] = 0x55;
@@ -70,13 +82,14 @@ static void malformed(void) {
   static const char *const names[] = {
       "", " ", "x", "x4", "float31", "float8", "float0", "float-32", "float32 ", " float32",
       "float32x", "float32x0", "float32x65536", "float32x99999999999", "float32x-1", "float32x 2",
-      "float32x2x2", "float32y2", "float32.0", "float032x2y", "FLOAT32", "Float32", "flo", "floatx",
-      "floatx4", "int0", "int65", "int128", "int-8", "int8x", "intx4", "int99999999999999999999",
-      "int4294967304", "uint256", "uint264", "bfloat", "bfloat32", "bfloat8", "complex", "complex32",
-      "complex256", "bool8", "bool1", "boolx", "boolx0", "handle64", "handle32", "float8_", "float8_e",
-      "float8_e4m3f", "float8_e4m3fn8", "float8_e4m3fnu", "float8_e9m9", "float4_e2m1", "float6_e2m3",
-      "custom0_8", "custom[my]8", "void", "int8x4294967297", "int8x65537", "\xff\xfe", "int\xc3\xbc",
-      "int8\n", "int 8", "int8,", "tuple", "str", "uint-1", "int+8", "int8x+4", "0int8", "8int",
+      "float32x2x2", "float32y2", "float32.0", "float032x2y", "FLOAT32", "Float32", "flo",
+      "floatx", "floatx4", "int0", "int65", "int128", "int-8", "int8x", "intx4",
+      "int99999999999999999999", "int4294967304", "uint256", "uint264", "bfloat", "bfloat32",
+      "bfloat8", "complex", "complex32", "complex256", "bool8", "bool1", "boolx", "boolx0",
+      "handle64", "handle32", "float8_", "float8_e", "float8_e4m3f", "float8_e4m3fn8",
+      "float8_e4m3fnu", "float8_e9m9", "float4_e2m1", "float6_e2m3", "custom0_8", "custom[my]8",
+      "void", "int8x4294967297", "int8x65537", "\xff\xfe", "int\xc3\xbc", "int8\n", "int 8",
+      "int8,", "tuple", "str", "uint-1", "int+8", "int8x+4", "0int8", "8int",
   };
   DLDataType dtype = {99, 98, 97};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -97,9 +110,10 @@ static void malformed(void) {
 
 /* Random texts without a terminating zero, in a block of just their size. */
 static void fuzz(void) {
-  static const char *const pieces[] = {"float", "int",  "uint", "bfloat", "bool", "complex", "handle",
-                                       "8",     "32",   "x",    "_e4m3",  "fn",   "uz",      "x4",
-                                       "0",     "16",   "1",    "_",      "e5m2", "65535",   "float8_"};
+  static const char *const pieces[] = {
+      "float", "int", "uint", "bfloat", "bool", "complex", "handle", "8", "32", "x", "_e4m3",
+      "fn", "uz", "x4", "0", "16", "1", "_", "e5m2", "65535", "float8_",
+  };
   for (int i = 0; i < 200000; i++) {
     char text[64], printed[32];
     size_t size = 0;
@@ -113,7 +127,8 @@ static void fuzz(void) {
         memcpy(text + size, piece, strlen(piece));
         size += strlen(piece);
       }
-      if (size && check_random() % 3 == 0) text[check_random() % size] ^= (char)(1 << check_random() % 8);
+      if (size && check_random() % 3 == 0)
+        text[check_random() % size] ^= (char)(1 << check_random() % 8);
     }
     char *exact = malloc(size ? size : 1);
     memcpy(exact, text, size);

@@ -13,9 +13,12 @@ static void kind_and_message(void) {
   check_text(sterna_last_error(), "");
   check_fails(sterna_set_errorf("ValueError", "%d and %s", 5, "six"), "ValueError", "5 and six");
   /* What an error says may be used to make the next. */
-  check_fails(sterna_set_error(sterna_last_error_kind(), sterna_last_error()), "ValueError", "5 and six");
-  check_fails(sterna_set_errorf("IndexError", "%s!", sterna_last_error()), "IndexError", "5 and six!");
-  check_fails(sterna_wrap_error(sterna_last_error_kind(), sterna_last_error()), "IndexError", "six!");
+  check_fails(sterna_set_error(sterna_last_error_kind(), sterna_last_error()), "ValueError",
+              "5 and six");
+  check_fails(sterna_set_errorf("IndexError", "%s!", sterna_last_error()), "IndexError",
+              "5 and six!");
+  check_fails(sterna_wrap_error(sterna_last_error_kind(), sterna_last_error()), "IndexError",
+              "six!");
   sterna_clear_error();
   check_text(sterna_last_error(), "");
   sterna_clear_error();
@@ -180,13 +183,15 @@ static void one_error_in_many_threads(void) {
 
 static void *run_out_of_memory(void *data) {
   (void)data;
-  for (int i = 0; i < 100; i++) check_fails(sterna_set_error("A", "a"), "MemoryError", "out of memory");
+  for (int i = 0; i < 100; i++)
+    check_fails(sterna_set_error("A", "a"), "MemoryError", "out of memory");
   return NULL;
 }
 
 static void out_of_memory(void) {
   check_fail_at(1, 1);
-  check_fails(sterna_set_error("ValueError", "there is no room for this"), "MemoryError", "out of memory");
+  check_fails(sterna_set_error("ValueError", "there is no room for this"), "MemoryError",
+              "out of memory");
   sterna_error *first = sterna_take_error();
   check(first != NULL && first->header.deleter == NULL);
   uint64_t counts = first->header.ref_counts;

@@ -51,7 +51,8 @@ static void closures(void) {
   check(function->call(function, args, 1, &ret) == 0 && ret.v_int64 == 101); /* the ABI's way */
   args[1] = sterna_any_float(1);
   ret = sterna_any_none();
-  check_fails(sterna_function_call(function, args, 2, &ret), "TypeError", "expected int, got float");
+  check_fails(sterna_function_call(function, args, 2, &ret), "TypeError",
+              "expected int, got float");
   check(ret.type_index == STERNA_NONE);
   sterna_release(function);
 }
@@ -153,9 +154,10 @@ static void failing_registration(void) {
 static void listing(void) {
   char name[400];
   const sterna_any *items;
-  int64_t count;
+  int64_t count = -1;
   sterna_any list;
-  check(sterna_list_globals(&list) == 0 && sterna_as_list(&list, &items, &count) == 0 && count == 0);
+  check(sterna_list_globals(&list) == 0 && sterna_as_list(&list, &items, &count) == 0 &&
+        count == 0);
   sterna_any_release(&list);
   for (int round = 0; round < 2; round++) { /* again after everything was removed */
     for (int i = 0; i < 700; i++) {
@@ -219,7 +221,7 @@ static void *list_all_the_time(void *data) {
   while (!atomic_load(&stop)) {
     sterna_any list;
     const sterna_any *items;
-    int64_t count;
+    int64_t count = -1;
     check(sterna_list_globals(&list) == 0 && sterna_as_list(&list, &items, &count) == 0);
     for (int64_t i = 1; i < count; i++) {
       sterna_bytes a, b;

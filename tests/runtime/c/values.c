@@ -113,8 +113,10 @@ static void conversions(void) {
   const int64_t *dims;
   EACH_KIND(sterna_as_int(v, &number), "int", STERNA_INT, STERNA_BOOL);
   EACH_KIND(sterna_as_float(v, &real), "float", STERNA_FLOAT, STERNA_INT, STERNA_BOOL);
-  EACH_KIND(sterna_as_string(v, &text), "text", STERNA_C_STRING, STERNA_SMALL_STRING, STERNA_STRING);
-  EACH_KIND(sterna_as_bytes(v, &text), "bytes", STERNA_BYTES_VIEW, STERNA_SMALL_BYTES, STERNA_BYTES);
+  EACH_KIND(sterna_as_string(v, &text), "text", STERNA_C_STRING, STERNA_SMALL_STRING,
+            STERNA_STRING);
+  EACH_KIND(sterna_as_bytes(v, &text), "bytes", STERNA_BYTES_VIEW, STERNA_SMALL_BYTES,
+            STERNA_BYTES);
   EACH_KIND(sterna_as_tensor(v, &tensor), "an array", STERNA_TENSOR_VIEW, STERNA_NDARRAY);
   EACH_KIND(sterna_as_function(v, &function), "a function", STERNA_FUNCTION_OBJECT);
   EACH_KIND(sterna_as_module(v, &module), "a module", STERNA_MODULE);
@@ -204,8 +206,11 @@ static void owning_views(void) {
   check(memcmp(text.data, view.data, 21) == 0);
   sterna_any_release(&owned);
 
-  v = sterna_any_tensor(&bare);
+  v = sterna_any_c_string(NULL);
+  check_fails(sterna_as_string(&v, &text), "TypeError", "a null pointer");
   owned = sterna_any_int(3);
+  check_fails(sterna_any_own(&v, &owned), "TypeError", "a null pointer");
+  v = sterna_any_tensor(&bare);
   check_fails(sterna_any_own(&v, &owned), "TypeError", "bare DLTensor");
   check(owned.type_index == STERNA_INT && owned.v_int64 == 3);
 
@@ -222,7 +227,8 @@ static void owning_views(void) {
   check(sterna_any_own(&v, &owned) == 0 && moved == NULL);
   check(owned.type_index == STERNA_FUNCTION_OBJECT && owned.v_obj == &function->header);
   check((function->header.ref_counts & 0xffffffff) == 1); /* passed on, not counted again */
-  check(sterna_any_own(&v, &owned) == 0 && owned.type_index == STERNA_NONE); /* moved away already */
+  /* moved away already */
+  check(sterna_any_own(&v, &owned) == 0 && owned.type_index == STERNA_NONE);
   sterna_release(function);
   for (int type = 0; type <= 6; type++) {
     v = sterna_any_int(41);
@@ -234,7 +240,7 @@ static void owning_views(void) {
 static void lists(void) {
   sterna_any items[4], list, nested, v = sterna_any_int(8);
   const sterna_any *seen;
-  int64_t count;
+  int64_t count = -1;
   sterna_bytes text;
   items[0] = sterna_any_c_string("text that is borrowed");
   items[1] = sterna_any_int(-1);
@@ -253,7 +259,8 @@ static void lists(void) {
   sterna_any_release(&nested);
   check((items[2].v_obj->ref_counts & 0xffffffff) == 1);
 
-  check(sterna_list(NULL, 0, &list) == 0 && sterna_as_list(&list, &seen, &count) == 0 && count == 0);
+  check(sterna_list(NULL, 0, &list) == 0 && sterna_as_list(&list, &seen, &count) == 0 &&
+        count == 0);
   sterna_any_release(&list);
   check_fails(sterna_list(NULL, -1, &v), "ValueError", "-1 items");
   check_fails(sterna_list(items, INT64_MAX, &v), "MemoryError", "out of memory");
@@ -271,7 +278,7 @@ static void lists(void) {
 static void shapes(void) {
   int64_t dims[] = {INT64_MAX, -1, 0};
   const int64_t *seen;
-  int64_t ndim;
+  int64_t ndim = -1;
   sterna_any v;
   check(sterna_shape(dims, 3, &v) == 0 && sterna_as_shape(&v, &seen, &ndim) == 0);
   check(ndim == 3 && seen != dims && memcmp(seen, dims, sizeof dims) == 0);

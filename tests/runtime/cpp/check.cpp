@@ -31,21 +31,19 @@ void Expect(bool truth, const char* text, int line) {
 }
 #define EXPECT(...) Expect((__VA_ARGS__), #__VA_ARGS__, __LINE__)
 
-template <class F>
-void ExpectError(F&& body, const std::string& kind, const std::string& message, int line) {
-  try {
-    body();
-    std::cerr << "check.cpp:" << line << ": no exception; expected " << kind << "\n";
-    failures++;
-  } catch (const Error& error) {
-    if (error.kind() == kind && error.what() == message) return;
-    std::cerr << "check.cpp:" << line << ": " << error.kind() << ": " << error.what() << "\n";
-    failures++;
-  }
+void ExpectSame(const Error& error, const char* kind, const char* message, int line) {
+  if (error.kind() == kind && std::string(error.what()) == message) return;
+  std::cerr << "check.cpp:" << line << ": " << error.kind() << ": " << error.what() << "\n";
+  failures++;
 }
-// The statement fails with an error of this kind and message.
-#define EXPECT_ERROR(kind, message, ...) \
-  ExpectError([&] { (void)(__VA_ARGS__); }, kind, message, __LINE__)
+// The expression throws an error of this kind and message.
+#define EXPECT_ERROR(kind, message, ...)                \
+  try {                                                 \
+    (void)(__VA_ARGS__);                                \
+    Expect(false, "must throw: " #__VA_ARGS__, __LINE__); \
+  } catch (const Error& thrown_) {                      \
+    ExpectSame(thrown_, kind, message, __LINE__);       \
+  }
 
 // The runtime's memory is counted from the first allocation on: this stands before anything else.
 std::atomic<long> allocations{0}, blocks{0};
@@ -116,8 +114,9 @@ static_assert(!kFromAny<float*> && !kFromAny<std::vector<std::string_view>>);
 static_assert(std::is_convertible_v<Arg, DLTensor*> && !std::is_convertible_v<Arg, const char*>);
 static_assert(!std::is_constructible_v<Any, float*> && !std::is_constructible_v<Any, Error>);
 static_assert(!std::is_constructible_v<Function, int> && !std::is_constructible_v<Function, Any*>);
-static_assert(std::is_nothrow_move_constructible_v<Any> && std::is_nothrow_copy_constructible_v<Any>);
-static_assert(std::is_nothrow_copy_constructible_v<Error> && sizeof(Any) == sizeof(sterna_any));
+static_assert(std::is_nothrow_move_constructible_v<Any>);
+static_assert(std::is_nothrow_copy_constructible_v<Any>);
+static_assert(std::is_nothrow_copy_constructible_v<Error>);
 
 // ---- the checks ----
 
@@ -132,7 +131,8 @@ void CheckNumbers() {
   EXPECT(same('a').as<char>() == 'a');
   EXPECT(same(true).type_index() == STERNA_BOOL && same(1).type_index() == STERNA_INT);
   EXPECT(same(true).as<int>() == 1 && same(2).as<bool>() && !same(0).as<bool>());
-  EXPECT(same(1.5f).as<double>() == 1.5 && same(2.5).as<float>() == 2.5f && same(3).as<double>() == 3);
+  EXPECT(same(1.5f).as<double>() == 1.5 && same(2.5).as<float>() == 2.5f);
+  EXPECT(same(3).as<double>() == 3 && same(true).as<float>() == 1);
   EXPECT(same(Color::kBlue).as<int>() == 200 && same(3).as<Color>() == Color::kRed);
   EXPECT(same(nullptr).is_none() && same(Any()).is_none());
 
@@ -143,7 +143,8 @@ void CheckNumbers() {
   bool e = same(true);
   EXPECT(a == 1 && b == 2 && c == 65535 && d == 4.5 && e);
   a = same(6);
-  EXPECT(a == 6 && same.call<int>(7) == 7);
+  EXPECT(a == 6 && same.call<int>(7) == 7 && static_cast<int>(same(8)) == 8);
+  if (same(false)) Expect(false, "false must be false", __LINE__);
   same.call<void>(7);
 
   EXPECT_ERROR("OverflowError", "300 is out of range for int8", same(300).as<int8_t>());
@@ -171,18 +172,20 @@ void CheckText() {
   EXPECT(same(longer).as<std::string>() == longer && same(zeros).as<std::string>() == zeros);
   EXPECT(same(std::string_view(longer).substr(0, 10)).as<std::string>() == "longer tha");
   EXPECT(same(std::string_view("ab\0", 3)).as<std::string>() == std::string("ab\0", 3));
-  EXPECT(same(std::string_view()).as<std::string>().empty() && same(std::string()).as<std::string>() == "");
+  EXPECT(same(std::string_view()).as<std::string>().empty());
+  EXPECT(same(std::string()).as<std::string>().empty());
   EXPECT(same(buffer).as<std::string>() == "buffer");
   EXPECT(same(static_cast<const char*>(nullptr)).is_none());
 
   std::string made = same("made"), assigned;
   assigned = same("assigned");
-  EXPECT(made == "made" && assigned == "assigned");
+  EXPECT(made == "made" && assigned == "assigned" && std::string(same("direct")) == "direct");
   const Any kept = longer;
   EXPECT(kept.as<std::string_view>() == longer && kept.as<const char*>() == longer);
   EXPECT(Any("seven!!").as<std::string>() == "seven!!");
 
-  Function length([](std::string_view s) { return s.size(); }), first([](const char* s) { return *s; });
+  Function length([](std::string_view s) { return s.size(); });
+  Function first([](const char* s) { return *s; });
   EXPECT(length(zeros).as<size_t>() == 21 && length("abc").as<int>() == 3);
   EXPECT(first("xyz").as<char>() == 'x' && first(Any("xyz")).as<char>() == 'x');
 
@@ -207,11 +210,15 @@ void CheckOtherValues() {
 
   std::vector<int> numbers = same(std::vector<int>{1, 2, 3});
   EXPECT(numbers == std::vector<int>{1, 2, 3});
+  numbers = same(std::vector<int>{4});
+  EXPECT(numbers == std::vector<int>{4});
   std::vector<std::vector<std::string>> nested = {{"a", "a longer piece of text"}, {}, {"c"}};
   EXPECT(same(nested).as<std::vector<std::vector<std::string>>>() == nested);
-  EXPECT(same(std::vector<bool>{true, false}).as<std::vector<bool>>() == std::vector<bool>{true, false});
+  const std::vector<bool> bits = {true, false};
+  EXPECT(same(bits).as<std::vector<bool>>() == bits);
   std::vector<Any> mixed = same(std::vector<Any>{1, "two", 3.0, NDArray::Empty({2}, "float32")});
-  EXPECT(mixed.size() == 4 && mixed[1].as<std::string>() == "two" && mixed[3].as<NDArray>().size() == 2);
+  EXPECT(mixed.size() == 4 && mixed[1].as<std::string>() == "two");
+  EXPECT(mixed[3].as<NDArray>().size() == 2);
   EXPECT(same(std::vector<int>()).as<std::vector<int>>().empty());
   EXPECT_ERROR("TypeError", "item 1: expected int, got text",
                same(std::vector<Any>{1, "x"}).as<std::vector<int>>());
@@ -238,14 +245,16 @@ void CheckCounting() {
   {
     NDArray copy = x, moved = std::move(copy);
     EXPECT(Count(x.get()) == 2 && !copy && moved.get() == x.get());
-    moved = moved;
+    NDArray& itself = moved;
+    moved = itself;
     EXPECT(Count(x.get()) == 2);
     copy = std::move(moved);
     EXPECT(Count(x.get()) == 2 && copy);
     Any a = x, b = a, c = std::move(a);
     EXPECT(Count(x.get()) == 4 && a.is_none() && !c.is_none());
     b = 1;
-    c = c;
+    Any& same = c;
+    c = same;
     EXPECT(Count(x.get()) == 3);
     a = c;
     std::swap(a, b);
@@ -317,8 +326,8 @@ void CheckFunctions() {
   EXPECT(Function([](DLTensor* t) { return t->ndim; })(x).as<int>() == 2);
   EXPECT(Function([](const DLTensor* t) { return t->ndim; })(x.tensor()).as<int>() == 2);
   EXPECT(Function([](std::optional<int> n) { return n.value_or(9); })(nullptr).as<int>() == 9);
-  EXPECT(Function([](std::string s) -> std::string_view { return s.size() ? "yes, text" : ""; })("a")
-             .as<std::string>() == "yes, text");
+  Function view([](std::string s) -> std::string_view { return s.size() ? "yes, text" : ""; });
+  EXPECT(view("a").as<std::string>() == "yes, text");
   Function compose([](Function f, Function g) {
     return Function([f, g](Any v) { return f(g(v)); });
   });
@@ -351,12 +360,14 @@ void CheckFunctions() {
   EXPECT_ERROR("TypeError", "argument 1: expected int, got text", Function(Twice)("x"));
   EXPECT_ERROR("OverflowError", "argument 1: 4294967296 is out of range for int32",
                Function(Twice)(int64_t{1} << 32));
-  EXPECT_ERROR("TypeError", "argument 1 of 'f': expected int, got float", Function(Twice, "f")(1.5));
+  EXPECT_ERROR("TypeError", "argument 1 of 'f': expected int, got float",
+               Function(Twice, "f")(1.5));
   EXPECT_ERROR("TypeError", "argument 2: expected text, got none",
                Function([](int, std::string) {})(1, nullptr));
   EXPECT_ERROR("TypeError", "argument 1: expected int, got text",
                Function([](int, int) {})("first", "second"));
-  EXPECT_ERROR("TypeError", "argument 1: expected an array, got a bare DLTensor, which cannot be kept",
+  EXPECT_ERROR("TypeError",
+               "argument 1: expected an array, got a bare DLTensor, which cannot be kept",
                Function([](NDArray) {})(x.tensor()));
   EXPECT_ERROR("TypeError", "argument 1: item 1: expected int, got text",
                Function([](std::vector<int>) {})(std::vector<Any>{1, "x"}));
@@ -382,7 +393,8 @@ void CheckRegistry() {
                Function::Global("check.missing"));
   EXPECT_ERROR("TypeError", "'check.twice' takes 1 argument, got 2",
                Function::Global("check.twice")(1, 2));
-  EXPECT_ERROR("TypeError", "'check.join' takes 2 arguments, got 0", Function::Global("check.join")());
+  EXPECT_ERROR("TypeError", "'check.join' takes 2 arguments, got 0",
+               Function::Global("check.join")());
   EXPECT_ERROR("TypeError", "argument 1 of 'check.twice': expected int, got text",
                Function::Global("check.twice")("x"));
   EXPECT_ERROR("TypeError", "argument 2 of 'check.sum': expected int, got text",
@@ -403,7 +415,7 @@ void CheckRegistry() {
 
   for (int i = 0; i < 2; i++) try { // it says so every time
       sterna::CheckRegistrations();
-      EXPECT(!"CheckRegistrations must throw");
+      Expect(false, "CheckRegistrations must throw", __LINE__);
     } catch (const Error& error) {
       EXPECT(error.kind() == "ValueError" && error.cause().has_value());
       EXPECT(error.what() ==
@@ -432,15 +444,16 @@ void CheckErrors() {
   // One error object all the way through C, with its cause and its context.
   const Any context = std::vector<int>{1, 2};
   const Error cause("KeyError", "the first");
+  sterna_object* kept = context.view().v_obj;
   sterna_error* made = nullptr;
-  sterna::Check(sterna_error_create("MyError", "the second", cause.get(), context.view().v_obj, &made));
+  sterna::Check(sterna_error_create("MyError", "the second", cause.get(), kept, &made));
   const Error error{sterna::Ref<sterna_error>(made)};
   Function thrower = Thrower(error), outer([&] { return thrower(); });
   try {
     outer();
-    EXPECT(!"outer must throw");
+    Expect(false, "outer must throw", __LINE__);
   } catch (const Error& caught) {
-    EXPECT(caught.get() == error.get() && caught.get()->context == context.view().v_obj);
+    EXPECT(caught.get() == error.get() && caught.get()->context == kept);
     EXPECT(caught.kind() == "MyError" && std::string(caught.what()) == "the second");
     EXPECT(caught.cause() && caught.cause()->get() == cause.get());
     EXPECT(caught.cause()->kind() == "KeyError" && !caught.cause()->cause());
@@ -460,14 +473,14 @@ void CheckErrors() {
       nullptr, nullptr, &wrapper));
   try {
     Function{wrapper}();
-    EXPECT(!"the wrapper must fail");
+    Expect(false, "the wrapper must fail", __LINE__);
   } catch (const std::runtime_error& caught) {
     const auto* wrapped = dynamic_cast<const Error*>(&caught);
     EXPECT(wrapped && wrapped->kind() == "OuterError" && wrapped->cause()->get() == error.get());
   }
   sterna_function* mute = nullptr;
   sterna::Check(sterna_function_create(
-      [](void*, const sterna_any*, int32_t, sterna_any*) -> int { return -1; }, nullptr, nullptr, &mute));
+      [](void*, const sterna_any*, int32_t, sterna_any*) { return -1; }, nullptr, nullptr, &mute));
   EXPECT_ERROR("RuntimeError", "a call failed without saying why", Function(mute)());
 
   EXPECT(sterna::Guard([] {}) == 0);
@@ -519,12 +532,14 @@ void CheckArrays() {
   EXPECT_ERROR("ValueError", "20 bytes were given for an array of 24 bytes",
                (x.CopyFrom(numbers.data(), 20), 0));
   EXPECT_ERROR("ValueError", "the NDArray is empty", NDArray().shape());
-  EXPECT_ERROR("ValueError", "dimension 0 of the array is negative: -1", NDArray::Empty({-1}, "int8"));
+  EXPECT_ERROR("ValueError", "dimension 0 of the array is negative: -1",
+               NDArray::Empty({-1}, "int8"));
   EXPECT_ERROR("RuntimeError", "no runtime support for device cuda(0) is loaded",
                NDArray::Empty({1}, "int8", DLDevice{kDLCUDA, 0}));
 
   {
-    NDArray in = NDArray::FromDLPack(x.ToDLPack()), again = NDArray::FromDLPack(in.ToDLPackVersioned());
+    NDArray in = NDArray::FromDLPack(x.ToDLPack());
+    NDArray again = NDArray::FromDLPack(in.ToDLPackVersioned());
     EXPECT(again->data == x->data && again.shape() == x.shape() && in.get() != x.get());
   }
   DLManagedTensorVersioned* managed = x.ToDLPackVersioned();
@@ -556,7 +571,8 @@ void CheckModules(const std::string& path) {
   EXPECT(text == "hello you\nhello you\n");
   EXPECT(library.GetFunction("count")(1, "2", 3.0).as<int>() == 3);
   EXPECT(library.GetFunction("nothing")().is_none());
-  EXPECT(library.GetFunction("counter")().as<int>() == 1 && library.GetFunction("counter")().as<int>() == 2);
+  EXPECT(library.GetFunction("counter")().as<int>() == 1);
+  EXPECT(library.GetFunction("counter")().as<int>() == 2);
   EXPECT(library.GetFunction("apply")([](int v) { return v + 1; }, 4).as<int>() == 5);
   EXPECT_ERROR("AttributeError", "Module has no function 'none'", library.GetFunction("none"));
   EXPECT_ERROR("TypeError", "argument 2 of 'add': expected int, got none",
@@ -607,7 +623,7 @@ void CheckThreads() {
   sterna::Parallel(100, [&](int task, int tasks) { done[static_cast<size_t>(task)] += tasks; });
   for (const auto& times : done) EXPECT(times == 101);
   sterna::Parallel(4, Square);
-  sterna::Parallel(0, [](int) { EXPECT(!"no task must run"); });
+  sterna::Parallel(0, [](int) { Expect(false, "no task must run", __LINE__); });
   const auto constant = [](int) {};
   sterna::Parallel(2, constant);
 
@@ -616,7 +632,7 @@ void CheckThreads() {
     sterna::Parallel(50, [&](int task) {
       if (task == 30) throw error;
     });
-    EXPECT(!"Parallel must throw");
+    Expect(false, "Parallel must throw", __LINE__);
   } catch (const Error& caught) {
     EXPECT(caught.get() == error.get());
   }

@@ -1,4 +1,4 @@
-/* Stands in for another runtime of the same ABI: one error per thread, kept in a place of its own. */
+/* Stands in for another runtime of the same ABI, which keeps its own error for each thread. */
 #include "sterna.h"
 
 STERNA_EXPORT int __sterna__closeable;
@@ -22,14 +22,15 @@ void TVMFFIErrorMoveFromRaised(void **error) {
 
 /* Fails the way that runtime's functions do: the error is laid there and nowhere else. */
 STERNA_FUNCTION(fail_there) {
-  sterna_error *error, *mine;
+  sterna_error *error, *before;
   (void)self;
   (void)args;
   (void)n;
   (void)ret;
-  if (sterna_error_create("TheirError", "raised in the other runtime", NULL, NULL, &error)) return -1;
-  mine = raised;
+  if (sterna_error_create("TheirError", "raised in the other runtime", NULL, NULL, &error))
+    return -1;
+  before = raised;
   raised = error;
-  sterna_release(mine);
+  sterna_release(before);
   return -1;
 }

@@ -15,6 +15,9 @@ int __sterna__closeable = 1;
 STERNA_EXPORT void *__tvm_ffi__library_ctx;
 void *__tvm_ffi__library_ctx = NULL;
 
+STERNA_EXPORT const sterna_host *__sterna__host;
+const sterna_host *__sterna__host = NULL;
+
 /* The test program counts loads and unloads and may do anything while one happens. */
 extern void test_on_load(int version) __attribute__((weak));
 extern void test_on_unload(int version) __attribute__((weak));
@@ -44,6 +47,15 @@ STERNA_FUNCTION(context) { /* what the loader wrote into the library */
   return 0;
 }
 
+STERNA_FUNCTION(host) {
+  (void)self;
+  (void)args;
+  (void)n;
+  memcpy(&ret->v_ptr, &__sterna__host, sizeof ret->v_ptr);
+  ret->type_index = STERNA_POINTER;
+  return 0;
+}
+
 STERNA_FUNCTION(fail) {
   (void)self;
   (void)args;
@@ -52,7 +64,7 @@ STERNA_FUNCTION(fail) {
   return sterna_set_errorf("KeyError", "version %d fails", ANSWER);
 }
 
-/* Compiled code's way to another function: looked up by name, then called with the other arguments. */
+/* Compiled code's way to another function: looked up by name, then called with what is left. */
 STERNA_FUNCTION(call) {
   sterna_bytes name;
   sterna_function *function;

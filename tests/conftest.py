@@ -1,0 +1,28 @@
+"""Options of the whole test suite."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the texts that tests compare with"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with golden/<name> beside the test, or writes it with --update-golden."""
+    folder = Path(request.path).parent / "golden"
+
+    def compare(name: str, text: str) -> None:
+        path = folder / name
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+        assert path.exists(), f"{path} is missing; run pytest with --update-golden"
+        assert text == path.read_text("utf-8")
+
+    return compare
