@@ -1,0 +1,17 @@
+"""What every IR is made of: nodes, scalar expressions, modules."""
+
+from sterna.ir import build, printer
+from sterna.ir.build import as_expr, const
+from sterna.ir.expr import Expr, FloatImm, IntImm, StringImm, Var
+from sterna.ir.module import IRModule
+from sterna.ir.node import Node, map_children, node, post_order
+from sterna.ir.serialize import load_json, save_json
+from sterna.ir.structural import explain_difference, structural_equal, structural_hash
+from sterna.ir.visitor import ExprVisitor, Rewriter
+
+__all__ = [
+    "Expr", "ExprVisitor", "FloatImm", "IRModule", "IntImm", "Node", "Rewriter", "StringImm", "Var",
+    "as_expr", "build", "const", "map_children", "node", "post_order",
+    "explain_difference", "load_json", "printer", "save_json", "structural_equal",
+    "structural_hash",
+]  # fmt: skip

@@ -1,0 +1,104 @@
+"""The base of every IR node.
+
+A node is a slots dataclass. Its fields are declared once, and everything else is derived from them:
+children, rewriting that keeps identity, structural equality and hash, JSON.
+
+Fields hold nodes, tuples of nodes, and plain values (int, float, str, bool, None, DataType, tuples
+and dicts with str keys of these). `==` and `hash` mean identity, except that expressions build
+comparisons with `==` (see expr.py).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+# Classes by name: dispatch tables and JSON find them here.
+NODE_CLASSES: dict[str, type["Node"]] = {}
+
+NodeType = TypeVar("NodeType", bound="Node")
+
+
+class Node:
+    """Something the compiler works on."""
+
+    __slots__ = ()
+
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+    """The fields that define the node, in the order of its constructor."""
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same object."""
+        return self is other
+
+    def children(self) -> Iterator["Node"]:
+        """The nodes in the fields, in order."""
+        for name in self.FIELDS:
+            yield from _nodes_in(getattr(self, name))
+
+
+@dataclass_transform(eq_default=False)
+def node(cls: type[NodeType]) -> type[NodeType]:
+    """Makes a class a node: a dataclass with slots, registered under its name.
+
+    Fields that the constructor does not take are derived and do not define the node.
+    """
+    made = dataclass(slots=True, eq=False, repr=False)(cls)
+    made.FIELDS = tuple(f.name for f in fields(made) if f.init)  # type: ignore[arg-type]
+    known = NODE_CLASSES.setdefault(made.__name__, made)
+    if known is not made and known.__module__ != made.__module__:
+        raise TypeError(f"two nodes are named {made.__name__}")
+    NODE_CLASSES[made.__name__] = made
+    return made
+
+
+def _nodes_in(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _nodes_in(item)
+
+
+def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
+    if isinstance(value, Node):
+        return change(value)
+    if isinstance(value, tuple) and value:
+        mapped = tuple([_map_value(item, change) for item in value])
+        same = all(a is b for a, b in zip(mapped, value, strict=True))
+        return value if same else mapped
+    if isinstance(value, dict) and value:
+        changed = {key: _map_value(item, change) for key, item in value.items()}
+        return value if all(changed[key] is value[key] for key in value) else changed
+    return value
+
+
+def map_children(original: NodeType, change: Callable[[Node], Node]) -> NodeType:
+    """The node with every child replaced; the same object when no child changed."""
+    values = []
+    unchanged = True
+    for name in original.FIELDS:
+        before = getattr(original, name)
+        after = _map_value(before, change)
+        unchanged = unchanged and after is before
+        values.append(after)
+    return original if unchanged else type(original)(*values)
+
+
+def post_order(root: Node, visit: Callable[[Node], object]) -> None:
+    """Visit every node once, children first."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, Iterator[Node]]] = [(root, root.children())]
+    seen.add(id(root))
+    while stack:
+        current, rest = stack[-1]
+        for child in rest:
+            if id(child) not in seen:
+                seen.add(id(child))
+                stack.append((child, child.children()))
+                break
+        else:
+            stack.pop()
+            visit(current)

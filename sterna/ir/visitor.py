@@ -1,0 +1,64 @@
+"""Visiting and rewriting by the class of a node.
+
+A subclass defines visit_Add, visit_For, ... for the nodes it cares about; all others are walked
+through. A method that names no node class is refused when the class is made.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sterna.ir.node import NODE_CLASSES, Node, map_children
+
+
+class _Dispatcher:
+    """Finds the method for a node's class."""
+
+    _methods: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        found: dict[str, Callable[..., Any]] = {}
+        for base in reversed(cls.__mro__):
+            for name, method in vars(base).items():
+                if name.startswith("visit_") and name != "visit_children":
+                    if name[6:] not in NODE_CLASSES:
+                        raise TypeError(f"{cls.__name__}.{name}: there is no node {name[6:]}")
+                    found[name[6:]] = method
+        cls._methods = found
+
+    def _method(self, kind: type) -> Callable[..., Any] | None:
+        for base in kind.__mro__:
+            method = self._methods.get(base.__name__)
+            if method is not None:
+                return method
+        return None
+
+
+class ExprVisitor(_Dispatcher):
+    """Walks through nodes for what it finds."""
+
+    def visit(self, node: Node) -> None:
+        """Visit a node by its class's method, or its children."""
+        method = self._method(type(node))
+        if method is None:
+            self.visit_children(node)
+        else:
+            method(self, node)
+
+    def visit_children(self, node: Node) -> None:
+        """Visit every child."""
+        for child in node.children():
+            self.visit(child)
+
+
+class Rewriter(_Dispatcher):
+    """Rebuilds nodes; what does not change stays the same object."""
+
+    def rewrite(self, node: Any) -> Any:
+        """The node, rewritten by its class's method or with its children rewritten."""
+        method = self._method(type(node))
+        return self.rewrite_children(node) if method is None else method(self, node)
+
+    def rewrite_children(self, node: Any) -> Any:
+        """The node with every child rewritten."""
+        return map_children(node, self.rewrite)
