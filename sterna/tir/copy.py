@@ -1,0 +1,62 @@
+"""Copies of statements whose variables and buffers are their own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.ir.expr import Expr, Let, Var
+from sterna.ir.visitor import Rewriter
+from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Stmt
+
+
+def copy_stmt(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+    """A copy in which everything bound inside is new, and these variables have these values."""
+    copied: Stmt = _Copier(values).rewrite(stmt)
+    return copied
+
+
+class _Copier(Rewriter):
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        self.values = dict(values)
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def fresh(self, var: Var) -> Var:
+        made = Var(var.name, var.dtype, var.is_size)
+        self.values[var] = made
+        return made
+
+    def visit_Var(self, var: Var) -> Expr:
+        return self.values.get(var, var)
+
+    def visit_For(self, loop: For) -> Stmt:
+        start, extent = self.rewrite(loop.min), self.rewrite(loop.extent)
+        var = self.fresh(loop.var)
+        body = self.rewrite(loop.body)
+        return For(var, start, extent, loop.kind, body, loop.thread, loop.annotations)
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        value = self.rewrite(let.value)
+        return LetStmt(self.fresh(let.var), value, self.rewrite(let.body))
+
+    def visit_Let(self, let: Let) -> Any:
+        value = self.rewrite(let.value)
+        return Let(self.fresh(let.var), value, self.rewrite(let.body))
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        old = allocate.buffer
+        shape = tuple(self.rewrite(e) for e in old.shape)
+        strides = tuple(self.rewrite(e) for e in old.strides)
+        made = Buffer(old.name, old.dtype, shape, old.scope, strides, old.alignment)
+        self.buffers[old] = made
+        return Allocate(made, self.rewrite(allocate.body))
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Any:
+        indices = tuple(self.rewrite(i) for i in load.indices)
+        return BufferLoad(self.buffers.get(load.buffer, load.buffer), indices)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        return BufferStore(
+            self.buffers.get(store.buffer, store.buffer),
+            self.rewrite(store.value),
+            tuple(self.rewrite(i) for i in store.indices),
+            None if store.predicate is None else self.rewrite(store.predicate),
+        )

@@ -1,0 +1,59 @@
+"""Make every buffer one-dimensional."""
+
+from sterna.arith import Analyzer
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.visitor import Rewriter
+from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
+
+
+def flatten_buffers(func: PrimFunc) -> PrimFunc:
+    """C[i, j] of a (4, 8) buffer   ->   C[i*8 + j] of a (32,) buffer
+
+    attrs["declared"] keeps the parameters' buffers as they were, for the checks of their callers.
+    """
+    flattener = _Flattener()
+    buffers = tuple(None if b is None else flattener.flat(b) for b in func.buffers)
+    params = tuple(
+        old if buffer is None else buffer.data
+        for old, buffer in zip(func.params, buffers, strict=True)
+    )
+    body = flattener.rewrite(func.body)
+    attrs = {"declared": func.buffers, **func.attrs}
+    return PrimFunc(func.name, params, buffers, body, attrs)
+
+
+class _Flattener(Rewriter):
+    def __init__(self) -> None:
+        self.known: dict[Buffer, Buffer] = {}
+        self.analyzer = Analyzer()
+
+    def flat(self, buffer: Buffer) -> Buffer:
+        made = self.known.get(buffer)
+        if made is None:
+            size: Expr = build.const(1)
+            if buffer.strides and buffer.shape:
+                size = buffer.strides[0] * buffer.shape[0]
+            else:
+                for extent in buffer.shape:
+                    size = size * extent
+            made = Buffer(
+                buffer.name, buffer.dtype, (self.analyzer.simplify(size),), buffer.scope, (),
+                buffer.alignment,
+            )  # fmt: skip
+            self.known[buffer] = made
+        return made
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Expr:
+        indices = tuple(self.rewrite(i) for i in load.indices)
+        return BufferLoad(self.flat(load.buffer), (load.buffer.offset_of(indices),))
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        indices = tuple(self.rewrite(i) for i in store.indices)
+        predicate = None if store.predicate is None else self.rewrite(store.predicate)
+        value = self.rewrite(store.value)
+        offset = store.buffer.offset_of(indices)
+        return BufferStore(self.flat(store.buffer), value, (offset,), predicate)
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        return Allocate(self.flat(allocate.buffer), self.rewrite(allocate.body))

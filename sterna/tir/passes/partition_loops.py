@@ -1,0 +1,159 @@
+"""Peel the iterations for which a guard may fail, so that the others run without it."""
+
+from collections.abc import Iterator
+
+from sterna.arith import Analyzer, detect_linear, interval
+from sterna.ir import build
+from sterna.ir.expr import LT, Call, Expr, Var
+from sterna.ir.node import Node, post_order
+from sterna.ir.visitor import Rewriter
+from sterna.tir.copy import copy_stmt
+from sterna.tir.passes.simplify import simplify_stmt
+from sterna.tir.stmt import For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
+
+
+def partition_loops(func: PrimFunc) -> PrimFunc:
+    """for i in range(4): if likely(i*8 + j < 30): S
+
+    ->  for i in range(3): S
+        for i in range(3, 4): if likely(i*8 + j < 30): S
+    """
+    body = _Partitioner().rewrite(func.body)
+    return func if body is func.body else PrimFunc(
+        func.name, func.params, func.buffers, body, func.attrs
+    )  # fmt: skip
+
+
+def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+    """The conditions marked likely inside a statement, with the loops around them."""
+    if isinstance(stmt, For):
+        last = stmt.min + stmt.extent - 1
+        inner = {**inner, stmt.var: (stmt.min, last)}
+        yield from _guards(stmt.body, inner)
+        return
+    if isinstance(stmt, IfThenElse):
+        condition = stmt.condition
+        if isinstance(condition, Call) and condition.op == "likely":
+            yield condition.args[0], inner
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            yield from _guards(child, inner)
+
+
+class _Partitioner(Rewriter):
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.around: dict[Var, tuple[Expr, Expr]] = {}
+
+    def bind(self, var: Var, start: Expr, extent: Expr) -> None:
+        self.analyzer.bind(var, start, extent)
+        self.around[var] = (start, extent)
+
+    def unbind(self, var: Var) -> None:
+        self.analyzer.unbind(var)
+        del self.around[var]
+
+    def visit_For(self, loop: For) -> Stmt:
+        if loop.kind != "thread":
+            point = self.split_point(loop)
+            if point is not None:
+                return self.partition(loop, point)
+        self.bind(loop.var, loop.min, loop.extent)
+        kept: Stmt = self.rewrite_children(loop)
+        self.unbind(loop.var)
+        return kept
+
+    def split_point(self, loop: For) -> Expr | None:
+        """The first value of the variable for which a guard may fail; None if that is no help."""
+        points = []
+        for condition, inner in _guards(loop.body, {}):
+            point = self.first_failure(loop, condition, inner)
+            if point is not None and self.splits(loop, point):
+                points.append(point)
+        constants = [number for p in points if (number := build.int_value(p)) is not None]
+        if constants:
+            return build.const(min(constants), loop.var.dtype)
+        return points[0] if points else None
+
+    def splits(self, loop: For, point: Expr) -> bool:
+        """Whether a point lies, or may lie, inside the loop's range and is fit to split it."""
+        if build.int_value(point) is None and (
+            loop.kind in ("vectorized", "unrolled")  # their extents must stay constant
+            or any(v in self.around for v in _variables(point))
+        ):
+            return False
+        begin, end = loop.min, loop.min + loop.extent
+        return not (
+            self.analyzer.can_prove(point <= begin) or self.analyzer.can_prove(point >= end)
+        )
+
+    def first_failure(
+        self, loop: For, condition: Expr, inner: dict[Var, tuple[Expr, Expr]]
+    ) -> Expr | None:
+        """The first value of the loop's variable for which the condition may fail."""
+        if not isinstance(condition, LT):
+            return None
+        excess = condition.a - condition.b  # the condition holds while this is below 0
+        worst = interval(excess, inner)[1]
+        if worst is None:
+            return None
+        linear = detect_linear(worst, [loop.var])
+        if linear is None:
+            return None
+        coefficient, rest = (self.analyzer.simplify(e) for e in linear)
+        step = build.int_value(coefficient)
+        if step is None or step <= 0 or any(v in inner for v in _variables(rest)):
+            return None
+        # the least v with step * v + rest >= 0
+        point = build.floordiv(build.sub(step - 1, rest), step)
+        return self.analyzer.simplify(build.cast(loop.var.dtype, point))
+
+    def partition(self, loop: For, point: Expr) -> Stmt:
+        begin, end = loop.min, loop.min + loop.extent
+        inside = self.analyzer.simplify(build.maximum(build.minimum(point, end), begin))
+        if loop.kind == "parallel":
+            return self.branch(loop, inside)
+        again = build.int_value(inside) is not None  # other guards may fail later
+        return seq(self.part(loop, begin, inside, False), self.part(loop, inside, end, again))
+
+    def part(self, loop: For, begin: Expr, end: Expr, again: bool) -> Stmt:
+        var = Var(loop.var.name, loop.var.dtype)
+        body = copy_stmt(loop.body, {loop.var: var})
+        extent = self.analyzer.simplify(end - begin)
+        piece = For(var, begin, extent, loop.kind, body, loop.thread, loop.annotations)
+        return self.finish(piece, again)
+
+    def finish(self, stmt: Stmt, again: bool = True) -> Stmt:
+        """Simplify under what is known here, and go on: inside, or with the loop itself again."""
+        simple = simplify_stmt(stmt, dict(self.around))
+        if is_nothing(simple):
+            return simple
+        is_same_loop = isinstance(stmt, For) and isinstance(simple, For) and simple.var is stmt.var
+        if is_same_loop and not again:
+            assert isinstance(simple, For)
+            self.bind(simple.var, simple.min, simple.extent)
+            body = self.rewrite(simple.body)
+            self.unbind(simple.var)
+            return For(simple.var, simple.min, simple.extent, simple.kind, body, simple.thread,
+                       simple.annotations)  # fmt: skip
+        done: Stmt = self.rewrite(simple)
+        return done
+
+    def branch(self, loop: For, point: Expr) -> Stmt:
+        """A parallel loop stays one loop, whose iterations take one way or the other."""
+        ways = []
+        for begin, end in ((loop.min, point), (point, loop.min + loop.extent)):
+            extent = self.analyzer.simplify(end - begin)
+            values: dict[Var, Expr] = {loop.var: begin} if build.is_const(extent, 1) else {}
+            body = copy_stmt(loop.body, values)
+            self.bind(loop.var, begin, extent)
+            ways.append(self.finish(body))
+            self.unbind(loop.var)
+        body = IfThenElse(build.less(loop.var, point), ways[0], ways[1])
+        return For(loop.var, loop.min, loop.extent, loop.kind, body, loop.thread, loop.annotations)
+
+
+def _variables(expr: Expr) -> list[Var]:
+    found: list[Var] = []
+    post_order(expr, lambda n: found.append(n) if isinstance(n, Var) else None)
+    return found

@@ -1,0 +1,144 @@
+"""Simplify every expression under what is known where it stands."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.arith import Analyzer, substitute
+from sterna.ir import build
+from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.ir.visitor import Rewriter
+from sterna.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    is_nothing,
+    nothing,
+    seq,
+)
+
+
+def simplify(func: PrimFunc) -> PrimFunc:
+    """for i in range(8): if likely(i*4 + 3 < 32): A[i*4//4] = ...   ->   ... A[i] = ..."""
+    body = _Simplifier().rewrite(func.body)
+    return func if body is func.body else PrimFunc(
+        func.name, func.params, func.buffers, body, func.attrs
+    )  # fmt: skip
+
+
+def simplify_stmt(
+    stmt: Stmt, ranges: Mapping[Var, tuple[ExprLike, ExprLike]] | None = None
+) -> Stmt:
+    """A statement, simplified under known first values and extents of variables."""
+    simplifier = _Simplifier()
+    for var, (start, extent) in (ranges or {}).items():
+        simplifier.analyzer.bind(var, start, extent)
+    simplified: Stmt = simplifier.rewrite(stmt)
+    return simplified
+
+
+class _Simplifier(Rewriter):
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+
+    def rewrite(self, node: Any) -> Any:
+        if isinstance(node, Expr):
+            return self.analyzer.simplify(node)
+        return super().rewrite(node)
+
+    def visit_For(self, loop: For) -> Stmt:
+        start, extent = self.rewrite(loop.min), self.rewrite(loop.extent)
+        count = build.int_value(extent)
+        if count is not None and count <= 0:
+            return nothing()
+        if count == 1 and loop.kind != "thread":
+            once: Stmt = self.rewrite(substitute(loop.body, {loop.var: start}))
+            return once
+        self.analyzer.bind(loop.var, start, extent)
+        body = self.rewrite(loop.body)
+        self.analyzer.unbind(loop.var)
+        if is_nothing(body):
+            return nothing()
+        if start is loop.min and extent is loop.extent and body is loop.body:
+            return loop
+        return For(loop.var, start, extent, loop.kind, body, loop.thread, loop.annotations)
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        condition = self.rewrite(branch.condition)
+        if build.is_const(condition, 1) or self.analyzer.can_prove(condition):
+            taken: Stmt = self.rewrite(branch.then)
+            return taken
+        if build.is_const(condition, 0):
+            return nothing() if branch.otherwise is None else self.rewrite(branch.otherwise)
+        with self.analyzer.assuming(condition):
+            then = self.rewrite(branch.then)
+        otherwise = branch.otherwise
+        if otherwise is not None:
+            with self.analyzer.assuming(build.logical_not(condition)):
+                otherwise = self.rewrite(otherwise)
+            if is_nothing(otherwise):
+                otherwise = None
+        if is_nothing(then) and otherwise is None:
+            return nothing()
+        if (
+            condition is branch.condition
+            and then is branch.then
+            and otherwise is branch.otherwise
+        ):
+            return branch
+        return IfThenElse(condition, then, otherwise)
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        value = self.rewrite(let.value)
+        body = self.rewrite(let.body)
+        if is_nothing(body):
+            return nothing()
+        same = value is let.value and body is let.body
+        return let if same else LetStmt(let.var, value, body)
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        stmts = [self.rewrite(stmt) for stmt in sequence.stmts]
+        kept = [stmt for stmt in stmts if not is_nothing(stmt)]
+        if len(kept) == len(sequence.stmts) and all(
+            a is b for a, b in zip(kept, sequence.stmts, strict=True)
+        ):
+            return sequence
+        return seq(*kept) if kept else nothing()
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        body = self.rewrite(allocate.body)
+        if is_nothing(body):
+            return nothing()
+        return allocate if body is allocate.body else Allocate(allocate.buffer, body)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        value = self.rewrite(store.value)
+        indices = tuple(self.rewrite(i) for i in store.indices)
+        predicate = None if store.predicate is None else self.rewrite(store.predicate)
+        if predicate is not None and build.is_const(predicate, 1):
+            predicate = None
+        if (
+            value is store.value
+            and predicate is store.predicate
+            and all(a is b for a, b in zip(indices, store.indices, strict=True))
+        ):
+            return store
+        return BufferStore(store.buffer, value, indices, predicate)
+
+    def visit_Evaluate(self, evaluate: Evaluate) -> Stmt:
+        value = self.rewrite(evaluate.value)
+        return evaluate if value is evaluate.value else Evaluate(value)
+
+    def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
+        condition = self.rewrite(check.condition)
+        if build.is_const(condition, 1):
+            return nothing()
+        if condition is check.condition:
+            return check
+        return AssertStmt(condition, check.kind, check.message)

@@ -1,0 +1,215 @@
+"""Loops: the IR from which code is generated.
+
+Grammar (expressions: see sterna/ir/expr.py)
+    e    += BufferLoad(buffer, indices)
+    stmt := For(var, min, extent, kind, body, thread, annotations)
+          | BufferStore(buffer, value, indices, predicate?) | Evaluate(value)
+          | SeqStmt(stmts) | IfThenElse(condition, then, otherwise?)
+          | LetStmt(var, value, body) | AssertStmt(condition, kind, message)
+          | Allocate(buffer, body) | AttrStmt(key, node?, value, body)
+    func := PrimFunc(name, params, buffers, body, attrs)
+
+Meaning
+    For        Runs body for var = min, min+1, ..., min+extent-1; not at all if extent <= 0.
+               kind: serial, in this order; parallel, in any order and at once; unrolled, as serial;
+               vectorized, as parallel and without calls that have effects; thread, each iteration
+               is the thread of that name on a GPU.
+    Buffers    A rectangle of elements; indices start at 0 and must be inside. Without strides the
+               last index runs fastest and there are no gaps. Two buffers of one function never
+               overlap. Reading what was never written has no meaning.
+    Vectors    An index of several lanes loads or stores that many elements. A store with a
+               predicate stores the lanes where it holds; a load has none, and reads all its lanes.
+    Allocate   The buffer exists while body runs, once per iteration of the loops around it, and in
+               each thread for itself.
+    Assert     Ends the function with an error of that kind and message if the condition is false.
+    PrimFunc   Parameter i is a scalar if buffers[i] is None, else the address of that buffer's
+               first element. It returns 0, or -1 after an error. Variables in the shapes of the
+               buffers are parameters too. With attrs["packed"] its parameters are those of a packed
+               function instead (self, args, n, ret: three handles and an int32), the buffers are
+               bound inside it, and code generators export it as __tvm_ffi_<name>.
+
+A variable is bound once (by a loop, a let or a parameter) and used only inside what binds it.
+"""
+
+from dataclasses import field
+from typing import Any, Literal
+
+from sterna.ir import build
+from sterna.ir.expr import HANDLE, Expr, Var
+from sterna.ir.node import Node, node
+from sterna.ir.structural import binds, has_identity
+from sterna.support.dtype import DataType
+
+LoopKind = Literal["serial", "parallel", "unrolled", "vectorized", "thread"]
+
+
+@node
+class Buffer(Node):
+    """A rectangle of elements in memory. Each object is a buffer of its own."""
+
+    name: str
+    dtype: DataType
+    shape: tuple[Expr, ...]
+    scope: str = "global"
+    strides: tuple[Expr, ...] = ()
+    """In elements; empty for a buffer without gaps."""
+    alignment: int = 0
+    """Bytes that divide the address; 0: those of one element."""
+    data: Var = field(init=False)
+    """The address, as a value."""
+
+    def __post_init__(self) -> None:
+        self.data = Var(self.name, HANDLE)
+
+    def offset_of(self, indices: tuple[Expr, ...]) -> Expr:
+        """How many elements from the first one an element lies."""
+        if self.strides:
+            offset: Expr = build.const(0)
+            for index, stride in zip(indices, self.strides, strict=True):
+                offset = offset + index * stride
+            return offset
+        offset = indices[0] if indices else build.const(0)
+        for index, extent in zip(indices[1:], self.shape[1:], strict=True):
+            offset = offset * extent + index
+        return offset
+
+
+@node
+class BufferLoad(Expr):
+    """An element of a buffer, or several."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    dtype: DataType = field(init=False)
+
+    def __post_init__(self) -> None:
+        lanes = max((index.dtype.lanes for index in self.indices), default=1)
+        self.dtype = self.buffer.dtype.with_lanes(lanes)
+
+
+class Stmt(Node):
+    """Something that is done."""
+
+    __slots__ = ()
+
+
+@node
+class For(Stmt):
+    """A loop."""
+
+    var: Var
+    min: Expr
+    extent: Expr
+    kind: LoopKind
+    body: Stmt
+    thread: str = ""
+    """For kind thread: blockIdx.x, threadIdx.x, ..., vthread."""
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@node
+class BufferStore(Stmt):
+    """Puts a value into a buffer."""
+
+    buffer: Buffer
+    value: Expr
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+
+
+@node
+class Evaluate(Stmt):
+    """A call for its effect."""
+
+    value: Expr
+
+
+@node
+class SeqStmt(Stmt):
+    """One after the other."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@node
+class IfThenElse(Stmt):
+    """One of two, or nothing."""
+
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None = None
+
+
+@node
+class LetStmt(Stmt):
+    """body, where var stands for value."""
+
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@node
+class AssertStmt(Stmt):
+    """Ends the function with an error unless the condition holds."""
+
+    condition: Expr
+    kind: str
+    message: str
+
+
+@node
+class Allocate(Stmt):
+    """A buffer that lives while body runs."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@node
+class AttrStmt(Stmt):
+    """Says something about body: a pragma, a hint, a storage property."""
+
+    key: str
+    node: Node | None
+    value: Expr
+    body: Stmt
+
+
+@node
+class PrimFunc(Node):
+    """A function of loops."""
+
+    name: str
+    params: tuple[Var, ...]
+    buffers: tuple[Buffer | None, ...]
+    body: Stmt
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+has_identity(Buffer, owned=("data",))
+binds(For, "var")
+binds(LetStmt, "var")
+binds(Allocate, "buffer")
+binds(PrimFunc, "params", deep=("buffers",))
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """Statements in order, flattened, without those that do nothing."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, SeqStmt) else [stmt])
+    kept = [stmt for stmt in flat if not is_nothing(stmt)]
+    if not kept:
+        return nothing()
+    return kept[0] if len(kept) == 1 else SeqStmt(tuple(kept))
+
+
+def nothing() -> Stmt:
+    """A statement that does nothing."""
+    return Evaluate(build.const(0))
+
+
+def is_nothing(stmt: Stmt) -> bool:
+    """Whether a statement is that one."""
+    return isinstance(stmt, Evaluate) and build.is_const(stmt.value, 0)

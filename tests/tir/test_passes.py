@@ -1,0 +1,100 @@
+"""Each pass: what it does to a small function, and that the numbers stay."""
+
+from typing import Any
+
+import numpy as np
+
+from sterna import te
+from sterna.te.lower import lower_schedule
+from sterna.tir import PrimFunc, interpreter, pipeline
+from sterna.tir.passes.flatten_buffers import flatten_buffers
+from sterna.tir.passes.partition_loops import partition_loops
+from sterna.tir.passes.simplify import simplify
+from sterna.tir.passes.unroll_loops import unroll_loops
+from sterna.tir.passes.vectorize_loops import vectorize_loops
+from sterna.tir.verify import verify
+
+
+def scaled(n: Any, factor: int, mark: str = "") -> PrimFunc:
+    """b[i] = a[i] * 2 with a split loop, whose inner part is marked."""
+    a = te.placeholder((n,), name="a")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    _, inner = s[b].split(b.op.axis[0], factor=factor)
+    if mark:
+        getattr(s[b], mark)(inner)
+    return lower_schedule(s, [a, b], "scaled")
+
+
+def same_numbers(before: PrimFunc, after: PrimFunc, n: int, *more: int) -> None:
+    values = np.arange(n, dtype="float32")
+    first, second = np.zeros(n, "float32"), np.zeros(n, "float32")
+    interpreter.run(before, values, first, *more)
+    interpreter.run(after, values, second, *more)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_partition_loops_peels_the_tail() -> None:
+    func = scaled(22, 8)
+    done = partition_loops(simplify(func))
+    verify(done)
+    text = str(done)
+    assert "for i.outer in range(2):" in text and "in range(6):" in text
+    assert "likely" not in text and "pass" not in text
+    same_numbers(func, done, 22)
+
+
+def test_partition_loops_with_a_symbolic_extent() -> None:
+    n = te.size_var("n")
+    func = scaled(n, 8)
+    done = partition_loops(simplify(func))
+    verify(done)
+    assert "n // 8" in str(done)
+    for size in (0, 5, 8, 22):
+        same_numbers(func, done, size, size)
+
+
+def test_vectorize_loops_makes_vectors() -> None:
+    func = scaled(24, 8, "vectorize")
+    done = vectorize_loops(flatten_buffers(simplify(func)))
+    verify(done)
+    assert "ramp(i.outer*8, 1, 8)" in str(done)
+    same_numbers(func, done, 24)
+
+
+def test_vectorize_loops_leaves_divergent_loops_serial() -> None:
+    func = scaled(22, 8, "vectorize")
+    done = vectorize_loops(flatten_buffers(simplify(func)))
+    assert "ramp" not in str(done) and "vectorized" not in str(done)
+    same_numbers(func, done, 22)
+
+
+def test_unroll_loops_writes_iterations_out() -> None:
+    func = scaled(8, 4, "unroll")
+    done = simplify(unroll_loops(simplify(func)))
+    verify(done)
+    assert str(done).count("b[") == 4 and "unrolled" not in str(done)
+    same_numbers(func, done, 8)
+
+
+def test_flatten_buffers_makes_one_index() -> None:
+    a = te.placeholder((3, 5), name="a")
+    b = te.compute((3, 5), lambda i, j: a[i, j] + 1.0, name="b")
+    func = lower_schedule(te.create_schedule(b.op), [a, b], "f")
+    done = flatten_buffers(func)
+    assert "b[i*5 + j] = a[i*5 + j] + 1.0" in str(done)
+
+
+def test_an_unchanged_function_stays_the_same_object() -> None:
+    func = simplify(scaled(16, 4))
+    assert simplify(func) is func
+    assert unroll_loops(func) is func
+    assert vectorize_loops(func) is func
+
+
+def test_the_pipeline_verifies_after_every_pass() -> None:
+    for func in (scaled(22, 8, "vectorize"), scaled(22, 5, "unroll"), scaled(te.size_var("n"), 4)):
+        verify(func)
+        for transform in pipeline.passes():
+            func = transform(func)
+            verify(func)
