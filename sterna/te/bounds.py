@@ -1,0 +1,248 @@
+"""How far each loop of a schedule runs.
+
+Stages are visited from consumers to producers. A stage at the root covers its whole tensor; one
+that is computed inside a loop covers what that loop's body reads of it. From the ranges of its
+operation's axes follow the ranges of all axes that were split and fused from them.
+"""
+
+from dataclasses import dataclass, field
+
+from sterna.arith import Analyzer, interval, substitute
+from sterna.ir import build
+from sterna.ir.expr import Expr, Var
+from sterna.ir.node import post_order
+from sterna.te.schedule import Fuse, Schedule, Singleton, Split, Stage
+from sterna.te.tensor import (
+    ComputeOp,
+    IterVar,
+    PlaceholderOp,
+    ProducerLoad,
+    Range,
+    axis_range,
+)
+
+
+def ceil_div(a: Expr, b: Expr) -> Expr:
+    """a / b, rounded up."""
+    p, q = build.int_value(a), build.int_value(b)
+    if p is not None and q is not None:
+        return build.const(-(-p // q), a.dtype)
+    return build.floordiv(a + b - 1, b)
+
+
+@dataclass
+class Bounds:
+    """What is known about the loops of a schedule."""
+
+    ranges: dict[Stage, dict[IterVar, Range]] = field(default_factory=dict)
+    """The range of every axis; derived axes start at 0."""
+    domains: dict[Var, tuple[Expr, Expr]] = field(default_factory=dict)
+    """The first and last value of every loop variable."""
+    analyzer: Analyzer = field(default_factory=Analyzer)
+
+    def extent(self, stage: Stage, axis: IterVar) -> Expr:
+        """How many values an axis takes."""
+        return self.ranges[stage][axis].extent
+
+
+def value_of_axes(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, Expr]:
+    """Every axis in terms of the loop variables, counted from 0."""
+    values: dict[IterVar, Expr] = {leaf: leaf.var for leaf in stage.leaf_iter_vars}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            step = relation.factor
+            if step is None:
+                step = ranges[relation.inner].extent
+            values[relation.parent] = values[relation.outer] * step + values[relation.inner]
+        elif isinstance(relation, Fuse):
+            inner = ranges[relation.inner].extent
+            fused = values[relation.fused]
+            single = build.is_const(inner, 1)
+            values[relation.outer] = fused if single else build.floordiv(fused, inner)
+            values[relation.inner] = (
+                build.const(0, fused.dtype) if single else build.floormod(fused, inner)
+            )
+    return values
+
+
+def root_axes(stage: Stage) -> list[IterVar]:
+    """The axes of the stage's operation."""
+    return [*stage.op.axis, *stage.op.reduce_axis]
+
+
+def root_values(stage: Stage, ranges: dict[IterVar, Range]) -> dict[Var, Expr]:
+    """The variables of the operation's axes in terms of the loop variables."""
+    values = value_of_axes(stage, ranges)
+    return {axis.var: ranges[axis].min + values[axis] for axis in root_axes(stage)}
+
+
+def pass_down(stage: Stage, ranges: dict[IterVar, Range], analyzer: Analyzer) -> None:
+    """The ranges of derived axes from those of the operation's axes."""
+    zero = build.const(0)
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            whole = ranges[relation.parent].extent
+            if relation.factor is not None:
+                inner, outer = relation.factor, ceil_div(whole, relation.factor)
+                if _is_less(whole, inner):
+                    inner = whole
+            else:
+                assert relation.nparts is not None
+                outer, inner = relation.nparts, ceil_div(whole, relation.nparts)
+            ranges[relation.outer] = Range(zero, analyzer.simplify(outer))
+            ranges[relation.inner] = Range(zero, analyzer.simplify(inner))
+        elif isinstance(relation, Fuse):
+            product = ranges[relation.outer].extent * ranges[relation.inner].extent
+            ranges[relation.fused] = Range(zero, analyzer.simplify(product))
+        elif isinstance(relation, Singleton):
+            ranges[relation.iter] = Range(zero, build.const(1))
+
+
+def _is_less(a: Expr, b: Expr) -> bool:
+    p, q = build.int_value(a), build.int_value(b)
+    return p is not None and q is not None and p < q
+
+
+def consumers(schedule: Schedule, stage: Stage) -> list[Stage]:
+    """The stages that read what this one makes."""
+    return [
+        s for s in schedule.stages if any(schedule[t] is stage for t in s.op.input_tensors)
+    ]
+
+
+def loops_around(stage: Stage) -> list[IterVar]:
+    """The loops inside which a stage is computed, outermost first."""
+    found: list[IterVar] = []
+    while stage.attach_type == "scope":
+        assert stage.attach_stage is not None and stage.attach_ivar is not None
+        leaves = stage.attach_stage.leaf_iter_vars
+        place = next(i for i, leaf in enumerate(leaves) if leaf is stage.attach_ivar)
+        found[:0] = leaves[: place + 1]
+        stage = stage.attach_stage
+    return found
+
+
+def _variables(expr: Expr) -> list[Var]:
+    found: dict[Var, None] = {}
+    post_order(expr, lambda n: found.setdefault(n) if isinstance(n, Var) else None)
+    return list(found)
+
+
+def _loads(schedule: Schedule, reader: Stage, stage: Stage) -> list[ProducerLoad]:
+    found: list[ProducerLoad] = []
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad) and schedule[item.tensor] is stage:
+            found.append(item)
+
+    if isinstance(reader.op, ComputeOp):
+        for expr in reader.op.body:
+            post_order(expr, visit)
+    return found
+
+
+class _Inference:
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.bounds = Bounds()
+
+    def run(self) -> Bounds:
+        for stage in reversed(self.schedule.stages):
+            if isinstance(stage.op, PlaceholderOp) or stage.attach_type == "inline":
+                continue
+            ranges = {axis: axis_range(axis) for axis in root_axes(stage)}
+            if stage.attach_type == "scope":
+                ranges.update(self.needed_region(stage))
+            pass_down(stage, ranges, self.bounds.analyzer)
+            self.bounds.ranges[stage] = ranges
+            for leaf in stage.leaf_iter_vars:
+                extent = ranges[leaf].extent
+                zero = build.const(0, extent.dtype)
+                self.bounds.domains[leaf.var] = (zero, build.sub(extent, 1))
+                self.bounds.analyzer.bind(leaf.var, zero, extent)
+        return self.bounds
+
+    def needed_region(self, stage: Stage) -> dict[IterVar, Range]:
+        """What the body of the loop that the stage is computed in reads of it."""
+        around = loops_around(stage)
+        allowed = {axis.var for axis in around}
+        lows: list[list[Expr]] = [[] for _ in stage.op.axis]
+        highs: list[list[Expr]] = [[] for _ in lows]
+        for reader in consumers(self.schedule, stage):
+            self.check_inside(stage, reader, around)
+            at = root_values(reader, self.bounds.ranges[reader])
+            for load in _loads(self.schedule, reader, stage):
+                for dim, index in enumerate(load.indices):
+                    low, high = self.relax(substitute(index, at), allowed)
+                    if low is None or high is None:
+                        axis = stage.op.axis[dim]
+                        low, high = build.const(0), build.sub(axis_range(axis).extent, 1)
+                    lows[dim].append(low)
+                    highs[dim].append(high)
+        region = {}
+        for axis, low_list, high_list in zip(stage.op.axis, lows, highs, strict=True):
+            region[axis] = self.union(axis, low_list, high_list)
+        return region
+
+    def check_inside(self, stage: Stage, reader: Stage, around: list[IterVar]) -> None:
+        """A reader must run inside the loop that the stage is computed in."""
+        assert stage.attach_stage is not None and stage.attach_ivar is not None
+        outside = around
+        if reader is not stage.attach_stage:
+            outside = loops_around(reader)
+            if len(outside) >= len(around) and all(
+                a is b for a, b in zip(outside, around, strict=False)
+            ):
+                return
+            raise ValueError(
+                f"{stage.op.name} is computed at {stage.attach_ivar.name} of "
+                f"{stage.attach_stage.op.name}, but {reader.op.name} reads it outside of that "
+                "loop; compute it further out, or compute the reader at the same loop"
+            )
+
+    def relax(self, index: Expr, allowed: set[Var]) -> tuple[Expr | None, Expr | None]:
+        """First and last value of an index while the loops that are not allowed run."""
+        low: Expr | None = index
+        high: Expr | None = index
+        for _ in range(64):
+            inner = {
+                v
+                for e in (low, high)
+                if e is not None
+                for v in _variables(e)
+                if v in self.bounds.domains and v not in allowed
+            }
+            if not inner or low is None or high is None:
+                return low, high
+            domains = {v: self.bounds.domains[v] for v in inner}
+            low, high = interval(low, domains)[0], interval(high, domains)[1]
+        return None, None
+
+    def union(self, axis: IterVar, lows: list[Expr], highs: list[Expr]) -> Range:
+        """One range that holds several."""
+        whole = axis_range(axis)
+        analyzer = self.bounds.analyzer
+        if not lows:
+            return whole
+        low, high = lows[0], highs[0]
+        for other in lows[1:]:
+            low = analyzer.simplify(build.minimum(low, other))
+        for other in highs[1:]:
+            high = analyzer.simplify(build.maximum(high, other))
+        low = analyzer.simplify(low)
+        extent = analyzer.simplify(high - low + 1)
+        if build.int_value(extent) is None:
+            limit = analyzer.bound(extent).high
+            if limit != float("inf"):
+                extent = build.const(int(limit), extent.dtype)
+        size, full = build.int_value(extent), build.int_value(whole.extent)
+        if size is None and full is not None:
+            return whole
+        if size is not None and full is not None and size >= full:
+            return whole
+        return Range(build.cast(whole.extent.dtype, low), build.cast(whole.extent.dtype, extent))
+
+
+def infer_bounds(schedule: Schedule) -> Bounds:
+    """The range of every axis of every stage that is computed."""
+    return _Inference(schedule).run()

@@ -1,0 +1,356 @@
+"""From a schedule to loops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sterna.arith import Analyzer, substitute
+from sterna.ir import build
+from sterna.ir.expr import HANDLE, Call, Expr, Var
+from sterna.ir.node import post_order
+from sterna.te.bounds import Bounds, infer_bounds, root_axes, value_of_axes
+from sterna.te.inline import inline_stages
+from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
+from sterna.te.tensor import (
+    COMM_REDUCE,
+    PARALLELIZED,
+    UNROLLED,
+    VECTORIZED,
+    ComputeOp,
+    IterVar,
+    PlaceholderOp,
+    Reduce,
+    Tensor,
+    axis_range,
+    replace_loads,
+)
+from sterna.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    PrimFunc,
+    Stmt,
+    nothing,
+    seq,
+)
+
+_KINDS: dict[int | None, LoopKind] = {
+    None: "serial",
+    PARALLELIZED: "parallel",
+    VECTORIZED: "vectorized",
+    UNROLLED: "unrolled",
+}
+
+Argument = Tensor | Buffer | Var
+
+
+@dataclass
+class Place:
+    """Where a stage's results are kept: a buffer per output, and the index of its first element."""
+
+    buffers: list[Buffer]
+    mins: list[Expr]
+    is_argument: bool
+
+
+def lower_schedule(schedule: Schedule, args: Sequence[Argument], name: str) -> PrimFunc:
+    """The loops of a schedule as a function of these arguments."""
+    own = schedule.copy()
+    inline_stages(own)
+    return _Lowering(own, args, name).run()
+
+
+class _Lowering:
+    def __init__(self, schedule: Schedule, args: Sequence[Argument], name: str) -> None:
+        self.schedule = schedule
+        self.name = name
+        self.args = list(args)
+        self.bounds: Bounds = infer_bounds(schedule)
+        self.analyzer: Analyzer = self.bounds.analyzer
+        self.places: dict[Stage, Place] = {}
+
+    # ---- the whole function ----
+
+    def run(self) -> PrimFunc:
+        params, buffers = self.make_parameters()
+        for stage in self.schedule.stages:
+            self.place(stage)
+        root = [s for s in self.schedule.stages if self.is_computed(s) and s.attach_type == "root"]
+        body = self.with_producers(root, nothing())
+        params += self.shape_variables(params, buffers)
+        buffers += [None] * (len(params) - len(buffers))
+        return PrimFunc(self.name, tuple(params), tuple(buffers), body)
+
+    def make_parameters(self) -> tuple[list[Var], list[Buffer | None]]:
+        params: list[Var] = []
+        buffers: list[Buffer | None] = []
+        for arg in self.args:
+            if isinstance(arg, Tensor):
+                buffer = Buffer(arg.op.name, arg.dtype, arg.shape)
+                stage = self.schedule.stage_map.get(arg.op)
+                if stage is None:
+                    raise ValueError(
+                        f"the argument {arg.name} is not part of the schedule; remove it, or make "
+                        "an output depend on it"
+                    )
+                self.add_argument(stage, arg, buffer)
+                params.append(buffer.data)
+                buffers.append(buffer)
+            elif isinstance(arg, Buffer):
+                params.append(arg.data)
+                buffers.append(arg)
+            elif isinstance(arg, Var):
+                params.append(arg)
+                buffers.append(None)
+            else:
+                raise ValueError(
+                    f"Expected args of {self.name} to be Tensor, Buffer or Var, but got {arg!r}"
+                )
+        return params, buffers
+
+    def add_argument(self, stage: Stage, tensor: Tensor, buffer: Buffer) -> None:
+        known = self.places.get(stage)
+        if known is None:
+            outputs = [Buffer(t.name, t.dtype, t.shape) for t in stage.op.outputs]
+            zeros = [build.const(0)] * tensor.ndim
+            known = self.places[stage] = Place(outputs, zeros, True)
+        known.buffers[tensor.value_index] = buffer
+
+    def shape_variables(self, params: list[Var], buffers: list[Buffer | None]) -> list[Var]:
+        """Variables of the arguments' shapes that are no arguments themselves."""
+        found: dict[Var, None] = {}
+        for buffer in buffers:
+            for extent in buffer.shape if buffer is not None else ():
+                post_order(extent, lambda n: found.setdefault(n) if isinstance(n, Var) else None)
+        known = set(params)
+        return [v for v in found if v not in known and v.dtype != HANDLE]
+
+    # ---- storage ----
+
+    def is_computed(self, stage: Stage) -> bool:
+        return not isinstance(stage.op, PlaceholderOp)
+
+    def place(self, stage: Stage) -> None:
+        """Decide where the stage's results are kept."""
+        if stage in self.places:
+            return
+        if isinstance(stage.op, PlaceholderOp):
+            raise ValueError(
+                f"the input {stage.op.name} of {self.name} is not among its arguments: pass it in "
+                "args"
+            )
+        if stage.is_output:
+            raise ValueError(
+                f"the output {stage.op.name} of {self.name} is not among its arguments: pass it in "
+                "args"
+            )
+        if isinstance(stage.op, ComputeOp):
+            ranges = [self.bounds.ranges[stage][axis] for axis in stage.op.axis]
+            shape = [r.extent for r in ranges]
+            mins = [r.min for r in ranges]
+        else:
+            shape, mins = list(stage.op.output(0).shape), []
+        strides = self.padded_strides(stage, shape)
+        buffers = [
+            Buffer(t.name, t.dtype, tuple(shape), stage.scope or "global", strides)
+            for t in stage.op.outputs
+        ]
+        self.places[stage] = Place(buffers, mins, False)
+
+    def padded_strides(self, stage: Stage, shape: list[Expr]) -> tuple[Expr, ...]:
+        """Strides as storage_align asks for them; empty when it asks for nothing."""
+        if not stage.axis_alignment:
+            return ()
+        axes = stage.op.axis
+        strides: list[Expr] = []
+        stride: Expr = build.const(1)
+        for axis, extent in zip(reversed(axes), reversed(shape), strict=True):
+            if axis in stage.axis_alignment:
+                factor, offset = stage.axis_alignment[axis]
+                stride = stride + build.floormod(factor + offset - stride % factor, factor)
+            strides.insert(0, stride)
+            stride = stride * extent
+        return tuple(strides)
+
+    def load(self, expr: Expr) -> Expr:
+        """The expression with tensors read from their buffers."""
+
+        def read(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+            place = self.places[self.schedule[tensor]]
+            buffer = place.buffers[tensor.value_index]
+            return BufferLoad(buffer, self.local_indices(place, indices))
+
+        return replace_loads(expr, read)
+
+    def local_indices(self, place: Place, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        if not place.mins:
+            return tuple(indices)
+        return tuple(
+            self.analyzer.simplify(build.sub(index, low))
+            for index, low in zip(indices, place.mins, strict=True)
+        )
+
+    # ---- nests ----
+
+    def with_producers(self, stages: Sequence[Stage], rest: Stmt) -> Stmt:
+        """Compute stages in order, then go on; each one's memory lives until the end."""
+        body = rest
+        for stage in reversed(stages):
+            made = self.nest(stage)
+            body = seq(made, body)
+            place = self.places[stage]
+            if not place.is_argument:
+                for buffer in place.buffers:
+                    body = Allocate(buffer, body)
+        return body
+
+    def attached_at(self, stage: Stage, axis: IterVar) -> list[Stage]:
+        return [
+            s
+            for s in self.schedule.stages
+            if s.attach_type == "scope" and s.attach_stage is stage and s.attach_ivar is axis
+        ]
+
+    def nest(self, stage: Stage) -> Stmt:
+        """The loops of one stage."""
+        if not isinstance(stage.op, ComputeOp):
+            raise ValueError(f"{stage.op.name} cannot be lowered")
+        return _Nest(self, stage, stage.op).make()
+
+
+class _Nest:
+    """The loops, guards and stores of one stage."""
+
+    def __init__(self, lowering: _Lowering, stage: Stage, op: ComputeOp) -> None:
+        self.lowering = lowering
+        self.stage = stage
+        self.op = op
+        self.ranges = lowering.bounds.ranges[stage]
+        self.analyzer = lowering.analyzer
+        self.place = lowering.places[stage]
+        self.relative = value_of_axes(stage, self.ranges)
+        self.at: dict[Var, Expr] = {
+            axis.var: self.analyzer.simplify(self.ranges[axis].min + self.relative[axis])
+            for axis in root_axes(stage)
+        }
+
+    # ---- guards ----
+
+    def guards(self, reductions: bool) -> list[Expr]:
+        """Conditions under which an iteration is part of the computation."""
+        found: list[Expr] = []
+        for relation in self.stage.relations:
+            if not isinstance(relation, Split):
+                continue
+            if not reductions and relation.parent.iter_type == COMM_REDUCE:
+                continue
+            extent = self.ranges[relation.parent].extent
+            self.require(found, self.relative[relation.parent] < extent)
+        for axis in self.op.axis:
+            whole = axis_range(axis)
+            if self.ranges[axis] is not whole:
+                self.require(found, self.at[axis.var] >= whole.min)
+                self.require(found, self.at[axis.var] < whole.min + whole.extent)
+        return found
+
+    def require(self, found: list[Expr], condition: Expr) -> None:
+        simple = self.analyzer.simplify(condition)
+        if not self.analyzer.can_prove(simple):
+            found.append(Call(simple.dtype, "likely", (simple,)))
+
+    def guarded(self, body: Stmt, reductions: bool) -> Stmt:
+        for condition in reversed(self.guards(reductions)):
+            body = IfThenElse(condition, body)
+        return body
+
+    # ---- loops ----
+
+    def make(self) -> Stmt:
+        leaves = self.stage.leaf_iter_vars
+        first = next(
+            (i for i, leaf in enumerate(leaves) if leaf.iter_type == COMM_REDUCE), len(leaves)
+        )
+        if not self.op.reduce_axis:
+            return self.loops(leaves, self.guarded(self.store(), True))
+        inner = self.loops(leaves[first:], self.guarded(self.update(), True))
+        return self.loops(leaves[:first], seq(self.init(leaves[first:]), inner))
+
+    def loops(self, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
+        for leaf in reversed(leaves):
+            attached = self.lowering.attached_at(self.stage, leaf)
+            if attached:
+                body = self.lowering.with_producers(attached, body)
+            body = self.loop(leaf, leaf.var, body)
+        return body
+
+    def loop(self, leaf: IterVar, var: Var, body: Stmt) -> Stmt:
+        attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())
+        for key, value in reversed(attributes.pragmas):
+            said = build.as_expr(1 if value is None else value)
+            body = AttrStmt(f"pragma_{key}", None, said, body)
+        extent = self.ranges[leaf].extent
+        zero = build.const(0, extent.dtype)
+        if attributes.bind_thread is not None:
+            return For(var, zero, extent, "thread", body, attributes.bind_thread.thread_tag)
+        return For(var, zero, extent, _KINDS[attributes.kind], body)
+
+    # ---- what is stored ----
+
+    def store_at(self, output: int, value: Expr) -> Stmt:
+        indices = [self.at[axis.var] for axis in self.op.axis]
+        local = self.lowering.local_indices(self.place, indices)
+        return BufferStore(self.place.buffers[output], value, local)
+
+    def value(self, expr: Expr) -> Expr:
+        return self.lowering.load(substitute(expr, self.at))
+
+    def store(self) -> Stmt:
+        stored = seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(self.op.body)])
+        if self.stage.store_predicate is not None:
+            return IfThenElse(self.stage.store_predicate, stored)
+        return stored
+
+    def init(self, leaves: Sequence[IterVar]) -> Stmt:
+        """Sets the results to those of nothing, with loops of its own."""
+        reduce = self.op.body[0]
+        assert isinstance(reduce, Reduce)
+        start = reduce.init or reduce.combiner.identity
+        body = seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(start)])
+        body = self.guarded(body, False)
+        renamed: dict[Var, Expr] = {}
+        for leaf in reversed(leaves):
+            if leaf.iter_type == COMM_REDUCE:
+                continue
+            var = Var(f"{leaf.name}.init", leaf.var.dtype)
+            renamed[leaf.var] = var
+            self.analyzer.bind(var, 0, self.ranges[leaf].extent)
+            body = self.loop(leaf, var, body)
+        replaced: Stmt = substitute(body, renamed)
+        return replaced
+
+    def update(self) -> Stmt:
+        """Combines one more element into the results."""
+        reduce = self.op.body[0]
+        assert isinstance(reduce, Reduce)
+        combiner = reduce.combiner
+        indices = [self.at[axis.var] for axis in self.op.axis]
+        local = self.lowering.local_indices(self.place, indices)
+        parts: dict[Var, Expr] = {}
+        for i, source in enumerate(reduce.source):
+            parts[combiner.left[i]] = BufferLoad(self.place.buffers[i], local)
+            parts[combiner.right[i]] = self.value(source)
+        results = [substitute(r, parts) for r in combiner.result]
+        if len(results) == 1:
+            body = self.store_at(0, results[0])
+        else:  # every result is known before the first is stored
+            names = [Var(f"{self.op.name}.new{i}", r.dtype) for i, r in enumerate(results)]
+            body = seq(*[self.store_at(i, v) for i, v in enumerate(names)])
+            for var, result in reversed(list(zip(names, results, strict=True))):
+                body = LetStmt(var, result, body)
+        condition = self.value(reduce.condition)
+        return body if build.is_const(condition, 1) else IfThenElse(condition, body)

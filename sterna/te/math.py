@@ -1,0 +1,157 @@
+"""Functions of scalars, for use inside compute."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sterna.ir import build
+from sterna.ir.expr import Call, Expr, ExprLike
+
+__all__ = [
+    "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clz",
+    "copysign", "cos", "cosh", "div", "erf", "exp", "exp10", "exp2", "floor", "floordiv",
+    "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf",
+    "isnan", "log",
+    "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "nearbyint", "popcount",
+    "power", "round", "rsqrt", "select", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "truncdiv", "truncmod",
+]  # fmt: skip
+
+div = build.div
+floordiv = indexdiv = build.floordiv
+floormod = indexmod = build.floormod
+if_then_else = build.if_then_else
+logical_and = build.logical_and
+logical_not = build.logical_not
+logical_or = build.logical_or
+select = build.select
+truncdiv = build.truncdiv
+truncmod = build.truncmod
+
+
+def _float_argument(name: str, value: Any) -> Expr:
+    expr = build.as_expr(value)
+    if not expr.dtype.is_float:
+        raise TypeError(f"{name} needs a floating-point argument, not {expr.dtype}; cast it first")
+    return expr
+
+
+def _of_float(op: str, doc: str) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        return build.call_intrinsic(op, _float_argument(op, x))
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = doc
+    return function
+
+
+exp = _of_float("exp", "e to the power of x.")
+exp2 = _of_float("exp2", "2 to the power of x.")
+exp10 = _of_float("exp10", "10 to the power of x.")
+log = _of_float("log", "The natural logarithm.")
+log2 = _of_float("log2", "The logarithm to base 2.")
+log10 = _of_float("log10", "The logarithm to base 10.")
+log1p = _of_float("log1p", "The natural logarithm of 1 + x.")
+sqrt = _of_float("sqrt", "The square root.")
+rsqrt = _of_float("rsqrt", "One over the square root.")
+sin = _of_float("sin", "The sine.")
+cos = _of_float("cos", "The cosine.")
+tan = _of_float("tan", "The tangent.")
+asin = _of_float("asin", "The arc sine.")
+acos = _of_float("acos", "The arc cosine.")
+atan = _of_float("atan", "The arc tangent.")
+sinh = _of_float("sinh", "The hyperbolic sine.")
+cosh = _of_float("cosh", "The hyperbolic cosine.")
+tanh = _of_float("tanh", "The hyperbolic tangent.")
+asinh = _of_float("asinh", "The inverse hyperbolic sine.")
+acosh = _of_float("acosh", "The inverse hyperbolic cosine.")
+atanh = _of_float("atanh", "The inverse hyperbolic tangent.")
+erf = _of_float("erf", "The error function.")
+sigmoid = _of_float("sigmoid", "1 / (1 + exp(-x)).")
+
+
+def _rounding(op: str, doc: str) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        expr = build.as_expr(x)
+        return build.call_intrinsic(op, expr) if expr.dtype.is_float else expr
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = doc
+    return function
+
+
+floor = _rounding("floor", "The largest whole number that is not above x.")
+ceil = _rounding("ceil", "The smallest whole number that is not below x.")
+trunc = _rounding("trunc", "x without its fraction.")
+round = _rounding("round", "The nearest whole number; halves go away from zero.")
+nearbyint = _rounding("nearbyint", "The nearest whole number; halves go to the even one.")
+
+
+def abs(x: Any) -> Expr:
+    """x without its sign."""
+    expr = build.as_expr(x)
+    if expr.dtype.is_uint or expr.dtype.is_bool:
+        return expr
+    if expr.dtype.is_float:
+        return build.call_intrinsic("abs", expr)
+    return build.select(expr < 0, build.mul(expr, -1), expr)
+
+
+def _of_two(op: str, doc: str) -> Callable[[Any, Any], Expr]:
+    def function(x: Any, y: Any) -> Expr:
+        a, b = build.match_types(x, y)
+        return build.call_intrinsic(op, _float_argument(op, a), _float_argument(op, b))
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = doc
+    return function
+
+
+power = _of_two("pow", "x to the power of y.")
+atan2 = _of_two("atan2", "The angle of the point (y, x): its arguments are y and x.")
+fmod = _of_two("fmod", "The remainder of x / y with the sign of x.")
+hypot = _of_two("hypot", "sqrt(x*x + y*y).")
+copysign = _of_two("copysign", "x with the sign of y.")
+
+
+def _test(op: str, doc: str) -> Callable[[Any], Expr]:
+    def function(x: Any) -> Expr:
+        expr = build.as_expr(x)
+        if not expr.dtype.is_float:
+            return build.const(op == "isfinite")
+        return build.call_intrinsic(op, expr, dtype="bool")
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = doc
+    return function
+
+
+isnan = _test("isnan", "Whether x is no number.")
+isinf = _test("isinf", "Whether x is infinite.")
+isfinite = _test("isfinite", "Whether x is a finite number.")
+
+
+def popcount(x: Any) -> Expr:
+    """How many bits are set."""
+    return build.call_intrinsic("popcount", x)
+
+
+def clz(x: Any) -> Expr:
+    """How many zeros stand before the first bit that is set."""
+    expr = build.as_expr(x)
+    return Call(expr.dtype, "clz", (expr,))
+
+
+def all(*conditions: ExprLike) -> Expr:
+    """Whether all conditions hold."""
+    result: Expr = build.const(True)
+    for condition in conditions:
+        result = build.logical_and(result, condition)
+    return result
+
+
+def any(*conditions: ExprLike) -> Expr:
+    """Whether one of the conditions holds."""
+    result: Expr = build.const(False)
+    for condition in conditions:
+        result = build.logical_or(result, condition)
+    return result

@@ -1,0 +1,462 @@
+"""Schedules: how tensors are computed, without changing what they are.
+
+A schedule has a stage per operation. A stage starts with its operation's axes as its loops; each
+primitive replaces some of them or says how one runs. The relations between old and new axes are
+kept, and lowering derives bounds, indices and guards from them.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sterna.arith import substitute
+from sterna.ir import build
+from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.te.tensor import (
+    COMM_REDUCE,
+    DATA_PAR,
+    OPAQUE,
+    ORDERED,
+    PARALLELIZED,
+    TENSORIZED,
+    THREAD_INDEX,
+    UNROLLED,
+    VECTORIZED,
+    ComputeOp,
+    IterVar,
+    Operation,
+    PlaceholderOp,
+    Range,
+    Tensor,
+    replace_loads,
+    rewrite_body,
+)
+
+
+@dataclass(eq=False, slots=True)
+class Split:
+    """parent = outer * factor + inner"""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: Expr | None
+    nparts: Expr | None
+
+
+@dataclass(eq=False, slots=True)
+class Fuse:
+    """fused = outer * extent(inner) + inner"""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+@dataclass(eq=False, slots=True)
+class Singleton:
+    """An axis of one iteration, for a stage that has none."""
+
+    iter: IterVar
+
+
+Relation = Split | Fuse | Singleton
+
+
+@dataclass(eq=False, slots=True)
+class AxisAttributes:
+    """How one loop runs."""
+
+    kind: int | None = None
+    """PARALLELIZED, VECTORIZED, UNROLLED or TENSORIZED."""
+    bind_thread: IterVar | None = None
+    pragmas: list[tuple[str, Any]] = field(default_factory=list)
+    prefetch: list[tuple[Tensor, Expr]] = field(default_factory=list)
+    intrin: Any = None
+
+
+class Stage:
+    """How one operation is computed."""
+
+    def __init__(self, op: Operation, is_output: bool = False) -> None:
+        self.op = op
+        self.origin_op = op
+        self.is_output = is_output
+        self.scope = ""
+        self.all_iter_vars: list[IterVar] = []
+        self.leaf_iter_vars: list[IterVar] = []
+        self.relations: list[Relation] = []
+        self.iter_var_attrs: dict[IterVar, AxisAttributes] = {}
+        self.attach_type = "root"
+        self.attach_stage: Stage | None = None
+        self.attach_ivar: IterVar | None = None
+        self.store_predicate: Expr | None = None
+        self.env_thread_axes: list[IterVar] = []
+        self.double_buffered = False
+        self.axis_alignment: dict[IterVar, tuple[int, int]] = {}
+        self.set_op(op)
+
+    def set_op(self, op: Operation) -> None:
+        """Make this the stage of another operation, with its axes as loops."""
+        self.op = op
+        roots = [*op.axis, *op.reduce_axis]
+        self.all_iter_vars = list(roots)
+        self.leaf_iter_vars = list(roots)
+        self.relations = []
+        if isinstance(op, ComputeOp) and not roots:
+            one = IterVar(Range(build.const(0), build.const(1)), "singleton")
+            self.relations.append(Singleton(one))
+            self.all_iter_vars.append(one)
+            self.leaf_iter_vars.append(one)
+
+    # ---- finding axes ----
+
+    def _find_leaf(self, axis: Any) -> int:
+        if not isinstance(axis, IterVar):
+            raise TypeError(f"stage {self.op.name}: expected an axis, got {axis!r}")
+        for position, leaf in enumerate(self.leaf_iter_vars):
+            if leaf is axis:
+                return position
+        known = any(axis is item for item in self.all_iter_vars)
+        problem = "that has already been split" if known else "that is not part of the schedule"
+        raise ValueError(
+            f"Operate on iter var {axis.name} of stage {self.op.name} {problem}; its loops are "
+            + ", ".join(leaf.name for leaf in self.leaf_iter_vars)
+        )
+
+    def _attributes(self, axis: IterVar) -> AxisAttributes:
+        return self.iter_var_attrs.setdefault(axis, AxisAttributes())
+
+    # ---- loops ----
+
+    def split(
+        self,
+        parent: IterVar,
+        factor: ExprLike | None = None,
+        nparts: ExprLike | None = None,
+        disable_predication: bool = False,
+    ) -> tuple[IterVar, IterVar]:
+        """for i in n  ->  for i.outer in ceil(n / factor): for i.inner in factor"""
+        if nparts is not None and factor is not None:
+            raise ValueError("Do not need to provide both outer and nparts")
+        if nparts is None and factor is None:
+            raise ValueError("Either nparts or factor need to be provided")
+        if parent.iter_type not in (DATA_PAR, COMM_REDUCE, ORDERED):
+            raise ValueError(f"Cannot split on {_kind_name(parent.iter_type)} axis {parent.name}")
+        position = self._find_leaf(parent)
+        chosen = build.as_expr(factor if factor is not None else nparts)
+        number = build.int_value(chosen)
+        if number is not None and number <= 0:
+            raise ValueError(f"the axis {parent.name} cannot be split by {number}")
+        outer = IterVar(None, f"{parent.name}.outer", parent.iter_type)
+        inner = IterVar(None, f"{parent.name}.inner", parent.iter_type)
+        by_factor = factor is not None
+        self.relations.append(
+            Split(parent, outer, inner, *((chosen, None) if by_factor else (None, chosen)))
+        )
+        self.all_iter_vars += [outer, inner]
+        self.leaf_iter_vars[position : position + 1] = [outer, inner]
+        return outer, inner
+
+    def fuse(self, *axes: IterVar) -> IterVar:
+        """for i in n: for j in m  ->  for i.j.fused in n * m"""
+        if not axes:
+            raise ValueError("Fuse requires at least 1 axis")
+        fused = axes[0]
+        for inner in axes[1:]:
+            fused = self._fuse_two(fused, inner)
+        if len(axes) == 1:
+            self._find_leaf(fused)
+        return fused
+
+    def _fuse_two(self, outer: IterVar, inner: IterVar) -> IterVar:
+        if (outer.iter_type == COMM_REDUCE) != (inner.iter_type == COMM_REDUCE):
+            raise ValueError(
+                f"Cannot fuse {outer.name} and {inner.name}: one is a reduction axis, one is not"
+            )
+        at_outer, at_inner = self._find_leaf(outer), self._find_leaf(inner)
+        if at_inner == at_outer - 1:
+            outer, inner, at_outer, at_inner = inner, outer, at_inner, at_outer
+        if at_inner != at_outer + 1:
+            raise ValueError(
+                "Can only fuse iterations that are consecutive between each other: "
+                f"{outer.name} and {inner.name} of stage {self.op.name} are not"
+            )
+        fused = IterVar(None, f"{outer.name}.{inner.name}.fused", outer.iter_type)
+        self.relations.append(Fuse(outer, inner, fused))
+        self.all_iter_vars.append(fused)
+        self.leaf_iter_vars[at_outer : at_inner + 1] = [fused]
+        return fused
+
+    def reorder(self, *axes: IterVar) -> None:
+        """Put these loops, among the places that they occupy, into this order."""
+        if len({id(axis) for axis in axes}) != len(axes):
+            raise ValueError("Same axis can not appear more than once")
+        for axis in axes:
+            if axis.iter_type not in (DATA_PAR, COMM_REDUCE, THREAD_INDEX):
+                raise ValueError(f"Cannot reorder {_kind_name(axis.iter_type)} axis {axis.name}")
+        places = sorted(self._find_leaf(axis) for axis in axes)
+        for place, axis in zip(places, axes, strict=True):
+            self.leaf_iter_vars[place] = axis
+
+    def tile(
+        self, x_parent: IterVar, y_parent: IterVar, x_factor: ExprLike, y_factor: ExprLike
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Two splits and a reorder: xo, yo, xi, yi"""
+        xo, xi = self.split(x_parent, factor=x_factor)
+        yo, yi = self.split(y_parent, factor=y_factor)
+        self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    # ---- how a loop runs ----
+
+    def _mark(self, axis: IterVar, kind: int) -> None:
+        self._find_leaf(axis)
+        self._attributes(axis).kind = kind
+
+    def vectorize(self, var: IterVar) -> None:
+        """Run the loop's iterations at once, as vectors."""
+        if var.iter_type not in (DATA_PAR, OPAQUE):
+            raise ValueError(f"Cannot vectorize on {_kind_name(var.iter_type)} axis {var.name}")
+        self._mark(var, VECTORIZED)
+
+    def parallel(self, var: IterVar) -> None:
+        """Share the loop's iterations among threads."""
+        if var.iter_type == COMM_REDUCE:
+            raise ValueError(
+                f"Cannot run the reduction axis {var.name} in parallel; use rfactor first"
+            )
+        self._mark(var, PARALLELIZED)
+
+    def unroll(self, var: IterVar) -> None:
+        """Write the loop's iterations out one by one."""
+        self._mark(var, UNROLLED)
+
+    def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
+        """Replace the loops from this one inwards by an intrinsic."""
+        self._mark(var, TENSORIZED)
+        self._attributes(var).intrin = tensor_intrin
+
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+        """Run the loop's iterations as a GPU's threads."""
+        if thread_ivar.iter_type != THREAD_INDEX:
+            raise ValueError("Cannot rebase by thread axis: it is not one made by thread_axis")
+        self._find_leaf(ivar)
+        self._attributes(ivar).bind_thread = thread_ivar
+
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
+        """Say something about the loop to the passes behind."""
+        self._find_leaf(var)
+        self._attributes(var).pragmas.append((pragma_type, pragma_value))
+
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: ExprLike) -> None:
+        """Ask, at each iteration, for what the tensor needs some iterations later."""
+        self._find_leaf(var)
+        self._attributes(var).prefetch.append((tensor, build.as_expr(offset)))
+
+    # ---- where it is computed ----
+
+    def compute_at(self, parent: "Stage", scope: IterVar) -> None:
+        """Compute what a loop of another stage needs inside that loop."""
+        if parent is self:
+            raise ValueError(f"stage {self.op.name} cannot be computed at itself")
+        if not any(scope is leaf for leaf in parent.leaf_iter_vars):
+            raise ValueError(
+                f"Cannot find the axis {scope.name} in parent's leaf_iter_vars "
+                f"(stage {parent.op.name} has "
+                + ", ".join(leaf.name for leaf in parent.leaf_iter_vars)
+                + ")"
+            )
+        if isinstance(self.op, PlaceholderOp):
+            raise ValueError(f"the input {self.op.name} is not computed")
+        if self.is_output:
+            raise ValueError(f"the output {self.op.name} must be computed at the root")
+        self.attach_type, self.attach_stage, self.attach_ivar = "scope", parent, scope
+
+    def compute_inline(self) -> None:
+        """Compute each element where it is read."""
+        if self.is_output:
+            raise ValueError(f"the output {self.op.name} cannot be inlined")
+        self.attach_type, self.attach_stage, self.attach_ivar = "inline", None, None
+
+    def compute_root(self) -> None:
+        """Compute it whole before what reads it."""
+        self.attach_type, self.attach_stage, self.attach_ivar = "root", None, None
+
+    def set_scope(self, scope: str) -> None:
+        """Which memory it is kept in."""
+        self.scope = scope
+
+    def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
+        """Pad the buffer so that the axis's stride is offset more than a multiple of factor."""
+        self.axis_alignment[axis] = (factor, offset)
+
+    def double_buffer(self) -> None:
+        """Compute the next part while the last one is used."""
+        if self.is_output:
+            raise ValueError("Cannot apply double buffer on output")
+        self.double_buffered = True
+
+    def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None:
+        """Threads that are there before the stage begins."""
+        self.env_thread_axes = [threads] if isinstance(threads, IterVar) else list(threads)
+
+    def set_store_predicate(self, predicate: ExprLike) -> None:
+        """Store only where this holds."""
+        self.store_predicate = build.as_expr(predicate)
+
+    def __repr__(self) -> str:
+        loops = ", ".join(leaf.name for leaf in self.leaf_iter_vars)
+        return f"stage({self.op.name}: {loops})"
+
+
+_KIND_NAMES = ("DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled",
+               "Vectorized", "Parallelized", "Tensorized")  # fmt: skip
+
+
+def _kind_name(kind: int) -> str:
+    return _KIND_NAMES[kind]
+
+
+class Schedule:
+    """A stage for each operation, producers before consumers."""
+
+    def __init__(self, outputs: Sequence[Operation]) -> None:
+        self.outputs = list(outputs)
+        self.stages: list[Stage] = []
+        self.stage_map: dict[Operation, Stage] = {}
+        for op in _topological_order(outputs):
+            stage = Stage(op, is_output=any(op is output for output in outputs))
+            self.stages.append(stage)
+            self.stage_map[op] = stage
+
+    def __getitem__(self, key: Tensor | Operation) -> Stage:
+        op = key.op if isinstance(key, Tensor) else key
+        stage = self.stage_map.get(op) if isinstance(op, Operation) else None
+        if stage is None:
+            raise ValueError(f"Cannot find the operation {op} in schedule")
+        return stage
+
+    if TYPE_CHECKING:  # rfactor.py defines it
+
+        def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any: ...
+
+    def normalize(self) -> "Schedule":
+        """This schedule; there is nothing to normalize."""
+        return self
+
+    def stage_of(self, tensor: Tensor) -> Stage:
+        """The stage that computes a tensor, also one from before the graph was changed."""
+        return self[tensor]
+
+    def copy(self) -> "Schedule":
+        """Another schedule with the same stages, to be changed on its own."""
+        twin = Schedule([])
+        twin.outputs = list(self.outputs)
+        stages = {stage: copy.copy(stage) for stage in self.stages}
+        for stage in stages.values():
+            stage.leaf_iter_vars = list(stage.leaf_iter_vars)
+            if stage.attach_stage is not None:
+                stage.attach_stage = stages[stage.attach_stage]
+        twin.stages = list(stages.values())
+        twin.stage_map = {op: stages[s] for op, s in self.stage_map.items() if s in stages}
+        return twin
+
+    # ---- changing the graph ----
+
+    def rewrite_stage(self, stage: Stage, change: Callable[[Expr], Expr]) -> None:
+        """Change the expressions that a stage computes; its axes and its tensors' names stay."""
+        old = stage.op
+        assert isinstance(old, ComputeOp)
+        op = ComputeOp(old.name, old.axis, rewrite_body(old.body, change), old.tag, old.attrs)
+        if stage.is_output:
+            self.outputs = [op if o is old else o for o in self.outputs]
+        stage.op = op
+        self.stage_map[op] = stage
+
+    def cache_read(
+        self, tensor: Tensor, scope: str, readers: Operation | Tensor | Sequence[Any]
+    ) -> Tensor:
+        """A copy of a tensor in another memory, from which the readers read."""
+        given: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
+        source = self[tensor]
+        axes = [IterVar(Range(build.const(0), e), f"ax{i}") for i, e in enumerate(tensor.shape)]
+        body = tensor(*[axis.var for axis in axes])
+        cache = Stage(ComputeOp(f"{tensor.op.name}.{scope}", axes, [body]))
+        cache.scope = scope
+        copied = cache.op.output(0)
+
+        def replacement(read: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+            same = self[read] is source and read.value_index == tensor.value_index
+            return copied(*indices) if same else None
+
+        for reader in given:
+            stage = self[reader]
+            if not any(self[t] is source for t in stage.op.input_tensors):
+                raise ValueError(f"{stage.op.name} does not read {tensor.name}")
+            self.rewrite_stage(stage, lambda expr: replace_loads(expr, replacement))
+        self.stages.insert(self.stages.index(source) + 1, cache)
+        self.stage_map[cache.op] = cache
+        return copied
+
+    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
+        """Compute a tensor in another memory and copy it from there."""
+        several = isinstance(tensor, list | tuple)
+        given: list[Any] = list(tensor) if several else [tensor]  # type: ignore[arg-type]
+        stage = self[given[0]]
+        op = stage.op
+        if not isinstance(op, ComputeOp):
+            raise ValueError(f"cache write only take ComputeOp as writers, not {op}")
+        if stage.relations:
+            raise ValueError(f"Create cache_write before doing split/fuse/reorder on {op.name}")
+        if any(self[t] is not stage for t in given) or len(given) != op.num_outputs:
+            raise ValueError(f"cache_write takes all outputs of {op.name} or its only one")
+        # The copy keeps the user's axes; the cache gets its own, and the reduction.
+        axes = [IterVar(axis.dom, f"{axis.name}.c", axis.iter_type) for axis in op.axis]
+        own: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axis, axes, strict=True)}
+        body = rewrite_body(op.body, lambda expr: substitute(expr, own))
+        cache = Stage(ComputeOp(f"{op.name}.{scope}", axes, body, op.tag, op.attrs))
+        cache.scope = scope
+        copies = [t(*[axis.var for axis in op.axis]) for t in cache.op.outputs]
+        copy_op = ComputeOp(op.name, op.axis, copies, op.tag, op.attrs)
+        if stage.is_output:
+            self.outputs = [copy_op if o is op else o for o in self.outputs]
+        stage.set_op(copy_op)
+        self.stage_map[copy_op] = stage
+        self.stages.insert(self.stages.index(stage), cache)
+        self.stage_map[cache.op] = cache
+        made = cache.op.outputs
+        return list(made) if several else made[0]
+
+
+def _topological_order(outputs: Sequence[Operation]) -> list[Operation]:
+    """Every operation that the outputs need, producers first."""
+    order: list[Operation] = []
+    seen: set[Operation] = set()
+    for output in outputs:
+        if output in seen:
+            continue
+        seen.add(output)
+        stack = [(output, iter(output.input_tensors))]
+        while stack:
+            op, rest = stack[-1]
+            tensor = next((t for t in rest if t.op not in seen), None)
+            if tensor is None:
+                stack.pop()
+                order.append(op)
+            else:
+                seen.add(tensor.op)
+                stack.append((tensor.op, iter(tensor.op.input_tensors)))
+    return order
+
+
+def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
+    """The plain schedule of one or more operations."""
+    given: list[Any] = list(ops) if isinstance(ops, list | tuple) else [ops]
+    for op in given:
+        if not isinstance(op, Operation):
+            raise ValueError(
+                f"create_schedule takes operations, not {op!r}; for a tensor pass tensor.op"
+            )
+    return Schedule(given)

@@ -1,0 +1,188 @@
+"""Any legal schedule of a computation gives the same numbers.
+
+Computations and schedules are drawn at random; the loops before any pass run in the interpreter,
+the loops after all passes in the interpreter and as machine code, and all are held against the
+plain schedule's result.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import te
+from sterna.te.lower import lower_schedule
+from sterna.tir import interpreter, pipeline
+
+Computation = tuple[list[te.Tensor], list[te.Tensor]]
+
+
+def elementwise(rng: random.Random) -> Computation:
+    """Two stages over a matrix, the second reading neighbours of the first under a guard."""
+    n, m = rng.randint(1, 13), rng.randint(1, 17)
+    a = te.placeholder((n, m), name="a")
+    b = te.compute((n, m), lambda i, j: a[i, j] * 2.0 + 1.0, name="b")
+    shift = rng.randint(0, 2)
+    c = te.compute(
+        (n, m),
+        lambda i, j: te.if_then_else(j >= shift, b[i, j - shift], 0.0) + a[i, j],
+        name="c",
+    )
+    return [a], [b, c]
+
+
+def matmul(rng: random.Random) -> Computation:
+    """A product of matrices and something on top of it."""
+    n, m, kk = rng.randint(1, 9), rng.randint(1, 11), rng.randint(1, 10)
+    a, b = te.placeholder((n, kk), name="a"), te.placeholder((kk, m), name="b")
+    k = te.reduce_axis((0, kk), name="k")
+    c = te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    d = te.compute((n, m), lambda i, j: te.max(c[i, j], 0.25), name="d")
+    return [a, b], [c, d]
+
+
+def convolution(rng: random.Random) -> Computation:
+    """Padding, a sliding sum and a bias."""
+    n, w = rng.randint(3, 14), rng.randint(1, 3)
+    a = te.placeholder((n,), name="a")
+    padded = te.compute(
+        (n + 2 * (w - 1),),
+        lambda i: te.if_then_else(te.all(i >= w - 1, i < n + w - 1), a[i - (w - 1)], 0.0),
+        name="padded",
+    )
+    r = te.reduce_axis((0, w), name="r")
+    c = te.compute((n + w - 1,), lambda i: te.sum(padded[i + r], axis=r), name="c")
+    d = te.compute((n + w - 1,), lambda i: c[i] - 1.0, name="d")
+    return [a], [padded, c, d]
+
+
+def row_maximum(rng: random.Random) -> Computation:
+    """Three stages in the shape of a softmax."""
+    n, m = rng.randint(1, 6), rng.randint(1, 12)
+    a = te.placeholder((n, m), name="a")
+    k = te.reduce_axis((0, m), name="k")
+    top = te.compute((n,), lambda i: te.max(a[i, k], axis=k), name="top")
+    low = te.compute((n, m), lambda i, j: a[i, j] - top[i], name="low")
+    k2 = te.reduce_axis((0, m), name="k2")
+    total = te.compute((n,), lambda i: te.sum(low[i, k2], axis=k2), name="total")
+    out = te.compute((n, m), lambda i, j: low[i, j] * 0.5 + total[i], name="out")
+    return [a], [top, low, total, out]
+
+
+COMPUTATIONS: list[Callable[[random.Random], Computation]] = [
+    elementwise, matmul, convolution, row_maximum,
+]  # fmt: skip
+
+
+def schedule_loops(rng: random.Random, stage: Any) -> None:
+    """Split, fuse, reorder and mark loops at random."""
+    for _ in range(rng.randint(0, 3)):
+        axis = rng.choice(stage.leaf_iter_vars)
+        kind = rng.random()
+        if kind < 0.5:
+            if rng.random() < 0.7:
+                stage.split(axis, factor=rng.randint(1, 6))
+            else:
+                stage.split(axis, nparts=rng.randint(1, 4))
+        elif kind < 0.75 and len(stage.leaf_iter_vars) > 1:
+            place = rng.randrange(len(stage.leaf_iter_vars) - 1)
+            first, second = stage.leaf_iter_vars[place : place + 2]
+            if first.iter_type == second.iter_type:
+                stage.fuse(first, second)
+        else:
+            order = list(stage.leaf_iter_vars)
+            rng.shuffle(order)
+            stage.reorder(*order)
+    for axis in stage.leaf_iter_vars:
+        choice = rng.random()
+        if choice < 0.15:
+            stage.unroll(axis)
+        elif choice < 0.3 and axis.iter_type == 0:
+            stage.parallel(axis)
+    last = stage.leaf_iter_vars[-1]
+    if rng.random() < 0.4 and last.iter_type == 0:
+        stage.vectorize(last)
+
+
+def random_schedule(rng: random.Random, tensors: list[te.Tensor]) -> Any:
+    """A schedule that computes every stage somewhere it may be computed."""
+    schedule = te.create_schedule(tensors[-1].op)
+    if rng.random() < 0.3:
+        schedule.cache_write(tensors[-1], "local")
+    if rng.random() < 0.3:
+        inputs = [s.op.output(0) for s in schedule.stages if isinstance(s.op, te.PlaceholderOp)]
+        source = rng.choice(inputs)
+        readers = [s.op for s in schedule.stages if source in s.op.input_tensors]
+        schedule.cache_read(source, "local", readers)
+    for stage in reversed(schedule.stages):
+        if isinstance(stage.op, te.PlaceholderOp):
+            continue
+        schedule_loops(rng, stage)
+    for stage in reversed(schedule.stages):
+        place_stage(rng, schedule, stage)
+    return schedule
+
+
+def place_stage(rng: random.Random, schedule: Any, stage: Any) -> None:
+    """Inline a stage, compute it inside its only reader, or leave it at the root."""
+    if isinstance(stage.op, te.PlaceholderOp) or stage.is_output:
+        return
+    readers = [
+        s for s in schedule.stages if any(schedule[t] is stage for t in s.op.input_tensors)
+    ]
+    choice = rng.random()
+    if choice < 0.25 and not stage.op.reduce_axis:
+        stage.compute_inline()
+    elif choice < 0.75 and len(readers) == 1 and readers[0].attach_type != "inline":
+        reader = readers[0]
+        attachable = [
+            axis for axis in reader.leaf_iter_vars
+            if getattr(reader.iter_var_attrs.get(axis), "kind", None) != 6
+        ]  # fmt: skip
+        if attachable:
+            stage.compute_at(reader, rng.choice(attachable))
+
+
+def extents(tensor: te.Tensor) -> list[int]:
+    """A constant shape as numbers."""
+    return [e.value for e in tensor.shape if isinstance(e, tvm.ir.IntImm)]
+
+
+def expected_result(inputs: list[te.Tensor], output: te.Tensor, arrays: list[Any]) -> Any:
+    """What the plain schedule gives in the interpreter."""
+    plain = lower_schedule(te.create_schedule(output.op), [*inputs, output], "plain")
+    result = np.zeros(extents(output), "float32")
+    interpreter.run(plain, *arrays, result)
+    return result
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_schedule(seed: int) -> None:
+    rng = random.Random(seed)
+    inputs, tensors = COMPUTATIONS[seed % len(COMPUTATIONS)](rng)
+    output = tensors[-1]
+    numbers = np.random.default_rng(seed)
+    arrays = [
+        numbers.integers(-4, 5, extents(t)).astype("float32") for t in inputs
+    ]
+    expected = expected_result(inputs, output, arrays)
+    schedule = random_schedule(rng, tensors)
+    args = [*inputs, output]
+
+    loops = lower_schedule(schedule, args, "loops")
+    result = np.full_like(expected, np.nan)
+    interpreter.run(loops, *arrays, result)
+    np.testing.assert_array_equal(result, expected, err_msg=str(loops))
+
+    passed = pipeline.run(loops)
+    flat = np.full(expected.size, np.nan, "float32")
+    interpreter.run(passed, *[a.reshape(-1) for a in arrays], flat)
+    np.testing.assert_array_equal(flat.reshape(expected.shape), expected, err_msg=str(passed))
+
+    function = tvm.build(schedule, args, target="llvm", name="drawn")
+    compiled = tvm.nd.array(np.full_like(expected, np.nan))
+    function(*arrays, compiled)
+    np.testing.assert_array_equal(compiled.numpy(), expected, err_msg=str(passed))
