@@ -1,0 +1,23 @@
+"""What code is made for: targets, their kinds, and the machines that they stand for."""
+
+from sterna.target.kind import Option, TargetKind
+from sterna.target.machine import Machine, machine_of
+from sterna.target.shortcuts import (
+    adreno,
+    arm_cpu,
+    create,
+    cuda,
+    hexagon,
+    intel_graphics,
+    mali,
+    riscv_cpu,
+    rocm,
+)
+from sterna.target.tags import list_tags
+from sterna.target.target import Target
+
+__all__ = [
+    "Machine", "Option", "Target", "TargetKind",
+    "adreno", "arm_cpu", "create", "cuda", "hexagon", "intel_graphics", "list_tags",
+    "machine_of", "mali", "riscv_cpu", "rocm",
+]  # fmt: skip

@@ -1,0 +1,57 @@
+"""This machine: its triple, processor, features, caches and GPU. Asked only when needed."""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What LLVM says of this machine."""
+
+    triple: str
+    cpu: str
+    features: tuple[tuple[str, bool], ...]
+    """Each feature that LLVM tests for and whether it is there."""
+
+
+@cache
+def host() -> Host:
+    """This machine."""
+    features = llvm.get_host_cpu_features()
+    return Host(
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        tuple(sorted((str(name), bool(there)) for name, there in features.items())),
+    )
+
+
+@cache
+def cache_bytes() -> dict[int, int]:
+    """Sizes of the data caches by level, as far as the system tells."""
+    found: dict[int, int] = {}
+    for entry in sorted(_CACHES.glob("index*")):
+        try:
+            level = int((entry / "level").read_text())
+            kind = (entry / "type").read_text().strip()
+            size = (entry / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        match = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if match and kind != "Instruction":
+            found[level] = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+    return found
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""One file per kind of target; each is found by being here."""

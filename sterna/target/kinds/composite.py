@@ -1,0 +1,9 @@
+"""composite: several targets in one."""
+
+from sterna.target.kind import Option, TargetKind
+
+KIND = TargetKind(
+    name="composite",
+    device_type=1,
+    options=(Option("devices", "targets"),),
+)

@@ -1,0 +1,54 @@
+"""cuda: NVIDIA GPUs."""
+
+import warnings
+from collections.abc import Mapping
+
+from sterna.target.gpu import cuda_device
+from sterna.target.kind import Option, TargetKind, Value
+from sterna.target.names import names_of
+from sterna.target.wording import unknown
+
+
+def _refine(attrs: dict[str, Value]) -> tuple[str, ...]:
+    arch = attrs.get("arch")
+    if not arch:
+        device = cuda_device(0)
+        if device is not None:
+            attrs["arch"] = device["arch"]
+        else:
+            warnings.warn(
+                'Unable to detect CUDA version, default to "-arch=sm_50" instead',
+                UserWarning,
+                stacklevel=4,
+            )
+            attrs["arch"] = "sm_50"
+    elif arch not in names_of("nvptx").cpus:
+        raise unknown(str(arch), names_of("nvptx").cpus, "It should be the -arch of a CUDA device")
+    return ()
+
+
+def _ask(index: int) -> Mapping[str, Value]:
+    device = cuda_device(index)
+    if device is None:
+        raise ValueError(f"-from_device={index}: this machine has no such CUDA device")
+    return device
+
+
+KIND = TargetKind(
+    name="cuda",
+    device_type=2,
+    default_keys=("cuda", "gpu"),
+    options=(
+        Option("arch"),
+        Option("mcpu"),
+        Option("max_num_threads", "int", 1024),
+        Option("thread_warp_size", "int", 32),
+        Option("max_threads_per_block", "int"),
+        Option("max_shared_memory_per_block", "int"),
+        Option("registers_per_block", "int"),
+        Option("l2_cache_size_bytes", "int"),
+    ),
+    refine=_refine,
+    triple="nvptx64-nvidia-cuda",
+    query_device=_ask,
+)

@@ -1,0 +1,250 @@
+"""The machine behind a target, as a code generator and a schedule need to know it."""
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+from sterna.target.kind import TargetKind, Value
+from sterna.target.names import Names, architectures_of_cpu, names_of
+from sterna.target.processor import NATIVE, base_name
+from sterna.target.triple import Triple, parse_triple
+
+if TYPE_CHECKING:
+    from sterna.target.host import Host
+
+
+class Described(Protocol):
+    """What a machine is read from: a target."""
+
+    @property
+    def kind(self) -> TargetKind: ...
+
+    @property
+    def attrs(self) -> Mapping[str, Value]: ...
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A processor, in LLVM's words and in numbers."""
+
+    triple: str
+    cpu: str
+    features: str
+    """LLVM's feature string: what differs from the processor's own, with commas between."""
+    architecture: str
+    """x86, aarch64, arm, riscv32, riscv64, wasm, hexagon, ..."""
+    feature_set: frozenset[str] = field(repr=False)
+    """Every feature that the code may use, by LLVM's names."""
+    pointer_bits: int
+    vector_bits: int
+    """Width of the vector registers; 0 if there are none."""
+    vector_registers: int
+    has_fma: bool
+    little_endian: bool
+    object_format: str
+    """elf, macho, coff or wasm."""
+    abi: str = ""
+    float_abi: str = ""
+    cores: int | None = None
+    l1_bytes: int | None = None
+    l2_bytes: int | None = None
+    l3_bytes: int | None = None
+
+    def has(self, feature: str) -> bool:
+        """Whether the code may use a feature, by LLVM's name."""
+        return feature in self.feature_set
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of this many bits a vector register holds; 1 without vectors."""
+        return max(1, self.vector_bits // bits)
+
+    @property
+    def endianness(self) -> str:
+        """little or big."""
+        return "little" if self.little_endian else "big"
+
+
+# LLVM's processor for an architecture when none is named.
+_DEFAULT_CPUS = {
+    "riscv32": "generic-rv32", "riscv64": "generic-rv64", "hexagon": "hexagonv68",
+    "nvptx": "sm_50", "amdgcn": "gfx900", "avr": "avr2", "loongarch": "generic-la64",
+    "mips": "mips32r2",
+}  # fmt: skip
+
+# The triple for a processor of another architecture than this machine's.
+_DEFAULT_TRIPLES = {
+    "x86": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu",
+    "arm": "arm-unknown-linux-gnueabihf", "riscv32": "riscv32-unknown-elf",
+    "riscv64": "riscv64-unknown-linux-gnu", "wasm": "wasm32-unknown-unknown",
+    "hexagon": "hexagon-unknown-elf", "nvptx": "nvptx64-nvidia-cuda",
+    "amdgcn": "amdgcn-amd-amdhsa", "avr": "avr-unknown-unknown",
+    "powerpc": "powerpc64le-unknown-linux-gnu", "s390x": "s390x-unknown-linux-gnu",
+    "loongarch": "loongarch64-unknown-linux-gnu", "mips": "mips-unknown-linux-gnu",
+}  # fmt: skip
+
+
+@cache
+def machine_of(target: Described) -> Machine:
+    """The machine of a target; `native` and a missing triple are answered by this machine.
+
+    Raises ValueError for a target that LLVM has no triple for, such as opencl.
+    """
+    kind, attrs = target.kind, target.attrs
+    if not (attrs.get("mtriple") or kind.triple):
+        raise ValueError(
+            f"target kind '{kind.name}' describes no processor; give a target such as llvm or c"
+        )
+    asked = str(attrs.get("mcpu") or attrs.get("arch") or "")
+    triple = _triple(kind, attrs, asked)
+    names = names_of(triple.architecture)
+    mattr = attrs.get("mattr")
+    changes = list(mattr) if isinstance(mattr, tuple) else []
+    float_abi = str(attrs.get("mfloat-abi", ""))
+    if float_abi == "soft" and triple.architecture == "arm":
+        changes.append("+soft-float")
+    own: list[str] = []
+    if asked == NATIVE:
+        machine = _host()
+        cpu = machine.cpu
+        own = [f"{'+' if there else '-'}{name}" for name, there in machine.features]
+        base = names.closure(name for name, there in machine.features if there)
+    else:
+        cpu = _cpu(asked, triple, names)
+        base = names.cpus.get(cpu, frozenset())
+    held = names.apply(base | _of_triple(triple, names), changes)
+    width = attrs.get("vector-width")
+    bits, registers = _vectors(triple, held)
+    return Machine(
+        triple=triple.text,
+        cpu=cpu,
+        features=",".join([*own, *changes]),
+        architecture=triple.architecture,
+        feature_set=held,
+        pointer_bits=triple.pointer_bits,
+        vector_bits=width if isinstance(width, int) else bits,
+        vector_registers=registers,
+        has_fma=_has_fma(triple.architecture, held),
+        little_endian=triple.little_endian,
+        object_format=triple.object_format,
+        abi=str(attrs.get("mabi", "")),
+        float_abi=float_abi,
+        **_sizes(attrs, asked == NATIVE),
+    )
+
+
+def _host() -> "Host":
+    # LLVM is loaded only for a target that needs to know this machine.
+    found: Host = importlib.import_module("sterna.target.host").host()
+    return found
+
+
+def _triple(kind: TargetKind, attrs: Mapping[str, Value], asked: str) -> Triple:
+    given = str(attrs.get("mtriple") or "")
+    if given:
+        triple = parse_triple(given)
+        if asked == NATIVE and parse_triple(_host().triple).architecture != triple.architecture:
+            raise ValueError(
+                f"-mcpu=native names this machine's processor, which is no {triple.first}; "
+                f"name the processor of '{given}' or drop -mtriple"
+            )
+        return triple
+    if kind.triple != "host":
+        return parse_triple(str(kind.triple))
+    own = parse_triple(_host().triple)
+    if not asked or asked == NATIVE:
+        return own
+    architectures = architectures_of_cpu(base_name(asked))
+    if own.architecture in architectures or not architectures:
+        return own
+    if "mclass" in names_of(architectures[0]).cpus[base_name(asked)]:
+        hard = attrs.get("mfloat-abi") == "hard"
+        return parse_triple("thumb-none-eabihf" if hard else "thumb-none-eabi")
+    return parse_triple(_DEFAULT_TRIPLES[architectures[0]])
+
+
+def _cpu(asked: str, triple: Triple, names: Names) -> str:
+    cpu = base_name(asked)
+    if cpu and cpu not in names.cpus and f"{triple.architecture}{cpu}" in names.cpus:
+        return f"{triple.architecture}{cpu}"
+    if cpu:
+        return cpu
+    if triple.architecture == "aarch64" and re.search(r"apple-(macos|darwin)", triple.text):
+        return "apple-m1"
+    if triple.text.startswith(("powerpc64le", "ppc64le")):
+        return "ppc64le"
+    return _DEFAULT_CPUS.get(triple.architecture, "generic")
+
+
+def _of_triple(triple: Triple, names: Names) -> frozenset[str]:
+    if triple.architecture == "x86" and triple.first != "x86" and triple.first[0] != "i":
+        return names.closure(["64bit", "cx8", "cmov", "sse2", "fxsr"])
+    if triple.architecture == "arm":
+        first = re.sub(r"^(arm|thumb)(eb)?", "arm", triple.first)
+        return names.triples.get(first, frozenset())
+    return frozenset()
+
+
+def _vectors(triple: Triple, held: frozenset[str]) -> tuple[int, int]:
+    """Bits of a vector register, and how many of them there are."""
+    match triple.architecture:
+        case "x86":
+            few = 16 if triple.pointer_bits == 64 or triple.first == "x86_64" else 8
+            if "avx512f" in held:
+                return 512, 32 if few == 16 else 8
+            return next((bits for f, bits in (("avx", 256), ("sse", 128)) if f in held), 0), few
+        case "aarch64":
+            return (128, 32) if "neon" in held else (0, 0)
+        case "arm":
+            return (128, 16) if "neon" in held else (128, 8) if "mve" in held else (0, 0)
+        case "riscv32" | "riscv64":
+            lengths = [int(m[1]) for f in held if (m := re.fullmatch(r"zvl(\d+)b", f))]
+            return (max(lengths), 32) if lengths and held & {"v", "zve32x"} else (0, 0)
+        case "wasm":
+            return (128, 16) if "simd128" in held else (0, 0)
+        case "hexagon":
+            if not any(f.startswith("hvx") for f in held):
+                return 0, 0
+            return 512 if "hvx-length64b" in held else 1024, 32
+        case "powerpc":
+            return (128, 64 if "vsx" in held else 32) if "altivec" in held else (0, 0)
+        case "s390x":
+            return (128, 32) if "vector" in held else (0, 0)
+        case "loongarch":
+            return (256, 32) if "lasx" in held else (128, 32) if "lsx" in held else (0, 0)
+        case "mips":
+            return (128, 32) if "msa" in held else (0, 0)
+        case "nvptx" | "amdgcn":
+            return 128, 0  # what one thread loads at once
+    return 0, 0
+
+
+_FMA = {
+    "x86": {"fma", "avx512f"},
+    "arm": {"vfp4sp", "vfp4d16sp", "mve.fp"},
+    "riscv32": {"f"},
+    "riscv64": {"f"},
+    "loongarch": {"f"},
+    "wasm": {"relaxed-simd"},
+    "avr": set(),
+    "mips": set(),
+}
+
+
+def _has_fma(architecture: str, held: frozenset[str]) -> bool:
+    return architecture not in _FMA or bool(_FMA[architecture] & held)
+
+
+def _sizes(attrs: Mapping[str, Value], native: bool) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if native:
+        host = importlib.import_module("sterna.target.host")
+        found = {f"l{level}_bytes": size for level, size in host.cache_bytes().items() if level < 4}
+        found["cores"] = host.cores()
+    if isinstance(count := attrs.get("num-cores"), int):
+        found["cores"] = count
+    return found

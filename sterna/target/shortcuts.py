@@ -1,0 +1,115 @@
+"""Targets of well-known devices by the name of their model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sterna.target.kinds.hexagon import VERSIONS, vector_features
+from sterna.target.target import Target
+from sterna.target.wording import unknown
+
+Options = str | Sequence[str] | None
+
+
+def create(target: str | Mapping[str, Any] | Target) -> Target:
+    """Another name of Target."""
+    return Target(target)
+
+
+def _make(*words: str, options: Options) -> Target:
+    more = [options] if isinstance(options, str) else list(options or ())
+    return Target(" ".join([*words, *more]))
+
+
+def cuda(
+    model: str = "unknown", arch: str | None = None, options: Options = None
+) -> Target:
+    """An NVIDIA GPU; without `arch` the one in this machine is asked."""
+    words = ["cuda", f"-model={model}", *([f"-arch={arch}"] if arch else [])]
+    return _make(*words, options=options)
+
+
+def rocm(model: str = "unknown", options: Options = None) -> Target:
+    """An AMD GPU."""
+    return _make("rocm", f"-model={model}", options=options)
+
+
+def mali(model: str = "unknown", options: Options = None) -> Target:
+    """An ARM Mali GPU."""
+    return _make("opencl", "-device=mali", f"-model={model}", options=options)
+
+
+def intel_graphics(model: str = "unknown", options: Options = None) -> Target:
+    """An Intel GPU."""
+    return _make(
+        "opencl", "-device=intel_graphics", f"-model={model}", "-thread_warp_size=16",
+        options=options,
+    )  # fmt: skip
+
+
+def adreno(model: str = "unknown", options: Options = None, backend: str = "opencl") -> Target:
+    """A Qualcomm Adreno GPU."""
+    return _make(backend, "-keys=adreno,opencl,gpu", f"-model={model}", options=options)
+
+
+_A64 = "-mtriple=aarch64-linux-gnu"
+_ANDROID = "-mtriple=aarch64-linux-android"
+_A32 = "-mtriple=armv7l-linux-gnueabihf"
+
+_ARM_BOARDS = {
+    "pixel2": f"{_ANDROID} -mattr=+neon",
+    "mate10": f"{_ANDROID} -mattr=+neon",
+    "mate10pro": f"{_ANDROID} -mattr=+neon",
+    "p20": f"{_ANDROID} -mattr=+neon",
+    "p20pro": f"{_ANDROID} -mattr=+neon",
+    "rasp3b": f"{_A32} -mattr=+neon",
+    "rasp4b": f"{_A32} -mattr=+neon -mcpu=cortex-a72",
+    "rasp3b64": f"{_A64} -mattr=+neon -mcpu=cortex-a53",
+    "rasp4b64": f"{_A64} -mattr=+neon -mcpu=cortex-a72",
+    "rk3399": f"{_A64} -mattr=+neon",
+    "pynq": f"{_A32} -mattr=+neon -mcpu=cortex-a9",
+    "ultra96": f"{_A64} -mattr=+neon -mcpu=cortex-a53",
+    "beagleai": f"{_A32} -mattr=+neon,+vfp4,+thumb2 -mcpu=cortex-a15",
+    "stm32mp1": f"{_A32} -mattr=+neon,+vfp4,+thumb2 -mcpu=cortex-a7",
+    "thunderx": f"{_A64} -mattr=+neon,+crc,+lse -mcpu=thunderxt88",
+    "jetson-nano": f"{_A64} -mattr=+neon -mcpu=cortex-a57",
+}
+
+
+def arm_cpu(model: str = "unknown", options: Options = None) -> Target:
+    """An ARM processor; for an unknown model give -mtriple and so on in `options`."""
+    board = _ARM_BOARDS.get(model, "")
+    return _make("llvm", "-device=arm_cpu", f"-model={model}", board, options=options)
+
+
+_RISCV_BOARDS = {
+    "sifive-e31": "-mtriple=riscv32-unknown-elf -mcpu=sifive-e31 -mabi=ilp32",
+    "sifive-e76": "-mtriple=riscv32-unknown-elf -mcpu=sifive-e76 -mabi=ilp32f",
+    "sifive-u54": "-mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-u54 -mabi=lp64d",
+    "sifive-u74": "-mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-u74 -mabi=lp64d",
+    "sifive-x280": "-mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-x280 -mabi=lp64d",
+    "licheepi3a": "-mtriple=riscv64-unknown-linux-gnu -mcpu=spacemit-x60 -mabi=lp64d",
+}
+
+
+def riscv_cpu(model: str = "sifive-u54", options: Options = None) -> Target:
+    """A RISC-V processor."""
+    if model not in _RISCV_BOARDS:
+        raise unknown(model, _RISCV_BOARDS, "It should be a model of riscv_cpu")
+    return _make("llvm", "-device=riscv_cpu", f"-model={model}", _RISCV_BOARDS[model],
+                 options=options)  # fmt: skip
+
+
+def hexagon(version: str = "v68", num_cores: int = 4, vtcm_capacity: int | None = None) -> Target:
+    """A Qualcomm Hexagon DSP with its vector unit."""
+    cpu = version.removeprefix("hexagon")
+    if cpu not in VERSIONS:
+        raise unknown(version, VERSIONS, "It should be a version of Hexagon")
+    capacity = vtcm_capacity if vtcm_capacity is not None else VERSIONS[cpu]
+    return Target({
+        "kind": "hexagon",
+        "mtriple": "hexagon",
+        "mcpu": f"hexagon{cpu}",
+        "mattr": vector_features(cpu),
+        "num-cores": num_cores,
+        "vtcm-capacity": capacity,
+    })  # fmt: skip
