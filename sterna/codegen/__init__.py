@@ -1,0 +1,1 @@
+"""Code generators: loop IR to machine code and to source."""

@@ -1,0 +1,252 @@
+"""Calls as C: mathematics, bits, conversions, packed arguments, other functions."""
+
+from collections.abc import Callable
+
+from sterna.codegen.c.expr import ATOM, OTHER, PRODUCT, UNARY, ExprWriter, Text
+from sterna.codegen.c.types import (
+    HALVES,
+    LIBRARY_FUNCTIONS,
+    MATH_FUNCTIONS,
+    CodegenError,
+    declare,
+    unsigned_type,
+    value_type,
+)
+from sterna.ir import expr as E
+from sterna.ir.expr import Expr
+from sterna.support.dtype import DataType
+from sterna.tir.stmt import BufferLoad
+
+# Intrinsics that are functions of <math.h>, under the names that they have there.
+_MATH = dict(
+    {name: name for name in MATH_FUNCTIONS if name != "ldexp"},
+    abs="fabs",
+)
+
+_TENSOR_FIELDS = {"tensor_ndim": "ndim", "tensor_device": "device_type"}
+
+
+class CallWriter(ExprWriter):
+    """Writes calls."""
+
+    externs: dict[str, str]
+    """Declarations of external functions, by name."""
+
+    def call_function(self, expr: E.Call, lane: str) -> Text:
+        if expr.op in _MATH and expr.dtype.is_float:
+            return self._math(_MATH[expr.op], expr, lane)
+        write = _CALLS.get(expr.op)
+        if write is None:
+            raise CodegenError(f"C has no {expr.op} of {expr.dtype}: {expr}")
+        return write(self, expr, lane)
+
+    def args(self, args: tuple[Expr, ...], lane: str) -> str:
+        return ", ".join(self.text(arg, OTHER, lane) for arg in args)
+
+    # ---- mathematics ----
+
+    def _math(self, name: str, expr: E.Call, lane: str) -> Text:
+        if name == "nextafter" and expr.dtype.element in HALVES:
+            raise CodegenError(f"C has no nextafter of {expr.dtype}: {expr}")
+        suffix = "" if expr.dtype.element == "float64" else "f"
+        text = f"{name}{suffix}({self.args(expr.args, lane)})"
+        return self.rounded(text, expr.dtype, ATOM)
+
+    def _exp10(self, expr: E.Call, lane: str) -> Text:
+        double = expr.dtype.element == "float64"
+        name, ten = ("pow", "10.0") if double else ("powf", "10.0f")
+        return self.rounded(f"{name}({ten}, {self.args(expr.args, lane)})", expr.dtype, ATOM)
+
+    def _rsqrt(self, expr: E.Call, lane: str) -> Text:
+        double = expr.dtype.element == "float64"
+        one, name = ("1.0", "sqrt") if double else ("1.0f", "sqrtf")
+        return self.rounded(f"{one} / {name}({self.args(expr.args, lane)})", expr.dtype, PRODUCT)
+
+    def _sigmoid(self, expr: E.Call, lane: str) -> Text:
+        text, level = self.helper("sigmoid", expr.dtype, list(expr.args), lane)
+        return self.rounded(text, expr.dtype, level)
+
+    def _ldexp(self, expr: E.Call, lane: str) -> Text:
+        name = "ldexp" if expr.dtype.element == "float64" else "ldexpf"
+        power = self.text(expr.args[1], UNARY, lane)
+        text = f"{name}({self.text(expr.args[0], OTHER, lane)}, (int){power})"
+        return self.rounded(text, expr.dtype, ATOM)
+
+    def _abs(self, expr: E.Call, lane: str) -> Text:
+        if expr.dtype.is_int:
+            return self.helper("abs", expr.dtype, list(expr.args), lane)
+        return self.write(expr.args[0], lane)
+
+    def _classify(self, expr: E.Call, lane: str) -> Text:
+        return f"{expr.op}({self.args(expr.args, lane)}) != 0", OTHER
+
+    # ---- bits ----
+
+    def _bitwise(self, expr: E.Call, lane: str) -> Text:
+        symbol = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}[expr.op]
+        a, b = (self.text(arg, UNARY, lane) for arg in expr.args)
+        if expr.dtype.is_bool:
+            a, b = (f"({arg})" for arg in (a, b))
+        return f"({value_type(expr.dtype)})({a} {symbol} {b})", UNARY
+
+    def _complement(self, expr: E.Call, lane: str) -> Text:
+        symbol = "!" if expr.dtype.is_bool else "~"
+        return f"({value_type(expr.dtype)}){symbol}{self.text(expr.args[0], UNARY, lane)}", UNARY
+
+    def _shift_left(self, expr: E.Call, lane: str) -> Text:
+        a, b = (self.text(arg, UNARY, lane) for arg in expr.args)
+        return f"({value_type(expr.dtype)})(({unsigned_type(expr.dtype)}){a} << {b})", UNARY
+
+    def _shift_right(self, expr: E.Call, lane: str) -> Text:
+        # Of a negative number this is up to the compiler; all keep the sign.
+        a, b = (self.text(arg, UNARY, lane) for arg in expr.args)
+        c_type = value_type(expr.dtype)
+        # A small constant of 64 bits is written as an int.
+        wide = f"({c_type})" if expr.dtype.bits == 64 else ""
+        return f"({c_type})({wide}{a} >> {b})", UNARY
+
+    def _count(self, expr: E.Call, lane: str) -> Text:
+        return self.helper(expr.op, expr.dtype, list(expr.args), lane)
+
+    def _likely(self, expr: E.Call, lane: str) -> Text:
+        return self.write(expr.args[0], lane)
+
+    # ---- conversions ----
+
+    def _saturate(self, expr: E.Call, lane: str) -> Text:
+        value, target = expr.args[0], expr.dtype.element
+        if not target.is_integer:
+            return self.convert(value, target, lane)
+        name = self.helpers.saturate(value.dtype.element, target)
+        return f"{name}({self.text(value, OTHER, lane)})", ATOM
+
+    def _reinterpret(self, expr: E.Call, lane: str) -> Text:
+        source, target = expr.args[0].dtype.element, expr.dtype.element
+        text = self.text(expr.args[0], OTHER, lane)
+        if source == target:
+            return self.write(expr.args[0], lane)
+        if target.kind == "handle":
+            return f"(void *)(intptr_t)({text})", UNARY
+        if source.kind == "handle":
+            return f"({value_type(target)})(intptr_t)({text})", UNARY
+        if source.bits != target.bits:
+            raise CodegenError(f"{expr} reads {source.bits} bits as {target.bits}")
+        if source in HALVES:
+            text, source = f"{self.helpers.half('bits', source)}({text})", DataType("uint16")
+        if target in HALVES:
+            return f"{self.helpers.half('value', target)}((uint16_t)({text}))", ATOM
+        if not source.is_float and not target.is_float:
+            return f"({value_type(target)})({text})", UNARY
+        return f"{self.helpers.bits(source, target)}({text})", ATOM
+
+    # ---- memory and functions ----
+
+    def _address(self, expr: E.Call, lane: str) -> Text:
+        load = expr.args[0]
+        if not isinstance(load, BufferLoad):
+            raise CodegenError(f"{expr} takes the address of what is no element")
+        return f"(void *)&{self.element(load.buffer, load.indices, lane)}", UNARY
+
+    def _prefetch(self, expr: E.Call, lane: str) -> Text:
+        return "0", ATOM
+
+    def _extern(self, expr: E.Call, lane: str) -> Text:
+        name, rest = _name(expr), expr.args[1:]
+        if name not in LIBRARY_FUNCTIONS:
+            kinds = [
+                "const char *" if isinstance(arg, E.StringImm) else value_type(arg.dtype)
+                for arg in rest
+            ]
+            text = f"extern {declare(value_type(expr.dtype), name)}({', '.join(kinds) or 'void'});"
+            if self.externs.setdefault(name, text) != text:
+                raise CodegenError(f"the function {name} is called with different types")
+        return f"{name}({self.args(rest, lane)})", ATOM
+
+    def _packed(self, expr: E.Call, lane: str) -> Text:
+        raise CodegenError(f"C code cannot call the packed function {_name(expr)}")
+
+    def _try_call(self, expr: E.Call, lane: str) -> Text:
+        name = self.function_name(_name(expr), len(expr.args) - 1)
+        self.line(f"if ({name}({self.args(expr.args[1:], lane)}) != 0) {{")
+        self.depth += 1
+        self.fail()
+        self.depth -= 1
+        self.line("}")
+        return "0", ATOM
+
+    def function_name(self, name: str, count: int) -> str:
+        """The C name of a function of the same module."""
+        raise NotImplementedError
+
+    # ---- packed arguments ----
+
+    def _any(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed("any")
+        args, at = self.text(expr.args[0], UNARY), self.text(expr.args[1], OTHER, "", True)
+        one = f"((const sterna_any *){args})[{at}]"
+        if expr.op == "any_type":
+            return f"{one}.type_index", ATOM
+        fields = {"int64": "v_int64", "float64": "v_float64", "handle": "v_ptr"}
+        if expr.dtype not in fields:
+            raise CodegenError(f"{expr} reads an argument as {expr.dtype}")
+        return f"{one}.value.{fields[expr.dtype]}", ATOM
+
+    def _any_tensor(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed("any_tensor")
+        return f"sterna_any_tensor({self.args(expr.args, lane)})", ATOM
+
+    def _tensor(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed("tensor")
+        tensor = f"((const sterna_tensor *){self.text(expr.args[0], UNARY)})"
+        if expr.op in _TENSOR_FIELDS:
+            return f"{tensor}->{_TENSOR_FIELDS[expr.op]}", ATOM
+        if expr.op == "tensor_data":
+            return f"(void *)((char *){tensor}->data + {tensor}->byte_offset)", UNARY
+        if expr.op == "tensor_has_strides":
+            return f"{tensor}->strides != 0", OTHER
+        if expr.op == "tensor_dtype":
+            high = f"(uint32_t){tensor}->bits << 8 | (uint32_t){tensor}->lanes << 16"
+            return f"(int32_t)({tensor}->code | {high})", UNARY
+        field = "shape" if expr.op == "tensor_shape" else "strides"
+        return f"{tensor}->{field}[{self.text(expr.args[1], OTHER, '', True)}]", ATOM
+
+
+def _name(expr: E.Call) -> str:
+    first = expr.args[0] if expr.args else None
+    if not isinstance(first, E.StringImm):
+        raise CodegenError(f"{expr} does not name what it calls")
+    return first.value
+
+
+_CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
+    "exp10": CallWriter._exp10,
+    "rsqrt": CallWriter._rsqrt,
+    "sigmoid": CallWriter._sigmoid,
+    "ldexp": CallWriter._ldexp,
+    "abs": CallWriter._abs,
+    "isnan": CallWriter._classify,
+    "isinf": CallWriter._classify,
+    "isfinite": CallWriter._classify,
+    "bitwise_and": CallWriter._bitwise,
+    "bitwise_or": CallWriter._bitwise,
+    "bitwise_xor": CallWriter._bitwise,
+    "bitwise_not": CallWriter._complement,
+    "shift_left": CallWriter._shift_left,
+    "shift_right": CallWriter._shift_right,
+    "popcount": CallWriter._count,
+    "clz": CallWriter._count,
+    "likely": CallWriter._likely,
+    "saturate": CallWriter._saturate,
+    "reinterpret": CallWriter._reinterpret,
+    "address_of": CallWriter._address,
+    "prefetch": CallWriter._prefetch,
+    "call_extern": CallWriter._extern,
+    "call_packed": CallWriter._packed,
+    "try_call": CallWriter._try_call,
+    "any_type": CallWriter._any,
+    "any_value": CallWriter._any,
+    "any_tensor": CallWriter._any_tensor,
+    **dict.fromkeys(
+        ("tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
+         "tensor_has_strides", "tensor_stride"), CallWriter._tensor),
+}  # fmt: skip

@@ -1,0 +1,361 @@
+"""The C functions that generated code calls, each written into a file only if it is used."""
+
+from collections.abc import Callable
+
+from sterna.codegen.c.types import HALVES, float_literal, int_literal, int_range, value_type
+from sterna.support.dtype import DataType
+
+HOST = """\
+struct sterna_host {
+  uint64_t size;
+  int (*set_error)(const char *kind, const char *message);
+  int (*parallel)(int (*body)(int32_t task, int32_t tasks, void *data), void *data, int32_t tasks);
+  int (*num_threads)(int32_t *out);
+  void *(*allocate)(uint64_t bytes, uint64_t alignment);
+  void (*release)(void *block);
+};"""
+
+FAIL = """\
+#if defined(__GNUC__) && defined(__ELF__)
+extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message)
+    __attribute__((weak));
+#endif
+
+static int32_t sterna_fail(const char *kind, const char *message) {
+  const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
+  if (host) {
+    host->set_error(kind, message);
+    return -1;
+  }
+#if defined(__GNUC__) && defined(__ELF__)
+  if (TVMFFIErrorSetRaisedFromCStr) TVMFFIErrorSetRaisedFromCStr(kind, message);
+#endif
+  return -1;
+}"""
+
+PARALLEL = """\
+static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data, int64_t extent) {
+  const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
+  int32_t tasks = 1;
+  if (extent <= 0) return 0;
+  if (host && host->num_threads(&tasks) != 0) return -1;
+  if (tasks > extent) tasks = (int32_t)extent;
+  if (!host || tasks <= 1) return body(0, 1, data);
+  return host->parallel(body, data, tasks) == 0 ? 0 : -1;
+}"""
+
+ALLOCATE = """\
+static void *sterna_allocate(uint64_t bytes, uint64_t alignment) {
+  const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
+  void *block = host ? host->allocate(bytes ? bytes : 1, alignment) : 0;
+  if (!block) sterna_fail("MemoryError", "there is no memory for an intermediate result");
+  return block;
+}
+
+static void sterna_release_block(void *block) {
+  ((const struct sterna_host *)__sterna__host)->release(block);
+}"""
+
+ANY = """\
+typedef struct {
+  int32_t type_index;
+  uint32_t zero;
+  union {
+    int64_t v_int64;
+    double v_float64;
+    void *v_ptr;
+  } value;
+} sterna_any;"""
+
+TENSOR = """\
+typedef struct {
+  void *data;
+  int32_t device_type;
+  int32_t device_id;
+  int32_t ndim;
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+  int64_t *shape;
+  int64_t *strides;
+  uint64_t byte_offset;
+} sterna_tensor;"""
+
+# A tensor view is the address itself; an array object has a header of 24 bytes before it.
+ANY_TENSOR = """\
+static void *sterna_any_tensor(const void *args, int64_t i) {
+  const sterna_any *any = (const sterna_any *)args + i;
+  return any->type_index == 7 ? any->value.v_ptr : (void *)((char *)any->value.v_ptr + 24);
+}"""
+
+_FIXED: dict[str, tuple[tuple[str, ...], str]] = {
+    "host": ((), HOST),
+    "fail": (("host",), FAIL),
+    "parallel": (("host",), PARALLEL),
+    "allocate": (("host", "fail"), ALLOCATE),
+    "any": ((), ANY),
+    "tensor": ((), TENSOR),
+    "any_tensor": (("any",), ANY_TENSOR),
+}
+
+
+def _floordiv(t: DataType) -> str:
+    c, u = value_type(t), f"uint{t.bits}_t"
+    return f"""\
+static {c} sterna_floordiv_{t}({c} a, {c} b) {{
+  if (b == -1) return ({c})(0u - ({u})a);
+  return ({c})(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+}}"""
+
+
+def _floormod(t: DataType) -> str:
+    c = value_type(t)
+    return f"""\
+static {c} sterna_floormod_{t}({c} a, {c} b) {{
+  {c} r = b == -1 ? 0 : ({c})(a % b);
+  return ({c})(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+}}"""
+
+
+def _truncdiv(t: DataType) -> str:
+    c, u = value_type(t), f"uint{t.bits}_t"
+    return f"""\
+static {c} sterna_truncdiv_{t}({c} a, {c} b) {{
+  return ({c})(b == -1 ? ({c})(0u - ({u})a) : a / b);
+}}"""
+
+
+def _truncmod(t: DataType) -> str:
+    c = value_type(t)
+    return f"""\
+static {c} sterna_truncmod_{t}({c} a, {c} b) {{
+  return ({c})(b == -1 ? 0 : a % b);
+}}"""
+
+
+def _extreme(sign: str) -> Callable[[DataType], str]:
+    name = "min" if sign == "<" else "max"
+    return lambda t: f"""\
+static {value_type(t)} sterna_{name}_{t}({value_type(t)} a, {value_type(t)} b) {{
+  return a {sign} b ? a : b;
+}}"""
+
+
+def _abs(t: DataType) -> str:
+    c, u = value_type(t), f"uint{t.bits}_t"
+    return f"""\
+static {c} sterna_abs_{t}({c} a) {{
+  return a < 0 ? ({c})(0u - ({u})a) : a;
+}}"""
+
+
+def _sigmoid(t: DataType) -> str:
+    c, f = value_type(t), "" if t == "float64" else "f"
+    one = float_literal(1.0, t)
+    return f"""\
+static {c} sterna_sigmoid_{t}({c} x) {{
+  return {one} / ({one} + exp{f}(-x));
+}}"""
+
+
+def _popcount(t: DataType) -> str:
+    return f"""\
+static {value_type(t)} sterna_popcount_{t}({value_type(t)} a) {{
+  uint64_t rest = (uint{t.bits}_t)a;
+  int32_t count = 0;
+  for (; rest; rest &= rest - 1) count++;
+  return ({value_type(t)})count;
+}}"""
+
+
+def _clz(t: DataType) -> str:
+    return f"""\
+static {value_type(t)} sterna_clz_{t}({value_type(t)} a) {{
+  uint64_t rest = (uint{t.bits}_t)a;
+  int32_t count = {t.bits};
+  for (; rest; rest >>= 1) count--;
+  return ({value_type(t)})count;
+}}"""
+
+
+_BY_TYPE: dict[str, Callable[[DataType], str]] = {
+    "floordiv": _floordiv,
+    "floormod": _floormod,
+    "truncdiv": _truncdiv,
+    "truncmod": _truncmod,
+    "min": _extreme("<"),
+    "max": _extreme(">"),
+    "abs": _abs,
+    "sigmoid": _sigmoid,
+    "popcount": _popcount,
+    "clz": _clz,
+}
+
+
+# ---- small floats ----
+
+_FROM_BITS = """\
+static float sterna_{t}_value(uint16_t bits) {{
+{body}
+}}"""
+
+_FLOAT16_VALUE = """\
+  uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u;
+  uint32_t fraction = bits & 0x3ffu, word;
+  float value;
+  if (exponent == 0) {
+    value = (float)fraction * (1.0f / 16777216.0f);
+    return sign ? -value : value;
+  }
+  word = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13;
+  memcpy(&value, &word, sizeof value);
+  return value;"""
+
+_BFLOAT16_VALUE = """\
+  uint32_t word = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &word, sizeof value);
+  return value;"""
+
+# From a double, so that a value is rounded once, wherever it comes from.
+_TO_BITS = """\
+static uint16_t sterna_{t}_bits(double value) {{
+  uint64_t word, fraction, rest, half;
+  uint16_t sign, bits;
+  int exponent, drop;
+  memcpy(&word, &value, sizeof word);
+  sign = (uint16_t)(word >> 63 << 15);
+  exponent = (int)(word >> 52 & 2047) - 1023;
+  fraction = word & UINT64_C(0xfffffffffffff);
+  if (exponent == 1024) return (uint16_t)(sign | {inf} | (fraction ? {quiet} : 0));
+  if (exponent > {top}) return (uint16_t)(sign | {inf});
+  if (exponent < {low} - {digits} - 1) return sign;
+  drop = {drop};
+  fraction |= UINT64_C(1) << 52;
+  bits = 0;
+  if (exponent < {low}) drop += {low} - exponent;
+  else bits = (uint16_t)((exponent - {low}) << {digits});
+  rest = fraction & ((UINT64_C(1) << drop) - 1);
+  half = UINT64_C(1) << (drop - 1);
+  bits = (uint16_t)(bits + (uint16_t)(fraction >> drop));
+  if (rest > half || (rest == half && (bits & 1))) bits++;
+  return (uint16_t)(sign | bits);
+}}"""
+
+_HALF_FACTS = {
+    "float16": {"inf": "0x7c00", "quiet": "0x200", "top": 15, "low": -14, "digits": 10, "drop": 42},
+    "bfloat16": {
+        "inf": "0x7f80", "quiet": "0x40", "top": 127, "low": -126, "digits": 7, "drop": 45,
+    },
+}  # fmt: skip
+
+
+def _half_value(t: DataType) -> str:
+    return _FROM_BITS.format(t=t, body=_FLOAT16_VALUE if t == "float16" else _BFLOAT16_VALUE)
+
+
+def _half_bits(t: DataType) -> str:
+    return _TO_BITS.format(t=t, **_HALF_FACTS[t])
+
+
+def _half_round(t: DataType) -> str:
+    return f"""\
+static float sterna_{t}_round(double value) {{
+  return sterna_{t}_value(sterna_{t}_bits(value));
+}}"""
+
+
+# ---- conversions ----
+
+
+def _saturate(source: str, t: DataType) -> str:
+    c = value_type(t)
+    low, high = int_range(t)
+    least, most = int_literal(low, t), int_literal(high, t)
+    lines = []
+    if source == "double":
+        # The first number that is too large has an exact double; the largest good one may not.
+        lines += [
+            "if (x != x) return 0;",
+            f"if (x <= {float_literal(float(low), DataType('float64'))}) return {least};",
+            f"if (x >= {float_literal(float(high + 1), DataType('float64'))}) return {most};",
+        ]
+    elif source == "int64_t":
+        if low > -(2**63):
+            lines.append(f"if (x < {low}) return {least};")
+        if high < 2**63 - 1:
+            lines.append(f"if (x > {high}) return {most};")
+    elif high < 2**64 - 1:
+        lines.append(f"if (x > {int_literal(high, DataType('uint64'))}) return {most};")
+    body = "\n  ".join([*lines, f"return ({c})x;"])
+    return f"static {c} {saturate_name(source, t)}({source} x) {{\n  {body}\n}}"
+
+
+def saturate_name(source: str, target: DataType) -> str:
+    """The function that holds a double, int64_t or uint64_t within a type's range."""
+    return f"sterna_saturate_{source.removesuffix('_t')}_to_{target}"
+
+
+def bits_name(source: DataType, target: DataType) -> str:
+    """The function that reads the bits of one type as another."""
+    return f"sterna_bits_{source}_as_{target}"
+
+
+def _bits(source: DataType, target: DataType) -> str:
+    a, b = value_type(source), value_type(target)
+    return f"""\
+static {b} {bits_name(source, target)}({a} x) {{
+  {b} y;
+  memcpy(&y, &x, sizeof y);
+  return y;
+}}"""
+
+
+class Helpers:
+    """The helpers that a file uses, in an order in which each stands after those it needs."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def text(self) -> list[str]:
+        """Their definitions."""
+        return list(self._texts.values())
+
+    def _add(self, name: str, text: str) -> str:
+        self._texts.setdefault(name, text)
+        return name
+
+    def fixed(self, name: str) -> None:
+        """One of the helpers that no type varies."""
+        needs, text = _FIXED[name]
+        for other in needs:
+            self.fixed(other)
+        self._add(name, text)
+
+    def typed(self, name: str, dtype: DataType) -> str:
+        """A function of one type, such as min; its C name."""
+        element = dtype.element
+        # Small floats are held as floats.
+        if element in HALVES:
+            element = DataType("float32")
+        return self._add(f"sterna_{name}_{element}", _BY_TYPE[name](element))
+
+    def half(self, what: str, dtype: DataType) -> str:
+        """The value, bits or round function of a small float."""
+        element = dtype.element
+        if what in ("value", "round"):
+            self._add(f"sterna_{element}_value", _half_value(element))
+        if what in ("bits", "round"):
+            self._add(f"sterna_{element}_bits", _half_bits(element))
+        if what == "round":
+            self._add(f"sterna_{element}_round", _half_round(element))
+        return f"sterna_{element}_{what}"
+
+    def saturate(self, source: DataType, target: DataType) -> str:
+        """The function that holds a number within a type's range."""
+        wide = "double" if source.is_float else "uint64_t" if source.is_uint else "int64_t"
+        return self._add(saturate_name(wide, target.element), _saturate(wide, target.element))
+
+    def bits(self, source: DataType, target: DataType) -> str:
+        """The function that reads the bits of one type as another of the same size."""
+        return self._add(bits_name(source, target), _bits(source, target))

@@ -1,0 +1,109 @@
+"""A file of C99 from a list of functions.
+
+Functions with attrs["packed"] are exported as __tvm_ffi_<name>; a plain function is static if
+another one calls it, else it is exported under its own name. The file needs nothing but a few
+standard headers: threads, memory and errors come through the variable __sterna__host, which the
+loader fills and which may stay 0.
+"""
+
+from collections.abc import Sequence
+
+from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as
+from sterna.codegen.c.types import CodegenError, storage_type, value_type
+from sterna.ir import expr as E
+from sterna.ir.node import Node, post_order
+from sterna.tir.stmt import PrimFunc
+
+_HEAD = """\
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Nobody wrote the comparisons below by hand: those whose outcome is certain are no mistakes. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wtype-limits"
+#pragma GCC diagnostic ignored "-Wtautological-compare"
+#endif
+
+#if defined(_WIN32)
+#define STERNA_EXPORT __declspec(dllexport)
+#define STERNA_SLOT STERNA_EXPORT
+#elif defined(__GNUC__)
+#define STERNA_EXPORT __attribute__((visibility("default")))
+#define STERNA_SLOT __attribute__((visibility("default"), weak))
+#else
+#define STERNA_EXPORT
+#define STERNA_SLOT
+#endif"""
+
+_ALIGNED = """\
+#if defined(__GNUC__)
+#define STERNA_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#else
+#define STERNA_ALIGNED(bytes)
+#endif"""
+
+_SLOT = """\
+/* What the host offers: the address of a struct sterna_host, or 0. */
+STERNA_SLOT void *__sterna__host = 0;"""
+
+
+def generate(functions: Sequence[PrimFunc], module_name: str) -> str:
+    """The functions as one file of C99."""
+    state = ModuleState()
+    called: set[str] = set()
+    for func in functions:
+        known = known_as(func)
+        if known in state.functions:
+            raise CodegenError(f"two functions are named {func.name}")
+        state.functions[known] = func
+        called |= _called(func)
+        packed = bool(func.attrs.get("packed"))
+        state.c_names[known] = known if packed else state.names.make(func.name)
+    parts = [_define(state, func, known_as(func) in called) for func in functions]
+    prototypes = [_prototype(state, func) for func in functions if known_as(func) in called]
+    sections = [f"/* {_comment(module_name)}: made by Sterna. */", _HEAD]
+    if state.aligned:
+        sections.append(_ALIGNED)
+    sections.append(_SLOT)
+    sections += state.helpers.text()
+    for declarations in (list(state.externs.values()), prototypes):
+        if declarations:
+            sections.append("\n".join(declarations))
+    return "\n\n".join([*sections, *parts]) + "\n"
+
+
+def _define(state: ModuleState, func: PrimFunc, called: bool) -> str:
+    writer = FunctionWriter(state, func)
+    packed = bool(func.attrs.get("packed"))
+    text = writer.packed() if packed else writer.kernel(called)
+    signature = next(line for line in repr(func).splitlines() if line.startswith("def "))
+    return f"/* {_comment(signature[4:-1])} */\n{text}"
+
+
+def _prototype(state: ModuleState, func: PrimFunc) -> str:
+    if func.attrs.get("packed"):
+        return f"STERNA_EXPORT int32_t {known_as(func)}(void *, const void *, int32_t, void *);"
+    kinds = [
+        value_type(var.dtype) if buffer is None else f"{storage_type(buffer.dtype)} *restrict"
+        for var, buffer in zip(func.params, func.buffers, strict=True)
+    ]
+    return f"static int32_t {state.c_names[known_as(func)]}({', '.join(kinds) or 'void'});"
+
+
+def _called(func: PrimFunc) -> set[str]:
+    found: set[str] = set()
+
+    def look(node: Node) -> None:
+        if isinstance(node, E.Call) and node.op == "try_call":
+            first = node.args[0]
+            if isinstance(first, E.StringImm):
+                found.add(first.value)
+
+    post_order(func, look)
+    return found
+
+
+def _comment(text: str) -> str:
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ")

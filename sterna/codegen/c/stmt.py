@@ -1,0 +1,424 @@
+"""Statements and functions as C."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sterna.codegen.c.calls import CallWriter
+from sterna.codegen.c.expr import OTHER, UNARY, Lookup
+from sterna.codegen.c.helpers import Helpers
+from sterna.codegen.c.types import (
+    HALVES,
+    CodegenError,
+    Names,
+    declare,
+    storage_type,
+    string_literal,
+    value_type,
+)
+from sterna.ir import expr as E
+from sterna.ir.build import int_value
+from sterna.ir.expr import Expr, Var
+from sterna.ir.node import Node, post_order
+from sterna.ir.structural import structural_equal
+from sterna.tir import stmt as S
+from sterna.tir.intrinsics import INTRINSICS
+from sterna.tir.stmt import Buffer, BufferLoad, PrimFunc, Stmt
+
+# Larger allocations come from the host: stacks are small.
+MAX_LOCAL_BYTES = 16384
+
+_SIMPLE = re.compile(r"\w+")
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
+_UNUSED = re.compile(r"\s*\(void\)(\w+);")
+
+
+@dataclass(slots=True)
+class ModuleState:
+    """What the functions of a file share."""
+
+    helpers: Helpers = field(default_factory=Helpers)
+    externs: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, PrimFunc] = field(default_factory=dict)
+    c_names: dict[str, str] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+    aligned: bool = False
+
+
+def known_as(func: PrimFunc) -> str:
+    """How others call it: a packed function by its symbol, since a kernel may share its name."""
+    return f"__tvm_ffi_{func.name}" if func.attrs.get("packed") else func.name
+
+
+class FunctionWriter(CallWriter):
+    """Writes one function, and the task functions of its parallel loops before it."""
+
+    def __init__(self, module: ModuleState, func: PrimFunc) -> None:
+        super().__init__(module.helpers, Names([*module.c_names.values()]))
+        self.module = module
+        self.func = func
+        self.externs = module.externs
+        self.tasks: list[str] = []
+        self.in_task = False
+        self.blocks: list[str] = []
+        # Addresses that are bound inside a packed function have the type of their buffer.
+        self.buffer_of: dict[int, Buffer] = {}
+        self.loaded: set[int] = set()
+        post_order(func, self._find_buffer)
+
+    def _find_buffer(self, node: Node) -> None:
+        if isinstance(node, (BufferLoad, S.BufferStore)):
+            self.buffer_of[id(node.buffer.data)] = node.buffer
+        if isinstance(node, BufferLoad):
+            self.loaded.add(id(node.buffer.data))
+
+    # ---- functions ----
+
+    def kernel(self, static: bool) -> str:
+        """A plain function's definition."""
+        params = []
+        for var, buffer in zip(self.func.params, self.func.buffers, strict=True):
+            if buffer is None:
+                name, c_type = self.names.make(var.name), value_type(var.dtype)
+                params.append(declare(c_type, name))
+            else:
+                name, c_type = self.names.make(buffer.name), f"{storage_type(buffer.dtype)} *"
+                params.append(f"{c_type}restrict {name}")
+                self.known[id(buffer.data)] = Lookup(name, c_type)
+            self.known[id(var)] = Lookup(name, c_type)
+            self.mark_unused(name)
+        link = "static" if static else "STERNA_EXPORT"
+        head = f"{link} int32_t {self.module.c_names[known_as(self.func)]}"
+        return self._finish(f"{head}({', '.join(params) or 'void'})")
+
+    def packed(self) -> str:
+        """A packed function's definition."""
+        params = []
+        for var, c_type in zip(
+            self.func.params, ("void *", "const void *", "int32_t", "void *"), strict=True
+        ):
+            name = self.names.make(var.name)
+            params.append(declare(c_type, name))
+            self.known[id(var)] = Lookup(name, c_type)
+            self.mark_unused(name)
+        head = f"STERNA_EXPORT int32_t {self.module.c_names[known_as(self.func)]}"
+        return self._finish(f"{head}({', '.join(params)})")
+
+    def _finish(self, head: str) -> str:
+        self.stmt(self.func.body)
+        self.line("return 0;")
+        body = "\n".join([f"{head} {{", *_settled(self.lines), "}"])
+        return "\n\n".join([*self.tasks, body])
+
+    def function_name(self, name: str, count: int) -> str:
+        callee = self.module.functions.get(name)
+        if callee is None:
+            raise CodegenError(f"{self.func.name} calls {name}, which is no function beside it")
+        if len(callee.params) != count:
+            raise CodegenError(f"{self.func.name} calls {name} with {count} arguments")
+        return self.module.c_names[name]
+
+    def fail(self, value: str = "-1") -> None:
+        for block in reversed(self.blocks):
+            self.line(f"sterna_release_block({block});")
+        self.line(f"return {value};")
+
+    # ---- statements ----
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Write a statement."""
+        write = _STMTS.get(type(stmt))
+        if write is None:
+            raise CodegenError(f"C has no {type(stmt).__name__}: {stmt}")
+        write(self, stmt)
+
+    def block(self, head: str, write: Callable[[], None], tail: str = "}") -> None:
+        """Lines in braces."""
+        self.line(f"{head} {{".lstrip())
+        self.depth += 1
+        write()
+        self.depth -= 1
+        self.line(tail)
+
+    def sequence(self, stmt: S.SeqStmt) -> None:
+        for inner in stmt.stmts:
+            self.stmt(inner)
+
+    def simple(self, expr: Expr, name: str) -> str:
+        """An expression that is evaluated again and again: a name or a number."""
+        text = self.text(expr, index=True)
+        if _SIMPLE.fullmatch(text):
+            return text
+        made = self.names.make(name)
+        self.line(f"const {declare(value_type(expr.dtype), made)} = {text};")
+        return made
+
+    def loop(self, stmt: S.For) -> None:
+        if stmt.kind == "thread":
+            raise CodegenError(f"{self.func.name}: a loop over {stmt.thread} needs a GPU")
+        low, extent = self.ranges.of(stmt.min), self.ranges.of(stmt.extent)
+        assert low is not None and extent is not None, "loops run over integers"
+        if extent[1] <= 0:
+            return
+        self.ranges.set(stmt.var, (low[0], low[1] + extent[1] - 1))
+        if stmt.kind == "parallel" and not self.in_task:
+            self._parallel(stmt)
+            return
+        var = self.names.make(stmt.var.name)
+        start = self.ranges.constant(stmt.min)
+        if start == 0:
+            end = self.simple(stmt.extent, f"{stmt.var.name}_end")
+            first = "0"
+        else:
+            first = self.simple(stmt.min, f"{stmt.var.name}_begin")
+            end = self.simple(stmt.min + stmt.extent, f"{stmt.var.name}_end")
+        self._loop(stmt, var, first, end)
+
+    def _loop(self, stmt: S.For, var: str, first: str, end: str) -> None:
+        c_type = value_type(stmt.var.dtype)
+        self.known[id(stmt.var)] = Lookup(var, c_type)
+        note = f"  /* {stmt.kind} */" if stmt.kind in ("unrolled", "vectorized") else ""
+        if note:
+            self.line(note.strip())
+        head = f"for ({c_type} {var} = {first}; {var} < {end}; {var}++)"
+        self.block(head, lambda: self.stmt(stmt.body))
+
+    def store(self, stmt: S.BufferStore) -> None:
+        lanes = max((index.dtype.lanes for index in stmt.indices), default=1)
+        if lanes == 1:
+            self._store_lane(stmt, self._stored(stmt, stmt.value, ""), "")
+            return
+        stored: Expr = stmt.value
+        if _reads_other_lanes(stmt):
+            # All lanes are read before the first is written.
+            kept = Var("value", stored.dtype)
+            self.bind(kept, stored)
+            stored = kept
+        lane = self.names.make("lane")
+        self.block(
+            f"for (int32_t {lane} = 0; {lane} < {lanes}; {lane}++)",
+            lambda: self._store_lane(stmt, self._stored(stmt, stored, lane), lane),
+        )
+
+    def _stored(self, stmt: S.BufferStore, value: Expr, lane: str) -> Callable[[], str]:
+        dtype = stmt.buffer.dtype
+
+        def write() -> str:
+            text = self.text(value, OTHER, lane)
+            return f"{self.helpers.half('bits', dtype)}({text})" if dtype in HALVES else text
+
+        return write
+
+    def _store_lane(self, stmt: S.BufferStore, value: Callable[[], str], lane: str) -> None:
+        def assign() -> None:
+            text = value()
+            self.line(f"{self.element(stmt.buffer, stmt.indices, lane)} = {text};")
+
+        if stmt.predicate is None:
+            assign()
+        else:
+            self.block(f"if ({self.text(stmt.predicate, OTHER, lane)})", assign)
+
+    def evaluate(self, stmt: S.Evaluate) -> None:
+        if not _has_effect(stmt.value):
+            return
+        text = self.text(stmt.value, UNARY)
+        if text != "0":
+            self.line(f"(void){text};")
+
+    def branch(self, stmt: S.IfThenElse) -> None:
+        condition = self.text(stmt.condition)
+        tail = "}" if stmt.otherwise is None else "} else {"
+        self.block(f"if ({condition})", lambda: self.stmt(stmt.then), tail)
+        if stmt.otherwise is not None:
+            otherwise = stmt.otherwise
+            self.depth += 1
+            self.stmt(otherwise)
+            self.depth -= 1
+            self.line("}")
+
+    def let(self, stmt: S.LetStmt) -> None:
+        buffer = self.buffer_of.get(id(stmt.var))
+        if buffer is None:
+            self.bind(stmt.var, stmt.value)
+        else:
+            c_type = f"{storage_type(buffer.dtype)} *"
+            text, name = self.text(stmt.value), self.names.make(buffer.name)
+            self.line(f"{c_type}restrict {name} = {text};")
+            self.known[id(stmt.var)] = Lookup(name, c_type)
+            self.mark_unused(name)
+        self.stmt(stmt.body)
+
+    def check(self, stmt: S.AssertStmt) -> None:
+        self.helpers.fixed("fail")
+        error = f"sterna_fail({string_literal(stmt.kind)}, {string_literal(stmt.message)})"
+        condition = self.text(stmt.condition, UNARY)
+        self.block(f"if (!{condition})", lambda: self.fail(error))
+
+    def attribute(self, stmt: S.AttrStmt) -> None:
+        self.stmt(stmt.body)
+
+    # ---- allocation ----
+
+    def allocate(self, stmt: S.Allocate) -> None:
+        buffer = stmt.buffer
+        c_type = storage_type(buffer.dtype)
+        extents = [self.ranges.constant(extent) for extent in buffer.shape]
+        if buffer.strides:
+            raise CodegenError(f"{buffer.name} is allocated with strides")
+        count = math.prod(extent or 0 for extent in extents)
+        bounded = None not in extents and count * buffer.dtype.bytes <= MAX_LOCAL_BYTES
+        name = self.names.make(buffer.name)
+        self.known[id(buffer.data)] = Lookup(name, f"{c_type} *")
+        if bounded:
+            self.block("", lambda: self._local(stmt, name, c_type, max(count, 1)))
+        else:
+            self.block("", lambda: self._heap(stmt, name, c_type))
+
+    def _local(self, stmt: S.Allocate, name: str, c_type: str, count: int) -> None:
+        aligned = ""
+        if stmt.buffer.alignment > stmt.buffer.dtype.bytes:
+            self.module.aligned = True
+            aligned = f"STERNA_ALIGNED({stmt.buffer.alignment}) "
+        self.line(f"{aligned}{declare(c_type, name)}[{count}];")
+        if id(stmt.buffer.data) not in self.loaded:
+            self.line(f"(void){name};  /* nothing reads it */")
+        self.stmt(stmt.body)
+
+    def _heap(self, stmt: S.Allocate, name: str, c_type: str) -> None:
+        self.helpers.fixed("allocate")
+        extents = [self.text(extent, UNARY, index=True) for extent in stmt.buffer.shape]
+        parts = [f"(uint64_t){extent}" for extent in extents]
+        size = "*".join([*parts, str(stmt.buffer.dtype.bytes)])
+        alignment = max(stmt.buffer.alignment, 64)
+        self.line(f"{c_type} *restrict {name} = ({c_type} *)sterna_allocate({size}, {alignment});")
+        self.block(f"if (!{name})", self.fail)
+        self.blocks.append(name)
+        self.stmt(stmt.body)
+        self.blocks.pop()
+        self.line(f"sterna_release_block({name});")
+
+    # ---- parallel loops ----
+
+    def _parallel(self, stmt: S.For) -> None:
+        """Write the loop as a task function, and its call through the host."""
+        self.helpers.fixed("parallel")
+        base = self.module.c_names[known_as(self.func)].removeprefix("__tvm_ffi_")
+        task = self.module.names.make(f"{base}_task")
+        first = self.simple(stmt.min, f"{stmt.var.name}_begin")
+        extent = self.simple(stmt.extent, f"{stmt.var.name}_extent")
+        var, begin, end = (self.names.make(f"{stmt.var.name}{s}") for s in ("", "_from", "_to"))
+        body, used = self._task_body(stmt, var, begin, end)
+        # What the body uses of the outside travels in a structure.
+        c_type = value_type(stmt.var.dtype)
+        outside = {found.name: found for found in self.known.values()}
+        fields = [found for name, found in outside.items() if name in used]
+        for name in dict.fromkeys((first, extent)):
+            if name not in {found.name for found in fields} and not name.isdigit():
+                fields.append(Lookup(name, c_type))
+        shift = "" if first == "0" else f"{first} + "
+        bounds = [
+            f"const {c_type} {bound} = {shift}({c_type})((int64_t){extent}*{part} / sterna_tasks);"
+            for bound, part in ((begin, "sterna_task"), (end, "(sterna_task + 1)"))
+        ]
+        self.tasks.append(_task_function(task, fields, bounds, body))
+        data = "0"
+        if fields:
+            data = self.names.make("outside")
+            values = ", ".join(found.name for found in fields)
+            self.line(f"struct {task}_data {data} = {{{values}}};")
+            data = f"&{data}"
+        self.block(f"if (sterna_parallel({task}, {data}, {extent}) != 0)", self.fail)
+
+    def _task_body(self, stmt: S.For, var: str, begin: str, end: str) -> tuple[list[str], set[str]]:
+        """The loop's lines in a function of its own, and the names that they use."""
+        outer = dict(self.known), self.blocks, self.depth
+        self.blocks, self.depth, self.in_task = [], 1, True
+        _, written = self.capture(lambda: self._loop(stmt, var, begin, end))
+        self.known, self.blocks, self.depth = outer
+        self.in_task = False
+        lines = _settled(written)
+        return lines, set(_WORD.findall("\n".join(lines)))
+
+
+def _settled(lines: list[str]) -> list[str]:
+    """The lines, without the marks on names that a later line uses."""
+    kept: list[str] = []
+    later: set[str] = set()
+    for text in reversed(lines):
+        mark = _UNUSED.fullmatch(text)
+        if mark is None:
+            later.update(_WORD.findall(text))
+        if mark is None or mark[1] not in later:
+            kept.append(text)
+    kept.reverse()
+    return kept
+
+
+def _task_function(
+    task: str, fields: list[Lookup], bounds: list[str], body: list[str]
+) -> str:
+    """A function that does one task's share of a loop."""
+    struct = f"struct {task}_data"
+    head = f"static int {task}(int32_t sterna_task, int32_t sterna_tasks, void *sterna_data) {{"
+    if not fields:
+        opening = [head, "  (void)sterna_data;"]
+    else:
+        members = [f"  {declare(_field_type(found), found.name)};" for found in fields]
+        source = f"(const {struct} *)sterna_data"
+        opening = [f"{struct} {{", *members, "};", "", head,
+                   f"  const {struct} *sterna_outside = {source};"]  # fmt: skip
+    for found in fields:
+        kind = _field_type(found)
+        is_buffer = kind.endswith("*") and not kind.startswith(("void", "const"))
+        left = f"{kind}restrict {found.name}" if is_buffer else declare(kind, found.name)
+        opening.append(f"  {left} = sterna_outside->{found.name};")
+    return "\n".join([*opening, *(f"  {bound}" for bound in bounds), *body, "  return 0;", "}"])
+
+
+def _field_type(found: Lookup) -> str:
+    return f"const {found.c_type} *" if found.lanes > 1 else found.c_type
+
+
+def _has_effect(expr: Expr) -> bool:
+    effects: list[Node] = []
+
+    def look(node: Node) -> None:
+        if isinstance(node, E.Call) and node.op in INTRINSICS and INTRINSICS[node.op].has_effect:
+            effects.append(node)
+
+    post_order(expr, look)
+    return bool(effects)
+
+
+def _reads_other_lanes(stmt: S.BufferStore) -> bool:
+    """Whether a lane's value may read what another lane writes."""
+    found: list[BufferLoad] = []
+
+    def look(node: Node) -> None:
+        if isinstance(node, BufferLoad) and node.buffer.data is stmt.buffer.data:
+            found.append(node)
+
+    for part in (stmt.value, stmt.predicate, *stmt.indices):
+        if part is not None:
+            post_order(part, look)
+    distinct = any(
+        isinstance(index, E.Ramp) and int_value(index.stride) not in (None, 0)
+        for index in stmt.indices
+    )
+    return any(not (distinct and structural_equal(load.indices, stmt.indices)) for load in found)
+
+
+_STMTS: dict[type[Stmt], Callable[[FunctionWriter, Any], None]] = {
+    S.For: FunctionWriter.loop,
+    S.BufferStore: FunctionWriter.store,
+    S.Evaluate: FunctionWriter.evaluate,
+    S.SeqStmt: FunctionWriter.sequence,
+    S.IfThenElse: FunctionWriter.branch,
+    S.LetStmt: FunctionWriter.let,
+    S.AssertStmt: FunctionWriter.check,
+    S.Allocate: FunctionWriter.allocate,
+    S.AttrStmt: FunctionWriter.attribute,
+}

@@ -1,0 +1,146 @@
+"""C's types, literals and names."""
+
+import math
+import re
+import struct
+from collections.abc import Iterable
+
+from sterna.support.dtype import DataType
+
+_VALUE_TYPES = {
+    "bool": "uint8_t", "float16": "float", "bfloat16": "float", "float32": "float",
+    "float64": "double", "handle": "void *",
+    **{f"{kind}{bits}": f"{kind}{bits}_t" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+HALVES = ("float16", "bfloat16")
+
+_KEYWORDS = """
+    auto break case char const continue default do double else enum extern float for goto if inline
+    int long register restrict return short signed sizeof static struct switch typedef union
+    unsigned void volatile while asm typeof linux unix errno NULL NAN INFINITY EOF bool true false
+    complex signbit main
+"""  # fmt: skip
+
+# Functions of <math.h> that are intrinsics of the same name.
+MATH_FUNCTIONS = (
+    "exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf", "pow", "fmod",
+    "hypot", "copysign", "nextafter", "ldexp", "floor", "ceil", "trunc", "round", "nearbyint",
+)  # fmt: skip
+
+_LIBRARY = """
+    memcpy memset memmove memcmp strlen strcmp isnan isinf isfinite y0 y1 yn j0 j1 jn
+"""
+
+# Functions of the headers that generated code includes: no variable may hide them.
+LIBRARY_FUNCTIONS = frozenset(_LIBRARY.split()) | {
+    name + suffix
+    for name in (*MATH_FUNCTIONS, "fabs", "fmin", "fmax", "rint", "lround")
+    for suffix in ("", "f", "l")
+}
+
+
+class CodegenError(ValueError):
+    """A function says what C cannot."""
+
+
+def value_type(dtype: DataType) -> str:
+    """The type of a value in an expression; small floats are computed as float."""
+    name = _VALUE_TYPES.get(dtype.element)
+    if name is None:
+        raise CodegenError(f"C has no values of type {dtype}")
+    return name
+
+
+def storage_type(dtype: DataType) -> str:
+    """The type of an element in memory."""
+    return "uint16_t" if dtype.element in HALVES else value_type(dtype)
+
+
+def unsigned_type(dtype: DataType) -> str:
+    """The type in which integers are computed so that they wrap: at least 32 bits, unsigned."""
+    return f"uint{max(dtype.bits, 32)}_t"
+
+
+def declare(c_type: str, name: str) -> str:
+    """A declaration: int32_t n, void *p."""
+    return f"{c_type}{name}" if c_type.endswith("*") else f"{c_type} {name}"
+
+
+def int_range(dtype: DataType) -> tuple[int, int]:
+    """The least and the greatest number of a type."""
+    if dtype.is_bool:
+        return 0, 1
+    if dtype.is_int:
+        return -1 << dtype.bits - 1, (1 << dtype.bits - 1) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def int_literal(value: int, dtype: DataType) -> str:
+    """An integer constant whose C type, after promotion, is the type's."""
+    if dtype.is_int and dtype.bits == 64 and not -(2**31) < value < 2**31:
+        return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+    if dtype.is_int and value == -(2**31):
+        return "INT32_MIN"
+    if dtype.is_uint and dtype.bits == 64:
+        return f"UINT64_C({value})"
+    return f"{value}u" if dtype.is_uint and dtype.bits == 32 else str(value)
+
+
+def float_literal(value: float, dtype: DataType) -> str:
+    """A floating-point constant with as few digits as name it exactly."""
+    suffix = "" if dtype == "float64" else "f"
+    if math.isnan(value):
+        return "(double)NAN" if not suffix else "NAN"
+    if math.isinf(value):
+        text = "INFINITY" if suffix else "(double)INFINITY"
+        return text if value > 0 else f"-{text}"
+    text = repr(value)
+    if suffix:
+        for digits in range(1, 10):
+            text = f"{value:.{digits}g}"
+            try:
+                if struct.unpack("<f", struct.pack("<f", float(text)))[0] == value:
+                    break
+            except OverflowError:  # rounded up past the largest number
+                continue
+    if not re.search(r"[.e]", text):
+        text += ".0"
+    return text + suffix
+
+
+def string_literal(text: str) -> str:
+    """Text as a C string; at most as long as C99 promises to take."""
+    out = []
+    for byte in text.encode("utf-8")[:4000]:
+        char = chr(byte)
+        if char in '"\\?':
+            out.append(f"\\{char}")
+        elif 32 <= byte < 127:
+            out.append(char)
+        else:
+            out.append(f"\\{byte:03o}")
+    return f'"{"".join(out)}"'
+
+
+class Names:
+    """C names that are each given out once."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*taken, *_KEYWORDS.split(), *LIBRARY_FUNCTIONS}
+
+    def make(self, wanted: str) -> str:
+        """A name like the wanted one."""
+        clean = re.sub(r"[^A-Za-z0-9_]", "_", wanted) or "_"
+        if clean[0].isdigit():
+            clean = f"v{clean}"
+        # What starts like this belongs to C itself, to <stdint.h> or to the helpers.
+        if re.match(r"_|sterna_|u?int\d+_t|u?int\d*_|U?INT\d", clean, re.IGNORECASE):
+            clean = f"v_{clean.lstrip('_')}"
+        name, count = clean, 0
+        while name in self._taken:
+            count += 1
+            name = f"{clean}_{count}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,431 @@
+"""Intrinsics: the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
+
+from collections.abc import Callable
+
+from sterna.codegen.llvm import convert, math
+from sterna.codegen.llvm.emitter import COLD, INLINE
+from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
+from sterna.codegen.llvm.types import (
+    element_type,
+    float_literal,
+    mangled,
+    splat_literal,
+    symbol,
+    value_type,
+)
+from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
+from sterna.ir.node import Node, post_order
+from sterna.support.dtype import DataType
+from sterna.support.errors import InternalError
+from sterna.tir.stmt import BufferLoad
+
+# Layouts of runtime/sterna.h; LLVM places the members by the target's rules.
+ANY = "{ i32, i32, i64 }"
+TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
+_DATA, _DEVICE, _NDIM, _SHAPE, _STRIDES, _OFFSET = 0, 1, 3, 7, 8, 9
+_NDARRAY = 70
+_OBJECT_BYTES = 24
+
+_ROUNDING = {
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round", "nearbyint": "rint",
+}  # fmt: skip
+_BITWISE = {
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl",
+}  # fmt: skip
+
+
+class CallEmitter(MemoryEmitter):
+    """Expressions with calls."""
+
+    def _call(self, expr: Call) -> str:
+        method = _CALLS.get(expr.op)
+        if method is not None:
+            return method(self, expr)
+        if expr.op in _BITWISE:
+            return self._bitwise(expr, _BITWISE[expr.op])
+        if expr.op in _ROUNDING:
+            return self._rounding(expr)
+        if math.knows(expr.op):
+            return self._math(expr)
+        raise ValueError(f"the LLVM code generator knows no intrinsic '{expr.op}'")
+
+    # ---- control ----
+
+    def _if_then_else(self, expr: Call) -> str:
+        condition, then, otherwise = expr.args
+        with self.exact(False):
+            test = self.expr(condition)
+        if is_harmless(then) and is_harmless(otherwise):
+            a, b = self.expr(then), self.expr(otherwise)
+            return self.select(test, condition.dtype.lanes, expr.dtype, a, b)
+        if condition.dtype.lanes > 1:
+            return self._masked_choice(expr, test)
+        writer = self.writer
+        yes, no, after = (writer.label(hint) for hint in ("then", "else", "after"))
+        writer.branch(test, yes, no)
+        writer.start(yes)
+        a, from_yes = self.expr(then), writer.block
+        writer.jump(after)
+        writer.start(no)
+        b, from_no = self.expr(otherwise), writer.block
+        writer.jump(after)
+        writer.start(after)
+        kind = value_type(expr.dtype)
+        return writer.value(f"phi {kind} [ {a}, %{from_yes} ], [ {b}, %{from_no} ]")
+
+    def _masked_choice(self, expr: Call, test: str) -> str:
+        lanes = expr.dtype.lanes
+        with self.masked(test, lanes):
+            a = self.expr(expr.args[1])
+        ones = splat_literal("i1", "true", lanes)
+        opposite = self.writer.value(f"xor <{lanes} x i1> {test}, {ones}")
+        with self.masked(opposite, lanes):
+            b = self.expr(expr.args[2])
+        return self.select(test, lanes, expr.dtype, a, b)
+
+    def _likely(self, expr: Call) -> str:
+        return self.expr(expr.args[0])
+
+    def _any_lane(self, expr: Call) -> str:
+        lanes = expr.args[0].dtype.lanes
+        test = self.expr(expr.args[0])
+        if lanes == 1:
+            return test
+        name = f"llvm.vector.reduce.or.v{lanes}i1"
+        return self.writer.intrinsic(name, "i1", f"<{lanes} x i1> {test}")
+
+    # ---- bits and rounding ----
+
+    def _bitwise(self, expr: Call, name: str) -> str:
+        with self.exact(False):
+            a, b = (self.expr(arg) for arg in expr.args)
+        return self.writer.value(f"{name} {value_type(expr.dtype)} {a}, {b}")
+
+    def _shift_right(self, expr: Call) -> str:
+        return self._bitwise(expr, "ashr" if expr.dtype.is_int else "lshr")
+
+    def _bitwise_not(self, expr: Call) -> str:
+        literal = "true" if expr.dtype.is_bool else "-1"
+        ones = splat_literal(element_type(expr.dtype), literal, expr.dtype.lanes)
+        return self.writer.value(f"xor {value_type(expr.dtype)} {self.expr(expr.args[0])}, {ones}")
+
+    def _count_bits(self, expr: Call) -> str:
+        dtype = expr.args[0].dtype
+        kind = value_type(dtype)
+        arguments = [f"{kind} {self.expr(expr.args[0])}"]
+        if expr.op == "clz":
+            arguments.append("i1 false")
+        name = "ctlz" if expr.op == "clz" else "ctpop"
+        count = self.writer.intrinsic(f"llvm.{name}.{mangled(dtype)}", kind, *arguments)
+        unsigned = DataType(f"uint{1 if dtype.is_bool else dtype.bits}").with_lanes(dtype.lanes)
+        return convert.cast(self.writer, unsigned, expr.dtype, count)
+
+    def _rounding(self, expr: Call) -> str:
+        dtype = expr.dtype
+        if not dtype.is_float:
+            return self.expr(expr.args[0])
+        if convert.is_narrow(dtype):
+            return self._through(convert.FLOAT32, expr)
+        name = _ROUNDING[expr.op]
+        if f"{name}.f{dtype.bits}" not in self.module.abilities.rounds:
+            return self._math(expr)
+        return self._unary(f"llvm.{name}", expr)
+
+    def _unary(self, name: str, expr: Call) -> str:
+        kind = value_type(expr.dtype)
+        full = f"{name}.{mangled(expr.dtype)}"
+        return self.writer.intrinsic(full, kind, f"{kind} {self.expr(expr.args[0])}")
+
+    def _sqrt(self, expr: Call) -> str:
+        if convert.is_narrow(expr.dtype):
+            return self._through(convert.FLOAT32, expr)
+        return self._unary("llvm.sqrt", expr)
+
+    def _abs(self, expr: Call) -> str:
+        dtype = expr.dtype
+        if convert.is_narrow(dtype):
+            return self._through(convert.FLOAT32, expr)
+        if dtype.is_float:
+            return self._unary("llvm.fabs", expr)
+        if not dtype.is_int:
+            return self.expr(expr.args[0])
+        kind = value_type(dtype)
+        operand = self.expr(expr.args[0])
+        name = f"llvm.abs.{mangled(dtype)}"
+        return self.writer.intrinsic(name, kind, f"{kind} {operand}", "i1 false")
+
+    def _copysign(self, expr: Call) -> str:
+        if convert.is_narrow(expr.dtype):
+            return self._through(convert.FLOAT32, expr)
+        kind = value_type(expr.dtype)
+        arguments = [f"{kind} {self.expr(arg)}" for arg in expr.args]
+        return self.writer.intrinsic(f"llvm.copysign.{mangled(expr.dtype)}", kind, *arguments)
+
+    def _is_kind(self, expr: Call) -> str:
+        """isnan, isinf, isfinite."""
+        dtype = expr.args[0].dtype
+        operand = self.expr(expr.args[0])
+        if not dtype.is_float:
+            literal = "true" if expr.op == "isfinite" else "false"
+            return splat_literal("i1", literal, dtype.lanes)
+        if convert.is_narrow(dtype):
+            operand = convert.widen(self.writer, dtype, operand)
+            dtype = convert.FLOAT32.with_lanes(dtype.lanes)
+        kind = value_type(dtype)
+        if expr.op == "isnan":
+            return self.writer.value(f"fcmp uno {kind} {operand}, {operand}")
+        size = self.writer.intrinsic(f"llvm.fabs.{mangled(dtype)}", kind, f"{kind} {operand}")
+        infinity = float_literal(float("inf"), dtype.element)
+        bound = splat_literal(element_type(dtype), infinity, dtype.lanes)
+        test = "oeq" if expr.op == "isinf" else "olt"
+        return self.writer.value(f"fcmp {test} {kind} {size}, {bound}")
+
+    # ---- conversions ----
+
+    def _saturate(self, expr: Call) -> str:
+        operand = self.expr(expr.args[0])
+        return convert.saturate(self.writer, expr.args[0].dtype, expr.dtype, operand)
+
+    def _reinterpret(self, expr: Call) -> str:
+        source, target = expr.args[0].dtype, expr.dtype
+        operand = self.expr(expr.args[0])
+        if value_type(source) == value_type(target):
+            return operand
+        if "handle" in (source.kind, target.kind):
+            return convert.cast(self.writer, source, target, operand)
+        if source.is_bool:
+            wide = DataType("uint8").with_lanes(source.lanes)
+            operand, source = convert.cast(self.writer, source, wide, operand), wide
+        if target.is_bool:
+            return convert.cast(self.writer, source, target, operand)
+        return self.writer.value(
+            f"bitcast {value_type(source)} {operand} to {value_type(target)}"
+        )
+
+    # ---- mathematics ----
+
+    def _through(self, element: DataType, expr: Call) -> str:
+        """The call in another type, rounded back."""
+        wide = element.with_lanes(expr.dtype.lanes)
+        args = tuple(
+            Cast(element.with_lanes(arg.dtype.lanes), arg) if arg.dtype.is_float else arg
+            for arg in expr.args
+        )
+        result = self.expr(Call(wide, expr.op, args))
+        return convert.cast(self.writer, wide, expr.dtype, result)
+
+    def _math(self, expr: Call) -> str:
+        """A function that is computed from basic operations, written once per vector length."""
+        dtype = expr.dtype
+        if not dtype.is_float:
+            raise ValueError(f"'{expr.op}' of {dtype}: it takes floating-point numbers")
+        inner = math.computed_in(expr.op, dtype.element)
+        if inner != dtype.element:
+            return self._through(inner, expr)
+        arguments = [self.typed(arg) for arg in expr.args]
+        # A vector wider than the registers would only make LLVM cut the same polynomial up.
+        lanes = dtype.lanes
+        name = f"sterna.{expr.op}.f{dtype.bits}" + (f"x{lanes}" if lanes > 1 else "")
+        target = self.module.helper(name, lambda: self._write_math(expr, name))
+        return self.writer.value(f"call {value_type(dtype)} {target}({', '.join(arguments)})")
+
+    def _write_math(self, expr: Call, name: str) -> str:
+        params = tuple(Var(f"x{i}", arg.dtype) for i, arg in enumerate(expr.args))
+        emitter = CallEmitter(self.module)
+        for i, param in enumerate(params):
+            emitter.bind(param, f"%x{i}")
+        text = math.special_text(expr.op, expr.dtype)
+        kind = value_type(expr.dtype)
+        listed = ", ".join(f"{value_type(p.dtype)} %x{i}" for i, p in enumerate(params))
+        kept = COLD if expr.op in math.OUT_OF_LINE else INLINE
+        signature = f"define internal {kind} {symbol(name)}({listed}) {kept}"
+        if text is not None:
+            return emitter.scalarized(signature, text, expr)
+        body = math.expand(expr.op, params)
+        emitter.writer.emit(f"ret {kind} {emitter.expr(body)}")
+        return emitter.writer.text(signature)
+
+    def scalarized(self, signature: str, text: str, expr: Call) -> str:
+        """A function given as text for one lane, applied to each."""
+        dtype = expr.dtype
+        element = element_type(dtype)
+        scalar = self.module.helper(f"sterna.{expr.op}.f{dtype.bits}.one", lambda: text)
+        lanes = []
+        for lane in range(dtype.lanes):
+            arguments = ", ".join(
+                f"{element} {self.lane(dtype, f'%x{i}', lane)}" for i in range(len(expr.args))
+            )
+            lanes.append(self.writer.value(f"call {element} {scalar}({arguments})"))
+        self.writer.emit(f"ret {value_type(dtype)} {self.gathered(dtype, lanes)}")
+        return self.writer.text(signature)
+
+    def _table(self, expr: Call) -> str:
+        """A word of one of the tables of math.py."""
+        name, index = expr.args
+        assert isinstance(name, StringImm)
+        words = math.TABLES[name.value]
+        table = f"@sterna.table.{name.value}"
+        listed = ", ".join(f"i64 {word}" for word in words)
+        line = f"{table} = internal unnamed_addr constant [{len(words)} x i64] [{listed}]"
+        if line not in self.module.globals:
+            self.module.globals.append(line)
+        lanes = index.dtype.lanes
+        operand = self.expr(index)
+        found = []
+        for lane in range(lanes):
+            one = self.lane(index.dtype, operand, lane)
+            address = self.writer.value(
+                f"getelementptr inbounds i64, ptr {table}, {element_type(index.dtype)} {one}"
+            )
+            found.append(self.writer.value(f"load i64, ptr {address}, align 8"))
+        return self.gathered(expr.dtype, found)
+
+    # ---- memory ----
+
+    def _loaded_address(self, expr: Call) -> str:
+        load = expr.args[0]
+        if not isinstance(load, BufferLoad):
+            raise InternalError(f"{expr.op} takes an element of a buffer, not {load!r}")
+        offset = flat_index(load.buffer, load.indices)
+        return self.address(load.buffer, offset)
+
+    def _prefetch(self, expr: Call) -> str:
+        target = self.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+        address = self._loaded_address(expr)
+        self.writer.emit(f"call void {target}(ptr {address}, i32 0, i32 3, i32 1)")
+        return convert.zero(expr.dtype)
+
+    # ---- other functions ----
+
+    def _call_extern(self, expr: Call) -> str:
+        name = expr.args[0]
+        if not isinstance(name, StringImm):
+            raise ValueError("call_extern needs the function's name as its first argument")
+        arguments = [(_abi(arg.dtype), self.expr(arg)) for arg in expr.args[1:]]
+        kinds = ", ".join(kind for kind, _ in arguments)
+        result = value_type(expr.dtype)
+        target = self.module.declare(name.value, result, kinds)
+        listed = ", ".join(f"{kind} {operand}" for kind, operand in arguments)
+        return self.writer.value(f"call {result} {target}({listed})")
+
+    def _call_packed(self, expr: Call) -> str:
+        name = expr.args[0]
+        shown = name.value if isinstance(name, StringImm) else "?"
+        raise ValueError(
+            f"call_packed of '{shown}': the LLVM code generator cannot call packed functions yet; "
+            "use call_extern, or call it outside of the kernel"
+        )
+
+    # ---- packed arguments ----
+
+    def _any_member(self, expr: Call, member: int, kind: str) -> str:
+        args, number = expr.args
+        step = f"{element_type(number.dtype)} {self.expr(number)}"
+        address = self.writer.value(
+            f"getelementptr inbounds {ANY}, ptr {self.expr(args)}, {step}, i32 {member}"
+        )
+        return self.writer.value(f"load {kind}, ptr {address}")
+
+    def _any_type(self, expr: Call) -> str:
+        return self._any_member(expr, 0, "i32")
+
+    def _any_value(self, expr: Call) -> str:
+        dtype = expr.dtype
+        if dtype.kind == "handle" or dtype == "float64":
+            return self._any_member(expr, 2, value_type(dtype))
+        if dtype.is_float:
+            double = self._any_member(expr, 2, "double")
+            return convert.cast(self.writer, convert.FLOAT64, dtype, double)
+        return convert.cast(self.writer, DataType("int64"), dtype,
+                            self._any_member(expr, 2, "i64"))  # fmt: skip
+
+    def _any_tensor(self, expr: Call) -> str:
+        kind = self._any_member(expr, 0, "i32")
+        start = self._any_member(expr, 2, "ptr")
+        inside = self.writer.value(f"getelementptr i8, ptr {start}, i32 {_OBJECT_BYTES}")
+        is_array = self.writer.value(f"icmp eq i32 {kind}, {_NDARRAY}")
+        return self.writer.value(f"select i1 {is_array}, ptr {inside}, ptr {start}")
+
+    def _tensor_member(self, expr: Call, member: int, kind: str) -> str:
+        address = self.writer.value(
+            f"getelementptr inbounds {TENSOR}, ptr {self.expr(expr.args[0])}, i32 0, i32 {member}"
+        )
+        return self.writer.value(f"load {kind}, ptr {address}")
+
+    def _tensor_data(self, expr: Call) -> str:
+        data = self._tensor_member(expr, _DATA, "ptr")
+        offset = self._tensor_member(expr, _OFFSET, "i64")
+        return self.writer.value(f"getelementptr i8, ptr {data}, i64 {offset}")
+
+    def _tensor_int(self, expr: Call) -> str:
+        member = {"tensor_ndim": _NDIM, "tensor_device": _DEVICE}[expr.op]
+        return self._tensor_member(expr, member, "i32")
+
+    def _tensor_dtype(self, expr: Call) -> str:
+        # code, bits and lanes lie one after the other: together they are one little-endian word.
+        return self._tensor_member(expr, _NDIM + 1, "i32")
+
+    def _tensor_has_strides(self, expr: Call) -> str:
+        strides = self._tensor_member(expr, _STRIDES, "ptr")
+        return self.writer.value(f"icmp ne ptr {strides}, null")
+
+    def _tensor_entry(self, expr: Call) -> str:
+        member = _SHAPE if expr.op == "tensor_shape" else _STRIDES
+        numbers = self._tensor_member(expr, member, "ptr")
+        number = expr.args[1]
+        address = self.writer.value(
+            f"getelementptr inbounds i64, ptr {numbers}, "
+            f"{element_type(number.dtype)} {self.expr(number)}"
+        )
+        loaded = self.writer.value(f"load i64, ptr {address}, align 8")
+        return convert.cast(self.writer, DataType("int64"), expr.dtype, loaded)
+
+    def _try_call(self, expr: Call) -> str:
+        raise NotImplementedError  # a statement's matter: stmt.py
+
+
+def _abi(dtype: DataType) -> str:
+    """The type of an argument in C, which leaves no bits of a register undefined."""
+    kind = value_type(dtype)
+    if dtype.lanes > 1 or not (dtype.is_integer or dtype.is_bool) or dtype.bits > 32:
+        return kind
+    return f"{kind} {'zeroext' if not dtype.is_int and dtype.bits < 32 else 'signext'}"
+
+
+def is_harmless(expr: Expr) -> bool:
+    """Whether it can be evaluated where it is not needed, at little cost."""
+    harmless = True
+    size = 0
+
+    def look(node: Node) -> None:
+        nonlocal harmless, size
+        size += 1
+        if isinstance(node, (BufferLoad, Call)) or type(node).__name__ in _DIVISIONS:
+            harmless = harmless and isinstance(node, Call) and node.op in _CHEAP
+
+    post_order(expr, look)
+    return harmless and size <= 16
+
+
+_DIVISIONS = {"FloorDiv", "FloorMod", "TruncDiv", "TruncMod"}
+_CHEAP = {"likely", "bitwise_and", "bitwise_or", "bitwise_xor", "reinterpret", "abs"}
+
+_CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
+    "if_then_else": CallEmitter._if_then_else, "likely": CallEmitter._likely,
+    "any_lane": CallEmitter._any_lane, "table": CallEmitter._table,
+    "shift_right": CallEmitter._shift_right, "bitwise_not": CallEmitter._bitwise_not,
+    "popcount": CallEmitter._count_bits, "clz": CallEmitter._count_bits,
+    "sqrt": CallEmitter._sqrt, "abs": CallEmitter._abs, "copysign": CallEmitter._copysign,
+    "isnan": CallEmitter._is_kind, "isinf": CallEmitter._is_kind,
+    "isfinite": CallEmitter._is_kind,
+    "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
+    "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
+    "call_extern": CallEmitter._call_extern, "call_packed": CallEmitter._call_packed,
+    "try_call": lambda emitter, expr: emitter._try_call(expr),
+    "any_type": CallEmitter._any_type, "any_value": CallEmitter._any_value,
+    "any_tensor": CallEmitter._any_tensor, "tensor_data": CallEmitter._tensor_data,
+    "tensor_ndim": CallEmitter._tensor_int, "tensor_device": CallEmitter._tensor_int,
+    "tensor_dtype": CallEmitter._tensor_dtype,
+    "tensor_has_strides": CallEmitter._tensor_has_strides,
+    "tensor_shape": CallEmitter._tensor_entry, "tensor_stride": CallEmitter._tensor_entry,
+}  # fmt: skip

@@ -1,0 +1,64 @@
+"""A module of functions through LLVM: optimised IR, assembly, object code, or running here."""
+
+import llvmlite.binding as llvm
+
+from sterna.codegen.llvm.function import generate
+from sterna.codegen.llvm.jit import JitModule
+from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, optimize
+from sterna.support.errors import InternalError
+from sterna.tir.stmt import PrimFunc
+
+
+class CompiledModule:
+    """Functions compiled for one target. Each form is made when it is first asked for."""
+
+    def __init__(
+        self, functions: list[PrimFunc], options: LLVMOptions | None = None, name: str = "sterna"
+    ) -> None:
+        self.options = options or LLVMOptions.native()
+        self._text = generate(functions, self.options, name)
+        self._optimized: str | None = None
+        self._assembly: str | None = None
+        self._object: bytes | None = None
+
+    def ir(self) -> str:
+        """LLVM IR as it was generated."""
+        return self._text
+
+    def optimized_ir(self) -> str:
+        """LLVM IR after optimisation."""
+        if self._optimized is None:
+            with LOCK:
+                self._optimized = str(self._run()[0])
+        return self._optimized
+
+    def assembly(self) -> str:
+        """The target's assembly language."""
+        if self._assembly is None:
+            with LOCK:
+                module, machine = self._run()
+                self._assembly = machine.emit_assembly(module)
+        return self._assembly
+
+    def object_bytes(self) -> bytes:
+        """An object file of the target."""
+        if self._object is None:
+            with LOCK:
+                module, machine = self._run()
+                self._object = machine.emit_object(module)
+        return self._object
+
+    def jit(self) -> JitModule:
+        """The functions loaded into this process."""
+        return JitModule(self.object_bytes())
+
+    def _run(self) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+        machine = create_machine(self.options)
+        context = llvm.create_context()
+        try:
+            module = llvm.parse_assembly(self._text, context)
+            module.verify()
+        except RuntimeError as error:
+            raise InternalError(f"the generated LLVM IR is wrong: {error}") from None
+        optimize(module, machine, self.options.opt_level)
+        return module, machine

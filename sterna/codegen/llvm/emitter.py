@@ -1,0 +1,178 @@
+"""Text of LLVM modules and functions, written line by line."""
+
+from collections.abc import Callable
+
+from sterna.codegen.llvm.machine import (
+    Abilities,
+    LLVMOptions,
+    abilities,
+    data_layout,
+    object_format,
+    pointer_bits,
+)
+from sterna.codegen.llvm.types import quoted, symbol
+
+ATTRIBUTES = "#0"
+COLD = "#1"
+INLINE = "#2"
+# Without no-builtins LLVM turns loops into calls of memset and memcpy, which we do not link.
+_ATTRIBUTE_TEXT = """\
+attributes #0 = { nounwind "no-builtins" }
+attributes #1 = { nounwind cold noinline "no-builtins" }
+attributes #2 = { nounwind alwaysinline "no-builtins" }
+"""
+
+
+class ModuleWriter:
+    """The text of a module: globals, functions, declarations and metadata, in order of need."""
+
+    def __init__(self, options: LLVMOptions, name: str) -> None:
+        self.options = options
+        self.name = name
+        self.pointer_bits = pointer_bits(options)
+        self.index_type = f"i{self.pointer_bits}"
+        self.is_elf = object_format(options) == "ELF"
+        self.is_coff = object_format(options) == "COFF"
+        self.globals: list[str] = []
+        self.functions: list[str] = []
+        self._helpers: set[str] = set()
+        self._declarations: dict[str, str] = {}
+        self._strings: dict[str, str] = {}
+        self._metadata: dict[str, int] = {}
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the processor does in instructions."""
+        return abilities(self.options)
+
+    def string(self, text: str) -> str:
+        """The name of a constant text that ends in a zero."""
+        name = self._strings.get(text)
+        if name is None:
+            name = f"@text.{len(self._strings)}"
+            self._strings[text] = name
+            data = text.encode() + b"\0"
+            self.globals.append(
+                f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{quoted(data)}"'
+            )
+        return name
+
+    def declare(self, name: str, result: str, parameters: str, linkage: str = "") -> str:
+        """The symbol of a function that is defined elsewhere, or of an intrinsic."""
+        if name not in self._declarations:
+            line = f"declare {linkage}{result} {symbol(name)}({parameters})"
+            self._declarations[name] = line
+        return symbol(name)
+
+    def helper(self, name: str, write: Callable[[], str]) -> str:
+        """The symbol of a function that is written when it is first needed."""
+        if name not in self._helpers:
+            self._helpers.add(name)
+            self.functions.append(write())
+        return symbol(name)
+
+    def metadata(self, text: str) -> str:
+        """The number of a metadata node."""
+        return f"!{self._metadata.setdefault(text, len(self._metadata))}"
+
+    def distinct_loop(self, *properties: str) -> str:
+        """A node that marks one loop."""
+        number = len(self._metadata)
+        listed = ", ".join([f"!{number}", *properties])
+        self._metadata[f"distinct !{{{listed}}}"] = number
+        return f"!{number}"
+
+    def text(self) -> str:
+        """The whole module."""
+        parts = [
+            f'source_filename = "{quoted(self.name.encode())}"',
+            f'target datalayout = "{data_layout(self.options)}"',
+            f'target triple = "{self.options.triple}"',
+            "",
+            *self.globals,
+            "",
+            *self.functions,
+            *self._declarations.values(),
+            "",
+            _ATTRIBUTE_TEXT,
+            *[f"!{number} = {text}" for text, number in self._metadata.items()],
+            "",
+        ]
+        return "\n".join(parts)
+
+
+class FunctionWriter:
+    """The text of one function. Values are named by a counter."""
+
+    def __init__(self, module: ModuleWriter) -> None:
+        self.module = module
+        self.block = "entry"
+        self._allocas: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+
+    def name(self) -> str:
+        """A new name for a value."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def label(self, hint: str) -> str:
+        """A new name for a block."""
+        self._count += 1
+        return f"{hint}.{self._count}"
+
+    def value(self, instruction: str) -> str:
+        """Writes an instruction and names its result."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {instruction}")
+        return name
+
+    def emit(self, instruction: str) -> None:
+        """Writes an instruction without a result."""
+        self._lines.append("  " + instruction)
+
+    def alloca(self, kind: str, align: int) -> str:
+        """Memory in the function's frame."""
+        self._count += 1
+        name = f"%a{self._count}"
+        self._allocas.append(f"  {name} = alloca {kind}, align {align}")
+        return name
+
+    def start(self, label: str) -> None:
+        """Begins a block."""
+        self._lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """Ends the block."""
+        self.emit(f"br label %{label}")
+
+    def branch(self, condition: str, then: str, otherwise: str, likely: bool | None = None) -> None:
+        """Ends the block with a choice."""
+        hint = ""
+        if likely is not None:
+            weights = "i32 2000, i32 1" if likely else "i32 1, i32 2000"
+            hint = ", !prof " + self.module.metadata(f'!{{!"branch_weights", {weights}}}')
+        self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}{hint}")
+
+    def intrinsic(self, name: str, result: str, *arguments: str) -> str:
+        """Calls an intrinsic; arguments are written with their types."""
+        target = self.declare(name, result, arguments)
+        return self.value(f"call {result} {target}({', '.join(arguments)})")
+
+    def declare(self, name: str, result: str, arguments: tuple[str, ...]) -> str:
+        """Declares a function by the arguments of a call."""
+        kinds = ", ".join(_type_of(argument) for argument in arguments)
+        return self.module.declare(name, result, kinds)
+
+    def text(self, signature: str) -> str:
+        """The whole function."""
+        return "\n".join([f"{signature} {{", "entry:", *self._allocas, *self._lines, "}", ""])
+
+
+def _type_of(argument: str) -> str:
+    """The type of "type operand": types may hold spaces, operands of intrinsics begin last."""
+    if argument.startswith("<"):
+        return argument[: argument.index(">") + 1]
+    return argument.split(" ", 1)[0]

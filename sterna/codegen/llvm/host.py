@@ -1,0 +1,192 @@
+"""What compiled code asks of whoever loaded it: errors, threads, memory.
+
+A module exports the variable __sterna__host. Its loader puts there the address of
+
+    struct sterna_host {
+      uint64_t size;
+      int (*set_error)(const char *kind, const char *message);
+      int (*parallel)(int (*body)(int32_t task, int32_t tasks, void *data), void *data,
+                      int32_t tasks);
+      int (*num_threads)(int32_t *out);
+      void *(*allocate)(uint64_t bytes, uint64_t alignment);
+      void (*release)(void *block);
+    };
+
+and without one the code still runs: in one thread, with malloc if the process has it, and with
+errors through TVM's C function if the process has that.
+"""
+
+from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
+
+HOST = "__sterna__host"
+_STRUCT = "{ i64, ptr, ptr, ptr, ptr, ptr }"
+_SET_ERROR, _PARALLEL, _NUM_THREADS, _ALLOCATE, _RELEASE = range(1, 6)
+
+
+def define_host(module: ModuleWriter) -> None:
+    """Exports the variable. It is weak, so that several objects of one program share it."""
+    export = "dllexport " if module.is_coff else ""
+    linkage = export if module.is_coff else "weak "
+    module.globals.append(f"@{HOST} = {linkage}global ptr null, align {module.pointer_bits // 8}")
+
+
+def _member(number: int) -> str:
+    return f"""\
+  %slot = getelementptr inbounds {_STRUCT}, ptr %host, i32 0, i32 {number}
+  %function = load ptr, ptr %slot"""
+
+
+def fail(module: ModuleWriter) -> str:
+    """i32 (ptr kind, ptr message): sets the error and returns -1."""
+
+    def write() -> str:
+        other = "ret i32 -1"
+        if module.is_elf:
+            weak = module.declare(
+                "TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr", "extern_weak "
+            )
+            other = f"""\
+%missing = icmp eq ptr {weak}, null
+  br i1 %missing, label %done, label %foreign
+foreign:
+  call void {weak}(ptr %kind, ptr %message)
+  ret i32 -1
+done:
+  ret i32 -1"""
+        return f"""\
+define internal i32 @"sterna.fail"(ptr %kind, ptr %message) {COLD} {{
+  %host = load ptr, ptr @{HOST}
+  %alone = icmp eq ptr %host, null
+  br i1 %alone, label %without, label %with
+with:
+{_member(_SET_ERROR)}
+  call i32 %function(ptr %kind, ptr %message)
+  ret i32 -1
+without:
+  {other}
+}}
+"""
+
+    return module.helper("sterna.fail", write)
+
+
+def parallel(module: ModuleWriter) -> str:
+    """i32 (ptr body, ptr data, i64 extent): runs the tasks of a parallel loop."""
+
+    def write() -> str:
+        return f"""\
+define internal i32 @"sterna.parallel"(ptr %body, ptr %data, i64 %extent) {ATTRIBUTES} {{
+  %threads.slot = alloca i32, align 4
+  %some = icmp sgt i64 %extent, 0
+  br i1 %some, label %start, label %nothing
+nothing:
+  ret i32 0
+start:
+  %host = load ptr, ptr @{HOST}
+  %alone = icmp eq ptr %host, null
+  %one = icmp eq i64 %extent, 1
+  %serial = or i1 %alone, %one
+  br i1 %serial, label %direct, label %with
+direct:
+  %direct.result = call i32 %body(i32 0, i32 1, ptr %data)
+  ret i32 %direct.result
+with:
+{_member(_NUM_THREADS)}
+  store i32 1, ptr %threads.slot
+  %failed = call i32 %function(ptr %threads.slot)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %error, label %go
+error:
+  ret i32 -1
+go:
+  %threads = load i32, ptr %threads.slot
+  %threads.wide = sext i32 %threads to i64
+  %fewer = icmp slt i64 %extent, %threads.wide
+  %narrow = trunc i64 %extent to i32
+  %tasks = select i1 %fewer, i32 %narrow, i32 %threads
+  %single = icmp sle i32 %tasks, 1
+  br i1 %single, label %direct, label %share
+share:
+  %p.slot = getelementptr inbounds {_STRUCT}, ptr %host, i32 0, i32 {_PARALLEL}
+  %p.function = load ptr, ptr %p.slot
+  %result = call i32 %p.function(ptr %body, ptr %data, i32 %tasks)
+  ret i32 %result
+}}
+"""
+
+    return module.helper("sterna.parallel", write)
+
+
+def allocate(module: ModuleWriter) -> str:
+    """ptr (i64 bytes): memory on a 64-byte boundary, or null."""
+
+    def write() -> str:
+        other = "ret ptr null"
+        if module.is_elf:
+            size = module.index_type
+            weak = module.declare("malloc", "ptr", size, "extern_weak ")
+            narrow = "" if size == "i64" else f"\n  %size = trunc i64 %more to {size}"
+            amount = "%more" if size == "i64" else "%size"
+            # The block's own address stands just before the part that is used.
+            other = f"""\
+%missing = icmp eq ptr {weak}, null
+  br i1 %missing, label %none, label %libc
+none:
+  ret ptr null
+libc:
+  %more = add i64 %bytes, 80{narrow}
+  %block = call ptr {weak}({size} {amount})
+  %empty = icmp eq ptr %block, null
+  br i1 %empty, label %none, label %align
+align:
+  %address = ptrtoint ptr %block to {size}
+  %past = add {size} %address, 79
+  %rounded = and {size} %past, -64
+  %used = inttoptr {size} %rounded to ptr
+  %before = getelementptr inbounds ptr, ptr %used, i32 -1
+  store ptr %block, ptr %before
+  ret ptr %used"""
+        return f"""\
+define internal ptr @"sterna.allocate"(i64 %bytes) noinline {ATTRIBUTES} {{
+  %host = load ptr, ptr @{HOST}
+  %alone = icmp eq ptr %host, null
+  br i1 %alone, label %without, label %with
+with:
+{_member(_ALLOCATE)}
+  %result = call ptr %function(i64 %bytes, i64 64)
+  ret ptr %result
+without:
+  {other}
+}}
+"""
+
+    return module.helper("sterna.allocate", write)
+
+
+def release(module: ModuleWriter) -> str:
+    """void (ptr): gives back what allocate gave."""
+
+    def write() -> str:
+        other = "ret void"
+        if module.is_elf:
+            weak = module.declare("free", "void", "ptr", "extern_weak ")
+            other = f"""\
+%before = getelementptr inbounds ptr, ptr %used, i32 -1
+  %block = load ptr, ptr %before
+  call void {weak}(ptr %block)
+  ret void"""
+        return f"""\
+define internal void @"sterna.release"(ptr %used) noinline {ATTRIBUTES} {{
+  %host = load ptr, ptr @{HOST}
+  %alone = icmp eq ptr %host, null
+  br i1 %alone, label %without, label %with
+with:
+{_member(_RELEASE)}
+  call void %function(ptr %used)
+  ret void
+without:
+  {other}
+}}
+"""
+
+    return module.helper("sterna.release", write)

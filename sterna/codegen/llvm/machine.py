@@ -1,0 +1,161 @@
+"""Target machines: what to compile for, what it can do, and LLVM's optimiser and assembler."""
+
+import functools
+import re
+import threading
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+# LLVM's contexts and pass managers that llvmlite shares are not safe to use from two threads.
+LOCK = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class LLVMOptions:
+    """What to compile for."""
+
+    triple: str
+    cpu: str = ""
+    features: str = ""
+    opt_level: int = 3
+
+    @staticmethod
+    @functools.cache
+    def native(opt_level: int = 3) -> "LLVMOptions":
+        """This machine, with everything its processor can do."""
+        return LLVMOptions(
+            llvm.get_process_triple(),
+            llvm.get_host_cpu_name(),
+            llvm.get_host_cpu_features().flatten(),
+            opt_level,
+        )
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def create_machine(options: LLVMOptions) -> llvm.TargetMachine:
+    """LLVM's machine for some options; a ValueError names a triple that it does not know."""
+    _initialize()
+    try:
+        target = llvm.Target.from_triple(options.triple)
+    except RuntimeError as error:
+        raise ValueError(f"LLVM has no target '{options.triple}': {error}") from None
+    abi = "lp64d" if options.triple.startswith("riscv64") and "+d" in options.features else ""
+    # WebAssembly and bare metal are linked statically.
+    alone = "wasm" in options.triple or "-none" in options.triple
+    return target.create_target_machine(
+        cpu=options.cpu, features=options.features, opt=options.opt_level,
+        reloc="static" if alone else "pic",
+        codemodel="default", abiname=abi,
+    )  # fmt: skip
+
+
+_PROBES = ("floor", "ceil", "trunc", "rint", "round")
+
+_PROBE_TEXT = """
+define void @vector(ptr %a) nounwind {{
+  %x = load <16 x float>, ptr %a, align 4
+  %y = fadd <16 x float> %x, %x
+  store <16 x float> %y, ptr %a, align 4
+  ret void
+}}
+define float @widen(ptr %a) nounwind {{
+  %x = load half, ptr %a
+  %y = fpext half %x to float
+  ret float %y
+}}
+define void @narrow(float %x, ptr %a) nounwind {{
+  %y = fptrunc float %x to half
+  store half %y, ptr %a
+  ret void
+}}
+{functions}
+"""
+
+_PROBE_FUNCTION = """
+define {type} @probe.{name}.{bits}({type} %x) nounwind {{
+  %y = call {type} @llvm.{name}.f{bits}({type} %x)
+  ret {type} %y
+}}
+declare {type} @llvm.{name}.f{bits}({type})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a processor does in instructions, without a library."""
+
+    register_bits: int
+    """Bits of its vector registers."""
+    half: bool
+    """Whether it converts float16."""
+    rounds: frozenset[str]
+    """floor, ceil, ... as "floor.f32"."""
+
+
+@functools.cache
+def abilities(options: LLVMOptions) -> Abilities:
+    """Compiles a probe and looks at what LLVM made of it: no table of processors to keep."""
+    functions = "".join(
+        _PROBE_FUNCTION.format(type=kind, name=name, bits=bits)
+        for name in _PROBES
+        for kind, bits in (("float", 32), ("double", 64))
+    )
+    with LOCK:
+        machine = create_machine(options)
+        module = llvm.parse_assembly(_PROBE_TEXT.format(functions=functions))
+        text = machine.emit_assembly(module)
+    width = 512 if "zmm" in text else 256 if "ymm" in text else 128
+    # A library call shows as the function's plain name; ours are probe.name.bits.
+    called = {
+        f"{name}.f{bits}"
+        for name in _PROBES
+        for bits, suffix in ((32, "f"), (64, ""))
+        if re.search(rf"(?<![\w.]){name}{suffix}(?![\w.])", _calls(text))
+    }
+    every = {f"{name}.f{bits}" for name in _PROBES for bits in (32, 64)}
+    half = not re.search(r"hfsf2|sfhf2|h2f|f2h", text)
+    return Abilities(width, half, frozenset(every - called))
+
+
+def _calls(assembly: str) -> str:
+    """The lines of an assembly text that call or jump somewhere."""
+    jumps = re.compile(r"^\s*(call\w*|jmp\w*|jalr?|tail|j|b|bl|bl?x|jump|%call|{|allocframe)\b")
+    return "\n".join(line for line in assembly.splitlines() if jumps.match(line))
+
+
+@functools.cache
+def data_layout(options: LLVMOptions) -> str:
+    """How the target lays data out, as LLVM writes it."""
+    return str(create_machine(options).target_data)
+
+
+def pointer_bits(options: LLVMOptions) -> int:
+    """Bits of an address."""
+    match = re.search(r"(?:^|-)p:(\d+)", data_layout(options))
+    return int(match[1]) if match else 64
+
+
+def object_format(options: LLVMOptions) -> str:
+    """ELF, MachO, COFF or Wasm."""
+    triple = options.triple
+    if "wasm" in triple:
+        return "Wasm"
+    if any(word in triple for word in ("darwin", "macos", "ios")):
+        return "MachO"
+    return "COFF" if "windows" in triple else "ELF"
+
+
+def optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, opt_level: int) -> None:
+    """Runs LLVM's standard passes."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=opt_level)
+    tuning.loop_vectorization = opt_level >= 2
+    tuning.slp_vectorization = opt_level >= 2
+    builder = llvm.create_pass_builder(machine, tuning)
+    manager = builder.getModulePassManager()
+    manager.run(module, builder)

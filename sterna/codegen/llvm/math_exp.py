@@ -1,0 +1,256 @@
+"""Exponentials and logarithms."""
+
+import math
+from dataclasses import dataclass
+
+from sterna.codegen.llvm.polynomials import POLYNOMIALS
+from sterna.codegen.llvm.steps import (
+    Steps,
+    absolute,
+    bits_of,
+    constant,
+    float_of,
+    like,
+    polynomial,
+    with_sign,
+)
+from sterna.ir import build
+from sterna.ir.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What the functions need to know of a floating-point type."""
+
+    bits: int
+    fraction: int
+    """Bits of the fraction."""
+    bias: int
+    ln2: tuple[float, float]
+    """log(2) in two parts, the first short enough to be multiplied by an exponent exactly."""
+    log10_2: tuple[float, float]
+    half_root: int
+    """The bits of sqrt(1/2)."""
+    shifter: float
+    """Added to a number it leaves the nearest integer in the low bits."""
+    high: float
+    """Above this, exp is infinite."""
+    low: float
+    """Below this, exp is 0."""
+
+
+FORMATS = {
+    32: Format(32, 23, 127, (0.693115234375, 3.19461833e-05), (0.301025390625, 4.60503907e-06),
+               0x3F3504F3, 1.5 * 2**23, 89.0, -104.0),
+    64: Format(64, 52, 1023, (0.6931471805592082, 7.371002565167799e-13),
+               (0.30102999566361177, 3.694239077158931e-13), 0x3FE6A09E667F3BCD, 1.5 * 2**52,
+               710.0, -746.0),
+}  # fmt: skip
+
+
+def format_of(x: Expr) -> Format:
+    """The facts about a value's type."""
+    return FORMATS[x.dtype.bits]
+
+
+def clamp(x: Expr, low: float, high: float) -> Expr:
+    """x within bounds; a NaN stays one."""
+    return build.minimum(constant(high, x), build.maximum(constant(low, x), x))
+
+
+def nearest(steps: Steps, x: Expr) -> tuple[Expr, Expr]:
+    """The integer nearest to a small number, as a float and as an integer.
+
+    No conversion from float to int: that has no meaning for NaN.
+    """
+    shifter = constant(format_of(x).shifter, x)
+    moved = steps(x + shifter)
+    return steps(moved - shifter), steps(bits_of(moved) - bits_of(shifter))
+
+
+def power_of_two(n: Expr) -> Expr:
+    """2**n for a normal result."""
+    form = FORMATS[n.dtype.bits]
+    return float_of((n + form.bias) << form.fraction)
+
+
+def scaled(steps: Steps, x: Expr, n: Expr) -> Expr:
+    """x * 2**n, rounded once even where the result is denormal."""
+    half = steps(n >> 1)
+    return x * power_of_two(half) * power_of_two(n - half)
+
+
+def exp_minus_one(steps: Steps, r: Expr) -> Expr:
+    """exp(r) - 1 for |r| <= log(2) / 2"""
+    tail = polynomial(r, POLYNOMIALS["exp", r.dtype.bits])
+    return steps(r + r * r * tail)
+
+
+def reduced(steps: Steps, x: Expr) -> tuple[Expr, Expr]:
+    """r and n where exp(x) == exp(r) * 2**n."""
+    ln2 = format_of(x).ln2
+    whole, n = nearest(steps, x * constant(1 / math.log(2), x))
+    r = x - whole * constant(ln2[0], x) - whole * constant(ln2[1], x)
+    return steps(r), n
+
+
+def exp(x: Expr) -> Expr:
+    """e**x"""
+    steps, form = Steps(), format_of(x)
+    r, n = reduced(steps, steps(clamp(x, form.low, form.high)))
+    return steps.done(scaled(steps, steps(exp_minus_one(steps, r) + 1.0), n))
+
+
+def exp2(x: Expr) -> Expr:
+    """2**x"""
+    steps, form = Steps(), format_of(x)
+    held = steps(clamp(x, -form.bias - form.fraction - 2.0, form.bias + 1.0))
+    whole, n = nearest(steps, held)
+    r = steps((held - whole) * constant(math.log(2), x))
+    return steps.done(scaled(steps, steps(exp_minus_one(steps, r) + 1.0), n))
+
+
+def exp10(x: Expr) -> Expr:
+    """10**x"""
+    steps, form = Steps(), format_of(x)
+    held = steps(clamp(x, form.low / math.log(10), form.high / math.log(10)))
+    whole, n = nearest(steps, held * constant(math.log2(10), x))
+    high, low = form.log10_2
+    r = held - whole * constant(high, x) - whole * constant(low, x)
+    r = steps(r * constant(math.log(10), x))
+    return steps.done(scaled(steps, steps(exp_minus_one(steps, r) + 1.0), n))
+
+
+def expm1(steps: Steps, x: Expr) -> Expr:
+    """e**x - 1 for a number that is not far above 0."""
+    r, n = reduced(steps, x)
+    scale = steps(power_of_two(n))
+    return steps(scale * exp_minus_one(steps, r) + (scale - 1.0))
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e**-x)"""
+    steps = Steps()
+    form = format_of(x)
+    inner = steps(build.maximum(constant(form.low, x), 0.0 - absolute(x)))
+    r, n = reduced(steps, inner)
+    z = steps(scaled(steps, steps(exp_minus_one(steps, r) + 1.0), n))
+    top = build.select(x >= 0.0, constant(1.0, x), z)
+    bottom = steps(z + 1.0)
+    lost = z - (bottom - 1.0)
+    quotient = steps(top / bottom)
+    # 1 - z/2 is close enough to 1/bottom for what was lost.
+    return steps.done(quotient - quotient * (lost * (1.0 - z * 0.5)))
+
+
+def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent: -t / (2 + t), or 1 - 2*(t + 1) / (2 + t), for t == exp(-2|x|) - 1."""
+    steps = Steps()
+    size = steps(absolute(x))
+    r, n = reduced(steps, steps(build.maximum(constant(-40.0, x), size * -2.0)))
+    scale = steps(power_of_two(n))
+    grown = steps(scale * exp_minus_one(steps, r))
+    t = steps(grown + (scale - 1.0))
+    large = steps(size > 0.55)
+    top = build.select(large, (grown + scale) * 2.0, 0.0 - t)
+    quotient = steps(top / (t + 2.0))
+    if x.dtype.bits == 32:
+        z = steps(x * x)
+        small = size + size * z * polynomial(z, POLYNOMIALS["tanh", 32])
+    else:
+        small = quotient
+    return steps.done(with_sign(build.select(large, 1.0 - quotient, small), x))
+
+
+# ---- logarithms ----
+
+
+def parts(steps: Steps, x: Expr) -> tuple[Expr, Expr]:
+    """f and e where x == (1 + f) * 2**e and sqrt(1/2) <= 1 + f < sqrt(2); x is positive."""
+    form = format_of(x)
+    smallest = 2.0 ** (1 - form.bias)
+    lift = form.fraction + 1
+    tiny = steps(x < smallest)
+    normal = build.select(tiny, x * (2.0**lift), x)
+    one = form.bias << form.fraction
+    moved = steps(bits_of(normal) + constant(one - form.half_root, bits_of(x)))
+    exponent = (moved >> form.fraction) - form.bias
+    exponent = build.select(tiny, exponent - lift, exponent)
+    mask = constant((1 << form.fraction) - 1, moved)
+    m = float_of((moved & mask) + constant(form.half_root, moved))
+    return steps(m - 1.0), steps(build.cast(like(f"float{form.bits}", x), exponent))
+
+
+def with_log_limits(x: Expr, result: Expr) -> Expr:
+    """The result where x is positive and finite, and what a logarithm is elsewhere."""
+    result = build.select(x < math.inf, result, x)  # infinity and NaN
+    below = build.select(x < 0.0, constant(math.nan, x), result)
+    return build.select(build.equal(x, 0.0), constant(-math.inf, x), below)
+
+
+def log_core(steps: Steps, f: Expr, high: Expr | None, low: Expr | None) -> Expr:
+    """high + low + log(1 + f)"""
+    half = steps(f * f * 0.5)
+    if f.dtype.bits == 32:
+        tail = f * f * f * polynomial(f, POLYNOMIALS["log", 32])
+    else:
+        s = steps(f / (f + 2.0))
+        z = steps(s * s)
+        tail = s * (half + z * polynomial(z, POLYNOMIALS["atanh", 64]))
+    if low is not None:
+        tail = tail + low
+    inner = f - (half - tail)
+    return inner if high is None else high + inner
+
+
+def log(x: Expr) -> Expr:
+    """The natural logarithm."""
+    steps, form = Steps(), format_of(x)
+    f, e = parts(steps, x)
+    result = log_core(steps, f, e * constant(form.ln2[0], x), e * constant(form.ln2[1], x))
+    return steps.done(with_log_limits(x, steps(result)))
+
+
+def log2(x: Expr) -> Expr:
+    """The logarithm to base 2."""
+    steps = Steps()
+    f, e = parts(steps, x)
+    if x.dtype.bits == 32:
+        inner = f + f * polynomial(f, POLYNOMIALS["log2", 32])
+    else:
+        inner = _product(steps, steps(log_core(steps, f, None, None)), 1 / math.log(2),
+                         2.0355273740931033e-17)  # fmt: skip
+    return steps.done(with_log_limits(x, steps(e + inner)))
+
+
+def log10(x: Expr) -> Expr:
+    """The logarithm to base 10."""
+    steps, form = Steps(), format_of(x)
+    f, e = parts(steps, x)
+    if x.dtype.bits == 32:
+        inner = f * polynomial(f, POLYNOMIALS["log10", 32])
+    else:
+        inner = _product(steps, steps(log_core(steps, f, None, None)), 1 / math.log(10),
+                         1.098319650216765e-17)  # fmt: skip
+    high, low = form.log10_2
+    result = e * constant(high, x) + (e * constant(low, x) + inner)
+    return steps.done(with_log_limits(x, steps(result)))
+
+
+def _product(steps: Steps, x: Expr, factor: float, rest: float) -> Expr:
+    """x * (factor + rest)"""
+    return steps(x * constant(factor, x) + x * constant(rest, x))
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1 + x): the rounding error of 1 + x is put back."""
+    steps, form = Steps(), format_of(x)
+    u = steps(x + 1.0)
+    lost = build.select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
+    f, e = parts(steps, u)
+    correction = steps(build.select(u < math.inf, lost / u, constant(0.0, x)))
+    result = log_core(steps, f, e * constant(form.ln2[0], x),
+                      e * constant(form.ln2[1], x) + correction)  # fmt: skip
+    result = steps(with_log_limits(u, steps(result)))
+    tiny = absolute(x) < 2.0 ** -(form.fraction + 2)
+    return steps.done(build.select(tiny, x, result))

@@ -1,0 +1,260 @@
+"""Loads and stores of scalars and vectors."""
+
+from sterna.codegen.llvm.expr import ExprEmitter
+from sterna.codegen.llvm.ranges import as_ramp, divisor_of
+from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
+from sterna.ir import build
+from sterna.ir.expr import Expr, IntImm
+from sterna.support.dtype import DataType
+from sterna.support.errors import InternalError
+from sterna.tir.stmt import Buffer, BufferLoad
+
+_SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
+
+
+def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The offset of an element, in elements."""
+    if len(indices) == 1 and not buffer.strides:
+        return indices[0]
+    return buffer.offset_of(indices)
+
+
+def element_alignment(buffer: Buffer, offset: Expr, scale: int = 1) -> int:
+    """Bytes that certainly divide the address of an element."""
+    size = buffer.dtype.bytes
+    if not buffer.alignment:
+        return size
+    step = divisor_of(offset) * scale * size
+    align = buffer.alignment & -buffer.alignment
+    return max(size, min(align, step & -step) if step else align)
+
+
+class MemoryEmitter(ExprEmitter):
+    """Expressions that read memory, and what writes it."""
+
+    # ---- addresses ----
+
+    def index(self, expr: Expr) -> str:
+        """An index as wide as an address."""
+        with self.exact():
+            operand = self.expr(expr)
+            known_sign = self.ranges.non_negative(expr)
+        dtype, wide = expr.dtype, self.module.index_type
+        if dtype.bits == self.module.pointer_bits or (isinstance(expr, IntImm)):
+            return operand
+        target = vector_type(wide, dtype.lanes)
+        kind = value_type(dtype)
+        if dtype.bits > self.module.pointer_bits:
+            return self.writer.value(f"trunc {kind} {operand} to {target}")
+        name = "zext" if dtype.is_uint else "zext nneg" if known_sign else "sext"
+        return self.writer.value(f"{name} {kind} {operand} to {target}")
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The address of a buffer's first element."""
+        operand = self.env.get(id(buffer.data))
+        if operand is None:
+            raise InternalError(f"the buffer {buffer.name} is used where nothing binds it")
+        return operand
+
+    def address(self, buffer: Buffer, offset: Expr) -> str:
+        """The address of an element, or a vector of addresses."""
+        if build.is_const(offset, 0) and offset.dtype.lanes == 1:
+            return self.pointer(buffer)
+        kind = vector_type(self.module.index_type, offset.dtype.lanes)
+        return self.writer.value(
+            f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {self.pointer(buffer)}, "
+            f"{kind} {self.index(offset)}"
+        )
+
+    # ---- bool is i1 in values and i8 in memory ----
+
+    def _from_memory(self, dtype: DataType, operand: str) -> str:
+        if not dtype.is_bool:
+            return operand
+        kind = vector_type("i8", dtype.lanes)
+        return self.writer.value(f"icmp ne {kind} {operand}, zeroinitializer")
+
+    def _to_memory(self, dtype: DataType, operand: str) -> str:
+        if not dtype.is_bool:
+            return operand
+        kind = vector_type("i8", dtype.lanes)
+        return self.writer.value(f"zext {value_type(dtype)} {operand} to {kind}")
+
+    # ---- loads ----
+
+    def _load(self, expr: BufferLoad) -> str:
+        buffer, dtype = expr.buffer, expr.dtype
+        offset = flat_index(buffer, expr.indices)
+        if dtype.lanes == 1:
+            return self._from_memory(dtype, self._load_scalar(buffer, offset))
+        ramp = as_ramp(offset)
+        stride = build.int_value(ramp[1]) if ramp else None
+        if ramp is None or stride not in (0, 1, -1, 2):
+            raw = self._gather(buffer, offset)
+        elif stride == 0:
+            one = self._load_scalar(buffer, ramp[0])
+            return self.splat(dtype, self._from_memory(dtype.element, one), dtype.lanes)
+        elif stride == 1:
+            raw = self._load_row(buffer, ramp[0], dtype.lanes, self._mask_for(dtype.lanes))
+        elif self._mask_for(dtype.lanes) is not None:
+            raw = self._gather(buffer, offset)
+        elif stride == -1:
+            raw = self._load_reversed(buffer, ramp[0], dtype.lanes)
+        else:
+            raw = self._load_pairs(buffer, ramp[0], dtype.lanes)
+        return self._from_memory(dtype, raw)
+
+    def _mask_for(self, lanes: int) -> str | None:
+        return self.mask[0] if self.mask is not None and self.mask[1] == lanes else None
+
+    def _load_scalar(self, buffer: Buffer, offset: Expr) -> str:
+        kind = memory_type(buffer.dtype)
+        align = element_alignment(buffer, offset)
+        if self.mask is None:
+            address = self.address(buffer, offset)
+            return self.writer.value(f"load {kind}, ptr {address}, align {align}")
+        # Nothing may be read unless some lane wants it.
+        mask, lanes = self.mask
+        writer = self.writer
+        wanted = writer.intrinsic(
+            f"llvm.vector.reduce.or.v{lanes}i1", "i1", f"<{lanes} x i1> {mask}"
+        )
+        address = self.address(buffer, offset)
+        before, read, after = writer.block, writer.label("read"), writer.label("after")
+        writer.branch(wanted, read, after)
+        writer.start(read)
+        value = writer.value(f"load {kind}, ptr {address}, align {align}")
+        writer.jump(after)
+        writer.start(after)
+        return writer.value(f"phi {kind} [ {value}, %{read} ], [ zeroinitializer, %{before} ]")
+
+    def _load_row(self, buffer: Buffer, base: Expr, lanes: int, mask: str | None) -> str:
+        element = memory_type(buffer.dtype)
+        kind = vector_type(element, lanes)
+        address = self.address(buffer, base)
+        align = element_alignment(buffer, base)
+        if mask is None:
+            return self.writer.value(f"load {kind}, ptr {address}, align {align}")
+        name = f"llvm.masked.load.v{lanes}{_SHORT.get(element, element)}.p0"
+        target = self.module.declare(name, kind, f"ptr, <{lanes} x i1>, {kind}")
+        return self.writer.value(
+            f"call {kind} {target}(ptr align {align} {address}, <{lanes} x i1> {mask}, "
+            f"{kind} zeroinitializer)"
+        )
+
+    def _load_reversed(self, buffer: Buffer, base: Expr, lanes: int) -> str:
+        first = build.sub(base, build.const(lanes - 1, base.dtype))
+        row = self._load_row(buffer, first, lanes, None)
+        return self._reverse(memory_type(buffer.dtype), row, lanes)
+
+    def _reverse(self, element: str, operand: str, lanes: int) -> str:
+        kind = vector_type(element, lanes)
+        picks = ", ".join(f"i32 {lane}" for lane in reversed(range(lanes)))
+        return self.writer.value(
+            f"shufflevector {kind} {operand}, {kind} poison, <{lanes} x i32> <{picks}>"
+        )
+
+    def _load_pairs(self, buffer: Buffer, base: Expr, lanes: int) -> str:
+        """Every second element: two rows that end where the last lane does, and one shuffle."""
+        element = memory_type(buffer.dtype)
+        kind = vector_type(element, lanes)
+        second = build.add(base, build.const(lanes - 1, base.dtype))
+        rows = [self._load_row(buffer, first, lanes, None) for first in (base, second)]
+        picks = [2 * j if 2 * j < lanes else lanes + 2 * j - (lanes - 1) for j in range(lanes)]
+        text = ", ".join(f"i32 {pick}" for pick in picks)
+        return self.writer.value(
+            f"shufflevector {kind} {rows[0]}, {kind} {rows[1]}, <{lanes} x i32> <{text}>"
+        )
+
+    def _gather(self, buffer: Buffer, offset: Expr) -> str:
+        lanes = offset.dtype.lanes
+        element = memory_type(buffer.dtype)
+        kind, pointers = vector_type(element, lanes), f"<{lanes} x ptr>"
+        mask = self._mask_for(lanes) or splat_literal("i1", "true", lanes)
+        name = f"llvm.masked.gather.v{lanes}{_SHORT.get(element, element)}.v{lanes}p0"
+        target = self.module.declare(name, kind, f"{pointers}, <{lanes} x i1>, {kind}")
+        align = element_alignment(buffer, build.const(1))
+        fill = "zeroinitializer" if self._mask_for(lanes) else "poison"
+        return self.writer.value(
+            f"call {kind} {target}({pointers} align {align} {self.address(buffer, offset)}, "
+            f"<{lanes} x i1> {mask}, {kind} {fill})"
+        )
+
+    # ---- stores ----
+
+    def store(self, buffer: Buffer, offset: Expr, value: Expr, predicate: Expr | None) -> None:
+        """Writes a value, where the predicate holds."""
+        lanes = max(offset.dtype.lanes, value.dtype.lanes)
+        operand = self._to_memory(value.dtype, self.expr(value))
+        element = memory_type(buffer.dtype)
+        if lanes > 1 and value.dtype.lanes == 1:
+            operand = self._splat_raw(element, operand, lanes)
+        if lanes == 1:
+            self._store_scalar(buffer, offset, f"{element} {operand}", predicate)
+            return
+        mask = None if predicate is None else self._mask_operand(predicate, lanes)
+        ramp = as_ramp(offset) if offset.dtype.lanes > 1 else None
+        stride = build.int_value(ramp[1]) if ramp else None
+        if ramp is not None and stride == 1:
+            self._store_row(buffer, ramp[0], element, operand, lanes, mask)
+        elif ramp is not None and stride == -1 and mask is None:
+            first = build.sub(ramp[0], build.const(lanes - 1, ramp[0].dtype))
+            reverse = self._reverse(element, operand, lanes)
+            self._store_row(buffer, first, element, reverse, lanes, None)
+        else:
+            self._scatter(buffer, offset, element, operand, lanes, mask)
+
+    def _splat_raw(self, element: str, operand: str, lanes: int) -> str:
+        kind = vector_type(element, lanes)
+        first = self.writer.value(f"insertelement {kind} poison, {element} {operand}, i64 0")
+        return self.writer.value(
+            f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer"
+        )
+
+    def _mask_operand(self, predicate: Expr, lanes: int) -> str:
+        operand = self.expr(predicate)
+        scalar = predicate.dtype.lanes == 1
+        return self.splat(predicate.dtype, operand, lanes) if scalar else operand
+
+    def _store_scalar(
+        self, buffer: Buffer, offset: Expr, typed: str, predicate: Expr | None
+    ) -> None:
+        writer, align = self.writer, element_alignment(buffer, offset)
+        if predicate is None:
+            writer.emit(f"store {typed}, ptr {self.address(buffer, offset)}, align {align}")
+            return
+        put, after = writer.label("put"), writer.label("after")
+        writer.branch(self.expr(predicate), put, after)
+        writer.start(put)
+        writer.emit(f"store {typed}, ptr {self.address(buffer, offset)}, align {align}")
+        writer.jump(after)
+        writer.start(after)
+
+    def _store_row(
+        self, buffer: Buffer, base: Expr, element: str, operand: str, lanes: int, mask: str | None
+    ) -> None:
+        kind = vector_type(element, lanes)
+        align = element_alignment(buffer, base)
+        address = self.address(buffer, base)
+        if mask is None:
+            self.writer.emit(f"store {kind} {operand}, ptr {address}, align {align}")
+            return
+        name = f"llvm.masked.store.v{lanes}{_SHORT.get(element, element)}.p0"
+        target = self.module.declare(name, "void", f"{kind}, ptr, <{lanes} x i1>")
+        self.writer.emit(
+            f"call void {target}({kind} {operand}, ptr align {align} {address}, "
+            f"<{lanes} x i1> {mask})"
+        )
+
+    def _scatter(
+        self, buffer: Buffer, offset: Expr, element: str, operand: str, lanes: int, mask: str | None
+    ) -> None:
+        """Lane by lane in order, so that the last of equal indices wins."""
+        kind, pointers = vector_type(element, lanes), f"<{lanes} x ptr>"
+        name = f"llvm.masked.scatter.v{lanes}{_SHORT.get(element, element)}.v{lanes}p0"
+        target = self.module.declare(name, "void", f"{kind}, {pointers}, <{lanes} x i1>")
+        every = mask or splat_literal("i1", "true", lanes)
+        self.writer.emit(
+            f"call void {target}({kind} {operand}, {pointers} align {buffer.dtype.bytes} "
+            f"{self.address(buffer, offset)}, <{lanes} x i1> {every})"
+        )

@@ -1,0 +1,85 @@
+"""Pieces of wide vectors: LLVM is slow on vectors of many registers."""
+
+from sterna.ir import build
+from sterna.ir.expr import (
+    BinaryExpr,
+    Broadcast,
+    Call,
+    Cast,
+    Expr,
+    Let,
+    Not,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+)
+from sterna.ir.node import Node, post_order
+from sterna.support.dtype import DataType
+from sterna.tir.stmt import Buffer, BufferLoad
+
+
+def can_slice(expr: Expr) -> bool:
+    """Whether every lane can be computed by itself."""
+    able = True
+
+    def look(node: Node) -> None:
+        nonlocal able
+        vectors_inside = isinstance(node, (Ramp, Broadcast)) and _inner(node).dtype.lanes > 1
+        vector_variable = isinstance(node, Var) and node.dtype.lanes > 1
+        if isinstance(node, Shuffle) or vectors_inside or vector_variable:
+            able = False
+        elif isinstance(node, Call) and node.op == "reinterpret":
+            able = able and node.args[0].dtype.lanes == node.dtype.lanes
+
+    post_order(expr, look)
+    return able
+
+
+def _inner(node: Ramp | Broadcast) -> Expr:
+    return node.base if isinstance(node, Ramp) else node.value
+
+
+def slice_lanes(expr: Expr, start: Expr, count: int) -> Expr:
+    """Lanes start, ..., start + count - 1 of a vector expression that can be sliced."""
+    dtype = expr.dtype
+    if dtype.lanes == 1 and not isinstance(expr, Let):
+        return expr
+    if isinstance(expr, Ramp):
+        moved = build.add(expr.base, build.mul(build.cast(expr.stride.dtype, start), expr.stride))
+        return Ramp(moved, expr.stride, count) if count > 1 else moved
+    if isinstance(expr, Broadcast):
+        return Broadcast(expr.value, count) if count > 1 else expr.value
+    if isinstance(expr, BufferLoad):
+        return BufferLoad(expr.buffer, tuple(slice_lanes(i, start, count) for i in expr.indices))
+    if isinstance(expr, Cast):
+        return Cast(_lanes(dtype, count), slice_lanes(expr.value, start, count))
+    if isinstance(expr, Call):
+        args = tuple(slice_lanes(arg, start, count) for arg in expr.args)
+        return Call(_lanes(dtype, count), expr.op, args)
+    if isinstance(expr, Let):
+        return Let(expr.var, expr.value, slice_lanes(expr.body, start, count))
+    if isinstance(expr, Not):
+        return Not(slice_lanes(expr.a, start, count))
+    if isinstance(expr, Select):
+        return Select(slice_lanes(expr.condition, start, count),
+                      slice_lanes(expr.then, start, count),
+                      slice_lanes(expr.otherwise, start, count))  # fmt: skip
+    assert isinstance(expr, BinaryExpr)
+    return type(expr)(slice_lanes(expr.a, start, count), slice_lanes(expr.b, start, count))
+
+
+def _lanes(dtype: DataType, count: int) -> DataType:
+    return dtype.with_lanes(count)
+
+
+def reads(expr: Expr, buffer: Buffer) -> bool:
+    """Whether an expression reads a buffer."""
+    found = False
+
+    def look(node: Node) -> None:
+        nonlocal found
+        found = found or (isinstance(node, BufferLoad) and node.buffer is buffer)
+
+    post_order(expr, look)
+    return found

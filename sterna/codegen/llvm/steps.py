@@ -1,0 +1,81 @@
+"""Writing an expression as a sequence of named steps."""
+
+from sterna.ir import build
+from sterna.ir.expr import Broadcast, Call, Expr, Let, StringImm, Var
+from sterna.support.dtype import DataType
+
+
+class Steps:
+    """Values that are computed once and used often, in order."""
+
+    def __init__(self) -> None:
+        self._bound: list[tuple[Var, Expr]] = []
+
+    def __call__(self, value: Expr) -> Expr:
+        """A value, under a name."""
+        if isinstance(value, Var):
+            return value
+        var = Var(f"t{len(self._bound)}", value.dtype)
+        self._bound.append((var, value))
+        return var
+
+    def done(self, result: Expr) -> Expr:
+        """The result, with all steps before it."""
+        for var, value in reversed(self._bound):
+            result = Let(var, value, result)
+        return result
+
+
+def like(dtype: str, value: Expr) -> DataType:
+    """A type with as many lanes as a value has."""
+    return DataType(dtype).with_lanes(value.dtype.lanes)
+
+
+def constant(number: float | int, value: Expr) -> Expr:
+    """A constant of the type and lanes of a value."""
+    scalar = build.const(number, value.dtype.element)
+    lanes = value.dtype.lanes
+    return scalar if lanes == 1 else Broadcast(scalar, lanes)
+
+
+def call(op: str, *args: Expr) -> Expr:
+    """A call with the type of its first argument."""
+    return build.call_intrinsic(op, *args)
+
+
+def bits_of(value: Expr) -> Expr:
+    """A float's bits as a signed integer."""
+    return Call(like(f"int{value.dtype.bits}", value), "reinterpret", (value,))
+
+
+def float_of(bits: Expr) -> Expr:
+    """The float with these bits."""
+    return Call(like(f"float{bits.dtype.bits}", bits), "reinterpret", (bits,))
+
+
+def absolute(value: Expr) -> Expr:
+    """|value|"""
+    return call("abs", value)
+
+
+def with_sign(value: Expr, sign: Expr) -> Expr:
+    """value with the sign of another."""
+    return call("copysign", value, sign)
+
+
+def any_lane(test: Expr) -> Expr:
+    """Whether a condition holds in some lane; only code generators know this one."""
+    return Call(DataType("bool"), "any_lane", (test,))
+
+
+def table(name: str, index: Expr) -> Expr:
+    """A 64-bit word of a constant table; only code generators know this one."""
+    return Call(like("uint64", index), "table", (StringImm(name), index))
+
+
+def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """Horner's rule, lowest power first."""
+    result = constant(coefficients[-1], x)
+    for coefficient in reversed(coefficients[:-1]):
+        result = result * x + constant(coefficient, x)
+    return result

@@ -1,0 +1,297 @@
+"""Statements to LLVM blocks. Meaning: sterna/tir/stmt.py."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sterna.codegen.llvm import host
+from sterna.codegen.llvm.calls import CallEmitter
+from sterna.codegen.llvm.emitter import ModuleWriter
+from sterna.codegen.llvm.memory import flat_index
+from sterna.codegen.llvm.slices import can_slice, reads, slice_lanes
+from sterna.codegen.llvm.types import memory_type, symbol, value_type
+from sterna.ir import build
+from sterna.ir.expr import Call, Expr, IntImm, StringImm, Var
+from sterna.ir.node import Node
+from sterna.support.errors import InternalError
+from sterna.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+
+_STACK_BYTES = 16 << 10
+"""The largest buffer that lives in a function's frame."""
+_FRAME_BYTES = 64 << 10
+"""All of them together; the threads of a pool may have small stacks."""
+_UNROLLED_CHUNKS = 8
+
+
+class StmtEmitter(CallEmitter):
+    """Writes the blocks of statements into a function."""
+
+    def __init__(self, module: ModuleWriter, symbols: dict[str, str], name: str) -> None:
+        super().__init__(module)
+        self.symbols = symbols
+        self.name = name
+        self.in_parallel = False
+        self._heap: list[str] = []
+        self._frame = 0
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Writes a statement."""
+        method = _METHODS.get(type(stmt))
+        if method is None:
+            raise InternalError(f"the LLVM code generator does not know {type(stmt).__name__}")
+        method(self, stmt)
+
+    # ---- ends ----
+
+    def finish(self) -> None:
+        """Ends the function well."""
+        self.writer.emit("ret i32 0")
+
+    def give_up(self) -> None:
+        """Ends the function after an error, giving back what it holds."""
+        for block in reversed(self._heap):
+            self.writer.emit(f"call void {host.release(self.module)}(ptr {block})")
+        self.writer.emit("ret i32 -1")
+
+    def _unless(self, holds: str, then: Callable[[], None]) -> None:
+        """Does something that ends the function, where a condition does not hold."""
+        good, bad = self.writer.label("good"), self.writer.label("bad")
+        self.writer.branch(holds, good, bad, likely=True)
+        self.writer.start(bad)
+        then()
+        self.give_up()
+        self.writer.start(good)
+
+    def _set_error(self, kind: str, message: str) -> None:
+        texts = f"ptr {self.module.string(kind)}, ptr {self.module.string(message)}"
+        self.writer.emit(f"call i32 {host.fail(self.module)}({texts})")
+
+    # ---- simple statements ----
+
+    def _seq(self, stmt: SeqStmt) -> None:
+        for each in stmt.stmts:
+            self.stmt(each)
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        if not isinstance(stmt.value, IntImm):
+            self.expr(stmt.value)
+
+    def _attr(self, stmt: AttrStmt) -> None:
+        self.stmt(stmt.body)
+
+    def _let_stmt(self, stmt: LetStmt) -> None:
+        self.bind(stmt.var, self.expr(stmt.value))
+        self.ranges.bind(stmt.var, stmt.value)
+        self.stmt(stmt.body)
+
+    def _assert(self, stmt: AssertStmt) -> None:
+        self._unless(self.expr(stmt.condition), lambda: self._set_error(stmt.kind, stmt.message))
+
+    def _if(self, stmt: IfThenElse) -> None:
+        condition = stmt.condition
+        if condition.dtype.lanes != 1:
+            raise ValueError("an IfThenElse needs one condition, not a vector of them")
+        likely = True if isinstance(condition, Call) and condition.op == "likely" else None
+        writer = self.writer
+        then, after = writer.label("then"), writer.label("after")
+        other = writer.label("else") if stmt.otherwise is not None else after
+        writer.branch(self.expr(condition), then, other, likely)
+        writer.start(then)
+        self.stmt(stmt.then)
+        writer.jump(after)
+        if stmt.otherwise is not None:
+            writer.start(other)
+            self.stmt(stmt.otherwise)
+            writer.jump(after)
+        writer.start(after)
+
+    def _try_call(self, expr: Call) -> str:
+        name = expr.args[0]
+        if not isinstance(name, StringImm):
+            raise ValueError("try_call needs the function's name as its first argument")
+        target = self.symbols.get(name.value)
+        if target is None:
+            raise ValueError(f"try_call of '{name.value}': the module has no such function")
+        arguments = ", ".join([self.typed(arg) for arg in expr.args[1:]])
+        code = self.writer.value(f"call i32 {symbol(target)}({arguments})")
+        self._unless(self.writer.value(f"icmp eq i32 {code}, 0"), lambda: None)
+        return "0"
+
+    # ---- stores ----
+
+    def _store(self, stmt: BufferStore) -> None:
+        buffer, value = stmt.buffer, stmt.value
+        if value.dtype.element != buffer.dtype.element:
+            raise InternalError(
+                f"{value.dtype} is stored into the buffer {buffer.name} of {buffer.dtype}"
+            )
+        offset = flat_index(buffer, stmt.indices)
+        lanes = max(value.dtype.lanes, offset.dtype.lanes)
+        chunk = 4 * self.module.abilities.register_bits // buffer.dtype.bits if lanes > 1 else lanes
+        parts = [value, offset, *([stmt.predicate] if stmt.predicate is not None else [])]
+        if lanes <= chunk or not all(can_slice(part) for part in parts):
+            self.store(buffer, offset, value, stmt.predicate)
+            return
+        self._store_chunks(buffer, offset, value, stmt.predicate, lanes, chunk)
+
+    def _store_chunks(
+        self, buffer: Buffer, offset: Expr, value: Expr, predicate: Expr | None, lanes: int,
+        chunk: int,
+    ) -> None:  # fmt: skip
+        def piece(start: Expr, count: int, inner: Expr) -> None:
+            where = slice_lanes(offset, start, count)
+            test = None if predicate is None else slice_lanes(predicate, start, count)
+            self.store(buffer, where, inner, test)
+
+        starts = list(range(0, lanes, chunk))
+        if reads(value, buffer):
+            # Every lane is read before any is written.
+            held = []
+            for start in starts:
+                count = min(chunk, lanes - start)
+                part = slice_lanes(value, build.const(start), count)
+                var = Var("part", part.dtype)
+                self.bind(var, self.expr(part))
+                held.append((start, count, var))
+            for start, count, var in held:
+                piece(build.const(start), count, var)
+        elif len(starts) > _UNROLLED_CHUNKS and lanes % chunk == 0:
+            var = Var("lane")
+            start_expr = var * chunk
+            body = slice_lanes(value, start_expr, chunk)
+            self._serial(var, build.const(0), build.const(len(starts)), None,
+                         lambda: piece(start_expr, chunk, body))  # fmt: skip
+        else:
+            for start in starts:
+                count = min(chunk, lanes - start)
+                piece(build.const(start), count, slice_lanes(value, build.const(start), count))
+
+    # ---- loops ----
+
+    def _for(self, stmt: For) -> None:
+        if stmt.kind == "thread":
+            raise ValueError(
+                f"the loop over {stmt.var.name} is bound to {stmt.thread}: a CPU has no such "
+                "threads; use parallel instead"
+            )
+        if stmt.kind == "vectorized":
+            raise InternalError(f"the vectorized loop over {stmt.var.name} was not lowered")
+        if stmt.kind == "parallel" and not self.in_parallel:
+            self._parallel(stmt)
+            return
+        full = None
+        if stmt.kind == "unrolled":
+            full = self.module.metadata('!{!"llvm.loop.unroll.full"}')
+        self._serial(stmt.var, stmt.min, stmt.extent, full, lambda: self.stmt(stmt.body))
+
+    def _serial(
+        self, var: Var, start: Expr, extent: Expr, hint: str | None, body: Callable[[], None]
+    ) -> None:
+        self.ranges.bind_loop(var, start, extent)
+        count = build.int_value(extent)
+        with self.exact():
+            first = self.expr(start)
+            known = self.ranges.of(extent)[0] >= 1
+            if count == 1:
+                self.bind(var, first)
+            else:
+                end = self.expr(build.add(start, extent))
+        if count == 1:
+            body()
+        elif count is None or count > 0:
+            self.count(var, first, end, known, hint, body)
+
+    def count(
+        self, var: Var, first: str, end: str, known: bool, hint: str | None,
+        body: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Runs body for var = first, ..., end - 1; known: there is a first time."""
+        writer = self.writer
+        kind, letter = value_type(var.dtype), "s" if var.dtype.is_int else "u"
+        inside, after = writer.label("loop"), writer.label("after")
+        if known:
+            writer.jump(inside)
+        else:
+            test = writer.value(f"icmp {letter}lt {kind} {first}, {end}")
+            writer.branch(test, inside, after)
+        before = writer.block
+        writer.start(inside)
+        following = writer.name()
+        latch = writer.label("next")
+        current = writer.value(
+            f"phi {kind} [ {first}, %{before} ], [ {following}, %{latch} ]"
+        )
+        self.bind(var, current)
+        body()
+        writer.jump(latch)
+        writer.start(latch)
+        flags = "nuw" if letter == "u" else "nuw nsw" if self.ranges.of(var)[0] >= 0 else "nsw"
+        writer.emit(f"{following} = add {flags} {kind} {current}, 1")
+        test = writer.value(f"icmp {letter}lt {kind} {following}, {end}")
+        mark = "" if hint is None else f", !llvm.loop {self.module.distinct_loop(hint)}"
+        writer.emit(f"br i1 {test}, label %{inside}, label %{after}{mark}")
+        writer.start(after)
+
+    def _parallel(self, stmt: For) -> None:
+        raise NotImplementedError  # function.py: it makes another function
+
+    # ---- allocation ----
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        element = memory_type(buffer.dtype)
+        count: int | None = 1
+        for extent in buffer.shape:
+            number = build.int_value(extent)
+            count = None if count is None or number is None else count * number
+        size = None if count is None else count * buffer.dtype.bytes
+        if size is not None and size <= _STACK_BYTES and self._frame + size <= _FRAME_BYTES:
+            self._frame += size
+            self._on_stack(stmt, f"[{max(count or 0, 1)} x {element}]")
+        else:
+            self._on_heap(stmt)
+
+    def _on_stack(self, stmt: Allocate, kind: str) -> None:
+        block = self.writer.alloca(kind, 64)
+        start = self.module.declare("llvm.lifetime.start.p0", "void", "ptr")
+        end = self.module.declare("llvm.lifetime.end.p0", "void", "ptr")
+        self.writer.emit(f"call void {start}(ptr {block})")
+        self.bind(stmt.buffer.data, block)
+        self.stmt(stmt.body)
+        self.writer.emit(f"call void {end}(ptr {block})")
+
+    def _on_heap(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        size: Expr = build.const(buffer.dtype.bytes, "int64")
+        for extent in buffer.shape:
+            size = build.mul(size, build.cast("int64", extent))
+        block = self.writer.value(
+            f"call noalias align 64 ptr {host.allocate(self.module)}(i64 {self.expr(size)})"
+        )
+        found = self.writer.value(f"icmp ne ptr {block}, null")
+        message = f"no memory for the buffer {buffer.name} of {self.name}"
+        self._unless(found, lambda: self._set_error("MemoryError", message))
+        self.bind(buffer.data, block)
+        self._heap.append(block)
+        self.stmt(stmt.body)
+        self._heap.pop()
+        self.writer.emit(f"call void {host.release(self.module)}(ptr {block})")
+
+
+_METHODS: dict[type[Node], Callable[[StmtEmitter, Any], None]] = {
+    SeqStmt: StmtEmitter._seq, Evaluate: StmtEmitter._evaluate, AttrStmt: StmtEmitter._attr,
+    LetStmt: StmtEmitter._let_stmt, AssertStmt: StmtEmitter._assert, IfThenElse: StmtEmitter._if,
+    BufferStore: StmtEmitter._store, For: StmtEmitter._for, Allocate: StmtEmitter._allocate,
+}  # fmt: skip
+
