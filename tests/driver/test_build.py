@@ -1,0 +1,204 @@
+"""From a schedule to a function that runs, shows its sources and refuses wrong arguments."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import te
+from tests.support import require_module, require_program
+
+TARGETS = ["llvm", "c"]
+
+
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    require_program("cc")
+
+
+def vector_add(n: Any = 16) -> tuple[Any, list[Any]]:
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute((n,), lambda i: a[i] + b[i], name="C")
+    return te.create_schedule(c.op), [a, b, c]
+
+
+def arrays(n: int = 16) -> list[tvm.NDArray]:
+    numbers = np.random.default_rng(0)
+    made = [tvm.nd.array(numbers.standard_normal(n).astype("float32")) for _ in range(2)]
+    return [*made, tvm.nd.array(np.zeros(n, "float32"))]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_runs_by_name_and_as_the_entry(target: str) -> None:
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, target=target, name="vecadd")
+    a, b, c = arrays()
+    for call in (module, module["vecadd"], module.get_function("vecadd"), module["main"]):
+        c[:] = 0
+        assert call(a, b, c) is None
+        np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())
+    with pytest.raises(AttributeError, match="Module has no function 'vecsub'"):
+        module["vecsub"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (lambda a, b, c: (a, b), TypeError, ["vecadd(A: float32[16]", "expected 3 arguments"]),
+        (lambda a, b, c: (a, b, 1), TypeError, ["argument C must be an array"]),
+        (lambda a, b, c: (a, b, "x"), TypeError, ["argument C must be an array"]),
+        (lambda a, b, c: (a, b, None), TypeError, ["argument C must be an array"]),
+        (lambda a, b, c: (a, np.zeros(7, "float32"), c), ValueError, ["B.shape[0] must be 16"]),
+        (lambda a, b, c: (a, np.zeros((4, 4), "float32"), c), ValueError, ["B must have 1 dim"]),
+        (lambda a, b, c: (a, np.zeros(16, "int32"), c), TypeError, ["B must be of type float32"]),
+        (lambda a, b, c: (a, np.zeros(16, "float64"), c), TypeError, ["B must be of type float32"]),
+    ],
+)
+def test_wrong_arguments_are_named(target: str, change: Any, kind: type, words: list[str]) -> None:
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, target=target, name="vecadd")
+    with pytest.raises(kind) as caught:
+        module(*change(*arrays()))
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_symbolic_shapes(target: str) -> None:
+    n = te.size_var("n")
+    schedule, args = vector_add(n)
+    stage = schedule[args[-1]]
+    outer, inner = stage.split(stage.op.axis[0], factor=8)
+    stage.vectorize(inner)
+    stage.parallel(outer)
+    module = tvm.build(schedule, args, target=target)
+    for size in (0, 1, 7, 8, 9, 64, 1001):
+        a, b, c = arrays(size)
+        module(a, b, c)
+        np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())
+    a, b, _ = arrays(5)
+    with pytest.raises(ValueError, match=r"C\.shape\[0\] must be n"):
+        module(a, b, arrays(6)[2])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_scalar_arguments(target: str) -> None:
+    x = te.placeholder((4,), name="x")
+    scale, offset = te.var("scale", "float32"), te.var("offset", "int32")
+    y = te.compute((4,), lambda i: x[i] * scale + offset, name="y")
+    args = [x, scale, offset, y]
+    module = tvm.build(te.create_schedule(y.op), args, target=target, name="affine")
+    out = np.zeros(4, "float32")
+    module(np.arange(4, dtype="float32"), 2.5, 7, out)
+    np.testing.assert_array_equal(out, np.arange(4) * 2.5 + 7)
+    module(np.arange(4, dtype="float32"), 2, True, out)
+    np.testing.assert_array_equal(out, np.arange(4) * 2 + 1)
+    with pytest.raises(TypeError, match="argument offset must be an integer"):
+        module(np.arange(4, dtype="float32"), 2.5, 7.5, out)
+    with pytest.raises(TypeError, match="argument scale must be a number"):
+        module(np.arange(4, dtype="float32"), "2.5", 7, out)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_several_outputs_and_argmax(target: str) -> None:
+    n, m = 5, 9
+    x = te.placeholder((n, m), name="x")
+    k = te.reduce_axis((0, m), name="k")
+
+    def combine(a: Any, b: Any) -> Any:
+        better = a[1] >= b[1]
+        return te.select(better, a[0], b[0]), te.select(better, a[1], b[1])
+
+    argmax = te.comm_reducer(
+        combine, lambda t0, t1: (te.const(-1, t0), te.min_value(t1)), name="argmax"
+    )
+    where, top = te.compute((n,), lambda i: argmax((k.var, x[i, k]), axis=k), name="top")
+    module = tvm.build(te.create_schedule(where.op), [x, where, top], target=target)
+    values = np.random.default_rng(1).standard_normal((n, m)).astype("float32")
+    at, best = np.zeros(n, "int32"), np.zeros(n, "float32")
+    module(values, at, best)
+    np.testing.assert_array_equal(at, values.argmax(1))
+    np.testing.assert_array_equal(best, values.max(1))
+
+
+def test_sources() -> None:
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, target="llvm", name="vecadd")
+    assert "define" in module.get_source() and "__tvm_ffi_vecadd" in module.get_source("ll")
+    assert "__tvm_ffi_vecadd" in module.get_source("asm")
+    assert "__tvm_ffi_vecadd" in tvm.build(schedule, args, target="c", name="vecadd").get_source()
+    with pytest.raises(ValueError, match="ptx"):
+        module.get_source("ptx")
+
+
+def test_lower_shows_what_will_run() -> None:
+    schedule, args = vector_add(1024)
+    schedule[args[-1]].vectorize(args[-1].op.axis[0])
+    text = str(tvm.lower(schedule, args, simple_mode=True))
+    assert "C[" in text and "A[" in text and "def main" in text
+    with pytest.raises(ValueError, match="args must be given"):
+        tvm.lower(schedule)
+
+
+def test_arguments_are_checked_when_building() -> None:
+    schedule, (a, b, c) = vector_add()
+    with pytest.raises(ValueError, match=r"input B .*args"):
+        tvm.build(schedule, [a, c])
+    with pytest.raises(ValueError, match=r"output C .*args"):
+        tvm.build(schedule, [a, b])
+    with pytest.raises(ValueError, match="Tensor, Buffer or Var"):
+        tvm.build(schedule, [a, b, c, "d"])
+    other = te.placeholder((3,), name="other")
+    with pytest.raises(ValueError, match="other is not part of the schedule"):
+        tvm.build(schedule, [a, b, c, other])
+
+
+def test_targets_without_a_generator_say_so() -> None:
+    schedule, args = vector_add()
+    with pytest.raises(Exception, match="opencl"):
+        tvm.build(schedule, args, target="opencl")
+
+
+def test_the_current_target_is_used() -> None:
+    schedule, args = vector_add()
+    with tvm.target.Target("c"):
+        assert "#include" in tvm.build(schedule, args).get_source()
+
+
+def test_a_module_for_another_machine_cannot_run_here() -> None:
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, target="llvm -mtriple=riscv64-unknown-linux-gnu")
+    assert len(module.get_source("asm")) > 0
+    with pytest.raises(RuntimeError, match="riscv64"):
+        module(*arrays())
+
+
+def test_time_evaluator() -> None:
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, name="vecadd")
+    result = module.time_evaluator("vecadd", tvm.cpu(), number=5, repeat=4)(*arrays())
+    assert len(result.results) == 4 and 0 < result.min <= result.median <= result.max
+    assert "mean (ms)" in str(result)
+    longer = module.time_evaluator("vecadd", tvm.cpu(), number=1, min_repeat_ms=5)(*arrays())
+    assert len(longer.results) == 1
+
+
+def test_torch_tensors_are_arguments() -> None:
+    require_module("torch")
+    import torch
+
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args)
+    x, y, z = torch.ones(16), torch.arange(16.0), torch.empty(16)
+    module(x, y, z)
+    assert torch.equal(z, x + y)
+
+
+def test_lowering_twice_gives_the_same() -> None:
+    schedule, args = vector_add(100)
+    stage = schedule[args[-1]]
+    stage.split(stage.op.axis[0], factor=7)
+    first = tvm.build(schedule, args, name="f").get_source()
+    assert tvm.build(schedule, args, name="f").get_source() == first
