@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sterna.version import __version__
 
 if TYPE_CHECKING:
-    from sterna import contrib, error, runtime, testing
+    from sterna import contrib, error, ir, runtime, target, te, testing, tir
+    from sterna.driver import build, lower
+    from sterna.ir.module import IRModule
     from sterna.runtime import (
         DataType,
         Device,
@@ -40,6 +42,13 @@ if TYPE_CHECKING:
 _WHERE: dict[str, tuple[str, str | None]] = {
     "contrib": ("sterna.contrib", None),
     "error": ("sterna.error", None),
+    "ir": ("sterna.ir", None),
+    "target": ("sterna.target", None),
+    "te": ("sterna.te", None),
+    "tir": ("sterna.tir", None),
+    "IRModule": ("sterna.ir.module", "IRModule"),
+    "build": ("sterna.driver", "build"),
+    "lower": ("sterna.driver", "lower"),
     "nd": ("sterna.runtime.ndarray", None),
     "runtime": ("sterna.runtime", None),
     "testing": ("sterna.testing", None),
@@ -60,10 +69,11 @@ _WHERE: dict[str, tuple[str, str | None]] = {
 
 __all__ = [
     "__version__",
-    "DataType", "Device", "InternalError", "Module", "NDArray", "PackedFunc", "TVMError",
-    "contrib", "cpu", "cuda", "device", "error", "ext_dev", "get_global_func", "hexagon",
-    "list_global_func_names", "metal", "nd", "opencl", "register_error", "register_func",
-    "remove_global_func", "rocm", "runtime", "testing", "vpi", "vulkan", "webgpu",
+    "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray", "PackedFunc",
+    "TVMError", "build", "contrib", "cpu", "cuda", "device", "error", "ext_dev",
+    "get_global_func", "hexagon", "ir", "list_global_func_names", "lower", "metal", "nd", "opencl",
+    "register_error", "register_func", "remove_global_func", "rocm", "runtime", "target", "te",
+    "testing", "tir", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip
 
 

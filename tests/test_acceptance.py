@@ -26,14 +26,6 @@ def run(command: list[str], folder: Path) -> list[str]:
     return done.stdout.strip().splitlines()
 
 
-@pytest.mark.parametrize("number", ["03", "12"])
+@pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "12"])
 def test_program(number: str, tmp_path: Path) -> None:
     assert run([sys.executable, str(find_program(number))], tmp_path)[-1] == "ok"
-
-
-def test_array_program_up_to_its_first_kernel(tmp_path: Path) -> None:
-    source = find_program("04").read_text("utf-8")
-    before_kernel, marker, _ = source.partition("\ntry:\n    import torch")
-    assert marker
-    part = before_kernel.replace("from sterna import te\n", "")
-    assert run([sys.executable, "-c", part], tmp_path) == []

@@ -39,11 +39,8 @@ def test_the_map_names_every_folder_with_its_rank_and_state() -> None:
         for name in re.findall(r"`(\w+)`", names):
             mapped[name] = (int(rank), state != "to come")
     assert {name: rank for name, (rank, _) in mapped.items()} == RANKS
-    for name, (rank, built) in mapped.items():
-        if built and rank < 9:
-            assert (ROOT / "sterna" / name).is_dir(), name
-        if (ROOT / "sterna" / name).is_dir():
-            assert built, f"{name} is there, but the README says that it is to come"
+    for name, (_, built) in mapped.items():
+        assert (ROOT / "sterna" / name).is_dir() == built, name
 
 
 def test_paths_in_the_map_exist() -> None:

@@ -1,51 +1,37 @@
 """sterna demo: what the installed version can do, shown by doing it."""
 
 import argparse
+import inspect
 import platform
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from sterna import runtime
-from sterna.runtime import ndarray as nd
-from sterna.support import toolchain
+from sterna import runtime, te
+from sterna.driver import OperatorModule, build, lower
 from sterna.version import __version__
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-# y = a * x + y over all threads: each task takes its share of the elements.
-SOURCE = r"""
-#include "sterna.h"
+SIZE = 1 << 20
+SHOWN_LINES = 14
 
-typedef struct { float a; const float *x; float *y; int64_t n; } work;
 
-static int part(int32_t task, int32_t tasks, void *data) {
-  work *w = data;
-  int64_t begin = w->n * task / tasks, end = w->n * (task + 1) / tasks;
-  for (int64_t i = begin; i < end; i++) w->y[i] += w->a * w->x[i];
-  return 0;
-}
-
-STERNA_FUNCTION(saxpy) {
-  double a;
-  DLTensor *x, *y;
-  int32_t threads;
-  (void)self, (void)ret;
-  if (n != 3 || sterna_as_float(&args[0], &a) || sterna_as_tensor(&args[1], &x) ||
-      sterna_as_tensor(&args[2], &y) || x->shape[0] != y->shape[0])
-    return sterna_set_error("TypeError", "saxpy takes a number and two arrays of equal length");
-  work w = {(float)a, x->data, y->data, x->shape[0]};
-  return sterna_num_threads(&threads) || sterna_parallel(part, &w, threads);
-}
-"""
+def swish(n: int) -> tuple[te.Schedule, list[te.Tensor]]:
+    """y = x * sigmoid(x), in vectors, on all threads."""
+    x = te.placeholder((n,), name="x")
+    y = te.compute((n,), lambda i: x[i] * te.sigmoid(x[i]), name="y")
+    s = te.create_schedule(y.op)
+    outer, inner = s[y].split(y.op.axis[0], factor=64)
+    s[y].vectorize(inner)
+    s[y].parallel(outer)
+    return s, [x, y]
 
 
 def add_to(commands: "Subparsers") -> None:
@@ -55,58 +41,62 @@ def add_to(commands: "Subparsers") -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the machine, functions as values, arrays without copies, and compiled code."""
+    """Compile a kernel, show it at each level, run it and time it."""
     console = Console()
     console.print(
         f"[bold]Sterna {__version__}[/bold] on {platform.machine()}, "
         f"{runtime.num_threads()} threads\n"
     )
-    show_functions(console)
-    show_arrays(console)
-    show_compiled_code(console)
+    console.print("[bold]1. A tensor expression and its schedule[/bold]")
+    console.print(Syntax(inspect.getsource(swish).strip(), "python", word_wrap=True))
+    schedule, args = swish(SIZE)
+    start = time.perf_counter()
+    module = build(schedule, args, target="llvm -mcpu=native", name="swish")
+    function = module["swish"]
+    seconds = time.perf_counter() - start
+    show_levels(console, schedule, args, module)
+    console.print(f"[bold]5. Compiled in {seconds:.2f} s; now it runs[/bold]")
+    show_timing(console, function)
     return 0
 
 
-def show_functions(console: Console) -> None:
-    """A Python function, registered by name and called through the runtime."""
-
-    def scale(array: nd.NDArray, factor: int) -> nd.NDArray:
-        return nd.array(array.numpy() * factor)
-
-    runtime.register_func("demo.scale", scale, override=True)
-    result = runtime.get_global_func("demo.scale")(np.arange(4, dtype="float32"), 10)
-    console.print(f"1. A Python function called through the runtime: {result.numpy()}")
-
-
-def show_arrays(console: Console) -> None:
-    """NumPy's memory seen by the runtime."""
-    values = np.zeros(4, "float32")
-    shared = nd.from_dlpack(values)
-    values[:] = 7
-    same = shared.data_ptr() == values.ctypes.data
-    console.print(f"2. NumPy's memory, shared without a copy ({same}): {shared.numpy()}")
+def show_levels(
+    console: Console, schedule: te.Schedule, args: list[te.Tensor], module: OperatorModule
+) -> None:
+    """The loops, before and after the passes, LLVM's IR and the machine's code."""
+    levels = [
+        ("2. Loops", str(lower(schedule, args, "swish", simple_mode=True)), "python"),
+        ("3. LLVM IR", interesting(module.get_source("ll"), "define internal"), "llvm"),
+        ("4. Machine code", interesting(module.get_source("asm"), "fma", "fmla"), "text"),
+    ]
+    for title, text, language in levels:
+        console.print(f"[bold]{title}[/bold]")
+        shown = text.splitlines()[:SHOWN_LINES]
+        console.print(Syntax("\n".join(shown), language, word_wrap=False))
 
 
-def show_compiled_code(console: Console) -> None:
-    """A C function, compiled, loaded and timed beside NumPy."""
-    compiler = toolchain.find_c_compiler()
-    if compiler is None:
-        console.print("3. No C compiler is here; get one with: pip install ziglang")
-        return
-    console.print(f"3. This C function, compiled by {compiler[0]} and loaded as a module:")
-    console.print(Syntax(SOURCE[SOURCE.index("STERNA_FUNCTION") :].strip(), "c", word_wrap=True))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "saxpy.c").write_text(SOURCE)
-        toolchain.link_shared(folder / "saxpy.so", [folder / "saxpy.c"], ["-O3"])
-        saxpy = runtime.load_module(folder / "saxpy.so")["saxpy"]
-    x = np.random.default_rng(0).standard_normal(1 << 20, dtype="float32")
-    y, expected = np.zeros_like(x), np.zeros_like(x)
-    saxpy(2.0, x, y)
-    expected += np.float32(2) * x
-    agrees = bool(np.allclose(y, expected, rtol=1e-6))
+def interesting(text: str, *marks: str) -> str:
+    """The text from a little before the first line that has one of the marks."""
+    lines = text.splitlines()
+    places = [i for i, line in enumerate(lines) if any(mark in line for mark in marks)]
+    return "\n".join(lines[max(0, places[0] - 2) :]) if places else text
+
+
+def show_timing(console: Console, function: Any) -> None:
+    """Its time beside NumPy's, after both agree."""
+    x = np.random.default_rng(0).standard_normal(SIZE, dtype="float32")
+    y = np.empty_like(x)
+
+    def with_numpy() -> Any:
+        return x / (1 + np.exp(-x))
+
+    function(x, y)
+    agrees = bool(np.allclose(y, with_numpy(), rtol=1e-5, atol=1e-6))
     console.print(f"   it agrees with NumPy: {agrees}")
-    console.print(timing_table(lambda: saxpy(2.0, x, y), lambda: np.add(y, 2 * x, out=y), x.nbytes))
+    table = Table("x * sigmoid(x) of 1 Mi floats", "time")
+    for name, call in (("Sterna", lambda: function(x, y)), ("NumPy", with_numpy)):
+        table.add_row(name, f"{best_time(call) * 1e6:.0f} us")
+    console.print(table)
 
 
 def best_time(call: Callable[[], object]) -> float:
@@ -117,14 +107,3 @@ def best_time(call: Callable[[], object]) -> float:
         call()
         best = min(best, time.perf_counter() - start)
     return best
-
-
-def timing_table(
-    ours: Callable[[], object], numpys: Callable[[], object], nbytes: int
-) -> Table:
-    """Both times, and the memory traffic that ours amounts to."""
-    table = Table("saxpy over 1 Mi floats", "time", "GB/s")
-    for name, call in (("compiled C, all threads", ours), ("NumPy", numpys)):
-        seconds = best_time(call)
-        table.add_row(name, f"{seconds * 1e6:.0f} us", f"{3 * nbytes / seconds / 1e9:.1f}")
-    return table

@@ -8,7 +8,6 @@ import pytest
 import sterna
 from sterna import cli
 from sterna.cli import demo
-from sterna.support import toolchain
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,17 +24,10 @@ def test_version() -> None:
 def test_demo_shows_what_it_did() -> None:
     done = run("demo")
     assert done.returncode == 0, done.stderr
-    assert "[ 0. 10. 20. 30.]" in done.stdout
-    assert "shared without a copy (True)" in done.stdout
+    for heading in ("A tensor expression", "Loops", "LLVM IR", "Machine code", "Compiled in"):
+        assert heading in done.stdout
+    assert "# parallel" in done.stdout and "sigmoid" in done.stdout
     assert "it agrees with NumPy: True" in done.stdout
-
-
-def test_demo_without_a_compiler_says_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(toolchain, "find_c_compiler", lambda: None)
-    assert cli.main(["demo"]) == 0
-    assert "pip install ziglang" in capsys.readouterr().out
 
 
 def test_unknown_command_is_a_usage_error() -> None:

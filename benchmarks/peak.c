@@ -1,0 +1,48 @@
+/* What the machine can do: single-precision multiply-adds a second, and c = a + b by a plain loop. */
+#include <stdint.h>
+#include <time.h>
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Twelve chains of dependent multiply-adds, each in a register: enough to fill the pipes. */
+#define EACH(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
+#define DECLARE(i) vector s##i = x * (float)i;
+#define STEP(i) s##i = s##i * x + y;
+#define COLLECT(i) total += s##i;
+
+double multiply_add_rate(float *kept) {
+  enum { ROUNDS = 400000, CHAINS = 12, TURNS = 20 };
+  vector x, y, total = {0};
+  double best = 0;
+  for (int i = 0; i < LANES; i++) x[i] = 0.999f, y[i] = 0.001f;
+  EACH(DECLARE)
+  for (int turn = 0; turn < TURNS; turn++) {
+    double start = seconds();
+    for (int r = 0; r < ROUNDS; r++) {
+      EACH(STEP)
+      __asm__ volatile("" : : : "memory");
+    }
+    double rate = 2.0 * ROUNDS * CHAINS * LANES / (seconds() - start);
+    if (rate > best) best = rate;
+  }
+  EACH(COLLECT)
+  *kept = total[0]; /* so that nothing is left out */
+  return best;
+}
+
+void add(float *restrict c, const float *restrict a, const float *restrict b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) c[i] = a[i] + b[i];
+}
