@@ -19,7 +19,6 @@ from sterna.te.tensor import (
     OPAQUE,
     ORDERED,
     PARALLELIZED,
-    TENSORIZED,
     THREAD_INDEX,
     UNROLLED,
     VECTORIZED,
@@ -69,11 +68,9 @@ class AxisAttributes:
     """How one loop runs."""
 
     kind: int | None = None
-    """PARALLELIZED, VECTORIZED, UNROLLED or TENSORIZED."""
+    """PARALLELIZED, VECTORIZED or UNROLLED."""
     bind_thread: IterVar | None = None
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
-    prefetch: list[tuple[Tensor, Expr]] = field(default_factory=list)
-    intrin: Any = None
 
 
 class Stage:
@@ -92,8 +89,6 @@ class Stage:
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
         self.store_predicate: Expr | None = None
-        self.env_thread_axes: list[IterVar] = []
-        self.double_buffered = False
         self.axis_alignment: dict[IterVar, tuple[int, int]] = {}
         self.set_op(op)
 
@@ -233,11 +228,6 @@ class Stage:
         """Write the loop's iterations out one by one."""
         self._mark(var, UNROLLED)
 
-    def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Replace the loops from this one inwards by an intrinsic."""
-        self._mark(var, TENSORIZED)
-        self._attributes(var).intrin = tensor_intrin
-
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
         """Run the loop's iterations as a GPU's threads."""
         if thread_ivar.iter_type != THREAD_INDEX:
@@ -249,11 +239,6 @@ class Stage:
         """Say something about the loop to the passes behind."""
         self._find_leaf(var)
         self._attributes(var).pragmas.append((pragma_type, pragma_value))
-
-    def prefetch(self, tensor: Tensor, var: IterVar, offset: ExprLike) -> None:
-        """Ask, at each iteration, for what the tensor needs some iterations later."""
-        self._find_leaf(var)
-        self._attributes(var).prefetch.append((tensor, build.as_expr(offset)))
 
     # ---- where it is computed ----
 
@@ -291,16 +276,6 @@ class Stage:
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Pad the buffer so that the axis's stride is offset more than a multiple of factor."""
         self.axis_alignment[axis] = (factor, offset)
-
-    def double_buffer(self) -> None:
-        """Compute the next part while the last one is used."""
-        if self.is_output:
-            raise ValueError("Cannot apply double buffer on output")
-        self.double_buffered = True
-
-    def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None:
-        """Threads that are there before the stage begins."""
-        self.env_thread_axes = [threads] if isinstance(threads, IterVar) else list(threads)
 
     def set_store_predicate(self, predicate: ExprLike) -> None:
         """Store only where this holds."""

@@ -201,8 +201,6 @@ def test_compute_at_wants_a_loop_of_the_other_stage() -> None:
         s[b].compute_at(s[c], b.op.axis[0])
     with pytest.raises(ValueError, match="output c"):
         s[c].compute_inline()
-    with pytest.raises(ValueError, match="Cannot apply double buffer on output"):
-        s[c].double_buffer()
 
 
 def test_a_reader_outside_of_the_loop_is_named() -> None:
@@ -245,6 +243,13 @@ def test_compute_checks_its_function() -> None:
         te.compute((4,), lambda i: a[i, 1.5])
     with pytest.raises(ValueError, match="negative extent"):
         te.placeholder((-1,))
+
+
+def test_threads_of_a_gpu_cannot_run_on_a_cpu() -> None:
+    s, a, b = copy_of()
+    s[b].bind(b.op.axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(ValueError, match="threadIdx"):
+        tvm.build(s, [a, b], target="llvm").get_source()
 
 
 def test_expressions_have_no_truth() -> None:
