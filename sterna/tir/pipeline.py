@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.partition_loops import partition_loops
+from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.unroll_loops import unroll_loops
 from sterna.tir.passes.vectorize_loops import vectorize_loops
@@ -19,6 +20,7 @@ def passes(simple: bool = False) -> list[Pass]:
         order.append(partition_loops)  # before vectors: a vector has no room for a guard
     order += [
         flatten_buffers,  # before vectors: one index to widen instead of several
+        reuse_storage,  # after flattening: memory has a size, no longer a shape
         vectorize_loops,
         unroll_loops,  # after vectors: an unrolled body may hold a vectorized loop
         simplify,
