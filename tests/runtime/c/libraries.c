@@ -128,6 +128,34 @@ static int count_task(int32_t task, int32_t tasks, void *data) {
   return 0;
 }
 
+/* Released workspaces are kept for the next one who asks, within limits; the rest goes at once. */
+static void workspaces(const sterna_host *table) {
+  long live = check_live();
+  void *first = NULL;
+  for (uint64_t alignment = 1; alignment <= 64; alignment *= 2) {
+    void *block = table->allocate(100, alignment);
+    check(block && (uintptr_t)block % alignment == 0 && check_live() == live + 1);
+    check(!first || block == first);
+    first = block;
+    table->release(block);
+    check(check_live() == live + 1);
+  }
+  void *smaller = table->allocate(60, 64), *tiny = table->allocate(10, 64);
+  check(smaller == first && tiny != first && check_live() == live + 2);
+  table->release(smaller);
+  table->release(tiny);
+  table->release(NULL);
+  check(table->allocate(UINT64_MAX, 64) == NULL && table->allocate(8, 128) == NULL);
+  void *huge = table->allocate((uint64_t)65 << 20, 64);
+  check(huge && check_live() == live + 3);
+  table->release(huge);
+  check(check_live() == live + 2);
+  void *many[40];
+  for (uint64_t i = 0; i < 40; i++) many[i] = table->allocate(1000 + (i << 12), 64);
+  for (int i = 0; i < 40; i++) table->release(many[i]);
+  check(check_live() <= live + 16);
+}
+
 /* What a library may ask of its host without knowing a symbol of it. */
 static void host(void) {
   char *path = put("version1.so", "host.so");
@@ -141,14 +169,7 @@ static void host(void) {
   check(table->parallel(count_task, &ran, 30) == 0 && atomic_load(&ran) == 30);
   check(table->num_threads(&threads) == 0 && sterna_num_threads(&expected) == 0 &&
         threads == expected);
-  long live = check_live();
-  for (uint64_t alignment = 1; alignment <= 64; alignment *= 2) {
-    void *block = table->allocate(100, alignment);
-    check(block && (uintptr_t)block % alignment == 0 && check_live() == live + 1);
-    table->release(block);
-  }
-  table->release(NULL);
-  check(table->allocate(UINT64_MAX, 64) == NULL && check_live() == live);
+  workspaces(table);
   sterna_release(function);
   sterna_release(module);
   free(path);
