@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from sterna.tir.passes.flatten_buffers import flatten_buffers
+from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.partition_loops import partition_loops
 from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
@@ -17,7 +18,8 @@ def passes(simple: bool = False) -> list[Pass]:
     """What happens between a schedule's loops and code; simple leaves guards where they are."""
     order: list[Pass] = [simplify]
     if not simple:
-        order.append(partition_loops)  # before vectors: a vector has no room for a guard
+        # before vectors: a vector has no room for a guard
+        order += [partition_loops, hoist_conditions]
     order += [
         flatten_buffers,  # before vectors: one index to widen instead of several
         reuse_storage,  # after flattening: memory has a size, no longer a shape

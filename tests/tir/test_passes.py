@@ -9,6 +9,7 @@ from sterna import te
 from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter, pipeline
 from sterna.tir.passes.flatten_buffers import flatten_buffers
+from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.partition_loops import partition_loops
 from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
@@ -54,6 +55,28 @@ def test_partition_loops_with_a_symbolic_extent() -> None:
     assert "n // 8" in str(done)
     for size in (0, 5, 8, 22):
         same_numbers(func, done, size, size)
+
+
+def test_hoist_conditions_asks_before_the_loop() -> None:
+    n, flag = te.size_var("n"), te.var("flag")
+    a = te.placeholder((n, 8), name="a")
+    b = te.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    s[b].set_store_predicate(flag > 0)
+    func = lower_schedule(s, [a, b, flag], "f")
+    done = hoist_conditions(simplify(func))
+    verify(done)
+    lines = [line.strip() for line in str(done).splitlines()]
+    assert lines[1].startswith("if ") and "flag" in lines[1] and lines[2].startswith("for i")
+    for value in (0, 1):
+        x, y = np.ones((3, 8), "float32"), np.zeros((3, 8), "float32")
+        interpreter.run(done, x, y, value, 3)
+        np.testing.assert_array_equal(y, 2.0 * value)
+
+
+def test_hoist_conditions_leaves_what_depends_on_the_loop() -> None:
+    func = simplify(scaled(22, 8))
+    assert hoist_conditions(func) is func
 
 
 def test_vectorize_loops_makes_vectors() -> None:
