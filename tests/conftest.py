@@ -10,6 +10,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the texts that tests compare with"
     )
+    parser.addoption(
+        "--whole-million", action="store_true", help="call every path a million times for leaks"
+    )
 
 
 @pytest.fixture

@@ -1,14 +1,18 @@
 """Every path across the boundary, very often, at constant memory.
 
-Each path runs up to a million times while the memory of the process is watched, and some thousand
-times more while every block is counted.
+Each path runs a million times while the memory of the process is watched, and some thousand times
+more while every block is counted. An ordinary run gives each path a second and a half, in which the
+quick ones get through their million; `pytest tests/runtime/test_leaks.py --whole-million` lets the
+slow ones finish too, which takes a while.
 """
 
 import ctypes
 import gc
 import itertools
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -23,14 +27,15 @@ from sterna.runtime import DataType, PackedFunc, load_module
 from sterna.testing import require
 
 Step = Callable[[], object]
-Paths = dict[str, tuple[int, Step]]  # how often each runs, and what
+Paths = dict[str, Step]
 
 STATM = Path("/proc/self/statm")
 PAGE = os.sysconf("SC_PAGESIZE")
 LIBC = ctypes.CDLL(None)
 SLACK = 3 << 20  # the allocators' own arenas come in steps of one megabyte
 
-MILLION, MANY, SOME, FEW = 1_000_000, 100_000, 50_000, 10_000
+MILLION = 1_000_000
+SECONDS = 1.5  # for each path, in an ordinary run
 
 
 class Mine(Exception):
@@ -42,10 +47,14 @@ def resident() -> int:
     return int(STATM.read_text().split()[1]) * PAGE
 
 
-def repeat(step: Step, times: int) -> None:
-    """Run a path that many times."""
-    for _ in itertools.repeat(None, times):
-        step()
+def repeat(step: Step, times: int, seconds: float = math.inf) -> None:
+    """Run a path that many times, or for so long."""
+    end = time.monotonic() + seconds
+    for done in range(0, times, 100):
+        for _ in itertools.repeat(None, min(100, times - done)):
+            step()
+        if time.monotonic() > end:
+            return
 
 
 @pytest.fixture(autouse=True)
@@ -87,11 +96,9 @@ def _calls(library: sterna.Module) -> Paths:
     }  # fmt: skip
     paths: Paths = {}
     for name, value in kinds.items():
-        # NumPy's own export and the way through a list take a while.
-        times = MANY if name in ("list", "numpy array", "pointer", "numpy scalar") else MILLION
-        paths[f"{name} to C"] = times, partial(in_c, value)
-        paths[f"{name} to Python"] = times // 4, partial(in_python, value)
-        paths[f"{name} to Python by C"] = times // 8, partial(call, in_python, value)
+        paths[f"{name} to C"] = partial(in_c, value)
+        paths[f"{name} to Python"] = partial(in_python, value)
+        paths[f"{name} to Python by C"] = partial(call, in_python, value)
     return paths
 
 
@@ -109,19 +116,19 @@ def _functions(library: sterna.Module) -> Paths:
         sterna.register_func("test.leak", lambda: 1, override=True)
 
     return {
-        "callback": (MILLION, lambda: call(lambda: 1)),
-        "closure": (MANY, lambda: adder(1)(2)),
-        "closure in C": (MANY, lambda: library["compose"](len, len)),
-        "call a closure in C": (MANY, lambda: library["compose"](abs, len)([1])),
-        "keep": (MANY, lambda: library["keep"](lambda: 1)),
-        "many arguments": (SOME, lambda: pack(*many)),
-        "many arguments back": (SOME, lambda: call(lambda *args: None, *many)),
-        "register and remove": (MANY, register),
-        "override": (MANY, override),
-        "list names": (FEW, sterna.list_global_func_names),
-        "repr": (MANY, lambda: repr(adder)),
-        "threads of C": (FEW // 5, lambda: library["in_threads"](2, 2, lambda: "a longer text")),
-        "pool": (FEW, lambda: library["in_parallel"](lambda task, tasks: None, 4)),
+        "callback": lambda: call(lambda: 1),
+        "closure": lambda: adder(1)(2),
+        "closure in C": lambda: library["compose"](len, len),
+        "call a closure in C": lambda: library["compose"](abs, len)([1]),
+        "keep": lambda: library["keep"](lambda: 1),
+        "many arguments": lambda: pack(*many),
+        "many arguments back": lambda: call(lambda *args: None, *many),
+        "register and remove": register,
+        "override": override,
+        "list names": sterna.list_global_func_names,
+        "repr": lambda: repr(adder),
+        "threads of C": lambda: library["in_threads"](2, 2, lambda: "a longer text"),
+        "pool": lambda: library["in_parallel"](lambda task, tasks: None, 4),
     }
 
 
@@ -133,22 +140,22 @@ def _errors(library: sterna.Module) -> Paths:
         raise Mine("\ud800")
 
     return {
-        "error in C": (SOME, _catching(library["fail"], "ValueError", "text")),
-        "error of an unknown kind": (SOME, _catching(library["fail"], "NoSuch", "text")),
-        "error in Python": (MANY, _catching(PackedFunc(_raise))),
-        "error in a callback": (MANY, _catching(library["call"], _raise)),
-        "error wrapped in C": (SOME, _catching(library["wrap"], _raise)),
-        "error swallowed by C": (MANY, lambda: library["swallow"](_raise)),
-        "error without text": (SOME, _catching(library["call"], odd)),
-        "silent error": (SOME, _catching(library["fail_silently"])),
-        "chain of errors": (FEW, _catching(library["fail_often"], 10)),
-        "bad argument": (MANY, _catching(library["pack"], thing, [thing, "\ud800"])),
-        "bad result": (MANY, _catching(PackedFunc(lambda: [thing, 2**80]))),
-        "bad text from C": (SOME, _catching(library["make"], "bad long text")),
-        "keyword": (MANY, _catching(lambda: library["echo"](**{"a": 1}))),
-        "missing function": (SOME, _catching(library.get_function, "missing")),
-        "name taken": (FEW, _catching(sterna.register_func, "test.leak", len)),
-        "error in a thread of C": (FEW // 5, _catching(library["in_threads"], 2, 1, _raise)),
+        "error in C": _catching(library["fail"], "ValueError", "text"),
+        "error of an unknown kind": _catching(library["fail"], "NoSuch", "text"),
+        "error in Python": _catching(PackedFunc(_raise)),
+        "error in a callback": _catching(library["call"], _raise),
+        "error wrapped in C": _catching(library["wrap"], _raise),
+        "error swallowed by C": lambda: library["swallow"](_raise),
+        "error without text": _catching(library["call"], odd),
+        "silent error": _catching(library["fail_silently"]),
+        "chain of errors": _catching(library["fail_often"], 10),
+        "bad argument": _catching(library["pack"], thing, [thing, "\ud800"]),
+        "bad result": _catching(PackedFunc(lambda: [thing, 2**80])),
+        "bad text from C": _catching(library["make"], "bad long text"),
+        "keyword": _catching(lambda: library["echo"](**{"a": 1})),
+        "missing function": _catching(library.get_function, "missing"),
+        "name taken": _catching(sterna.register_func, "test.leak", len),
+        "error in a thread of C": _catching(library["in_threads"], 2, 1, _raise),
     }
 
 
@@ -169,35 +176,35 @@ def _arrays(library: sterna.Module) -> Paths:
         kept[0] = np.from_dlpack(lent)
 
     return {
-        "empty": (MANY, lambda: nd.empty((100,))),
-        "array": (MANY, lambda: nd.array(values)),
-        "numpy": (MANY, array.numpy),
-        "copyfrom": (MANY, lambda: array.copyfrom(values)),
-        "copyto": (MANY, lambda: array.copyto(array.device)),
-        "assignment": (SOME, lambda: array.__setitem__(slice(None), 1)),
-        "reshape": (MANY, lambda: array.reshape((2, 3))),
-        "properties": (MANY, lambda: (array.shape, array.strides, array.dtype, array.device)),
-        "repr": (FEW // 5, lambda: repr(array)),
-        "made in C": (MANY, lambda: library["new_array"](4)),
-        "bad shape": (SOME, _catching(nd.empty, (3, -1))),
-        "no memory": (FEW, _catching(nd.empty, (2**50,))),
-        "bad copy": (SOME, _catching(array.copyfrom, [1])),
-        "lent": (MANY, lambda: library["lend"](lambda lent: 1, 4)),
-        "lent and kept": (MANY, lambda: library["lend"](keep, 4)),
-        "lent and returned": (MANY, lambda: library["lend"](lambda lent: lent, 4)),
-        "lent and shared": (SOME, lambda: library["lend"](look, 4)),
-        "lent and shared too long": (SOME, _catching(library["lend"], share, 4)),
-        "lent, with an error": (MANY, _catching(library["lend"], lambda lent: 1 / 0, 4)),
-        "numpy in": (MANY, lambda: nd.from_dlpack(values)),
-        "read-only numpy in": (MANY, lambda: nd.from_dlpack(read_only)),
-        "numpy out": (MANY, lambda: np.from_dlpack(array)),
-        "numpy with gaps": (SOME, _catching(nd.from_dlpack, values[::2])),
-        "unused capsule": (MANY, array.__dlpack__),
-        "unused versioned capsule": (MANY, lambda: array.__dlpack__(max_version=(1, 0))),
-        "copy": (MANY, lambda: array.__dlpack__(copy=True)),
-        "used capsule": (MANY, lambda: nd.from_dlpack(array.__dlpack__())),
-        "no exporter": (SOME, _catching(nd.from_dlpack, 3)),
-        "wrong device": (SOME, _catching(lambda: array.__dlpack__(dl_device=(2, 0)))),
+        "empty": lambda: nd.empty((100,)),
+        "array": lambda: nd.array(values),
+        "numpy": array.numpy,
+        "copyfrom": lambda: array.copyfrom(values),
+        "copyto": lambda: array.copyto(array.device),
+        "assignment": lambda: array.__setitem__(slice(None), 1),
+        "reshape": lambda: array.reshape((2, 3)),
+        "properties": lambda: (array.shape, array.strides, array.dtype, array.device),
+        "repr": lambda: repr(array),
+        "made in C": lambda: library["new_array"](4),
+        "bad shape": _catching(nd.empty, (3, -1)),
+        "no memory": _catching(nd.empty, (2**50,)),
+        "bad copy": _catching(array.copyfrom, [1]),
+        "lent": lambda: library["lend"](lambda lent: 1, 4),
+        "lent and kept": lambda: library["lend"](keep, 4),
+        "lent and returned": lambda: library["lend"](lambda lent: lent, 4),
+        "lent and shared": lambda: library["lend"](look, 4),
+        "lent and shared too long": _catching(library["lend"], share, 4),
+        "lent, with an error": _catching(library["lend"], lambda lent: 1 / 0, 4),
+        "numpy in": lambda: nd.from_dlpack(values),
+        "read-only numpy in": lambda: nd.from_dlpack(read_only),
+        "numpy out": lambda: np.from_dlpack(array),
+        "numpy with gaps": _catching(nd.from_dlpack, values[::2]),
+        "unused capsule": array.__dlpack__,
+        "unused versioned capsule": lambda: array.__dlpack__(max_version=(1, 0)),
+        "copy": lambda: array.__dlpack__(copy=True),
+        "used capsule": lambda: nd.from_dlpack(array.__dlpack__()),
+        "no exporter": _catching(nd.from_dlpack, 3),
+        "wrong device": _catching(lambda: array.__dlpack__(dl_device=(2, 0))),
     }
 
 
@@ -211,14 +218,14 @@ def _modules(library: sterna.Module, path: Path) -> Paths:
         other.clear_imports()
 
     return {
-        "load": (FEW, lambda: load_module(path)),
-        "function by name": (MANY, lambda: library["echo"]),
-        "call by name": (MANY, lambda: library["echo"](1)),
-        "imports": (MANY, imports),
-        "system library": (MANY, lambda: sterna.runtime.system_lib("prefix")),
-        "missing file": (FEW, _catching(load_module, "/no/such/file.so")),
-        "no library": (FEW, _catching(load_module, __file__)),
-        "extension": (FEW, _catching(sterna.runtime.load_extension, path, "init_fails")),
+        "load": lambda: load_module(path),
+        "function by name": lambda: library["echo"],
+        "call by name": lambda: library["echo"](1),
+        "imports": imports,
+        "system library": lambda: sterna.runtime.system_lib("prefix"),
+        "missing file": _catching(load_module, "/no/such/file.so"),
+        "no library": _catching(load_module, __file__),
+        "extension": _catching(sterna.runtime.load_extension, path, "init_fails"),
     }
 
 
@@ -227,11 +234,11 @@ def _torch(library: sterna.Module, torch: Any) -> Paths:
     tensor, array = torch.zeros(4), nd.array(np.zeros(4, "float32"))
     gaps = torch.zeros(4, 4).t()
     return {
-        "torch in": (MANY, lambda: nd.from_dlpack(tensor)),
-        "torch to C": (MILLION, lambda: library["add_one"](tensor)),
-        "torch to C and back": (MANY, lambda: library["echo"](tensor)),
-        "torch out": (MANY // 2, lambda: torch.from_dlpack(array)),
-        "torch with gaps": (SOME, _catching(nd.from_dlpack, gaps)),
+        "torch in": lambda: nd.from_dlpack(tensor),
+        "torch to C": lambda: library["add_one"](tensor),
+        "torch to C and back": lambda: library["echo"](tensor),
+        "torch out": lambda: torch.from_dlpack(array),
+        "torch with gaps": _catching(nd.from_dlpack, gaps),
     }
 
 
@@ -262,7 +269,13 @@ def paths(
             return _torch(library, request.getfixturevalue("torch"))
 
 
-def lost(step: Step, times: int, measure: Callable[[], int], allowed: int) -> int:
+def lost(
+    step: Step,
+    times: int,
+    measure: Callable[[], int],
+    allowed: int,
+    seconds: float = math.inf,
+) -> int:
     """The bytes by which a path grows what is measured; 0 when they are few.
 
     Tables and arenas also grow now and then, once; a path that leaks does it every time.
@@ -271,7 +284,7 @@ def lost(step: Step, times: int, measure: Callable[[], int], allowed: int) -> in
     for _ in range(3):
         gc.collect()
         before = measure()
-        repeat(step, times)
+        repeat(step, times, seconds)
         gc.collect()
         more = measure() - before
         if more < allowed:
@@ -279,11 +292,12 @@ def lost(step: Step, times: int, measure: Callable[[], int], allowed: int) -> in
     return more
 
 
-def test_memory_stays_constant(paths: Paths) -> None:
+def test_memory_stays_constant(paths: Paths, request: pytest.FixtureRequest) -> None:
+    seconds = math.inf if request.config.getoption("--whole-million") else SECONDS
     grown: dict[str, int] = {}
-    for name, (times, step) in paths.items():
-        repeat(step, times // 10)
-        grown[name] = lost(step, times, resident, SLACK)
+    for name, step in paths.items():
+        repeat(step, MILLION // 10, SECONDS / 10)
+        grown[name] = lost(step, MILLION, resident, SLACK, seconds)
     assert not {name: more for name, more in grown.items() if more}
 
 
@@ -308,10 +322,9 @@ def in_use() -> int:
 def test_every_block_is_freed(paths: Paths) -> None:
     require(None if hasattr(LIBC, "mallinfo2") else "this libc does not count blocks")
     grown: dict[str, int] = {}
-    for name, (times, step) in paths.items():
+    for name, step in paths.items():
         repeat(step, 200)
-        runs = min(times, 2000)
-        grown[name] = lost(step, runs, in_use, 4 * runs)
+        grown[name] = lost(step, 2000, in_use, 8000)
     assert not {name: more for name, more in grown.items() if more}
 
 
@@ -324,7 +337,7 @@ def test_a_leak_would_be_seen(library: sterna.Module) -> None:
     ]
     if hasattr(LIBC, "mallinfo2"):
         assert all(lost(leak, 2000, in_use, 8000) > 8000 for leak in leaks)
-    assert lost(lambda: kept.append(bytes(1000)), SOME, resident, SLACK) > SLACK
+    assert lost(lambda: kept.append(bytes(1000)), 50_000, resident, SLACK) > SLACK
 
 
 def test_references_to_arguments_are_exact(library: sterna.Module) -> None:
