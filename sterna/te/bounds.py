@@ -187,13 +187,13 @@ class _Inference:
     def check_inside(self, stage: Stage, reader: Stage, around: list[IterVar]) -> None:
         """A reader must run inside the loop that the stage is computed in."""
         assert stage.attach_stage is not None and stage.attach_ivar is not None
-        outside = around
-        if reader is not stage.attach_stage:
-            outside = loops_around(reader)
-            if len(outside) >= len(around) and all(
-                a is b for a, b in zip(outside, around, strict=False)
-            ):
-                return
+        if reader is stage.attach_stage:
+            return
+        outside = loops_around(reader)
+        inside = len(outside) >= len(around) and all(
+            a is b for a, b in zip(outside, around, strict=False)
+        )
+        if not inside:
             raise ValueError(
                 f"{stage.op.name} is computed at {stage.attach_ivar.name} of "
                 f"{stage.attach_stage.op.name}, but {reader.op.name} reads it outside of that "
