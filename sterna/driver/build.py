@@ -8,6 +8,7 @@ from sterna.driver.code import CCode, Code, LLVMCode
 from sterna.driver.operator_module import OperatorModule
 from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
+from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
@@ -59,6 +60,17 @@ def build(
     if wanted is None:
         wanted = Target("llvm")
     wanted.kind.require_codegen()
+    with deep_recursion():
+        return _build(inputs, args, wanted, name, binds)
+
+
+def _build(
+    inputs: Schedule | PrimFunc | IRModule,
+    args: Sequence[Any] | None,
+    target: Target,
+    name: str,
+    binds: Any,
+) -> OperatorModule:
     lowered = lower(inputs, args, name, binds)
     kernels: list[PrimFunc] = []
     for function in lowered.functions.values():
@@ -67,7 +79,7 @@ def build(
     wrappers = [f for f in kernels if f.attrs.get("packed")]
     if len(wrappers) == 1:
         kernels.append(_entry(wrappers[0]))
-    return OperatorModule.make(_generate(kernels, wanted, name), name, wanted, lowered)
+    return OperatorModule.make(_generate(kernels, target, name), name, target, lowered)
 
 
 def _generate(kernels: list[PrimFunc], target: Target, name: str) -> Code:

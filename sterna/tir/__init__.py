@@ -1,6 +1,40 @@
-"""The loop IR."""
+"""The loop IR, and the scalar expressions and functions that it is made of."""
 
+from sterna.ir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+)
+from sterna.tir import op as _op
 from sterna.tir.lexer import ParseError
+from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 from sterna.tir.parser import parse
 from sterna.tir.printer import script
 from sterna.tir.stmt import (
@@ -20,6 +54,10 @@ from sterna.tir.stmt import (
 )
 
 __all__ = [
-    "Allocate", "AssertStmt", "AttrStmt", "Buffer", "BufferLoad", "BufferStore", "Evaluate", "For",
-    "IfThenElse", "LetStmt", "ParseError", "PrimFunc", "SeqStmt", "Stmt", "parse", "script",
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "AssertStmt", "AttrStmt",
+    "Broadcast", "Buffer", "BufferLoad", "BufferStore", "Call", "Cast", "Div", "Evaluate",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IntImm", "Let", "LetStmt", "Max",
+    "Min", "Mul", "Not", "Or", "ParseError", "PrimFunc", "Ramp", "Select", "SeqStmt", "Shuffle",
+    "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "parse", "script",
+    *_op.__all__,
 ]  # fmt: skip

@@ -196,6 +196,18 @@ def test_torch_tensors_are_arguments() -> None:
     assert torch.equal(z, x + y)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_hundreds_of_arguments(target: str) -> None:
+    x = te.placeholder((2,), name="x")
+    scalars = [te.var(f"n{i}") for i in range(300)]
+    y = te.compute((2,), lambda i: x[i] + scalars[0] + scalars[-1], name="y")
+    given = [x, *scalars, y]
+    module = tvm.build(te.create_schedule(y.op), given, target=target, name="wide")
+    result = np.zeros(2, "float32")
+    module(np.ones(2, "float32"), *range(300), result)
+    np.testing.assert_array_equal(result, 300)
+
+
 def test_lowering_twice_gives_the_same() -> None:
     schedule, args = vector_add(100)
     stage = schedule[args[-1]]

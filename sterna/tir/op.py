@@ -1,4 +1,4 @@
-"""Functions of scalars, for use inside compute."""
+"""Functions of scalars."""
 
 from collections.abc import Callable
 from typing import Any
