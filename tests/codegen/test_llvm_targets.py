@@ -1,7 +1,6 @@
 """Other machines: object files, what they need, and processors without the newer instructions."""
 
 import ctypes
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ from sterna.codegen.llvm.machine import abilities
 from sterna.ir.build import call_intrinsic, cast, const
 from sterna.ir.expr import Broadcast, Expr, Ramp, Var
 from sterna.support.dtype import DataType
+from sterna.testing import requires_x86
 from sterna.tir.stmt import Allocate, BufferLoad, BufferStore, For, PrimFunc, seq
 from tests.codegen.test_llvm_common import Array, Loaded, elementwise, kernel, make_buffer
 from tests.codegen.test_llvm_operators import (
@@ -25,11 +25,9 @@ from tests.codegen.test_llvm_operators import (
     same_floats,
 )
 from tests.codegen.test_llvm_statements import packed_module
+from tests.support import require_program
 
 BASELINE = LLVMOptions("x86_64-unknown-linux-gnu", "x86-64", "")
-on_x86 = pytest.mark.skipif(
-    not LLVMOptions.native().triple.startswith("x86_64"), reason="runs x86-64 code"
-)
 
 TARGETS = {
     "x86_64": (BASELINE, 62),
@@ -101,9 +99,7 @@ def test_nothing_is_undefined(name: str) -> None:
 
 
 def test_shared_library_stands_alone(tmp_path: Path) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
+    compiler = require_program("cc")
     (tmp_path / "m.o").write_bytes(CompiledModule(everything()).object_bytes())
     target = tmp_path / "m.so"
     subprocess.run([compiler, "-shared", "-nostdlib", "-Wl,-z,defs", "-o", str(target),
@@ -114,7 +110,7 @@ def test_shared_library_stands_alone(tmp_path: Path) -> None:
     assert ctypes.c_void_p.in_dll(library, "__sterna__host").value is None
 
 
-@on_x86
+@requires_x86
 def test_probing() -> None:
     plain = abilities(BASELINE)
     assert (plain.register_bits, plain.half, plain.rounds) == (128, False, frozenset())
@@ -126,7 +122,7 @@ def test_probing() -> None:
     assert arm.half and "round.f32" in arm.rounds
 
 
-@on_x86
+@requires_x86
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_rounding_without_instructions(name: str) -> None:
@@ -139,7 +135,7 @@ def test_rounding_without_instructions(name: str) -> None:
             same_floats(got, np.asarray(UNARY[name](x)).astype(dtype))
 
 
-@on_x86
+@requires_x86
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_half_without_instructions() -> None:
     bits = np.arange(65536, dtype="uint16").view("float16")
@@ -160,7 +156,7 @@ def test_half_without_instructions() -> None:
         same_floats(got, reference(a, b))
 
 
-@on_x86
+@requires_x86
 def test_bfloat_on_a_plain_processor() -> None:
     x = np.random.default_rng(7).normal(size=100).astype("float32")
     lanes = DataType("bfloat16x4")

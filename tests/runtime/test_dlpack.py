@@ -12,6 +12,7 @@ import pytest
 import sterna
 from sterna import nd
 from sterna.runtime import PackedFunc
+from sterna.testing import require
 
 READ_ONLY, IS_COPIED = 1, 2
 
@@ -213,8 +214,8 @@ def test_torch_tensors_that_are_not_what_lies_in_memory(torch: Any) -> None:
 
 def test_torch_takes_the_c_way(torch: Any) -> None:
     """A tensor gives its memory through C functions; its Python method is not called."""
-    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        pytest.skip("this PyTorch has no exchange of arrays in C")
+    has_it = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    require(None if has_it else "this PyTorch has no exchange of arrays in C")
 
     class Silent(torch.Tensor):  # type: ignore[misc]
         def __dlpack__(self, **_: Any) -> Any:
