@@ -40,7 +40,7 @@ whether both sides are the same object. Any other expression has no truth while 
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Union
 
-from sterna.ir.node import Node, node
+from sterna.ir.node import Node, node, post_order
 from sterna.support.dtype import DataType
 
 BOOL = DataType("bool")
@@ -394,3 +394,10 @@ class Shuffle(Expr):
 
     def __post_init__(self) -> None:
         self.dtype = self.vectors[0].dtype.with_lanes(len(self.indices))
+
+
+def variables_in(expr: Expr) -> list[Var]:
+    """The variables that an expression uses, each once, in order."""
+    found: list[Var] = []
+    post_order(expr, lambda n: found.append(n) if isinstance(n, Var) else None)
+    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sterna.arith import Analyzer, interval, substitute
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Expr, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.te.schedule import Fuse, Schedule, Singleton, Split, Stage
 from sterna.te.tensor import (
@@ -122,12 +122,6 @@ def loops_around(stage: Stage) -> list[IterVar]:
     return found
 
 
-def _variables(expr: Expr) -> list[Var]:
-    found: dict[Var, None] = {}
-    post_order(expr, lambda n: found.setdefault(n) if isinstance(n, Var) else None)
-    return list(found)
-
-
 def _loads(schedule: Schedule, reader: Stage, stage: Stage) -> list[ProducerLoad]:
     found: list[ProducerLoad] = []
 
@@ -209,7 +203,7 @@ class _Inference:
                 v
                 for e in (low, high)
                 if e is not None
-                for v in _variables(e)
+                for v in variables_in(e)
                 if v in self.bounds.domains and v not in allowed
             }
             if not inner or low is None or high is None:

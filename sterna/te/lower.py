@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from sterna.arith import Analyzer, substitute
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, Call, Expr, Var
-from sterna.ir.node import post_order
+from sterna.ir.expr import HANDLE, Call, Expr, Var, variables_in
 from sterna.te.bounds import Bounds, infer_bounds, root_axes, value_of_axes
 from sterna.te.inline import inline_stages
 from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
@@ -126,7 +125,7 @@ class _Lowering:
         found: dict[Var, None] = {}
         for buffer in buffers:
             for extent in buffer.shape if buffer is not None else ():
-                post_order(extent, lambda n: found.setdefault(n) if isinstance(n, Var) else None)
+                found.update(dict.fromkeys(variables_in(extent)))
         known = set(params)
         return [v for v in found if v not in known and v.dtype != HANDLE]
 

@@ -106,6 +106,13 @@ class For(Stmt):
     """For kind thread: blockIdx.x, threadIdx.x, ..., vthread."""
     annotations: dict[str, Any] = field(default_factory=dict)
 
+    def with_body(self, body: Stmt, kind: LoopKind | None = None) -> "For":
+        """The same loop around another body; the same object if nothing changes."""
+        kind = kind or self.kind
+        if body is self.body and kind == self.kind:
+            return self
+        return For(self.var, self.min, self.extent, kind, body, self.thread, self.annotations)
+
 
 @node
 class BufferStore(Stmt):
@@ -185,6 +192,12 @@ class PrimFunc(Node):
     buffers: tuple[Buffer | None, ...]
     body: Stmt
     attrs: dict[str, Any] = field(default_factory=dict)
+
+    def with_body(self, body: Stmt) -> "PrimFunc":
+        """The same function with another body; the same object if nothing changes."""
+        if body is self.body:
+            return self
+        return PrimFunc(self.name, self.params, self.buffers, body, self.attrs)
 
 
 has_identity(Buffer, owned=("data",))

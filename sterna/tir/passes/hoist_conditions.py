@@ -12,26 +12,19 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
 
     Only conditions that the loop cannot change: they use neither its variable nor memory.
     """
-    body = _Hoister().rewrite(func.body)
-    return func if body is func.body else PrimFunc(
-        func.name, func.params, func.buffers, body, func.attrs
-    )  # fmt: skip
+    return func.with_body(_Hoister().rewrite(func.body))
 
 
 class _Hoister(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         body = self.rewrite(loop.body)
         if isinstance(body, IfThenElse) and _is_fixed(body.condition, loop.var):
-            then = _with_body(loop, body.then)
+            then = loop.with_body(body.then)
             otherwise = None
             if body.otherwise is not None:
-                otherwise = copy_stmt(_with_body(loop, body.otherwise), {})
+                otherwise = copy_stmt(loop.with_body(body.otherwise), {})
             return IfThenElse(body.condition, then, otherwise)
-        return loop if body is loop.body else _with_body(loop, body)
-
-
-def _with_body(loop: For, body: Stmt) -> For:
-    return For(loop.var, loop.min, loop.extent, loop.kind, body, loop.thread, loop.annotations)
+        return loop.with_body(body)
 
 
 def _is_fixed(condition: Expr, var: Var) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sterna.arith import Analyzer, detect_linear, interval
 from sterna.ir import build
-from sterna.ir.expr import LT, Call, Expr, Var
-from sterna.ir.node import Node, post_order
+from sterna.ir.expr import LT, Call, Expr, Var, variables_in
+from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
 from sterna.tir.passes.simplify import simplify_stmt
@@ -18,10 +18,7 @@ def partition_loops(func: PrimFunc) -> PrimFunc:
     ->  for i in range(3): S
         for i in range(3, 4): if likely(i*8 + j < 30): S
     """
-    body = _Partitioner().rewrite(func.body)
-    return func if body is func.body else PrimFunc(
-        func.name, func.params, func.buffers, body, func.attrs
-    )  # fmt: skip
+    return func.with_body(_Partitioner().rewrite(func.body))
 
 
 def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
@@ -79,7 +76,7 @@ class _Partitioner(Rewriter):
         """Whether a point lies, or may lie, inside the loop's range and is fit to split it."""
         if build.int_value(point) is None and (
             loop.kind in ("vectorized", "unrolled")  # their extents must stay constant
-            or any(v in self.around for v in _variables(point))
+            or any(v in self.around for v in variables_in(point))
         ):
             return False
         begin, end = loop.min, loop.min + loop.extent
@@ -102,7 +99,7 @@ class _Partitioner(Rewriter):
             return None
         coefficient, rest = (self.analyzer.simplify(e) for e in linear)
         step = build.int_value(coefficient)
-        if step is None or step <= 0 or any(v in inner for v in _variables(rest)):
+        if step is None or step <= 0 or any(v in inner for v in variables_in(rest)):
             return None
         # the least v with step * v + rest >= 0
         point = build.floordiv(build.sub(step - 1, rest), step)
@@ -134,8 +131,7 @@ class _Partitioner(Rewriter):
             self.bind(simple.var, simple.min, simple.extent)
             body = self.rewrite(simple.body)
             self.unbind(simple.var)
-            return For(simple.var, simple.min, simple.extent, simple.kind, body, simple.thread,
-                       simple.annotations)  # fmt: skip
+            return simple.with_body(body)
         done: Stmt = self.rewrite(simple)
         return done
 
@@ -150,10 +146,4 @@ class _Partitioner(Rewriter):
             ways.append(self.finish(body))
             self.unbind(loop.var)
         body = IfThenElse(build.less(loop.var, point), ways[0], ways[1])
-        return For(loop.var, loop.min, loop.extent, loop.kind, body, loop.thread, loop.annotations)
-
-
-def _variables(expr: Expr) -> list[Var]:
-    found: list[Var] = []
-    post_order(expr, lambda n: found.append(n) if isinstance(n, Var) else None)
-    return found
+        return loop.with_body(body)

@@ -27,10 +27,7 @@ def reuse_storage(func: PrimFunc) -> PrimFunc:
 
     ->  A = allocate(n); B = allocate(n); make A; make B from A; make C, in A's memory, from B
     """
-    body = _Sharer().rewrite(func.body)
-    return func if body is func.body else PrimFunc(
-        func.name, func.params, func.buffers, body, func.attrs
-    )  # fmt: skip
+    return func.with_body(_Sharer().rewrite(func.body))
 
 
 @dataclass

@@ -26,10 +26,7 @@ from sterna.tir.stmt import (
 
 def simplify(func: PrimFunc) -> PrimFunc:
     """for i in range(8): if likely(i*4 + 3 < 32): A[i*4//4] = ...   ->   ... A[i] = ..."""
-    body = _Simplifier().rewrite(func.body)
-    return func if body is func.body else PrimFunc(
-        func.name, func.params, func.buffers, body, func.attrs
-    )  # fmt: skip
+    return func.with_body(_Simplifier().rewrite(func.body))
 
 
 def simplify_stmt(

@@ -8,10 +8,7 @@ from sterna.tir.stmt import For, PrimFunc, Stmt, nothing, seq
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
     """for i in range(2):  # unrolled: A[i] = 0   ->   A[0] = 0; A[1] = 0"""
-    body = _Unroller().rewrite(func.body)
-    return func if body is func.body else PrimFunc(
-        func.name, func.params, func.buffers, body, func.attrs
-    )  # fmt: skip
+    return func.with_body(_Unroller().rewrite(func.body))
 
 
 class _Unroller(Rewriter):

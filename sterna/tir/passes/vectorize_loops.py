@@ -1,6 +1,5 @@
 """Turn loops that are marked vectorized into vector operations."""
 
-from typing import Any
 
 from sterna.arith import substitute
 from sterna.ir import build
@@ -39,10 +38,7 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
     A loop whose iterations take different ways (a condition on the loop's variable that no earlier
     pass could remove, an inner loop whose bounds depend on it) becomes a serial loop.
     """
-    body = _Loops().rewrite(func.body)
-    return func if body is func.body else PrimFunc(
-        func.name, func.params, func.buffers, body, func.attrs
-    )  # fmt: skip
+    return func.with_body(_Loops().rewrite(func.body))
 
 
 class _Divergent(Exception):
@@ -53,7 +49,7 @@ class _Loops(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         body = self.rewrite(loop.body)
         if loop.kind != "vectorized":
-            return loop if body is loop.body else _with(loop, loop.kind, body)
+            return loop.with_body(body)
         lanes = build.int_value(loop.extent)
         if lanes is None:
             raise ValueError(
@@ -66,12 +62,8 @@ class _Loops(Rewriter):
         try:
             vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
         except _Divergent:
-            return _with(loop, "serial", body)
+            return loop.with_body(body, "serial")
         return vector
-
-
-def _with(loop: For, kind: Any, body: Stmt) -> For:
-    return For(loop.var, loop.min, loop.extent, kind, body, loop.thread, loop.annotations)
 
 
 def _spread(expr: Expr, lanes: int) -> Expr:
