@@ -78,7 +78,6 @@ class Stage:
 
     def __init__(self, op: Operation, is_output: bool = False) -> None:
         self.op = op
-        self.origin_op = op
         self.is_output = is_output
         self.scope = ""
         self.all_iter_vars: list[IterVar] = []
@@ -132,7 +131,10 @@ class Stage:
         nparts: ExprLike | None = None,
         disable_predication: bool = False,
     ) -> tuple[IterVar, IterVar]:
-        """for i in n  ->  for i.outer in ceil(n / factor): for i.inner in factor"""
+        """for i in n  ->  for i.outer in ceil(n / factor): for i.inner in factor
+
+        A guard that cannot be shown to be needless stays, whatever disable_predication says.
+        """
         if nparts is not None and factor is not None:
             raise ValueError("Do not need to provide both outer and nparts")
         if nparts is None and factor is None:
@@ -320,10 +322,6 @@ class Schedule:
     def normalize(self) -> "Schedule":
         """This schedule; there is nothing to normalize."""
         return self
-
-    def stage_of(self, tensor: Tensor) -> Stage:
-        """The stage that computes a tensor, also one from before the graph was changed."""
-        return self[tensor]
 
     def copy(self) -> "Schedule":
         """Another schedule with the same stages, to be changed on its own."""

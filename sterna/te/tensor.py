@@ -12,7 +12,7 @@ from sterna.support.dtype import DataType
 
 # The kinds of axis, by the numbers that the classic API gives them.
 DATA_PAR, THREAD_INDEX, COMM_REDUCE, ORDERED, OPAQUE = 0, 1, 2, 3, 4
-UNROLLED, VECTORIZED, PARALLELIZED, TENSORIZED = 5, 6, 7, 8
+UNROLLED, VECTORIZED, PARALLELIZED = 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,19 +179,6 @@ static PyObject *set_num_threads(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-static PyObject *parse_dtype_fields(PyObject *self, PyObject *name) {
-  DLDataType dtype;
-  (void)self;
-  if (!PyUnicode_Check(name)) {
-    PyErr_Format(PyExc_TypeError, "a data type is named by text, not by %s", Py_TYPE(name)->tp_name);
-    return NULL;
-  }
-  if (parse_dtype(name, &dtype)) return NULL;
-  char canonical[32];
-  sterna_dtype_name(dtype, canonical);
-  return Py_BuildValue("(siii)", canonical, dtype.code, dtype.bits, dtype.lanes);
-}
-
 static PyObject *host_address(PyObject *self, PyObject *unused) {
   (void)self;
   (void)unused;
@@ -239,7 +226,6 @@ PyMethodDef module_functions[] = {
     {"system_lib", system_lib, METH_O, NULL},
     {"num_threads", num_threads, METH_NOARGS, NULL},
     {"set_num_threads", set_num_threads, METH_VARARGS, NULL},
-    {"parse_dtype", parse_dtype_fields, METH_O, NULL},
     {"host_address", host_address, METH_NOARGS, NULL},
     {"version", version, METH_NOARGS, NULL},
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS, NULL},
