@@ -59,6 +59,10 @@ def build(
     wanted = Target(target) if target is not None else Target.current(allow_none=True)
     if wanted is None:
         wanted = Target("llvm")
+    if target_host is not None:
+        wanted = wanted.with_host(target_host)
+    if runtime is not None:
+        raise ValueError("runtime= has no meaning for single functions; leave it out")
     wanted.kind.require_codegen()
     with deep_recursion():
         return _build(inputs, args, wanted, name, binds)

@@ -161,6 +161,14 @@ def test_targets_without_a_generator_say_so() -> None:
         tvm.build(schedule, args, target="opencl")
 
 
+def test_the_host_is_kept_and_a_runtime_refused() -> None:
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, target="llvm", target_host="llvm")
+    assert module.target.host is not None
+    with pytest.raises(ValueError, match="runtime="):
+        tvm.build(schedule, args, target="llvm", runtime="crt")
+
+
 def test_the_current_target_is_used() -> None:
     schedule, args = vector_add()
     with tvm.target.Target("c"):

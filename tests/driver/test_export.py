@@ -9,6 +9,7 @@ import pytest
 
 import sterna as tvm
 from sterna import te
+from sterna.contrib import cc
 from sterna.driver import OperatorModule
 from tests.support import require_module, require_program
 
@@ -123,6 +124,48 @@ def test_the_same_input_gives_the_same_bytes(suffix: str, tmp_path: Path) -> Non
     build().export_library(first)
     build().export_library(second)
     assert first.read_bytes() == second.read_bytes()
+
+
+IN_C = r"""
+#include <stdio.h>
+#include "sterna.h"
+
+int main(int argc, char **argv) {
+  int64_t shape[] = {16};
+  sterna_ndarray *arrays[3];
+  sterna_any args[3], ret = {0};
+  sterna_module *module;
+  sterna_function *function;
+  if (argc != 2 || sterna_module_load(argv[1], &module) ||
+      sterna_module_get_function(module, "vecadd", 0, &function) || !function)
+    return puts(sterna_last_error()), 1;
+  for (int i = 0; i < 3; i++) {
+    if (sterna_ndarray_empty(shape, 1, (DLDataType){kDLFloat, 32, 1}, (DLDevice){kDLCPU, 0},
+                             &arrays[i]))
+      return 1;
+    for (int k = 0; k < 16; k++) ((float *)arrays[i]->tensor.data)[k] = (float)(k * (i + 1));
+    args[i] = sterna_any_object(arrays[i]);
+  }
+  if (sterna_function_call(function, args, 3, &ret)) return puts(sterna_last_error()), 1;
+  for (int k = 0; k < 16; k++)
+    if (((float *)arrays[2]->tensor.data)[k] != (float)(3 * k)) return 1;
+  if (sterna_function_call(function, args, 2, &ret) == 0) return 1;
+  puts(sterna_last_error());
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_c_program_runs_it_without_python(target: str, tmp_path: Path) -> None:
+    build(target).export_library(tmp_path / "vecadd.so")
+    (tmp_path / "main.c").write_text(IN_C)
+    cc.create_executable(tmp_path / "main", tmp_path / "main.c")
+    done = subprocess.run(
+        [tmp_path / "main", tmp_path / "vecadd.so"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout
+    assert "expected 3 arguments" in done.stdout
 
 
 def test_save_writes_each_form(tmp_path: Path) -> None:
