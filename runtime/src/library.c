@@ -244,6 +244,8 @@ static void close_library(library *lib) {
   void *there = platform_library_find(lib->path);
   int stays = there == lib->handle;
   platform_lock(&library_mutex);
+  /* Another thread may have opened and listed it meanwhile: then this entry would be a second one. */
+  if (find_handle(lib->handle)) stays = 0;
   lib->closing = lib->closeable = !stays;
   if (!stays) unlink_library(lib);
   platform_unlock(&library_mutex);
