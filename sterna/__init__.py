@@ -12,6 +12,7 @@ from sterna.version import __version__
 if TYPE_CHECKING:
     from sterna import contrib, error, ir, runtime, target, te, testing, tir
     from sterna.driver import build, lower
+    from sterna.ir import instrument, transform
     from sterna.ir.module import IRModule
     from sterna.runtime import (
         DataType,
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
 _WHERE: dict[str, tuple[str, str | None]] = {
     "contrib": ("sterna.contrib", None),
     "error": ("sterna.error", None),
+    "instrument": ("sterna.ir.instrument", None),
     "ir": ("sterna.ir", None),
     "target": ("sterna.target", None),
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
+    "transform": ("sterna.ir.transform", None),
     "IRModule": ("sterna.ir.module", "IRModule"),
     "build": ("sterna.driver", "build"),
     "lower": ("sterna.driver", "lower"),
@@ -71,9 +74,9 @@ __all__ = [
     "__version__",
     "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray", "PackedFunc",
     "TVMError", "build", "contrib", "cpu", "cuda", "device", "error", "ext_dev",
-    "get_global_func", "hexagon", "ir", "list_global_func_names", "lower", "metal", "nd", "opencl",
-    "register_error", "register_func", "remove_global_func", "rocm", "runtime", "target", "te",
-    "testing", "tir", "vpi", "vulkan", "webgpu",
+    "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "lower", "metal",
+    "nd", "opencl", "register_error", "register_func", "remove_global_func", "rocm", "runtime",
+    "target", "te", "testing", "tir", "transform", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip
 
 

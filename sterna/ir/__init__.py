@@ -1,6 +1,6 @@
 """What every IR is made of: nodes, scalar expressions, modules."""
 
-from sterna.ir import build, printer
+from sterna.ir import build, instrument, printer, transform
 from sterna.ir.build import as_expr, const
 from sterna.ir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from sterna.ir.module import IRModule
@@ -12,6 +12,6 @@ from sterna.ir.visitor import ExprVisitor, Rewriter
 __all__ = [
     "Expr", "ExprVisitor", "FloatImm", "IRModule", "IntImm", "Node", "Rewriter", "StringImm", "Var",
     "as_expr", "build", "const", "map_children", "node", "post_order",
-    "explain_difference", "load_json", "printer", "save_json", "structural_equal",
-    "structural_hash",
+    "explain_difference", "instrument", "load_json", "printer", "save_json", "structural_equal",
+    "structural_hash", "transform",
 ]  # fmt: skip

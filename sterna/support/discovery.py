@@ -2,7 +2,10 @@
 
 import importlib
 import pkgutil
+from pathlib import Path
 from types import ModuleType
+
+PACKAGE = "sterna"
 
 
 def modules_of(package: str) -> list[ModuleType]:
@@ -14,3 +17,13 @@ def modules_of(package: str) -> list[ModuleType]:
         if not found.name.startswith("_")
     }
     return [importlib.import_module(f"{package}.{name}") for name in sorted(names)]
+
+
+def load_everywhere(name: str) -> list[ModuleType]:
+    """The modules of this name in all folders of the package, loaded, by folder."""
+    places = {
+        path.parent.name
+        for root in importlib.import_module(PACKAGE).__path__
+        for path in Path(root).glob(f"*/{name}.py")
+    }
+    return [importlib.import_module(f"{PACKAGE}.{place}.{name}") for place in sorted(places)]
