@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sterna.version import __version__
 
 if TYPE_CHECKING:
-    from sterna import contrib, error, ir, runtime, target, te, testing, tir
+    from sterna import contrib, error, ir, relay, runtime, target, te, testing, tir
     from sterna.driver import build, lower
     from sterna.ir import instrument, transform
     from sterna.ir.module import IRModule
@@ -46,6 +46,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "instrument": ("sterna.ir.instrument", None),
     "ir": ("sterna.ir", None),
     "target": ("sterna.target", None),
+    "relay": ("sterna.relay", None),
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
     "transform": ("sterna.ir.transform", None),
@@ -75,8 +76,8 @@ __all__ = [
     "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray", "PackedFunc",
     "TVMError", "build", "contrib", "cpu", "cuda", "device", "error", "ext_dev",
     "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "lower", "metal",
-    "nd", "opencl", "register_error", "register_func", "remove_global_func", "rocm", "runtime",
-    "target", "te", "testing", "tir", "transform", "vpi", "vulkan", "webgpu",
+    "nd", "opencl", "register_error", "register_func", "relay", "remove_global_func", "rocm",
+    "runtime", "target", "te", "testing", "tir", "transform", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip
 
 

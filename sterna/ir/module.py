@@ -1,25 +1,59 @@
 """A set of functions by name."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from sterna.ir.node import Node
+
+
+class Name(str):
+    """A function's name as a module keeps it; it also answers to its classic attribute."""
+
+    __slots__ = ()
+
+    @property
+    def name_hint(self) -> str:
+        """The name itself."""
+        return str(self)
+
+
+def _name_of(key: Any) -> str:
+    """The name that text or a global variable says."""
+    return Name(key if isinstance(key, str) else key.name_hint)
 
 
 class IRModule:
     """Functions by name, and attributes of the whole."""
 
+    # How a graph's expression becomes the function of a module; the graph IR sets it.
+    wrap: ClassVar[Callable[[Any], Node]]
+    # How a module of graph functions is written; the graph IR sets it.
+    show: ClassVar[Callable[["IRModule"], str] | None] = None
+
     def __init__(
-        self, functions: Mapping[str, Node] | None = None, attrs: Mapping[str, Any] | None = None
+        self, functions: Mapping[Any, Node] | None = None, attrs: Mapping[str, Any] | None = None
     ) -> None:
-        self.functions: dict[str, Node] = dict(functions or {})
+        self.functions: dict[str, Node] = {_name_of(k): f for k, f in (functions or {}).items()}
         self.attrs: dict[str, Any] = dict(attrs or {})
 
-    def __getitem__(self, name: str) -> Node:
-        if name not in self.functions:
+    @classmethod
+    def from_expr(cls, expr: Any, functions: Mapping[Any, Node] | None = None) -> "IRModule":
+        """A module whose main is a graph: a function, or an expression of free variables."""
+        return cls({**(functions or {}), "main": cls.wrap(expr)})
+
+    def __getitem__(self, name: Any) -> Any:
+        found = self.functions.get(_name_of(name))
+        if found is None:
             known = ", ".join(self.functions) or "none"
-            raise ValueError(f"the module has no function '{name}'; it has {known}")
-        return self.functions[name]
+            raise ValueError(f"the module has no function '{_name_of(name)}'; it has {known}")
+        return found
+
+    def __setitem__(self, name: Any, function: Node) -> None:
+        self.functions[_name_of(name)] = function
+
+    def update_func(self, name: Any, function: Node) -> None:
+        """Put another function in place of one."""
+        self[name] = function
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions
@@ -27,5 +61,22 @@ class IRModule:
     def __iter__(self) -> Iterator[str]:
         return iter(self.functions)
 
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def with_attr(self, name: str, value: Any) -> "IRModule":
+        """The module with one more attribute."""
+        return IRModule(self.functions, {**self.attrs, name: value})
+
+    def shallow_copy(self) -> "IRModule":
+        """Another module of the same functions."""
+        return IRModule(self.functions, self.attrs)
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The functions as text."""
+        return repr(self)
+
     def __repr__(self) -> str:
+        if self.show is not None:
+            return IRModule.show(self)  # type: ignore[misc]
         return "\n\n".join(repr(function) for function in self.functions.values())

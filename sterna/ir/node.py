@@ -25,6 +25,8 @@ class Node:
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
     """The fields that define the node, in the order of its constructor."""
+    NAMESPACE: ClassVar[str] = ""
+    """What distinguishes its class from one of the same name in another IR: "relay."."""
 
     def same_as(self, other: object) -> bool:
         """Whether both are the same object."""
@@ -44,11 +46,17 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     """
     made = dataclass(slots=True, eq=False, repr=False)(cls)
     made.FIELDS = tuple(f.name for f in fields(made) if f.init)  # type: ignore[arg-type]
-    known = NODE_CLASSES.setdefault(made.__name__, made)
+    name = class_name(made)
+    known = NODE_CLASSES.setdefault(name, made)
     if known is not made and known.__module__ != made.__module__:
-        raise TypeError(f"two nodes are named {made.__name__}")
-    NODE_CLASSES[made.__name__] = made
+        raise TypeError(f"two nodes are named {name}")
+    NODE_CLASSES[name] = made
     return made
+
+
+def class_name(kind: type[Node]) -> str:
+    """The name under which a class of nodes is registered."""
+    return kind.NAMESPACE + kind.__name__
 
 
 def _nodes_in(value: Any) -> Iterator[Node]:

@@ -6,7 +6,8 @@
 Nodes stand after their children, and a node that occurs twice is written once. A value is a number,
 text, true, false, null, a list (a tuple), or an object with one key that says what it is:
 {"node": index}, {"owned": index, "field": name} (a variable that belongs to a buffer),
-{"float": text}, {"dtype": name}, {"dict": {...}}, {"module": {...}}.
+{"float": text}, {"dtype": name}, {"dict": {...}}, {"module": {...}}, {"array": ...} and the tags of
+other leaves (leaves.py).
 """
 
 import json
@@ -15,8 +16,9 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
+from sterna.ir.leaves import LEAVES, leaf_of
 from sterna.ir.module import IRModule
-from sterna.ir.node import NODE_CLASSES, Node
+from sterna.ir.node import NODE_CLASSES, Node, class_name
 from sterna.ir.structural import IDENTITIES
 from sterna.support.dtype import DataType
 
@@ -62,7 +64,7 @@ class _Saver:
                 continue
             if ready:
                 self.index[id(node)] = len(self.nodes)
-                row = {"class": type(node).__name__}
+                row = {"class": class_name(type(node))}
                 self.nodes.append(
                     row | {name: self.value(getattr(node, name)) for name in node.FIELDS}
                 )
@@ -94,7 +96,10 @@ class _Saver:
             return {"float": repr(float(value))}
         if value is None or isinstance(value, (bool, int, str)):
             return value
-        raise TypeError(f"{value!r} of type {type(value).__name__} cannot be saved as JSON")
+        leaf = leaf_of(value)
+        if leaf is None:
+            raise TypeError(f"{value!r} of type {type(value).__name__} cannot be saved as JSON")
+        return {leaf.tag: leaf.to_json(value)}
 
 
 def _nodes_in(value: Any) -> Iterator[Node]:
@@ -211,6 +216,11 @@ class _Loader:
                 raise self.fail(str(error)) from None
         if keys == ("dict",) and isinstance(value["dict"], dict):
             return {key: self.value(item) for key, item in value["dict"].items()}
+        if len(keys) == 1 and keys[0] in LEAVES:
+            try:
+                return LEAVES[keys[0]].from_json(value[keys[0]])
+            except (KeyError, TypeError, ValueError) as error:
+                raise self.fail(f"its {keys[0]} cannot be read: {error}") from None
         if keys == ("module",) and isinstance(value["module"], dict):
             return self._module(value["module"])
         raise self.fail(f"{str(value)[:80]} is no value")

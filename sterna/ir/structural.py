@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sterna.ir.expr import Let, Var
-from sterna.ir.node import Node
+from sterna.ir.leaves import leaf_of
+from sterna.ir.node import Node, class_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ def _children_first(root: Any) -> Iterator[Node]:
 
 def _hash_node(value: Node, digests: dict[int, bytes], numbers: dict[int, int]) -> bytes:
     identity = IDENTITIES.get(type(value))
-    parts = [type(value).__name__.encode()]
+    parts = [class_name(type(value)).encode()]
     ignored: tuple[str, ...] = ()
     if identity is not None:
         number = numbers.get(id(value))
@@ -267,4 +268,7 @@ def _encode_plain(value: Any) -> bytes:
         return b"f" + (b"nan" if value != value else struct.pack("<d", value))
     if value is None or isinstance(value, (bool, int, str)):
         return type(value).__name__.encode() + b":" + str(value).encode()
-    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be a field of a node")
+    leaf = leaf_of(value)
+    if leaf is None:
+        raise TypeError(f"{value!r} of type {type(value).__name__} cannot be a field of a node")
+    return leaf.tag.encode() + b":" + leaf.to_bytes(value)

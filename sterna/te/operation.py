@@ -271,11 +271,11 @@ def _elementwise(function: Callable[[Any, Any], Expr], left: Any, right: Any, na
         )
     shape = broadcast_shape(left.shape, right.shape)
     return compute(
-        shape, lambda *i: function(_read(left, i), _read(right, i)), name=name
+        shape, lambda *i: function(read_broadcast(left, i), read_broadcast(right, i)), name=name
     )
 
 
-def _read(tensor: Tensor, indices: Sequence[Any]) -> Expr:
+def read_broadcast(tensor: Tensor, indices: Sequence[Any]) -> Expr:
     """The element that broadcasting pairs with these indices."""
     own = indices[len(indices) - tensor.ndim :]
     picked = [

@@ -1,0 +1,11 @@
+"""Operators, a file for each or for a family: types, computation, reference, schedule, cases.
+
+Importing this package registers all of them.
+"""
+
+from sterna.support.discovery import modules_of
+
+FOLDERS = ("sterna.op.tensor", "sterna.op.nn", "sterna.op.image")
+
+for _folder in FOLDERS:
+    modules_of(_folder)

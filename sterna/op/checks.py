@@ -1,0 +1,81 @@
+"""What type relations ask of operands, with one wording for what is wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, TensorType, TupleType, Type, same_dim, show_shape
+
+
+def tensor(kind: Type, name: str, ndim: int | None = None) -> TensorType:
+    """The operand as a tensor, of so many dimensions if that is asked."""
+    if not isinstance(kind, TensorType):
+        raise ValueError(f"{name} is a tensor, not {kind!r}")
+    if ndim is not None and kind.ndim != ndim:
+        raise ValueError(f"{name} has {ndim} dimensions, not shape {show_shape(kind.shape)}")
+    return kind
+
+
+def tensors(kind: Type, name: str) -> list[TensorType]:
+    """The operand as a tuple of tensors."""
+    if not isinstance(kind, TupleType) or not kind.fields:
+        raise ValueError(f"{name} is a tuple of tensors, not {kind!r}")
+    return [tensor(part, f"{name}[{i}]") for i, part in enumerate(kind.fields)]
+
+
+def same_dtype(kinds: Sequence[TensorType], names: Sequence[str]) -> None:
+    """All operands have one element type."""
+    for kind, name in zip(kinds[1:], names[1:], strict=True):
+        if kind.dtype != kinds[0].dtype:
+            raise ValueError(
+                f"{name} has the element type {kind.dtype}, {names[0]} has {kinds[0].dtype}; "
+                "cast one of them"
+            )
+
+
+def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
+    """An axis counted from the front."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{name} {axis} is not one of the {ndim} dimensions")
+    return axis % ndim
+
+
+def expect_dim(have: Dim, want: Dim, what: str) -> None:
+    """A dimension that must be another, where both are known."""
+    if type(have) is int and type(want) is int and have != want:
+        raise ValueError(f"{what} is {want}, not {have}")
+
+
+def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
+    """The dimension of two combined element by element; None if they do not fit."""
+    if same_dim(a, b) and not isinstance(a, AnyDim):
+        return a
+    if type(a) is int and a == 1:
+        return b
+    if type(b) is int and b == 1:
+        return a
+    if type(a) is int and type(b) is int:
+        return None
+    return a if type(a) is int else b if type(b) is int else AnyDim()
+
+
+def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The shape of two tensors combined element by element."""
+    size = max(len(a), len(b))
+    left = (1,) * (size - len(a)) + tuple(a)
+    right = (1,) * (size - len(b)) + tuple(b)
+    shape = []
+    for x, y in zip(left, right, strict=True):
+        dim = broadcast_dims(x, y)
+        if dim is None:
+            raise ValueError(
+                f"shapes {show_shape(tuple(a))} and {show_shape(tuple(b))} do not broadcast: "
+                f"{x} against {y}"
+            )
+        shape.append(dim)
+    return tuple(shape)
+
+
+def same_as_first(attrs: Any, *kinds: Type) -> TensorType:
+    """The relation of an operator whose result is like its first operand."""
+    return tensor(kinds[0], "the operand")

@@ -1,0 +1,40 @@
+"""What a schedule is given: the stages of one fused kernel and the machine that it will run on."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sterna.support.dtype import DataType
+from sterna.te import Schedule, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What schedules ask of a processor."""
+
+    vector_bits: int = 128
+    """The widest vector that pays."""
+    vector_registers: int = 16
+    l1_bytes: int = 32 * 1024
+    l2_bytes: int = 512 * 1024
+    threads: int = 1
+    """How many kernels are written for; more threads find work in parallel loops too."""
+
+    def lanes(self, dtype: DataType) -> int:
+        """Elements of a vector."""
+        return max(1, self.vector_bits // max(8, dtype.bits))
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One fused function as tensor expressions, to be scheduled.
+
+    Elementwise and injective stages that are neither the anchor's nor outputs are inlined already.
+    """
+
+    schedule: Schedule
+    anchor: list[Tensor]
+    """What the operator that gives the kernel its shape of loops has made."""
+    outputs: list[Tensor]
+    processor: Processor
+    choices: dict[str, Any] = field(default_factory=dict)
+    """Answers to the schedule's questions, kept for the build report."""

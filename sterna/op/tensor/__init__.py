@@ -1,0 +1,1 @@
+"""Operators on tensors of any meaning: arithmetic, shapes, gathering, reductions."""

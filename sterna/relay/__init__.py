@@ -1,0 +1,60 @@
+"""Relay: models as graphs of operators.
+
+The builders of operators (relay.nn.conv2d, relay.add, ...) are derived from the operators' records
+and found when they are first used.
+"""
+
+from typing import Any as _Any
+
+from sterna.ir.module import IRModule
+from sterna.ir.types import Any, FuncType, TensorType, TupleType, Type
+from sterna.relay import analysis, operators
+from sterna.relay.builders import lookup as _lookup
+from sterna.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RelayExpr,
+    Tuple,
+    TupleGetItem,
+    TupleWrapper,
+    Var,
+    const,
+    var,
+)
+from sterna.relay.infer import TypeInferenceError, infer
+from sterna.relay.op import Op
+from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
+
+Expr = RelayExpr
+
+__all__ = [
+    "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
+    "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
+    "const", "infer", "operators", "var",
+]  # fmt: skip
+
+
+def _as_function(expr: _Any) -> Function:
+    if isinstance(expr, TupleWrapper):
+        expr = expr.tuple_value
+    if isinstance(expr, Function):
+        return expr
+    if not isinstance(expr, RelayExpr):
+        raise TypeError(f"a module is made from an expression of a graph, not from {expr!r}")
+    return Function(tuple(analysis.free_vars(expr)), expr)
+
+
+IRModule.wrap = staticmethod(_as_function)
+
+
+def __getattr__(name: str) -> _Any:
+    found = None if name.startswith("__") else _lookup(name)
+    if found is None:
+        raise AttributeError(f"relay has no operator or name '{name}'")
+    globals()[name] = found
+    return found

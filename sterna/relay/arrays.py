@@ -1,0 +1,76 @@
+"""Arrays in a graph: NumPy's in and out, compared and saved with the nodes that hold them.
+
+NumPy lacks the newer element types; ml_dtypes adds them, so that every operator's reference works
+on bfloat16, float8 and int4 as it does on float32.
+"""
+
+import base64
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from sterna.ir.leaves import Leaf, register_leaf
+from sterna.runtime import NDArray
+from sterna.runtime.ndarray import array, empty
+from sterna.support.dtype import DataType
+
+Array = npt.NDArray[Any]
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """NumPy's type for an element type."""
+    extra = getattr(ml_dtypes, str(dtype), None)
+    return np.dtype(extra if extra is not None else str(dtype))
+
+
+def to_numpy(value: NDArray) -> Array:
+    """The elements as NumPy's numbers, also of types that NumPy lacks."""
+    raw = value.numpy()
+    wanted = numpy_dtype(value.dtype)
+    if raw.dtype == wanted:
+        return raw
+    if DataType(value.dtype).bits < 8:
+        return raw.astype(wanted)
+    return raw.view(wanted)
+
+
+def from_numpy(value: Array, dtype: str | None = None) -> NDArray:
+    """An array of the runtime with these numbers, converted to a type if one is given."""
+    kind = DataType(str(value.dtype) if dtype is None else dtype)
+    wanted = numpy_dtype(kind)
+    numbers = value if value.dtype == wanted else value.astype(wanted)
+    if getattr(ml_dtypes, str(kind), None) is None:
+        return array(numbers)
+    made = empty(numbers.shape, kind)
+    bits = numbers.astype(np.int8) if kind.startswith(("int", "uint")) else numbers
+    held = bits if kind.bits < 8 else bits.view(f"uint{kind.bits}")
+    made.copyfrom(np.ascontiguousarray(held))
+    return made
+
+
+def _to_bytes(value: NDArray) -> bytes:
+    return f"{value.dtype}{list(value.shape)}".encode() + value.numpy().tobytes()
+
+
+def _to_json(value: NDArray) -> dict[str, Any]:
+    data = base64.b64encode(value.numpy().tobytes()).decode()
+    return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
+
+
+def _from_json(saved: dict[str, Any]) -> NDArray:
+    kind = DataType(saved["dtype"])
+    shape = tuple(saved["shape"])
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise ValueError(f"the shape {shape} is not one of whole numbers")
+    raw = base64.b64decode(saved["data"], validate=True)
+    made = empty(shape, kind) if 0 in shape or len(raw) else None
+    held = np.zeros(0, np.uint8) if made is None else made.numpy()
+    if made is None or held.nbytes != len(raw):
+        raise ValueError(f"{len(raw)} bytes for an array of shape {shape} and type {kind}")
+    made.copyfrom(np.frombuffer(raw, held.dtype).reshape(shape))
+    return made
+
+
+register_leaf(Leaf(NDArray, "array", _to_bytes, _to_json, _from_json))

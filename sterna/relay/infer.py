@@ -1,0 +1,202 @@
+"""Types of expressions. Only what has no type yet is looked at, so inference is incremental."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sterna.ir.types import FuncType, TensorType, TupleType, Type, show_shape
+from sterna.relay.expr import (
+    Call,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RelayExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from sterna.relay.op import Op, OpRecord
+from sterna.support.errors import TVMError, register_error
+
+
+@register_error
+class TypeInferenceError(TVMError, ValueError):
+    """An expression whose parts do not fit together."""
+
+
+class UnknownType(TypeInferenceError):
+    """A variable without a type, which nothing else says."""
+
+
+# Steps of the walk: look at an expression, conclude its type, give a Let's variable its type.
+_LOOK, _CONCLUDE, _BIND = range(3)
+
+
+def infer(root: RelayExpr) -> Type:
+    """The type of an expression; every type that is found on the way is kept."""
+    stack: list[tuple[int, RelayExpr]] = [(_LOOK, root)]
+    while stack:
+        step, expr = stack.pop()
+        if step == _BIND:
+            assert isinstance(expr, Let)
+            if expr.var._type is None:
+                expr.var._type = expr.value._type
+        elif expr._type is not None:
+            continue
+        elif step == _CONCLUDE:
+            expr._type = _conclude(expr)
+        else:
+            stack.append((_CONCLUDE, expr))
+            if isinstance(expr, Let):
+                stack += [(_LOOK, expr.body), (_BIND, expr), (_LOOK, expr.value)]
+            elif isinstance(expr, Function):
+                stack.append((_LOOK, expr.body))
+            else:
+                inner = expr.operands()  # type: ignore[attr-defined]
+                stack += [(_LOOK, e) for e in reversed(inner) if _open(e)]
+    assert root._type is not None
+    return root._type
+
+
+def _open(expr: RelayExpr) -> bool:
+    """Whether the walk can find the expression's type; a call's operator may know a variable's."""
+    return expr._type is None and not isinstance(expr, Var)
+
+
+def _conclude(expr: RelayExpr) -> Type:
+    if isinstance(expr, Call):
+        return _type_of_call(expr)
+    if isinstance(expr, Tuple):
+        return TupleType(tuple(_known(part, expr) for part in expr.fields))
+    if isinstance(expr, TupleGetItem):
+        return _type_of_item(expr)
+    if isinstance(expr, Function):
+        result = _known(expr.body, expr)
+        if expr.ret_type is not None and not fits(result, expr.ret_type):
+            raise TypeInferenceError(
+                f"the function is declared to give {expr.ret_type!r} but gives {result!r}"
+            )
+        return FuncType(tuple(_known(p, expr) for p in expr.params), expr.ret_type or result)
+    if isinstance(expr, Let):
+        declared, given = expr.var._type, expr.value._type
+        if declared is not None and given is not None and not fits(given, declared):
+            raise TypeInferenceError(
+                f"%{expr.var.name_hint} is declared as {declared!r} but its value is {given!r}"
+            )
+        return _known(expr.body, expr)
+    if isinstance(expr, If):
+        return _type_of_if(expr)
+    return _known(expr, expr)
+
+
+def _known(expr: RelayExpr, user: RelayExpr) -> Type:
+    if expr._type is not None:
+        return expr._type
+    if isinstance(expr, Var):
+        raise UnknownType(
+            f"the variable {expr.name_hint} has no type and nothing says which; give it a shape: "
+            f'relay.var("{expr.name_hint}", shape=(...))'
+        )
+    if isinstance(expr, GlobalVar):
+        raise UnknownType(f"the function @{expr.name_hint} is not in a module yet")
+    raise UnknownType(f"an operator has no type of its own: {expr!r}")
+
+
+def _type_of_item(expr: TupleGetItem) -> Type:
+    kind = _known(expr.tuple_value, expr)
+    if not isinstance(kind, TupleType):
+        raise TypeInferenceError(f"item {expr.index} of {kind!r}, which is no tuple")
+    if not 0 <= expr.index < len(kind.fields):
+        raise TypeInferenceError(f"item {expr.index} of a tuple of {len(kind.fields)}: {kind!r}")
+    return kind.fields[expr.index]
+
+
+def _type_of_if(expr: If) -> Type:
+    condition = _known(expr.cond, expr)
+    if not isinstance(condition, TensorType) or condition.shape or condition.dtype != "bool":
+        raise TypeInferenceError(f"the condition of if is a bool scalar, not {condition!r}")
+    first, second = _known(expr.true_branch, expr), _known(expr.false_branch, expr)
+    if first != second:
+        raise TypeInferenceError(f"the branches of if have types {first!r} and {second!r}")
+    return first
+
+
+def _type_of_call(call: Call) -> Type:
+    if isinstance(call.op, Op):
+        return _type_of_operator_call(call, call.op.record)
+    kind = _known(call.op, call)
+    if not isinstance(kind, FuncType):
+        raise TypeInferenceError(f"a value of type {kind!r} cannot be called")
+    given = [_known(arg, call) for arg in call.args]
+    if len(given) != len(kind.arg_types):
+        raise TypeInferenceError(f"the function takes {len(kind.arg_types)} values: {kind!r}; got "
+                                 f"{len(given)}")
+    for place, (have, want) in enumerate(zip(given, kind.arg_types, strict=True)):
+        if not fits(have, want):
+            raise TypeInferenceError(f"argument {place} of the function is {want!r}, not {have!r}")
+    return kind.ret_type
+
+
+def _type_of_operator_call(call: Call, record: OpRecord) -> Type:
+    kinds: list[Any] = [arg._type for arg in call.args]
+    if len(kinds) != len(record.inputs):
+        names = ", ".join(record.inputs) or "nothing"
+        raise TypeInferenceError(f"{record.name} takes {names}; got {len(kinds)} arguments")
+    if None in kinds and record.complete is not None:
+        kinds = _completed(call, record, kinds)
+    for arg in call.args:
+        _known(arg, call)
+    try:
+        return record.infer(call.attrs, *kinds)
+    except TypeInferenceError:
+        raise
+    except (ValueError, TypeError, IndexError) as error:
+        place = f"\n  at {call.span}" if call.span else ""
+        raise TypeInferenceError(f"{error}\n  in {show_call(call)}{place}") from None
+
+
+def _completed(call: Call, record: OpRecord, kinds: Sequence[Type | None]) -> list[Type | None]:
+    """Types of the arguments, with those of untyped variables as the operator wants them."""
+    assert record.complete is not None
+    found = list(record.complete(call.attrs, *kinds))
+    for arg, kind in zip(call.args, found, strict=True):
+        if arg._type is None and isinstance(arg, Var):
+            arg._type = kind
+    return found
+
+
+def fits(given: Type, wanted: Type) -> bool:
+    """Whether a value of one type may be used as another; Any takes every dimension."""
+    if isinstance(given, TensorType) and isinstance(wanted, TensorType):
+        if given.dtype != wanted.dtype or given.ndim != wanted.ndim:
+            return False
+        pairs = zip(given.shape, wanted.shape, strict=True)
+        return all(type(b) is not int or type(a) is not int or a == b for a, b in pairs)
+    if isinstance(given, TupleType) and isinstance(wanted, TupleType):
+        return len(given.fields) == len(wanted.fields) and all(
+            map(fits, given.fields, wanted.fields)
+        )
+    return given == wanted
+
+
+def show_call(call: Call) -> str:
+    """A call with its operands' types, for messages."""
+    record = call.op.record if isinstance(call.op, Op) else None
+    names = record.inputs if record is not None else tuple(f"{i}" for i in range(len(call.args)))
+    parts = []
+    for place, arg in enumerate(call.args):
+        name = names[place].lstrip("*") if place < len(names) else f"{place}"
+        own = f"%{arg.name_hint}: " if isinstance(arg, Var) else ""
+        parts.append(f"{name}={own}{_show_type(arg._type)}")
+    if call.attrs is not None:
+        parts += [f"{name}={value!r}" for name, value in call.attrs.items()]
+    return f"{call.op}({', '.join(parts)})"
+
+
+def _show_type(kind: Type | None) -> str:
+    if isinstance(kind, TensorType):
+        return f"{kind.dtype}{show_shape(kind.shape)}"
+    return "?" if kind is None else repr(kind)
+
+
+RelayExpr.infer = staticmethod(infer)

@@ -1,0 +1,185 @@
+"""Operators: what the compiler knows about each, in one record.
+
+An operator is a file in the folder of operators that registers a record. From the record come the
+builder (relay.nn.softmax), type checking, the text form, constant folding, fusion, layout
+conversion, lowering to tensor expressions, documentation and tests on every target.
+"""
+
+import difflib
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from sterna.ir.node import node
+from sterna.ir.types import Type
+from sterna.relay.attributes import Attrs
+from sterna.relay.expr import Call, RelayExpr
+
+# How an operator combines with others in one kernel, by the classic numbers.
+ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE = 0, 1, 2, 3, 4
+TUPLE, OPAQUE = 7, 8
+
+# The package whose modules register all operators; it is loaded when one is first asked for.
+OPERATORS = "sterna.op"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One use of an operator, from which tests on every target are made."""
+
+    inputs: tuple[Any, ...]
+    """Per input a shape (float32), a pair of shape and dtype, an array, or a list of such."""
+    attrs: dict[str, Any] = field(default_factory=dict)
+    tolerance: float = 1e-5
+
+
+@dataclass(slots=True, eq=False)
+class OpRecord:
+    """Everything known about an operator."""
+
+    name: str
+    """As in the text form: "nn.softmax"."""
+    inputs: tuple[str, ...]
+    """The arguments' names; one that begins with * is a tuple of tensors."""
+    infer: Callable[..., Type]
+    """infer(attrs, *types): the result's type; raises ValueError for operands that do not fit."""
+    attrs: type[Attrs] | None = None
+    compute: Callable[..., Any] | None = None
+    """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
+    reference: Callable[..., Any] | None = None
+    """reference(attrs, *arrays): the same in NumPy; also how constants are folded."""
+    pattern: int = OPAQUE
+    num_outputs: int | Callable[[Attrs], int] = 1
+    """More than 1, or a function: the result is a tuple."""
+    schedule: str | None = None
+    """The name of the schedule for its kernel; None for the one of its pattern."""
+    complete: Callable[..., Sequence[Type | None]] | None = None
+    """complete(attrs, *types): types for operands that have none (weights without a shape)."""
+    macs: Callable[..., int] | None = None
+    """macs(attrs, out_type, *types): the multiply-adds of a call."""
+
+    # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
+    simplify: Callable[..., RelayExpr | None] | None = None
+    """What it is when nothing is trained: batch_norm as a multiplication and an addition."""
+    canonicalize: Callable[..., RelayExpr | None] | None = None
+    """Itself by simpler operators: bias_add as an addition."""
+    legalize: Callable[..., RelayExpr | None] | None = None
+    """legalize(attrs, args, target): itself by operators that the target runs better."""
+    fast: Callable[..., RelayExpr | None] | None = None
+    """Itself, less exact and faster."""
+    to_static: Callable[..., RelayExpr | None] | None = None
+    """Itself when operands that say a shape turn out to be constants."""
+    alter_layout: Callable[..., RelayExpr | None] | None = None
+    """alter_layout(attrs, args, target): itself in the layout that the target runs best."""
+    layout: Any = None
+    """How layouts pass through it; a rule of layouts.py."""
+    scale: Any = None
+    """How a factor per channel passes through it; a rule of fold_scale_axis.py."""
+    mixed_precision: Literal["always", "follow", "never"] = "follow"
+    """Whether ToMixedPrecision computes it in the narrow type."""
+
+    builder: Callable[..., Any] | None = None
+    """The function behind relay.<name> where the derived one would not do."""
+    cases: Sequence[Case] = ()
+    doc: str = ""
+
+    def outputs_of(self, attrs: Attrs | None) -> int:
+        """The number of values that a call with these attributes gives."""
+        count = self.num_outputs
+        return count if isinstance(count, int) else count(attrs)  # type: ignore[arg-type]
+
+    @property
+    def gives_tuple(self) -> bool:
+        """Whether a call's value is a tuple."""
+        return self.num_outputs != 1
+
+
+_RECORDS: dict[str, OpRecord] = {}
+_loaded = False
+
+
+def register(record: OpRecord) -> OpRecord:
+    """Make an operator known."""
+    if record.name in _RECORDS:
+        raise ValueError(f"the operator {record.name} is registered twice")
+    _RECORDS[record.name] = record
+    return record
+
+
+def records() -> dict[str, OpRecord]:
+    """All operators by name."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        importlib.import_module(OPERATORS)
+    return _RECORDS
+
+
+def find(name: str) -> OpRecord:
+    """The operator of that name."""
+    found = _RECORDS.get(name) or records().get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, _RECORDS, n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise ValueError(f"there is no operator '{name}'{hint}")
+    return found
+
+
+@node
+class Op(RelayExpr):
+    """An operator. There is one object per name."""
+
+    name: str
+
+    _made: ClassVar[dict[str, "Op"]] = {}
+
+    def __new__(cls, name: str) -> "Op":
+        if name not in cls._made:
+            find(name)
+            cls._made[name] = object.__new__(cls)
+        return cls._made[name]
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """What it is made of."""
+        return ()
+
+    @staticmethod
+    def get(name: str) -> "Op":
+        """The operator of that name."""
+        return Op(name)
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """The names of all operators."""
+        return sorted(records())
+
+    @property
+    def record(self) -> OpRecord:
+        """What is known about it."""
+        return find(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def record_of(expr: object) -> OpRecord | None:
+    """The record of the operator that an expression calls; None if it calls none."""
+    if isinstance(expr, Call) and isinstance(expr.op, Op):
+        return expr.op.record
+    return None
+
+
+def is_call_of(expr: object, name: str) -> bool:
+    """Whether an expression calls a certain operator."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
+
+
+def call(name: str, *args: RelayExpr, **attrs: Any) -> Call:
+    """A call of an operator, for passes: its attributes by name."""
+    record = find(name)
+    made = record.attrs(**attrs) if record.attrs is not None else None
+    return Call(Op(name), args, made)
