@@ -1,5 +1,6 @@
 """Tensor expressions and schedules."""
 
+from sterna.te.normalize import normalize
 from sterna.te.operation import (
     comm_reducer,
     compute,
@@ -29,5 +30,6 @@ __all__ = [
     *_op.__all__,
 ]  # fmt: skip
 
-# A primitive in a file of its own, which schedules have as a method.
+# What has a file of its own and is a method all the same.
 Schedule.rfactor = rfactor  # type: ignore[method-assign,assignment]
+Schedule.normalize = normalize  # type: ignore[method-assign,assignment]

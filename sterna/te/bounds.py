@@ -115,11 +115,30 @@ def loops_around(stage: Stage) -> list[IterVar]:
     found: list[IterVar] = []
     while stage.attach_type == "scope":
         assert stage.attach_stage is not None and stage.attach_ivar is not None
-        leaves = stage.attach_stage.leaf_iter_vars
-        place = next(i for i, leaf in enumerate(leaves) if leaf is stage.attach_ivar)
-        found[:0] = leaves[: place + 1]
+        found[:0] = _leaves_around(stage.attach_stage, stage.attach_ivar)
         stage = stage.attach_stage
     return found
+
+
+def thread_variables(stage: Stage) -> dict[Var, Expr]:
+    """The variables of threads as the loops of a stage, and those around it, count them."""
+    found: dict[Var, Expr] = {}
+    leaves = stage.leaf_iter_vars
+    while True:
+        for leaf in leaves:
+            attributes = stage.iter_var_attrs.get(leaf)
+            if attributes is not None and attributes.bind_thread is not None:
+                found.setdefault(attributes.bind_thread.var, leaf.var)
+        if stage.attach_stage is None or stage.attach_ivar is None:
+            return found
+        leaves = _leaves_around(stage.attach_stage, stage.attach_ivar)
+        stage = stage.attach_stage
+
+
+def _leaves_around(stage: Stage, axis: IterVar) -> list[IterVar]:
+    """The loops of a stage from the outermost to this one."""
+    place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is axis)
+    return stage.leaf_iter_vars[: place + 1]
 
 
 def _loads(schedule: Schedule, reader: Stage, stage: Stage) -> list[ProducerLoad]:

@@ -1,13 +1,13 @@
 """From a schedule to loops."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from sterna.arith import Analyzer, substitute
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, Call, Expr, Var, variables_in
-from sterna.te.bounds import Bounds, infer_bounds, root_axes, value_of_axes
-from sterna.te.inline import inline_stages
+from sterna.ir.expr import HANDLE, And, Call, Expr, Var, variables_in
+from sterna.te.bounds import Bounds, infer_bounds, root_axes, thread_variables, value_of_axes
+from sterna.te.normalize import normalize
 from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -24,6 +24,7 @@ from sterna.te.tensor import (
 )
 from sterna.tir.stmt import (
     Allocate,
+    AssertStmt,
     AttrStmt,
     Buffer,
     BufferLoad,
@@ -59,9 +60,7 @@ class Place:
 
 def lower_schedule(schedule: Schedule, args: Sequence[Argument], name: str) -> PrimFunc:
     """The loops of a schedule as a function of these arguments."""
-    own = schedule.copy()
-    inline_stages(own)
-    return _Lowering(own, args, name).run()
+    return _Lowering(normalize(schedule), args, name).run()
 
 
 class _Lowering:
@@ -97,6 +96,11 @@ class _Lowering:
                         f"the argument {arg.name} is not part of the schedule; remove it, or make "
                         "an output depend on it"
                     )
+                if stage.attach_type == "inline":
+                    raise ValueError(
+                        f"the argument {arg.name} is inlined, so nothing would be stored in it; "
+                        "compute it at the root, or remove it from args"
+                    )
                 self.add_argument(stage, arg, buffer)
                 params.append(buffer.data)
                 buffers.append(buffer)
@@ -117,6 +121,10 @@ class _Lowering:
         if known is None:
             outputs = [Buffer(t.name, t.dtype, t.shape) for t in stage.op.outputs]
             zeros = [build.const(0)] * tensor.ndim
+            if stage.axis_alignment:
+                raise ValueError(
+                    f"storage_align cannot pad {stage.op.name}: its memory is the caller's"
+                )
             known = self.places[stage] = Place(outputs, zeros, True)
         known.buffers[tensor.value_index] = buffer
 
@@ -237,14 +245,61 @@ class _Nest:
             axis.var: self.analyzer.simplify(self.ranges[axis].min + self.relative[axis])
             for axis in root_axes(stage)
         }
+        self.predicates = list(self.store_predicates())
 
     # ---- guards ----
+
+    def store_predicates(self) -> Iterator[Expr]:
+        """The parts of the stage's predicate in terms of the loop variables.
+
+        A part that picks one of the threads which reduce together says who stores their result,
+        not whose share is added: the loops here add all shares.
+        """
+        if self.stage.store_predicate is None:
+            return
+        values: dict[Var, Expr] = {
+            axis.var: value for axis, value in self.relative.items() if value is not axis.var
+        }
+        values.update(self.at)
+        values.update(thread_variables(self.stage))
+        together = {
+            leaf.var
+            for leaf, attributes in self.stage.iter_var_attrs.items()
+            if leaf.iter_type == COMM_REDUCE and attributes.bind_thread is not None
+        }
+        parts = [substitute(self.stage.store_predicate, values)]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, And):
+                parts += [part.b, part.a]
+            elif not together.intersection(variables_in(part)):
+                yield part
+
+    def promises(self) -> Iterator[Stmt]:
+        """Checks of what the user said about splits that divide."""
+        for relation in self.stage.relations:
+            if not isinstance(relation, Split) or not relation.divides:
+                continue
+            extent = self.ranges[relation.parent].extent
+            if self.analyzer.can_prove(self.relative[relation.parent] < extent):
+                continue
+            parts = relation.factor if relation.factor is not None else relation.nparts
+            assert parts is not None
+            text = (
+                f"the extent {extent} of the axis {relation.parent.name} of {self.op.name} is no "
+                f"multiple of {parts}, though it was split with disable_predication"
+            )
+            if build.int_value(extent) is not None and build.int_value(parts) is not None:
+                raise ValueError(f"{text}; leave that out, and the rest is guarded")
+            whole = self.analyzer.simplify(build.floormod(extent, parts).equal(0))
+            if not build.is_const(whole, 1):
+                yield AssertStmt(whole, "ValueError", text)
 
     def guards(self, reductions: bool) -> list[Expr]:
         """Conditions under which an iteration is part of the computation."""
         found: list[Expr] = []
         for relation in self.stage.relations:
-            if not isinstance(relation, Split):
+            if not isinstance(relation, Split) or relation.divides:
                 continue
             if not reductions and relation.parent.iter_type == COMM_REDUCE:
                 continue
@@ -274,10 +329,12 @@ class _Nest:
         first = next(
             (i for i, leaf in enumerate(leaves) if leaf.iter_type == COMM_REDUCE), len(leaves)
         )
+        promises = list(self.promises())
         if not self.op.reduce_axis:
-            return self.loops(leaves, self.guarded(self.store(), True))
+            return seq(*promises, self.loops(leaves, self.guarded(self.store(), True)))
         inner = self.loops(leaves[first:], self.guarded(self.update(), True))
-        return self.loops(leaves[:first], seq(self.init(leaves[first:]), inner))
+        outer = self.loops(leaves[:first], seq(self.init(leaves[first:]), inner))
+        return seq(*promises, outer)
 
     def loops(self, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
         for leaf in reversed(leaves):
@@ -295,8 +352,18 @@ class _Nest:
         extent = self.ranges[leaf].extent
         zero = build.const(0, extent.dtype)
         if attributes.bind_thread is not None:
+            self.check_thread(leaf, attributes.bind_thread)
             return For(var, zero, extent, "thread", body, attributes.bind_thread.thread_tag)
         return For(var, zero, extent, _KINDS[attributes.kind], body)
+
+    def check_thread(self, leaf: IterVar, thread: IterVar) -> None:
+        """A loop must fit into the range of the thread that runs it."""
+        extent = self.ranges[leaf].extent
+        if thread.dom is not None and self.analyzer.can_prove(extent > thread.dom.extent):
+            raise ValueError(
+                f"the loop {leaf.name} of {self.op.name} has {extent} iterations, but "
+                f"{thread.thread_tag}, which it is bound to, has {thread.dom.extent} threads"
+            )
 
     # ---- what is stored ----
 
@@ -309,10 +376,15 @@ class _Nest:
         return self.lowering.load(substitute(expr, self.at))
 
     def store(self) -> Stmt:
-        stored = seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(self.op.body)])
-        if self.stage.store_predicate is not None:
-            return IfThenElse(self.stage.store_predicate, stored)
-        return stored
+        return self.predicated(
+            seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(self.op.body)])
+        )
+
+    def predicated(self, body: Stmt, unknown: Collection[Var] = ()) -> Stmt:
+        for part in reversed(self.predicates):
+            if not any(var in unknown for var in variables_in(part)):
+                body = IfThenElse(part, body)
+        return body
 
     def init(self, leaves: Sequence[IterVar]) -> Stmt:
         """Sets the results to those of nothing, with loops of its own."""
@@ -320,6 +392,7 @@ class _Nest:
         assert isinstance(reduce, Reduce)
         start = reduce.init or reduce.combiner.identity
         body = seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(start)])
+        body = self.predicated(body, {x.var for x in leaves if x.iter_type == COMM_REDUCE})
         body = self.guarded(body, False)
         renamed: dict[Var, Expr] = {}
         for leaf in reversed(leaves):
@@ -352,4 +425,6 @@ class _Nest:
             for var, result in reversed(list(zip(names, results, strict=True))):
                 body = LetStmt(var, result, body)
         condition = self.value(reduce.condition)
-        return body if build.is_const(condition, 1) else IfThenElse(condition, body)
+        if not build.is_const(condition, 1):
+            body = IfThenElse(condition, body)
+        return self.predicated(body)

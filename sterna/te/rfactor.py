@@ -61,8 +61,7 @@ class _Factoring:
         partial = self.partial_results()
         stage = Stage(partial)
         stage.scope = self.stage.scope
-        self.schedule.stages.insert(self.schedule.stages.index(self.stage), stage)
-        self.schedule.stage_map[partial] = stage
+        self.schedule.insert(self.schedule.stages.index(self.stage), stage)
         self.reduce_them(partial)
         outputs = partial.outputs
         return outputs[0] if len(outputs) == 1 else list(outputs)

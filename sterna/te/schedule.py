@@ -42,6 +42,8 @@ class Split:
     inner: IterVar
     factor: Expr | None
     nparts: Expr | None
+    divides: bool = False
+    """The user's word that there is no rest: checked once, not guarded in each iteration."""
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +81,7 @@ class Stage:
     def __init__(self, op: Operation, is_output: bool = False) -> None:
         self.op = op
         self.is_output = is_output
+        self.schedule: Schedule | None = None
         self.scope = ""
         self.all_iter_vars: list[IterVar] = []
         self.leaf_iter_vars: list[IterVar] = []
@@ -133,7 +136,9 @@ class Stage:
     ) -> tuple[IterVar, IterVar]:
         """for i in n  ->  for i.outer in ceil(n / factor): for i.inner in factor
 
-        A guard that cannot be shown to be needless stays, whatever disable_predication says.
+        disable_predication: the factor divides the extent, so no iteration needs a guard. Lowering
+        refuses a constant extent of which that is not true; a symbolic one is asserted before the
+        loops run.
         """
         if nparts is not None and factor is not None:
             raise ValueError("Do not need to provide both outer and nparts")
@@ -150,7 +155,14 @@ class Stage:
         inner = IterVar(None, f"{parent.name}.inner", parent.iter_type)
         by_factor = factor is not None
         self.relations.append(
-            Split(parent, outer, inner, *((chosen, None) if by_factor else (None, chosen)))
+            Split(
+                parent,
+                outer,
+                inner,
+                chosen if by_factor else None,
+                None if by_factor else chosen,
+                disable_predication,
+            )
         )
         self.all_iter_vars += [outer, inner]
         self.leaf_iter_vars[position : position + 1] = [outer, inner]
@@ -231,10 +243,28 @@ class Stage:
         self._mark(var, UNROLLED)
 
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
-        """Run the loop's iterations as a GPU's threads."""
-        if thread_ivar.iter_type != THREAD_INDEX:
-            raise ValueError("Cannot rebase by thread axis: it is not one made by thread_axis")
+        """for i in n  ->  for i in n:  # thread threadIdx.x"""
+        if not isinstance(thread_ivar, IterVar) or thread_ivar.iter_type != THREAD_INDEX:
+            name = getattr(thread_ivar, "name", thread_ivar)
+            raise ValueError(
+                f"Cannot rebase by {name}, only thread axis is allowed so far; make one with "
+                "te.thread_axis"
+            )
         self._find_leaf(ivar)
+        if ivar.iter_type not in (DATA_PAR, COMM_REDUCE):
+            raise ValueError(f"Cannot bind {_kind_name(ivar.iter_type)} axis {ivar.name} to thread")
+        tag = thread_ivar.thread_tag
+        for axis, attributes in self.iter_var_attrs.items():
+            other = attributes.bind_thread
+            if other is None or not any(axis is leaf for leaf in self.leaf_iter_vars):
+                continue
+            if axis is ivar:
+                raise ValueError(f"the axis {ivar.name} is already bound to {other.thread_tag}")
+            if other is thread_ivar or (other.thread_tag == tag and tag != "vthread"):
+                raise ValueError(
+                    f"the axis {axis.name} of stage {self.op.name} is bound to {tag} already; "
+                    "fuse both axes, or bind one to another thread"
+                )
         self._attributes(ivar).bind_thread = thread_ivar
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
@@ -276,11 +306,26 @@ class Stage:
         self.scope = scope
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Pad the buffer so that the axis's stride is offset more than a multiple of factor."""
+        """Pad the buffer so that the axis's stride is offset more than a multiple of factor.
+
+        allocate((4, 8)), storage_align(axis 0, 8, 1)  ->  allocate((4, 8), strides=(9, 1))
+        """
+        if not isinstance(axis, IterVar) or not any(axis is own for own in self.op.axis):
+            name = getattr(axis, "name", axis)
+            raise ValueError(
+                f"{name} is no axis of the tensor {self.op.name}; it has the axes "
+                + ", ".join(own.name for own in self.op.axis)
+            )
+        if factor < 1:
+            raise ValueError(f"storage_align of {self.op.name} by {factor}: it must be 1 or more")
         self.axis_alignment[axis] = (factor, offset)
 
     def set_store_predicate(self, predicate: ExprLike) -> None:
-        """Store only where this holds."""
+        """b[i] = x  ->  if predicate: b[i] = x
+
+        For threads that would store the same value: the predicate picks one of them. It may use
+        the stage's axes and the threads that they are bound to.
+        """
         self.store_predicate = build.as_expr(predicate)
 
     def __repr__(self) -> str:
@@ -305,8 +350,13 @@ class Schedule:
         self.stage_map: dict[Operation, Stage] = {}
         for op in _topological_order(outputs):
             stage = Stage(op, is_output=any(op is output for output in outputs))
-            self.stages.append(stage)
-            self.stage_map[op] = stage
+            self.insert(len(self.stages), stage)
+
+    def insert(self, place: int, stage: Stage) -> None:
+        """Add a stage before the one at a place."""
+        stage.schedule = self
+        self.stages.insert(place, stage)
+        self.stage_map[stage.op] = stage
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
@@ -315,13 +365,11 @@ class Schedule:
             raise ValueError(f"Cannot find the operation {op} in schedule")
         return stage
 
-    if TYPE_CHECKING:  # rfactor.py defines it
+    if TYPE_CHECKING:  # rfactor.py and normalize.py define them
 
         def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any: ...
 
-    def normalize(self) -> "Schedule":
-        """This schedule; there is nothing to normalize."""
-        return self
+        def normalize(self) -> "Schedule": ...
 
     def copy(self) -> "Schedule":
         """Another schedule with the same stages, to be changed on its own."""
@@ -329,6 +377,7 @@ class Schedule:
         twin.outputs = list(self.outputs)
         stages = {stage: copy.copy(stage) for stage in self.stages}
         for stage in stages.values():
+            stage.schedule = twin
             stage.leaf_iter_vars = list(stage.leaf_iter_vars)
             if stage.attach_stage is not None:
                 stage.attach_stage = stages[stage.attach_stage]
@@ -369,8 +418,7 @@ class Schedule:
             if not any(self[t] is source for t in stage.op.input_tensors):
                 raise ValueError(f"{stage.op.name} does not read {tensor.name}")
             self.rewrite_stage(stage, lambda expr: replace_loads(expr, replacement))
-        self.stages.insert(self.stages.index(source) + 1, cache)
-        self.stage_map[cache.op] = cache
+        self.insert(self.stages.index(source) + 1, cache)
         return copied
 
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
@@ -397,8 +445,7 @@ class Schedule:
             self.outputs = [copy_op if o is op else o for o in self.outputs]
         stage.set_op(copy_op)
         self.stage_map[copy_op] = stage
-        self.stages.insert(self.stages.index(stage), cache)
-        self.stage_map[cache.op] = cache
+        self.insert(self.stages.index(stage), cache)
         made = cache.op.outputs
         return list(made) if several else made[0]
 

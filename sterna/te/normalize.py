@@ -1,0 +1,50 @@
+"""What every lowering starts from: a schedule in which each stage that is kept has its place."""
+
+from sterna.te.inline import inline_stages
+from sterna.te.schedule import Fuse, Schedule, Split, Stage
+from sterna.te.tensor import IterVar
+
+
+def normalize(schedule: Schedule) -> Schedule:
+    """A copy of a schedule without inlined stages, in which attached stages are at loops that run.
+
+    b.compute_at(c, i); c.split(i)  ->  b.compute_at(c, i.inner)
+    """
+    own = schedule.copy()
+    inline_stages(own)
+    for stage in own.stages:
+        if stage.attach_type == "scope":
+            _follow_loop(own, stage)
+    return own
+
+
+def _follow_loop(schedule: Schedule, stage: Stage) -> None:
+    """Move a stage along if the loop that it is computed at was split or fused since."""
+    parent, axis = stage.attach_stage, stage.attach_ivar
+    assert parent is not None and axis is not None
+    if not any(parent is s for s in schedule.stages):
+        raise ValueError(
+            f"{stage.op.name} is computed at {axis.name} of {parent.op.name}, which is inlined; "
+            "compute it at a stage that has loops"
+        )
+    while not any(axis is leaf for leaf in parent.leaf_iter_vars):
+        axis = _moved_to(stage, parent, axis)
+    stage.attach_ivar = axis
+
+
+def _moved_to(stage: Stage, parent: Stage, axis: IterVar) -> IterVar:
+    for relation in parent.relations:
+        if isinstance(relation, Split) and relation.parent is axis:
+            return relation.inner
+        if isinstance(relation, Fuse) and relation.inner is axis:
+            return relation.fused
+        if isinstance(relation, Fuse) and relation.outer is axis:
+            raise ValueError(
+                f"{stage.op.name} is computed at {axis.name} of {parent.op.name}, which was fused "
+                f"with the loop inside it; compute it at {relation.fused.name}"
+            )
+    raise ValueError(
+        f"{stage.op.name} is computed at {axis.name} of {parent.op.name}, which has no such loop "
+        "any more; compute it at one of "
+        + ", ".join(leaf.name for leaf in parent.leaf_iter_vars)
+    )
