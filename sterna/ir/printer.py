@@ -82,8 +82,8 @@ INFIX_CALLS: dict[str, tuple[str, int]] = {
 
 # Words that mean something in the text and so name no variable.
 RESERVED = frozenset(keyword.kwlist) | {
-    "allocate", "attr", "broadcast", "handle", "inf", "let", "nan", "ramp", "range", "select",
-    "shuffle", "where",
+    "allocate", "attr", "broadcast", "handle", "inf", "let", "nan", "prefetch_region",
+    "ramp", "range", "select", "shuffle", "where",
 }  # fmt: skip
 
 # Deeper than this an expression is cut short: text that nobody reads must not exhaust the stack.

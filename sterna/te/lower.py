@@ -8,6 +8,7 @@ from sterna.ir import build
 from sterna.ir.expr import HANDLE, And, Call, Expr, Var, variables_in
 from sterna.te.bounds import Bounds, infer_bounds, root_axes, thread_variables, value_of_axes
 from sterna.te.normalize import normalize
+from sterna.te.prefetch import with_prefetch
 from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -341,8 +342,30 @@ class _Nest:
             attached = self.lowering.attached_at(self.stage, leaf)
             if attached:
                 body = self.lowering.with_producers(attached, body)
-            body = self.loop(leaf, leaf.var, body)
+            body = self.loop(leaf, leaf.var, self.prefetching(leaf, body))
         return body
+
+    def prefetching(self, leaf: IterVar, body: Stmt) -> Stmt:
+        """The body of a loop with the prefetches that it is marked with."""
+        attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())
+        for tensor, offset in reversed(attributes.prefetches):
+            what = f"prefetch of {tensor.name} in the loop {leaf.name} of {self.op.name}"
+            if self.is_vectorized(leaf):
+                raise ValueError(f"{what}: a vectorized loop cannot prefetch; choose an outer one")
+            place = self.lowering.places.get(self.lowering.schedule[tensor])
+            buffer = None if place is None else place.buffers[tensor.value_index]
+            fetching = with_prefetch(body, buffer, leaf.var, offset, self.analyzer)
+            if fetching is None:
+                raise ValueError(f"{what}: the loop does not read it from memory")
+            body = fetching
+        return body
+
+    def is_vectorized(self, leaf: IterVar) -> bool:
+        """Whether a loop, or one around it in the stage, is vectorized."""
+        leaves = self.stage.leaf_iter_vars
+        around = leaves[: next(i for i, other in enumerate(leaves) if other is leaf) + 1]
+        marks = [self.stage.iter_var_attrs.get(axis, AxisAttributes()) for axis in around]
+        return any(mark.kind == VECTORIZED for mark in marks)
 
     def loop(self, leaf: IterVar, var: Var, body: Stmt) -> Stmt:
         attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())

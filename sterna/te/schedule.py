@@ -73,6 +73,8 @@ class AxisAttributes:
     """PARALLELIZED, VECTORIZED or UNROLLED."""
     bind_thread: IterVar | None = None
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
+    prefetches: list[tuple[Tensor, Expr]] = field(default_factory=list)
+    """What to fetch ahead, and how many iterations."""
 
 
 class Stage:
@@ -271,6 +273,16 @@ class Stage:
         """Say something about the loop to the passes behind."""
         self._find_leaf(var)
         self._attributes(var).pragmas.append((pragma_type, pragma_value))
+
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: ExprLike) -> None:
+        """Hint in each iteration at what the loop reads of a tensor offset iterations later."""
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"stage {self.op.name}: a tensor is prefetched, not {tensor!r}")
+        ahead = build.as_expr(offset)
+        if not ahead.dtype.is_integer:
+            raise TypeError(f"prefetch of {tensor.name}: its offset counts iterations")
+        self._find_leaf(var)
+        self._attributes(var).prefetches.append((tensor, ahead))
 
     # ---- where it is computed ----
 

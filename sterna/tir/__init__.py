@@ -48,6 +48,7 @@ from sterna.tir.stmt import (
     For,
     IfThenElse,
     LetStmt,
+    Prefetch,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -57,7 +58,7 @@ __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "AssertStmt", "AttrStmt",
     "Broadcast", "Buffer", "BufferLoad", "BufferStore", "Call", "Cast", "Div", "Evaluate",
     "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IntImm", "Let", "LetStmt", "Max",
-    "Min", "Mul", "Not", "Or", "ParseError", "PrimFunc", "Ramp", "Select", "SeqStmt", "Shuffle",
-    "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "parse", "script",
+    "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp", "Select", "SeqStmt",
+    "Shuffle", "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "parse", "script",
     *_op.__all__,
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 from sterna.ir.expr import Expr, Let, Var
 from sterna.ir.visitor import Rewriter
-from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Stmt
+from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Prefetch, Stmt
 
 
 def copy_stmt(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
@@ -59,4 +59,11 @@ class _Copier(Rewriter):
             self.rewrite(store.value),
             tuple(self.rewrite(i) for i in store.indices),
             None if store.predicate is None else self.rewrite(store.predicate),
+        )
+
+    def visit_Prefetch(self, prefetch: Prefetch) -> Stmt:
+        return Prefetch(
+            self.buffers.get(prefetch.buffer, prefetch.buffer),
+            tuple(self.rewrite(e) for e in prefetch.mins),
+            tuple(self.rewrite(e) for e in prefetch.extents),
         )

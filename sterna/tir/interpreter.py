@@ -161,6 +161,9 @@ class _Interpreter:
     def attribute(self, stmt: S.AttrStmt) -> None:
         self.stmt(stmt.body)
 
+    def prefetch(self, stmt: S.Prefetch) -> None:
+        pass
+
     # ---- memory ----
 
     def element(self, buffer: Buffer, indices: list[int]) -> Pointer:
@@ -472,6 +475,7 @@ _STMTS: dict[type[Stmt], Callable[[_Interpreter, Any], None]] = {
     S.AssertStmt: _Interpreter.check,
     S.Allocate: _Interpreter.allocate,
     S.AttrStmt: _Interpreter.attribute,
+    S.Prefetch: _Interpreter.prefetch,
 }
 
 _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {

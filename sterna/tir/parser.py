@@ -22,6 +22,7 @@ from sterna.tir.stmt import (
     For,
     IfThenElse,
     LetStmt,
+    Prefetch,
     PrimFunc,
     Stmt,
     nothing,
@@ -177,6 +178,8 @@ class _Parser:
             line.need(")")
             line.end()
             return AssertStmt(condition, kind, message)
+        if line.take("prefetch_region"):
+            return _prefetch(line, exprs)
         column = line.next.column
         found = exprs.expr()
         if not line.take("="):
@@ -332,6 +335,22 @@ def _buffer(line: Line, name: str, names: Names, closing: str) -> Buffer:
             raise line.expected("a scope, strides= or alignment=")
     line.need(closing)
     return buffer
+
+
+def _prefetch(line: Line, exprs: ExprParser) -> Stmt:
+    line.need("(")
+    buffer = exprs.find(line.next.text)
+    if not isinstance(buffer, Buffer):
+        raise line.expected("a buffer")
+    line.at += 1
+    rectangle = []
+    for _ in range(2):
+        line.need(",")
+        line.need("(")
+        rectangle.append(tuple(exprs.items(")")))
+    line.need(")")
+    line.end()
+    return Prefetch(buffer, *rectangle)
 
 
 def _loop_note(line: Line, names: Names) -> tuple[Any, str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.hoist_conditions import hoist_conditions
+from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.partition_loops import partition_loops
 from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
@@ -16,7 +17,10 @@ Pass = Callable[[PrimFunc], PrimFunc]
 
 def passes(simple: bool = False) -> list[Pass]:
     """What happens between a schedule's loops and code; simple leaves guards where they are."""
-    order: list[Pass] = [simplify]
+    order: list[Pass] = [
+        lower_prefetch,  # first: the other passes know elements, no rectangles
+        simplify,
+    ]
     if not simple:
         # before vectors: a vector has no room for a guard
         order += [partition_loops, hoist_conditions]

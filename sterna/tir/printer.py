@@ -31,6 +31,7 @@ from sterna.tir.stmt import (
     For,
     IfThenElse,
     LetStmt,
+    Prefetch,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -196,6 +197,10 @@ class _Block:
         head = f"with attr({quote(stmt.key)}, {shown}, {self.printer.expr(stmt.value)}):"
         return [head, *self.inner(stmt.body)]
 
+    def prefetch(self, stmt: Prefetch) -> list[str]:
+        parts = [self.printer.tuple(stmt.mins), self.printer.tuple(stmt.extents)]
+        return [f"prefetch_region({', '.join([_name(self.printer, stmt.buffer), *parts])})"]
+
 
 _STMTS: dict[type[Stmt], Callable[[_Block, Any], list[str]]] = {
     For: _Block.loop,
@@ -207,6 +212,7 @@ _STMTS: dict[type[Stmt], Callable[[_Block, Any], list[str]]] = {
     AssertStmt: _Block.check,
     Allocate: _Block.allocate,
     AttrStmt: _Block.attribute,
+    Prefetch: _Block.prefetch,
 }
 
 

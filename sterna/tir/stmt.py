@@ -7,6 +7,7 @@ Grammar (expressions: see sterna/ir/expr.py)
           | SeqStmt(stmts) | IfThenElse(condition, then, otherwise?)
           | LetStmt(var, value, body) | AssertStmt(condition, kind, message)
           | Allocate(buffer, body) | AttrStmt(key, node?, value, body)
+          | Prefetch(buffer, mins, extents)
     func := PrimFunc(name, params, buffers, body, attrs)
 
 Meaning
@@ -22,6 +23,7 @@ Meaning
     Allocate   The buffer exists while body runs, once per iteration of the loops around it, and in
                each thread for itself.
     Assert     Ends the function with an error of that kind and message if the condition is false.
+    Prefetch   A hint that a rectangle of a buffer, which may stick out of it, will soon be read.
     PrimFunc   Parameter i is a scalar if buffers[i] is None, else the address of that buffer's
                first element. It returns 0, or -1 after an error. Variables in the shapes of the
                buffers are parameters too. With attrs["packed"] its parameters are those of a packed
@@ -181,6 +183,15 @@ class AttrStmt(Stmt):
     node: Node | None
     value: Expr
     body: Stmt
+
+
+@node
+class Prefetch(Stmt):
+    """A hint that the elements from mins on, extents of them, will soon be read."""
+
+    buffer: Buffer
+    mins: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
 
 
 @node

@@ -46,6 +46,7 @@ from sterna.tir.stmt import (
     For,
     IfThenElse,
     LetStmt,
+    Prefetch,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -249,6 +250,14 @@ class _Verifier:
             self.use_buffer(stmt.node)
         self.stmt(stmt.body)
 
+    def prefetch(self, stmt: Prefetch) -> None:
+        self.use_buffer(stmt.buffer)
+        for part in (*stmt.mins, *stmt.extents):
+            self.expr(part)
+            self.require(_is_index(part.dtype), "{} is no place in {}", part, stmt.buffer.name)
+        for parts in (stmt.mins, stmt.extents):
+            self.indices(stmt.buffer, parts)
+
     # ---- expressions ----
 
     def expr(self, root: Expr) -> None:
@@ -404,4 +413,5 @@ _STMTS: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
     AssertStmt: _Verifier.check,
     Allocate: _Verifier.allocate,
     AttrStmt: _Verifier.attribute,
+    Prefetch: _Verifier.prefetch,
 }

@@ -16,6 +16,7 @@ from sterna.tir import (
     For,
     IfThenElse,
     LetStmt,
+    Prefetch,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -79,6 +80,7 @@ def everything() -> PrimFunc:
         For(i, ZERO, n, "parallel", For(j, const(1), const(4), "vectorized", inner)),
         AttrStmt("hint", a, const(2), Evaluate(ZERO)),
         AttrStmt("none", None, const(2), Evaluate(ZERO)),
+        Prefetch(a, (n - 2, ZERO), (const(2), const(4))),
     ))  # fmt: skip
     return function("everything", body, a, half, n, target="c", level=3)
 

@@ -148,7 +148,10 @@ class CallWriter(ExprWriter):
         return f"(void *)&{self.element(load.buffer, load.indices, lane)}", UNARY
 
     def _prefetch(self, expr: E.Call, lane: str) -> Text:
-        return "0", ATOM
+        self.helpers.fixed("prefetch")
+        (load,) = expr.args
+        assert isinstance(load, BufferLoad)
+        return f"STERNA_PREFETCH(&{self.element(load.buffer, load.indices, lane)})", ATOM
 
     def _extern(self, expr: E.Call, lane: str) -> Text:
         name, rest = _name(expr), expr.args[1:]

@@ -88,6 +88,13 @@ static void *sterna_any_tensor(const void *args, int64_t i) {
   return any->type_index == 7 ? any->value.v_ptr : (void *)((char *)any->value.v_ptr + 24);
 }"""
 
+PREFETCH = """\
+#if defined(__GNUC__)
+#define STERNA_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define STERNA_PREFETCH(address) ((void)(address))
+#endif"""
+
 _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "host": ((), HOST),
     "fail": (("host",), FAIL),
@@ -96,6 +103,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "any": ((), ANY),
     "tensor": ((), TENSOR),
     "any_tensor": (("any",), ANY_TENSOR),
+    "prefetch": ((), PREFETCH),
 }
 
 
