@@ -32,7 +32,10 @@ from sterna.ir.expr import (
     TruncMod,
     Var,
 )
+from sterna.tir import ir_builder
 from sterna.tir import op as _op
+from sterna.tir.buffer import decl_buffer
+from sterna.tir.external import address_of, call_extern, call_packed, call_pure_extern
 from sterna.tir.lexer import ParseError
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 from sterna.tir.parser import parse
@@ -59,6 +62,8 @@ __all__ = [
     "Broadcast", "Buffer", "BufferLoad", "BufferStore", "Call", "Cast", "Div", "Evaluate",
     "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IntImm", "Let", "LetStmt", "Max",
     "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp", "Select", "SeqStmt",
-    "Shuffle", "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "parse", "script",
+    "Shuffle", "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "address_of",
+    "call_extern", "call_packed", "call_pure_extern", "decl_buffer", "ir_builder", "parse",
+    "script",
     *_op.__all__,
 ]  # fmt: skip

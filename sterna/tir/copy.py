@@ -47,7 +47,11 @@ class _Copier(Rewriter):
         strides = tuple(self.rewrite(e) for e in old.strides)
         made = Buffer(old.name, old.dtype, shape, old.scope, strides, old.alignment)
         self.buffers[old] = made
+        self.values[old.data] = made.data
         return Allocate(made, self.rewrite(allocate.body))
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
 
     def visit_BufferLoad(self, load: BufferLoad) -> Any:
         indices = tuple(self.rewrite(i) for i in load.indices)

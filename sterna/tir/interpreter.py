@@ -6,6 +6,7 @@ gives), vectors are lists. Loops whose order is free run in a shuffled one; memo
 garbage; And, Or and Select evaluate all their operands: what only works by luck shall fail here.
 """
 
+import ctypes
 import math
 import random
 import struct
@@ -17,14 +18,17 @@ import numpy as np
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr, Var
 from sterna.ir.node import Node
+from sterna.runtime import get_global_func
 from sterna.support.dtype import DataType
 from sterna.support.errors import make_exception
 from sterna.tir import stmt as S
+from sterna.tir.external import explicit_view
 from sterna.tir.intrinsics import INTRINSICS
 from sterna.tir.memory import (
     PackedArgs,
     Pointer,
     Tensor,
+    array_view,
     as_type,
     flat_memory,
     from_storage,
@@ -48,8 +52,8 @@ def run(
 ) -> None:
     """Run a function on NumPy arrays, which it changes, and Python numbers.
 
-    functions: those that it may try_call; externs: what call_extern and call_packed find by name;
-    seed: of the order in which parallel loops run.
+    functions: those that it may try_call; externs: what call_extern and call_packed find by name,
+    the latter before registered functions; seed: of the order in which parallel loops run.
     """
     # A packed function may have the name of the one that it calls; its symbol tells them apart.
     known = {("__tvm_ffi_" if f.attrs.get("packed") else "") + f.name: f for f in functions}
@@ -65,11 +69,13 @@ class _Interpreter:
         self.random = random.Random(seed)
         self.values: dict[int, Value] = {}
         self.current: Node | None = None
+        self.caller = ""
 
     # ---- functions ----
 
     def call(self, func: PrimFunc, args: tuple[Any, ...]) -> None:
         outer, self.values = self.values, {}
+        outer_caller, self.caller = self.caller, func.name
         is_forwarded = len(args) == 4 and isinstance(args[1], PackedArgs)
         if func.attrs.get("packed") and not is_forwarded:
             args = (0, PackedArgs(args), len(args), 0)
@@ -84,7 +90,7 @@ class _Interpreter:
                 pointer = self._buffer_argument(buffer, arg)
                 self.values[id(var)] = self.values[id(buffer.data)] = pointer
         self.stmt(func.body)
-        self.values = outer
+        self.values, self.caller = outer, outer_caller
 
     def _buffer_argument(self, buffer: Buffer, arg: Any) -> Pointer:
         if isinstance(arg, Pointer):
@@ -129,7 +135,10 @@ class _Interpreter:
                 at.memory[at.offset] = to_storage(_lane(value, lane), stmt.buffer.dtype)
 
     def evaluate(self, stmt: S.Evaluate) -> None:
-        self.expr(stmt.value)
+        if isinstance(stmt.value, E.Call) and stmt.value.op == "call_packed":
+            self.call_by_name(stmt.value)  # whatever it returns is dropped
+        else:
+            self.expr(stmt.value)
 
     def sequence(self, stmt: S.SeqStmt) -> None:
         for inner in stmt.stmts:
@@ -336,12 +345,47 @@ class _Interpreter:
         name = _text(expr.args[0])
         if name not in self.externs:
             raise NameError(f"there is no external function '{name}', in: {self.current}")
-        args = [
-            arg.value if isinstance(arg, E.StringImm) else self.expr(arg) for arg in expr.args[1:]
-        ]
-        result = self.externs[name](*args)
+        result = self.externs[name](*[self.expr(arg) for arg in expr.args[1:]])
         number = isinstance(result, (int, float)) and expr.dtype.kind != "handle"
         return as_type(result, expr.dtype) if number else (0 if result is None else result)
+
+    def call_by_name(self, expr: E.Call) -> Any:
+        name = _text(expr.args[0])
+        function = self.externs.get(name) or get_global_func(name, allow_missing=True)
+        if function is None:
+            raise ValueError(
+                f"{self.caller} calls '{name}', but no function of that name is registered"
+            )
+        return function(*[self.expr(arg) for arg in expr.args[1:]])
+
+    def call_packed(self, expr: E.Call) -> Value:
+        result, dtype = self.call_by_name(expr), expr.dtype
+        wanted: tuple[type, ...] = (int, float) if dtype.is_float else (int,)
+        if dtype.kind == "handle":
+            if not isinstance(result, Pointer | ctypes.c_void_p | None):
+                raise self.no_result(expr, result)
+            return 0 if result is None else result
+        if not isinstance(result, wanted):
+            raise self.no_result(expr, result)
+        value = as_type(result, dtype)
+        if isinstance(result, int) and not dtype.is_float and not dtype.is_bool and value != result:
+            raise OverflowError(f"{self.said(expr)} {result}, which does not fit in {dtype}")
+        return value
+
+    def said(self, expr: E.Call) -> str:
+        return f"{self.caller} calls '{_text(expr.args[0])}', which returned"
+
+    def no_result(self, expr: E.Call, result: Any) -> TypeError:
+        return TypeError(f"{self.said(expr)} {type(result).__name__} instead of {expr.dtype}")
+
+    def view(self, expr: E.Call) -> Value:
+        first, *parts = explicit_view(expr)
+        shape, strides = ([self.expr(e) for e in part] for part in parts)
+        if 0 in shape:  # it has no first element
+            start = self.values[id(first.buffer.data)]
+        else:
+            start = self.element(first.buffer, [self.expr(index) for index in first.indices])
+        return array_view(start, first.buffer.dtype, shape, strides)
 
     def packed(self, expr: E.Call) -> Value:
         args, index = self.expr(expr.args[0]), self.expr(expr.args[1])
@@ -491,7 +535,9 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "prefetch": _Interpreter.nothing,
     "try_call": _Interpreter.try_call,
     "call_extern": _Interpreter.extern,
-    "call_packed": _Interpreter.extern,
+    "call_pure_extern": _Interpreter.extern,
+    "call_packed": _Interpreter.call_packed,
+    "view_of": _Interpreter.view,
     "any_type": _Interpreter.packed,
     "any_value": _Interpreter.packed,
     "any_tensor": _Interpreter.packed,

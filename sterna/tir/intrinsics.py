@@ -9,7 +9,12 @@ use the same row. Arguments and result have one type unless the row says otherwi
     saturate(x)               x as the call's type, held within its range; NaN becomes 0
     reinterpret(x)            x's bits as the call's type
     call_extern(name, ...)    the C function of that name
-    call_packed(name, ...)    the packed function of that name, found at run time
+    call_pure_extern(...)     the same, of a function without effects
+    call_packed(name, ...)    the packed function of that name, found at run time; it must return a
+                              value of the call's type, unless nothing uses that. If it fails, or
+                              there is none of that name, so does the function that calls it
+    view_of(load)             an argument of call_packed: the array that is the load's whole buffer.
+                              With extents and as many strides after it, the array that begins there
     address_of(load)          the address of the element that a BufferLoad names
     prefetch(load)            a hint that the element will be needed
     try_call(name, ...)       another function of the same module; if it fails, so does this one. A
@@ -150,7 +155,9 @@ _ROWS = (
     Intrinsic("saturate", 1, None),
     Intrinsic("reinterpret", 1, None),
     Intrinsic("call_extern", -1, None, has_effect=True),
+    Intrinsic("call_pure_extern", -1, None),
     Intrinsic("call_packed", -1, None, has_effect=True),
+    Intrinsic("view_of", -1, None, result="handle"),
     Intrinsic("address_of", 1, None),
     Intrinsic("prefetch", 1, None, has_effect=True),
     Intrinsic("try_call", -1, None, has_effect=True, result="int32"),

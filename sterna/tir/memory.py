@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sterna.ir.build import round_float, wrap_int
+from sterna.runtime import ndarray
 from sterna.support.dtype import DataType
 
 Array = npt.NDArray[Any]
@@ -99,6 +100,22 @@ def flat_memory(array: Array) -> Array:
     reach = sum((n - 1) * s // size for n, s in zip(array.shape, array.strides, strict=True))
     length = reach + 1 if array.size else 0
     return np.lib.stride_tricks.as_strided(array, (length,), (size,))
+
+
+def array_view(
+    start: Pointer, dtype: DataType, shape: Sequence[int], strides: Sequence[int]
+) -> Any:
+    """The array at an address, as packed functions get it; it shares the memory."""
+    reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if 0 not in shape and not 0 <= start.offset <= start.offset + reach < len(start.memory):
+        raise IndexError(f"a view of {tuple(shape)} elements is larger than its buffer")
+    size = start.memory.itemsize
+    array = np.lib.stride_tricks.as_strided(
+        start.memory[start.offset :], shape, [s * size for s in strides]
+    )
+    if dtype != "bfloat16":
+        return array
+    return ndarray.from_dlpack(array)._view(tuple(shape), str(dtype), 0)
 
 
 def garbage(count: int, dtype: DataType) -> Array:

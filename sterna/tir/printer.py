@@ -47,7 +47,7 @@ def usual_type(op: str, args: tuple[Expr, ...]) -> DataType | None:
     if row is not None and row.result:
         lanes = 1 if row.result == "handle" else max((arg.dtype.lanes for arg in args), default=1)
         return DataType(row.result).with_lanes(lanes)
-    if op in ("call_extern", "call_packed", "prefetch"):
+    if op in ("call_extern", "call_pure_extern", "call_packed", "prefetch"):
         return DataType("int32")
     if op == "address_of":
         return DataType("handle")

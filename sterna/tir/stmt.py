@@ -34,10 +34,10 @@ A variable is bound once (by a loop, a let or a parameter) and used only inside 
 """
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, Expr, Var
+from sterna.ir.expr import HANDLE, Call, Expr, ExprLike, Ramp, Var
 from sterna.ir.node import Node, node
 from sterna.ir.structural import binds, has_identity
 from sterna.support.dtype import DataType
@@ -75,6 +75,61 @@ class Buffer(Node):
             offset = offset * extent + index
         return offset
 
+    # ---- what users write ----
+
+    __iter__: ClassVar[None] = None  # else Python would ask for elements 0, 1, ... without an end
+
+    def __getitem__(self, indices: Any) -> "BufferLoad":
+        given = indices if isinstance(indices, tuple | list) else (indices,)
+        if len(given) != len(self.shape):
+            raise ValueError(
+                f"the buffer {self.name} has {len(self.shape)} dimensions, not {len(given)}"
+            )
+        return BufferLoad(self, tuple(build.as_expr(index) for index in given))
+
+    def vload(self, begin: Any, dtype: str | None = None) -> "BufferLoad":
+        """An element, or with a type such as float32x4 as many as that from there on."""
+        kind = self.dtype if dtype is None else DataType(dtype)
+        if kind.element != self.dtype:
+            raise ValueError(f"{kind} cannot be loaded from {self.name}, a buffer of {self.dtype}")
+        return _widened(self[begin], kind.lanes)
+
+    def vstore(self, begin: Any, value: ExprLike) -> "BufferStore":
+        """Puts a value there; a vector goes into as many elements."""
+        stored = build.as_expr(value, Var("like", self.dtype))
+        if stored.dtype.element != self.dtype:
+            raise ValueError(
+                f"{stored.dtype} cannot be stored into {self.name}, a buffer of {self.dtype}"
+            )
+        return BufferStore(self, stored, _widened(self[begin], stored.dtype.lanes).indices)
+
+    def access_ptr(
+        self,
+        access_mask: str | int,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: ExprLike = 0,
+        extent: ExprLike | None = None,
+    ) -> Expr:
+        """The address of the element that lies offset elements after the first.
+
+        What is done there, and with how many elements, is for the reader to know.
+        """
+        if access_mask not in ("r", "w", "rw", "wr", 1, 2, 3):
+            raise ValueError(f"access_ptr of {self.name}: the mask is r, w or rw")
+        return Call(HANDLE, "address_of", (BufferLoad(self, self.indices_of(offset)),))
+
+    def indices_of(self, offset: ExprLike) -> tuple[Expr, ...]:
+        """The indices of the element that lies offset elements after the first."""
+        rest = build.as_expr(offset)
+        if self.strides and not build.is_const(rest, 0):
+            raise ValueError(f"the buffer {self.name} has strides: name its elements by indices")
+        indices: list[Expr] = []
+        for extent in reversed(self.shape[1:]):
+            indices.insert(0, build.floormod(rest, extent))
+            rest = build.floordiv(rest, extent)
+        return (rest, *indices) if self.shape else ()
+
 
 @node
 class BufferLoad(Expr):
@@ -87,6 +142,14 @@ class BufferLoad(Expr):
     def __post_init__(self) -> None:
         lanes = max((index.dtype.lanes for index in self.indices), default=1)
         self.dtype = self.buffer.dtype.with_lanes(lanes)
+
+
+def _widened(load: BufferLoad, lanes: int) -> BufferLoad:
+    """The load of that many elements, one after the other."""
+    if lanes == 1:
+        return load
+    *outer, last = load.indices
+    return BufferLoad(load.buffer, (*outer, Ramp(last, build.const(1, last.dtype), lanes)))
 
 
 class Stmt(Node):

@@ -26,6 +26,7 @@ from sterna.ir.expr import (
     Ramp,
     Select,
     Shuffle,
+    StringImm,
     TruncDiv,
     TruncMod,
     Var,
@@ -60,10 +61,14 @@ _PACKED_TYPES = ("handle", "handle", "int32", "handle")
 
 # Intrinsics whose arguments or result follow rules of their own.
 _FREE_TYPES = frozenset({
-    "if_then_else", "saturate", "reinterpret", "call_extern", "call_packed", "address_of",
-    "prefetch", "try_call", "any_type", "any_value", "any_tensor", "tensor_data", "tensor_ndim",
-    "tensor_device", "tensor_dtype", "tensor_shape", "tensor_has_strides", "tensor_stride", "ldexp",
+    "if_then_else", "saturate", "reinterpret", "call_extern", "call_pure_extern", "call_packed",
+    "view_of", "address_of", "prefetch", "try_call", "any_type", "any_value", "any_tensor",
+    "tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
+    "tensor_has_strides", "tensor_stride", "ldexp",
 })  # fmt: skip
+
+
+_BY_NAME = frozenset({"call_extern", "call_pure_extern", "call_packed", "try_call"})
 
 
 def verify(func: PrimFunc, level: Level = "full") -> PrimFunc:
@@ -354,12 +359,30 @@ class _Verifier:
             )
         if found.op == "if_then_else":
             self.choice(found.args[0], found.args[1], found.args[2], found)
+        if found.op in _BY_NAME:
+            named = bool(found.args) and isinstance(found.args[0], StringImm)
+            self.require(named, "{} does not name what it calls", found)
+        if found.op == "call_packed":
+            self.packed(found)
+        elif found.op == "view_of":
+            self.view(found)
         if found.op in _FREE_TYPES:
             return
         types = {arg.dtype for arg in found.args}
         self.require(len(types) == 1, "the arguments of {} have different types", found)
         usual = usual_type(found.op, found.args)
         self.require(found.dtype == usual, "{} has type {}, not {}", found, found.dtype, usual)
+
+    def packed(self, found: Call) -> None:
+        for value in (found, *found.args):
+            self.require(value.dtype.lanes == 1, "{} takes or gives the vector {}", found, value)
+
+    def view(self, found: Call) -> None:
+        given = found.args[1:]
+        good = bool(found.args) and isinstance(found.args[0], BufferLoad) and len(given) % 2 == 0
+        self.require(good, "{} is no element with extents and as many strides", found)
+        for part in given:
+            self.require(_is_index(part.dtype), "{} is no extent or stride of {}", part, found)
 
     def ramp(self, found: Ramp) -> None:
         a, b = found.base.dtype, found.stride.dtype

@@ -2,8 +2,9 @@
 
 from sterna.arith import Analyzer
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Call, Expr, Var
 from sterna.ir.visitor import Rewriter
+from sterna.tir.external import explicit_view
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
 
 
@@ -26,6 +27,7 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 class _Flattener(Rewriter):
     def __init__(self) -> None:
         self.known: dict[Buffer, Buffer] = {}
+        self.addresses: dict[Var, Var] = {}
         self.analyzer = Analyzer()
 
     def flat(self, buffer: Buffer) -> Buffer:
@@ -42,7 +44,22 @@ class _Flattener(Rewriter):
                 buffer.alignment,
             )  # fmt: skip
             self.known[buffer] = made
+            self.addresses[buffer.data] = made.data
         return made
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.flat(buffer)
+
+    def visit_Var(self, var: Var) -> Expr:
+        return self.addresses.get(var, var)
+
+    def visit_Call(self, call: Call) -> Expr:
+        if call.op != "view_of":
+            kept: Expr = self.rewrite_children(call)
+            return kept
+        # The shape goes with the buffer: from here on the view itself says it.
+        first, shape, strides = explicit_view(call)
+        return Call(call.dtype, call.op, tuple(self.rewrite(e) for e in (first, *shape, *strides)))
 
     def visit_BufferLoad(self, load: BufferLoad) -> Expr:
         indices = tuple(self.rewrite(i) for i in load.indices)

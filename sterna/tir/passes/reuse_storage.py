@@ -87,6 +87,9 @@ class _Sharer(Rewriter):
         self.shared[old] = made
         return made
 
+    def visit_Var(self, var: Var) -> Var:
+        return next((new.data for old, new in self.shared.items() if old.data is var), var)
+
     def visit_BufferLoad(self, load: BufferLoad) -> Node:
         indices = tuple(self.rewrite(i) for i in load.indices)
         buffer = self.shared.get(load.buffer, load.buffer)

@@ -124,7 +124,9 @@ class _Vectorizer(Rewriter):
             then, otherwise = self.together(*expr.args[1:])
             return Call(then.dtype, expr.op, (condition, then, otherwise))
         known = INTRINSICS.get(expr.op)
-        if known is None or known.has_effect or expr.op == "address_of":
+        if known is None or known.has_effect:
+            raise _Divergent  # it happens once per iteration
+        if expr.op in ("address_of", "view_of", "call_pure_extern"):
             return Call(expr.dtype, expr.op, tuple(self.scalar(a) for a in expr.args))
         args = self.together(*expr.args)
         return Call(expr.dtype.with_lanes(args[0].dtype.lanes), expr.op, tuple(args))

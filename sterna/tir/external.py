@@ -1,0 +1,84 @@
+"""Calls that leave the loops: C functions, and packed functions found by name at run time."""
+
+from typing import Any
+
+from sterna.ir import build
+from sterna.ir.expr import HANDLE, Call, Expr, StringImm
+from sterna.support.dtype import DataType
+from sterna.tir.stmt import Buffer, BufferLoad
+
+
+def call_packed(*args: Any, dtype: str = "int32") -> Expr:
+    """Calls a packed function: its name, then numbers, text, pointers and whole buffers.
+
+    The name is looked up at the first call, among what the module imports and then among the
+    registered functions, and remembered. What the function returns must be a number (or, for the
+    dtype handle, a pointer or nothing), unless the call stands alone as a statement.
+    """
+    first = args[0] if args else None
+    name = first.value if isinstance(first, StringImm) else first
+    if not isinstance(name, str) or not name:
+        raise ValueError("call_packed takes the function's name, which is text, first")
+    kind = DataType(dtype)
+    if kind.lanes != 1:
+        raise ValueError(f"call_packed of '{name}' gives one value, not {kind}")
+    given = (view_of(arg) if isinstance(arg, Buffer) else build.as_expr(arg) for arg in args[1:])
+    call = Call(kind, "call_packed", (StringImm(name), *given))
+    for arg in call.args:
+        if arg.dtype.lanes != 1:
+            raise TypeError(f"call_packed of '{name}': {arg} of {arg.dtype} is no single value")
+    return call
+
+
+def view_of(buffer: Buffer) -> Expr:
+    """A buffer as an array that a packed function takes."""
+    return Call(HANDLE, "view_of", (_first_element(buffer),))
+
+
+def explicit_view(view: Call) -> tuple[BufferLoad, tuple[Expr, ...], tuple[Expr, ...]]:
+    """The first element of a view_of, its shape and its strides."""
+    first = view.args[0]
+    if not isinstance(first, BufferLoad):
+        raise TypeError(f"{view} is a view of what is no element")
+    given = view.args[1:]
+    if given:
+        ndim = len(given) // 2
+        return first, given[:ndim], given[ndim:]
+    shape, strides = first.buffer.shape, first.buffer.strides
+    if not strides:
+        stride: Expr = build.const(1, "int64")
+        listed: list[Expr] = []
+        for extent in reversed(shape):
+            listed.insert(0, stride)
+            stride = build.mul(stride, build.cast("int64", extent))
+        strides = tuple(listed)
+    return first, shape, strides
+
+
+def call_extern(dtype: str, func_name: str, *args: Any) -> Expr:
+    """Calls the C function of that name; a buffer is passed as its address."""
+    return _call_c("call_extern", dtype, func_name, args)
+
+
+def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Expr:
+    """The same for a function without effects, whose result depends on its arguments alone."""
+    return _call_c("call_pure_extern", dtype, func_name, args)
+
+
+def _call_c(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> Expr:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{op} takes the result's type and the function's name first")
+    given = (address_of(arg) if isinstance(arg, Buffer) else build.as_expr(arg) for arg in args)
+    return Call(DataType(dtype), op, (StringImm(name), *given))
+
+
+def address_of(element: BufferLoad | Buffer) -> Expr:
+    """The address of an element, or of a buffer's first one."""
+    load = _first_element(element) if isinstance(element, Buffer) else element
+    if not isinstance(load, BufferLoad):
+        raise TypeError(f"address_of takes an element of a buffer, not {element!r}")
+    return Call(HANDLE, "address_of", (load,))
+
+
+def _first_element(buffer: Buffer) -> BufferLoad:
+    return BufferLoad(buffer, (build.const(0),) * len(buffer.shape))
