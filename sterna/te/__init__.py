@@ -1,5 +1,6 @@
 """Tensor expressions and schedules."""
 
+from sterna.te.group import Group, create_group
 from sterna.te.normalize import normalize
 from sterna.te.operation import (
     comm_reducer,
@@ -24,12 +25,13 @@ from sterna.tir import op as _op
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 
 __all__ = [
-    "ComputeOp", "IterVar", "Operation", "PlaceholderOp", "Range", "Schedule", "Stage", "Tensor",
-    "comm_reducer", "compute", "const", "create_schedule", "max", "max_value", "min", "min_value",
-    "placeholder", "prod", "reduce_axis", "size_var", "sum", "thread_axis", "var",
+    "ComputeOp", "Group", "IterVar", "Operation", "PlaceholderOp", "Range", "Schedule", "Stage",
+    "Tensor", "comm_reducer", "compute", "const", "create_schedule", "max", "max_value", "min",
+    "min_value", "placeholder", "prod", "reduce_axis", "size_var", "sum", "thread_axis", "var",
     *_op.__all__,
 ]  # fmt: skip
 
 # What has a file of its own and is a method all the same.
 Schedule.rfactor = rfactor  # type: ignore[method-assign,assignment]
+Schedule.create_group = create_group  # type: ignore[method-assign,assignment]
 Schedule.normalize = normalize  # type: ignore[method-assign,assignment]

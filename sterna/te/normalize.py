@@ -1,5 +1,6 @@
 """What every lowering starts from: a schedule in which each stage that is kept has its place."""
 
+from sterna.te.group import groups_of
 from sterna.te.inline import inline_stages
 from sterna.te.schedule import Fuse, Schedule, Split, Stage
 from sterna.te.tensor import IterVar
@@ -13,9 +14,19 @@ def normalize(schedule: Schedule) -> Schedule:
     own = schedule.copy()
     inline_stages(own)
     for stage in own.stages:
+        if stage.attach_type == "root":
+            _follow_group(stage)
         if stage.attach_type == "scope":
             _follow_loop(own, stage)
     return own
+
+
+def _follow_group(stage: Stage) -> None:
+    """Compute a stage of a group where the group is computed."""
+    group = next((g for g in groups_of(stage) if g.attach_type == "scope"), None)
+    if group is not None:
+        stage.attach_type = "scope"
+        stage.attach_stage, stage.attach_ivar = group.attach_stage, group.attach_ivar
 
 
 def _follow_loop(schedule: Schedule, stage: Stage) -> None:

@@ -60,7 +60,7 @@ class _Factoring:
     def run(self) -> Any:
         partial = self.partial_results()
         stage = Stage(partial)
-        stage.scope = self.stage.scope
+        stage.scope, stage.group = self.stage.scope, self.stage.group
         self.schedule.insert(self.schedule.stages.index(self.stage), stage)
         self.reduce_them(partial)
         outputs = partial.outputs

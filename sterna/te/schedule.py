@@ -33,6 +33,10 @@ from sterna.te.tensor import (
 )
 
 
+if TYPE_CHECKING:
+    from sterna.te.group import Group
+
+
 @dataclass(eq=False, slots=True)
 class Split:
     """parent = outer * factor + inner"""
@@ -84,6 +88,7 @@ class Stage:
         self.op = op
         self.is_output = is_output
         self.schedule: Schedule | None = None
+        self.group: Group | None = None
         self.scope = ""
         self.all_iter_vars: list[IterVar] = []
         self.leaf_iter_vars: list[IterVar] = []
@@ -290,13 +295,9 @@ class Stage:
         """Compute what a loop of another stage needs inside that loop."""
         if parent is self:
             raise ValueError(f"stage {self.op.name} cannot be computed at itself")
-        if not any(scope is leaf for leaf in parent.leaf_iter_vars):
-            raise ValueError(
-                f"Cannot find the axis {scope.name} in parent's leaf_iter_vars "
-                f"(stage {parent.op.name} has "
-                + ", ".join(leaf.name for leaf in parent.leaf_iter_vars)
-                + ")"
-            )
+        find_scope(parent, scope)
+        if self.group is not None:
+            self.group.check_holds(parent)
         if isinstance(self.op, PlaceholderOp):
             raise ValueError(f"the input {self.op.name} is not computed")
         if self.is_output:
@@ -345,6 +346,17 @@ class Stage:
         return f"stage({self.op.name}: {loops})"
 
 
+def find_scope(parent: Stage, scope: IterVar) -> None:
+    """What is computed at a loop needs a loop that the stage has."""
+    if not any(scope is leaf for leaf in parent.leaf_iter_vars):
+        raise ValueError(
+            f"Cannot find the axis {scope.name} in parent's leaf_iter_vars "
+            f"(stage {parent.op.name} has "
+            + ", ".join(leaf.name for leaf in parent.leaf_iter_vars)
+            + ")"
+        )
+
+
 _KIND_NAMES = ("DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled",
                "Vectorized", "Parallelized", "Tensorized")  # fmt: skip
 
@@ -359,6 +371,7 @@ class Schedule:
     def __init__(self, outputs: Sequence[Operation]) -> None:
         self.outputs = list(outputs)
         self.stages: list[Stage] = []
+        self.groups: list[Group] = []
         self.stage_map: dict[Operation, Stage] = {}
         for op in _topological_order(outputs):
             stage = Stage(op, is_output=any(op is output for output in outputs))
@@ -377,9 +390,11 @@ class Schedule:
             raise ValueError(f"Cannot find the operation {op} in schedule")
         return stage
 
-    if TYPE_CHECKING:  # rfactor.py and normalize.py define them
+    if TYPE_CHECKING:  # rfactor.py, group.py and normalize.py define them
 
         def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any: ...
+
+        def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group: ...
 
         def normalize(self) -> "Schedule": ...
 
@@ -388,11 +403,17 @@ class Schedule:
         twin = Schedule([])
         twin.outputs = list(self.outputs)
         stages = {stage: copy.copy(stage) for stage in self.stages}
+        groups = {group: copy.copy(group) for group in self.groups}
+        twin.groups = list(groups.values())
         for stage in stages.values():
-            stage.schedule = twin
             stage.leaf_iter_vars = list(stage.leaf_iter_vars)
-            if stage.attach_stage is not None:
-                stage.attach_stage = stages[stage.attach_stage]
+        members: list[Stage | Group] = [*stages.values(), *twin.groups]
+        for member in members:
+            member.schedule = twin
+            if member.group is not None:
+                member.group = groups[member.group]
+            if member.attach_stage is not None:
+                member.attach_stage = stages[member.attach_stage]
         twin.stages = list(stages.values())
         twin.stage_map = {op: stages[s] for op, s in self.stage_map.items() if s in stages}
         return twin
@@ -418,7 +439,7 @@ class Schedule:
         axes = [IterVar(Range(build.const(0), e), f"ax{i}") for i, e in enumerate(tensor.shape)]
         body = tensor(*[axis.var for axis in axes])
         cache = Stage(ComputeOp(f"{tensor.op.name}.{scope}", axes, [body]))
-        cache.scope = scope
+        cache.scope, cache.group = scope, source.group
         copied = cache.op.output(0)
 
         def replacement(read: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
@@ -450,7 +471,7 @@ class Schedule:
         own: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axis, axes, strict=True)}
         body = rewrite_body(op.body, lambda expr: substitute(expr, own))
         cache = Stage(ComputeOp(f"{op.name}.{scope}", axes, body, op.tag, op.attrs))
-        cache.scope = scope
+        cache.scope, cache.group = scope, stage.group
         copies = [t(*[axis.var for axis in op.axis]) for t in cache.op.outputs]
         copy_op = ComputeOp(op.name, op.axis, copies, op.tag, op.attrs)
         if stage.is_output:
