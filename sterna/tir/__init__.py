@@ -55,6 +55,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    Tensorized,
 )
 
 __all__ = [
@@ -62,8 +63,8 @@ __all__ = [
     "Broadcast", "Buffer", "BufferLoad", "BufferStore", "Call", "Cast", "Div", "Evaluate",
     "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IntImm", "Let", "LetStmt", "Max",
     "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp", "Select", "SeqStmt",
-    "Shuffle", "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "address_of",
-    "call_extern", "call_packed", "call_pure_extern", "decl_buffer", "ir_builder", "parse",
-    "script",
+    "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv", "TruncMod", "Var",
+    "address_of", "call_extern", "call_packed", "call_pure_extern", "decl_buffer", "ir_builder",
+    "parse", "script",
     *_op.__all__,
 ]  # fmt: skip

@@ -173,6 +173,9 @@ class _Interpreter:
     def prefetch(self, stmt: S.Prefetch) -> None:
         pass
 
+    def tensorized(self, stmt: S.Tensorized) -> None:
+        self.stmt(stmt.meaning)
+
     # ---- memory ----
 
     def element(self, buffer: Buffer, indices: list[int]) -> Pointer:
@@ -520,6 +523,7 @@ _STMTS: dict[type[Stmt], Callable[[_Interpreter, Any], None]] = {
     S.Allocate: _Interpreter.allocate,
     S.AttrStmt: _Interpreter.attribute,
     S.Prefetch: _Interpreter.prefetch,
+    S.Tensorized: _Interpreter.tensorized,
 }
 
 _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {

@@ -25,6 +25,7 @@ from sterna.tir.stmt import (
     Prefetch,
     PrimFunc,
     Stmt,
+    Tensorized,
     nothing,
     seq,
 )
@@ -246,6 +247,8 @@ class _Parser:
                 line.need(symbol)
             line.end()
             return self.block(inner, names)
+        if line.take("tensorized"):
+            return self._tensorized(line, inner, names)
         line.need("attr")
         line.need("(")
         key = line.string()
@@ -266,6 +269,19 @@ class _Parser:
             line.need(symbol)
         line.end()
         return AttrStmt(key, about, value, self.block(inner, names))
+
+    def _tensorized(self, line: Line, inner: int, names: Names) -> Stmt:
+        line.need("(")
+        name = line.string()
+        for symbol in (")", ":"):
+            line.need(symbol)
+        line.end()
+        body = self.block(inner, names)
+        follow = self.advance()
+        follow.need("means")
+        follow.need(":")
+        follow.end()
+        return Tensorized(name, body, self.block(inner, names))
 
 
 class _ShapeNames(dict[str, Node]):

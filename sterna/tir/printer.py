@@ -35,6 +35,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    Tensorized,
     is_nothing,
 )
 
@@ -201,6 +202,10 @@ class _Block:
         parts = [self.printer.tuple(stmt.mins), self.printer.tuple(stmt.extents)]
         return [f"prefetch_region({', '.join([_name(self.printer, stmt.buffer), *parts])})"]
 
+    def tensorized(self, stmt: Tensorized) -> list[str]:
+        head = f"with tensorized({quote(stmt.name)}):"
+        return [head, *self.inner(stmt.body), "means:", *self.inner(stmt.meaning)]
+
 
 _STMTS: dict[type[Stmt], Callable[[_Block, Any], list[str]]] = {
     For: _Block.loop,
@@ -213,6 +218,7 @@ _STMTS: dict[type[Stmt], Callable[[_Block, Any], list[str]]] = {
     Allocate: _Block.allocate,
     AttrStmt: _Block.attribute,
     Prefetch: _Block.prefetch,
+    Tensorized: _Block.tensorized,
 }
 
 

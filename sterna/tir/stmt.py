@@ -7,7 +7,7 @@ Grammar (expressions: see sterna/ir/expr.py)
           | SeqStmt(stmts) | IfThenElse(condition, then, otherwise?)
           | LetStmt(var, value, body) | AssertStmt(condition, kind, message)
           | Allocate(buffer, body) | AttrStmt(key, node?, value, body)
-          | Prefetch(buffer, mins, extents)
+          | Prefetch(buffer, mins, extents) | Tensorized(name, body, meaning)
     func := PrimFunc(name, params, buffers, body, attrs)
 
 Meaning
@@ -24,6 +24,8 @@ Meaning
                each thread for itself.
     Assert     Ends the function with an error of that kind and message if the condition is false.
     Prefetch   A hint that a rectangle of a buffer, which may stick out of it, will soon be read.
+    Tensorized What the loops in meaning do, done by body in a machine's or a library's own way.
+               Code is made from body; what it does is known from meaning.
     PrimFunc   Parameter i is a scalar if buffers[i] is None, else the address of that buffer's
                first element. It returns 0, or -1 after an error. Variables in the shapes of the
                buffers are parameters too. With attrs["packed"] its parameters are those of a packed
@@ -255,6 +257,15 @@ class Prefetch(Stmt):
     buffer: Buffer
     mins: tuple[Expr, ...]
     extents: tuple[Expr, ...]
+
+
+@node
+class Tensorized(Stmt):
+    """body, which an intrinsic gave in the place of the loops in meaning."""
+
+    name: str
+    body: Stmt
+    meaning: Stmt
 
 
 @node

@@ -51,6 +51,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    Tensorized,
 )
 
 Level = Literal["off", "scopes", "full"]
@@ -263,6 +264,10 @@ class _Verifier:
         for parts in (stmt.mins, stmt.extents):
             self.indices(stmt.buffer, parts)
 
+    def tensorized(self, stmt: Tensorized) -> None:
+        self.stmt(stmt.body)
+        self.stmt(stmt.meaning)
+
     # ---- expressions ----
 
     def expr(self, root: Expr) -> None:
@@ -437,4 +442,5 @@ _STMTS: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
     Allocate: _Verifier.allocate,
     AttrStmt: _Verifier.attribute,
     Prefetch: _Verifier.prefetch,
+    Tensorized: _Verifier.tensorized,
 }

@@ -20,6 +20,7 @@ from sterna.tir import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    Tensorized,
 )
 
 F32 = DataType("float32")
@@ -50,7 +51,7 @@ def everything() -> PrimFunc:
     half = Buffer("half", DataType("float16"), (n,))
     table = Buffer("T", DataType("int64"), (const(16),), "local")
     extra = Buffer("T", F32, (n,), alignment=16)
-    i, j, j2, k = Var("i"), Var("j"), Var("j"), Var("k", DataType("int64"))
+    i, j, j2, q, k = Var("i"), Var("j"), Var("j"), Var("q"), Var("k", DataType("int64"))
     x, m = Var("x", F32), Var("m", DataType("int64"))
     lanes = E.Ramp(i, const(1), 4)
     wide = E.Broadcast(x, 4)
@@ -81,6 +82,7 @@ def everything() -> PrimFunc:
         AttrStmt("hint", a, const(2), Evaluate(ZERO)),
         AttrStmt("none", None, const(2), Evaluate(ZERO)),
         Prefetch(a, (n - 2, ZERO), (const(2), const(4))),
+        Tensorized("zero", Evaluate(ZERO), For(q, ZERO, n, "serial", Evaluate(ZERO))),
     ))  # fmt: skip
     return function("everything", body, a, half, n, target="c", level=3)
 

@@ -45,6 +45,20 @@ def f(A: Buffer[(n, 3), "float32"], F: Buffer[(n*3,), "float32"], n: Size[int32]
     np.testing.assert_array_equal(flat, a + np.float32(1))
 
 
+def test_what_is_tensorized_is_run_by_its_meaning() -> None:
+    text = """
+def f(A: Buffer[(4,), "float32"]):
+    with tensorized("ones"):
+        call_extern("nobody knows", address_of(A[0]))
+    means:
+        for i in range(4):
+            A[i] = 1.0
+"""
+    a = np.zeros(4, np.float32)
+    run(parse(text), a)
+    np.testing.assert_array_equal(a, 1)
+
+
 def test_strides() -> None:
     text = """
 def f(A: Buffer[(4, 3), "float32", strides=(6, 2)], B: Buffer[(4, 3), "float32"]):

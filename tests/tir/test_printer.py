@@ -75,6 +75,7 @@ BROKEN = [
     (HEAD + "    A[0] = float32(A[0] < 1) + int64(2)", "column 31: float32 beside int64|beside"),
     (HEAD + "    pass\ndef g():\n    pass", "expected the end of the text, found 'def'"),
     (HEAD + "    A[0] = 1.0\n    A = 3", "'A' is bound already"),
+    (HEAD + '    with tensorized("f"):\n        pass\n    pass', "expected 'means', found 'pass'"),
     (HEAD + "    prefetch_region(B, (0,), (1,))", "column 21: expected a buffer, found 'B'"),
     (HEAD + '    assert True, "x"', "expected an error's name"),
 ]

@@ -260,6 +260,9 @@ class FunctionWriter(CallWriter):
     def attribute(self, stmt: S.AttrStmt) -> None:
         self.stmt(stmt.body)
 
+    def tensorized(self, stmt: S.Tensorized) -> None:
+        self.stmt(stmt.body)
+
     # ---- allocation ----
 
     def allocate(self, stmt: S.Allocate) -> None:
@@ -421,4 +424,5 @@ _STMTS: dict[type[Stmt], Callable[[FunctionWriter, Any], None]] = {
     S.AssertStmt: FunctionWriter.check,
     S.Allocate: FunctionWriter.allocate,
     S.AttrStmt: FunctionWriter.attribute,
+    S.Tensorized: FunctionWriter.tensorized,
 }

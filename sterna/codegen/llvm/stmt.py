@@ -25,6 +25,7 @@ from sterna.tir.stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    Tensorized,
 )
 
 _STACK_BYTES = 16 << 10
@@ -88,6 +89,9 @@ class StmtEmitter(CallEmitter):
             self.expr(stmt.value)
 
     def _attr(self, stmt: AttrStmt) -> None:
+        self.stmt(stmt.body)
+
+    def _tensorized(self, stmt: Tensorized) -> None:
         self.stmt(stmt.body)
 
     def _let_stmt(self, stmt: LetStmt) -> None:
@@ -293,5 +297,6 @@ _METHODS: dict[type[Node], Callable[[StmtEmitter, Any], None]] = {
     SeqStmt: StmtEmitter._seq, Evaluate: StmtEmitter._evaluate, AttrStmt: StmtEmitter._attr,
     LetStmt: StmtEmitter._let_stmt, AssertStmt: StmtEmitter._assert, IfThenElse: StmtEmitter._if,
     BufferStore: StmtEmitter._store, For: StmtEmitter._for, Allocate: StmtEmitter._allocate,
+    Tensorized: StmtEmitter._tensorized,
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ from sterna.tir.stmt import (
     LetStmt,
     PrimFunc,
     Stmt,
+    Tensorized,
 )
 
 
@@ -191,6 +192,9 @@ class _Vectorizer(Rewriter):
 
     def visit_Allocate(self, allocate: Allocate) -> Stmt:
         raise _Divergent  # each iteration has memory of its own
+
+    def visit_Tensorized(self, tensorized: Tensorized) -> Stmt:
+        raise _Divergent  # it happens once per iteration
 
 
 def _ramp_arithmetic(expr: BinaryExpr, a: Expr, b: Expr) -> Expr | None:
