@@ -499,7 +499,8 @@ STERNA_API int sterna_ndarray_to_dlpack_versioned(sterna_ndarray *array,
  *
  * A module is a set of functions: a shared library, a table linked into the program, or anything
  * that answers to a name. A function keeps its module alive. Modules may import others; imports
- * form no circles.
+ * form no circles. One library may hold several modules that import each other; what says so is
+ * described at the top of src/blob.c.
  */
 typedef struct {
   const char *name;
@@ -517,6 +518,12 @@ typedef struct sterna_module_type {
    all are refused by name. A library stays loaded for good, since it may have handed out pointers
    into itself, unless it exports the symbol __sterna__closeable, which promises that it has not. */
 STERNA_API int sterna_module_load(const char *path, sterna_module **out);
+/* Code that you have linked into memory yourself, as a library would be loaded. find gives the
+   address of a symbol, or null; destroy, which may be null, gets self when the last module over
+   the symbols ends. On failure self stays yours. name is for messages. */
+typedef void *(*sterna_find_symbol)(void *self, const char *symbol);
+STERNA_API int sterna_module_from_symbols(const char *name, sterna_find_symbol find, void *self,
+                                          void (*destroy)(void *self), sterna_module **out);
 /* The table is kept by pointer. */
 STERNA_API int sterna_module_from_table(const sterna_table_entry *table, size_t count,
                                         sterna_module **out);

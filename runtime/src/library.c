@@ -23,9 +23,9 @@ struct library {
   int closeable;
   int closing;           /* the loader may still know it, but nobody else uses it any more */
   int foreign;           /* made for another runtime */
-  int users;             /* modules over it */
-  sterna_module *module; /* the one that is handed out, not counted */
-  void **context;        /* the library's variable for it, or null */
+  int users;             /* modules over it, and those who are about to make some */
+  sterna_module *module; /* the one that is handed out: a weak reference */
+  const symbols *adopted; /* under that module and others, until all of these are gone */
   file_identity file;
   char path[];
 };
@@ -107,9 +107,15 @@ static int is_same_file(const library *lib, const char *path, const file_identit
          (file->inode || strcmp(lib->path, path) == 0);
 }
 
+/* Its module is gone, but not all that it imported: their code knows them by one variable each, so
+   there cannot be others beside them. */
+static int is_orphaned(const library *lib) {
+  return lib->adopted && !object_is_alive((sterna_object *)lib->module);
+}
+
 static library *find_file(const char *path, const file_identity *file) {
   for (library *lib = loaded; lib; lib = lib->next)
-    if (!lib->closing && is_same_file(lib, path, file)) return lib;
+    if (!lib->closing && !is_orphaned(lib) && is_same_file(lib, path, file)) return lib;
   return NULL;
 }
 
@@ -140,7 +146,6 @@ static int refuse_library(const char *path, const char *reason) {
 static library *enlist(library *fresh, void *handle) {
   /* No lock is held while the loader is asked: it may be running initializers that need ours. */
   fresh->handle = handle;
-  fresh->context = platform_library_symbol(handle, "__tvm_ffi__library_ctx");
   const sterna_host **host = platform_library_symbol(handle, "__sterna__host");
   fresh->foreign = foreign_found_in(handle); /* and remembered, so it must stay */
   fresh->closeable = !fresh->foreign && platform_library_symbol(handle, "__sterna__closeable");
@@ -214,20 +219,34 @@ void *library_symbol(library *lib, const char *name) {
 
 int library_is_foreign(const library *lib) { return lib->foreign; }
 
-static void set_context(library *lib, sterna_module *module) {
-  if (lib->context) *lib->context = module;
-  lib->module = module;
-}
-
-sterna_module *library_adopt(library *lib, sterna_module *candidate) {
+sterna_module *library_adopt(library *lib, sterna_module *candidate, symbols *under) {
+  sterna_object *before = NULL;
   platform_lock(&library_mutex);
   sterna_module *module = lib->module;
   if (!module || !object_try_retain((sterna_object *)module)) {
-    module = candidate;
-    set_context(lib, candidate);
+    module = NULL;
+    if (!lib->adopted) {
+      before = (sterna_object *)lib->module;
+      object_retain_weak((sterna_object *)candidate);
+      module = lib->module = candidate;
+      lib->adopted = under->several ? under : NULL;
+      symbols_publish(under);
+    }
   }
   platform_unlock(&library_mutex);
+  object_release_weak(before);
   return module;
+}
+
+void library_forget(void **context, const sterna_module *module) {
+  platform_lock(&library_mutex);
+  if (*context == module) *context = NULL;
+  platform_unlock(&library_mutex);
+}
+
+static void free_library(library *lib) {
+  object_release_weak((sterna_object *)lib->module);
+  memory_release(lib);
 }
 
 static void unlink_library(library *lib) {
@@ -251,12 +270,12 @@ static void close_library(library *lib) {
   platform_unlock(&library_mutex);
   if (stays) return;
   if (there) platform_library_close(there);
-  memory_release(lib);
+  free_library(lib);
 }
 
-void library_release(library *lib, sterna_module *module) {
+void library_release(library *lib, const symbols *under) {
   platform_lock(&library_mutex);
-  if (lib->module == module) set_context(lib, NULL);
+  if (lib->adopted == under) lib->adopted = NULL;
   int closes = --lib->users == 0 && lib->closeable;
   lib->closing = closes;
   platform_unlock(&library_mutex);
@@ -287,7 +306,7 @@ void library_shutdown(void) {
   platform_unlock(&library_mutex);
   while (unused) {
     library *next = unused->next;
-    memory_release(unused);
+    free_library(unused);
     unused = next;
   }
 }

@@ -10,12 +10,38 @@ struct sterna_module {
   /* module_mutex guards what follows. */
   sterna_module **imports;
   size_t import_count;
-  uint64_t walked; /* the last walk over imports that came by */
   table looked_up; /* name to function, each with a reference */
+  /* The last walk over imports that came by, from where, and which of the imports is next. */
+  uint64_t walked;
+  sterna_module *came_from;
+  size_t next_import;
 };
 
 static platform_mutex module_mutex = PLATFORM_MUTEX_INIT;
 static uint64_t walks; /* guarded by it too */
+
+/* Modules that nobody else holds end one after the other: a long chain must not fill the stack. */
+static void drop_imports(sterna_module *m) {
+  sterna_module *rest = NULL, *ends = NULL;
+  for (;;) {
+    for (size_t i = 0; i < m->import_count; i++) {
+      sterna_module *imported = m->imports[i];
+      if (object_is_only_mine(&imported->header)) {
+        imported->came_from = rest;
+        rest = imported;
+      } else {
+        sterna_release(imported);
+      }
+    }
+    memory_release(m->imports);
+    m->imports = NULL;
+    m->import_count = 0;
+    sterna_release(ends);
+    if (!rest) return;
+    ends = m = rest;
+    rest = m->came_from;
+  }
+}
 
 static void free_module(void *self, int flags) {
   sterna_module *m = self;
@@ -23,8 +49,7 @@ static void free_module(void *self, int flags) {
     for (size_t i = 0; i < m->looked_up.capacity; i++)
       if (table_is_live(&m->looked_up.entries[i])) sterna_release(m->looked_up.entries[i].value);
     table_free(&m->looked_up);
-    for (size_t i = 0; i < m->import_count; i++) sterna_release(m->imports[i]);
-    memory_release(m->imports);
+    drop_imports(m);
     if (m->type->destroy) m->type->destroy(m->self);
   }
   if (flags & 2) memory_release(m);
@@ -43,11 +68,13 @@ int sterna_module_create(const sterna_module_type *type, void *self, sterna_modu
   return 0;
 }
 
+int module_is_own(const sterna_object *object) { return object->deleter == free_module; }
+
 int sterna_as_module(const sterna_any *value, sterna_module **out) {
   sterna_any room;
   value = value_seen(value, &room);
   if (value->type_index != STERNA_MODULE) return error_type(value, "a module");
-  if (value->v_obj->deleter != free_module)
+  if (!module_is_own(value->v_obj))
     return sterna_set_error("TypeError", "the module belongs to another runtime");
   *out = (sterna_module *)value->v_obj;
   return 0;
@@ -93,171 +120,43 @@ int sterna_module_from_table(const sterna_table_entry *entries, size_t count, st
   return 0;
 }
 
-/* ---- a shared library ---- */
-
-#define SYMBOL_PREFIX "__tvm_ffi_"
-
-/* Calls find(finder, prefix + name), the name being of any length. */
-static int find_symbol(void *(*find)(void *finder, const char *symbol), void *finder,
-                       const char *prefix, const char *name, void **out) {
-  char small[256], *symbol = small;
-  size_t prefix_size = strlen(prefix), size = strlen(name) + 1;
-  if (prefix_size + size > sizeof small && !(symbol = memory_allocate(prefix_size + size, 1))) return -1;
-  memcpy(symbol, prefix, prefix_size);
-  memcpy(symbol + prefix_size, name, size);
-  *out = find(finder, symbol);
-  if (symbol != small) memory_release(symbol);
-  return 0;
-}
-
-static int function_at(sterna_module *m, void *address, sterna_function **out) {
-  sterna_call call;
-  memcpy(&call, &address, sizeof call);
-  if (call) return sterna_module_function(m, call, NULL, out);
-  *out = NULL;
-  return 0;
-}
-
-typedef struct {
-  library *lib;
-  sterna_module *module;
-} library_module;
-
-/* Functions made for another runtime would take our modules for their own kind of thing. */
-static int call_foreign(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
-  sterna_call call;
-  for (int32_t i = 0; i < n; i++)
-    if (args[i].type_index == STERNA_MODULE && args[i].v_obj->deleter == free_module)
-      return sterna_set_errorf("TypeError",
-                               "argument %d is a module, which a function made for another runtime "
-                               "cannot take",
-                               (int)i);
-  memcpy(&call, &self, sizeof call);
-  return call(NULL, args, n, ret);
-}
-
-static void *symbol_in_library(void *lib, const char *symbol) { return library_symbol(lib, symbol); }
-
-static int library_function(sterna_module *m, void *self, const char *name, sterna_function **out) {
-  void *address = NULL;
-  library *lib = ((library_module *)self)->lib;
-  /* _library_ctx and its like are the library's variables, not functions */
-  if (strncmp(name, "_library_", 9) != 0 &&
-      find_symbol(symbol_in_library, lib, SYMBOL_PREFIX, name, &address))
-    return -1;
-  if (address && library_is_foreign(lib)) return sterna_module_function(m, call_foreign, address, out);
-  return function_at(m, address, out);
-}
-
-static void destroy_library_module(void *self) {
-  library_module *over = self;
-  library_release(over->lib, over->module);
-  memory_release(over);
-}
-
-static const sterna_module_type library_type = {"library", library_function, destroy_library_module};
-
-int sterna_module_load(const char *path, sterna_module **out) {
-  library *lib;
-  sterna_module *candidate;
-  if (library_open(path, &lib)) return -1;
-  library_module *over = memory_allocate(sizeof *over, 16);
-  if (!over || sterna_module_create(&library_type, over, &candidate)) {
-    memory_release(over);
-    library_release(lib, NULL);
-    return -1;
-  }
-  *over = (library_module){lib, candidate};
-  sterna_module *module = library_adopt(lib, candidate);
-  if (module != candidate) sterna_release(candidate);
-  *out = module;
-  return 0;
-}
-
-int sterna_load_extension(const char *path, const char *init) {
-  library *lib;
-  if (library_open(path, &lib)) return -1;
-  library_keep(lib);
-  if (!init) return 0;
-  void *address = library_symbol(lib, init);
-  int (*run)(void);
-  memcpy(&run, &address, sizeof run);
-  if (!run)
-    return sterna_set_errorf("ValueError", "'%s' exports no function '%s'; is it marked STERNA_EXPORT?",
-                             path, init);
-  sterna_clear_error();
-  int code = run();
-  if (code && !*sterna_last_error_kind())
-    return sterna_set_errorf("RuntimeError", "'%s' of '%s' returned %d", init, path, code);
-  return code ? -1 : 0;
-}
-
-/* ---- the program's own symbols ---- */
-
-static table system_symbols;
-
-int sterna_register_system_symbol(const char *symbol, void *address) {
-  platform_lock(&module_mutex);
-  void **there = table_find(&system_symbols, symbol);
-  int failed = 0;
-  if (there) *there = address;
-  else failed = table_put(&system_symbols, symbol, address);
-  platform_unlock(&module_mutex);
-  return failed ? error_out_of_memory() : 0;
-}
-
-static void *system_symbol(void *finder, const char *symbol) {
-  (void)finder;
-  platform_lock(&module_mutex);
-  void **there = table_find(&system_symbols, symbol);
-  void *address = there ? *there : NULL;
-  platform_unlock(&module_mutex);
-  return address;
-}
-
-static int system_function(sterna_module *m, void *self, const char *name, sterna_function **out) {
-  void *address;
-  if (find_symbol(system_symbol, NULL, self, name, &address)) return -1;
-  return function_at(m, address, out);
-}
-
-static const sterna_module_type system_type = {"system", system_function, memory_release};
-
-int sterna_system_module(const char *prefix, sterna_module **out) {
-  size_t size = strlen(prefix) + 1;
-  char *full = memory_allocate(sizeof SYMBOL_PREFIX - 1 + size, 1);
-  if (!full) return -1;
-  memcpy(full, SYMBOL_PREFIX, sizeof SYMBOL_PREFIX - 1);
-  memcpy(full + sizeof SYMBOL_PREFIX - 1, prefix, size);
-  if (sterna_module_create(&system_type, full, out)) {
-    memory_release(full);
-    return -1;
-  }
-  return 0;
-}
-
-void module_shutdown(void) {
-  platform_lock(&module_mutex);
-  table_free(&system_symbols);
-  platform_unlock(&module_mutex);
-}
-
 /* ---- imports ---- */
 
-/* With the lock held. Each module is walked once, however many import it. */
-static int reaches(sterna_module *from, const sterna_module *to) {
-  if (from == to) return 1;
-  if (from->walked == walks) return 0;
-  from->walked = walks;
-  for (size_t i = 0; i < from->import_count; i++)
-    if (reaches(from->imports[i], to)) return 1;
-  return 0;
+/* With the lock held. Comes by all that a module imports, by way of others too: each once, a module
+   before its own imports. Gives their number, and where into is not null the modules. */
+static size_t walk_imports(sterna_module *top, sterna_module **into) {
+  size_t count = 0;
+  top->walked = ++walks;
+  top->came_from = NULL;
+  top->next_import = 0;
+  for (sterna_module *m = top; m;) {
+    if (m->next_import == m->import_count) {
+      m = m->came_from;
+      continue;
+    }
+    sterna_module *imported = m->imports[m->next_import++];
+    if (imported->walked == walks) continue;
+    imported->walked = walks;
+    imported->came_from = m;
+    imported->next_import = 0;
+    if (into) into[count] = imported;
+    count++;
+    m = imported;
+  }
+  return count;
+}
+
+void module_set_imports(sterna_module *module, sterna_module **imports, size_t count) {
+  platform_lock(&module_mutex);
+  module->imports = imports;
+  module->import_count = count;
+  platform_unlock(&module_mutex);
 }
 
 int sterna_module_import(sterna_module *module, sterna_module *imported) {
   platform_lock(&module_mutex);
-  walks++;
-  int circle = reaches(imported, module);
+  walk_imports(imported, NULL);
+  int circle = module->walked == walks;
   sterna_module **longer = NULL, **old = module->imports;
   if (!circle) longer = memory_try_allocate((module->import_count + 1) * sizeof *longer, 16);
   if (longer) {
@@ -312,15 +211,32 @@ int sterna_module_get_import(sterna_module *module, size_t index, sterna_module 
 
 /* ---- looking functions up ---- */
 
+/* All that a module imports, each with a reference; few is used where it has room. */
+static int gather_imports(sterna_module *module, sterna_module **few, size_t room,
+                          sterna_module ***out, size_t *count) {
+  sterna_module **all = few;
+  platform_lock(&module_mutex);
+  *count = walk_imports(module, NULL);
+  if (*count > room) all = memory_try_allocate(*count * sizeof *all, 16);
+  if (all) walk_imports(module, all);
+  for (size_t i = 0; all && i < *count; i++) sterna_retain(all[i]);
+  platform_unlock(&module_mutex);
+  *out = all;
+  return all ? 0 : error_out_of_memory();
+}
+
 static int search_imports(sterna_module *module, const char *name, sterna_function **out) {
-  sterna_module *imported;
+  sterna_module *few[16], **all;
+  size_t count;
+  int failed = 0;
+  if (gather_imports(module, few, sizeof few / sizeof *few, &all, &count)) return -1;
   *out = NULL;
-  for (size_t i = 0; !*out && (imported = import_at(module, i)); i++) {
-    int failed = sterna_module_get_function(imported, name, 1, out);
-    sterna_release(imported);
-    if (failed) return -1;
+  for (size_t i = 0; i < count; i++) {
+    if (!failed && !*out) failed = all[i]->type->get_function(all[i], all[i]->self, name, out);
+    sterna_release(all[i]);
   }
-  return 0;
+  if (all != few) memory_release(all);
+  return failed ? -1 : 0;
 }
 
 int sterna_module_get_function(sterna_module *module, const char *name, int query_imports,

@@ -29,6 +29,18 @@ int object_try_retain(sterna_object *object) {
   return 0;
 }
 
+int object_is_alive(sterna_object *object) { return (atomic_load(counts(object)) & STRONG_MASK) != 0; }
+
+void object_retain_weak(sterna_object *object) {
+  if (object) atomic_fetch_add_explicit(counts(object), WEAK_ONE, memory_order_relaxed);
+}
+
+void object_release_weak(sterna_object *object) {
+  if (!object) return;
+  uint64_t before = atomic_fetch_sub_explicit(counts(object), WEAK_ONE, memory_order_acq_rel);
+  if (before >> 32 == 1 && object->deleter) object->deleter(object, 2);
+}
+
 int object_is_only_mine(sterna_object *object) {
   return atomic_load_explicit(counts(object), memory_order_acquire) == (WEAK_ONE | 1);
 }
@@ -44,8 +56,7 @@ void sterna_release(void *pointer) {
     return;
   }
   if (object->deleter) object->deleter(object, 1);
-  before = atomic_fetch_sub_explicit(counts(object), WEAK_ONE, memory_order_acq_rel);
-  if (before >> 32 == 1 && object->deleter) object->deleter(object, 2);
+  object_release_weak(object);
 }
 
 void sterna_any_release(sterna_any *value) {

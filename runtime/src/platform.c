@@ -75,6 +75,12 @@ void *platform_process_symbol(const char *name) {
   return foreign ? (void *)(uintptr_t)GetProcAddress(foreign, name) : NULL;
 }
 
+uint64_t platform_readable(const void *at) {
+  MEMORY_BASIC_INFORMATION info;
+  if (!VirtualQuery(at, &info, sizeof info)) return 0;
+  return (uint64_t)((char *)info.BaseAddress + info.RegionSize - (const char *)at);
+}
+
 void *platform_allocate(size_t bytes, size_t alignment) {
   return _aligned_malloc(bytes ? bytes : 1, alignment < 16 ? 16 : alignment);
 }
@@ -150,6 +156,43 @@ void *platform_library_find(const char *path) { return dlopen(path, RTLD_LAZY | 
 void *platform_library_symbol(void *handle, const char *name) { return dlsym(handle, name); }
 
 void *platform_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+#if defined(__linux__)
+
+#include <link.h>
+
+typedef struct {
+  uintptr_t at;
+  uint64_t readable;
+} segment_search;
+
+static int search_segments(struct dl_phdr_info *info, size_t size, void *data) {
+  segment_search *s = data;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    uintptr_t begin = (uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    uintptr_t end = begin + (uintptr_t)info->dlpi_phdr[i].p_memsz;
+    if (info->dlpi_phdr[i].p_type != PT_LOAD || s->at < begin || s->at >= end) continue;
+    s->readable = end - s->at;
+    return 1;
+  }
+  return 0;
+}
+
+uint64_t platform_readable(const void *at) {
+  segment_search search = {(uintptr_t)at, UINT64_MAX};
+  dl_iterate_phdr(search_segments, &search);
+  return search.readable;
+}
+
+#else
+
+uint64_t platform_readable(const void *at) {
+  (void)at;
+  return UINT64_MAX;
+}
+
+#endif
 
 void *platform_allocate(size_t bytes, size_t alignment) {
   if (alignment <= sizeof(void *) * 2) return malloc(bytes ? bytes : 1);

@@ -11,7 +11,7 @@ const char *sterna_version(void) {
 void sterna_shutdown(void) {
   threads_shutdown();
   registry_shutdown();
-  module_shutdown();
+  symbols_shutdown();
   library_shutdown();
   host_shutdown();
   sterna_clear_error();
@@ -21,6 +21,7 @@ void sterna_shutdown(void) {
 static void before_fork(void) {
   registry_before_fork();
   module_before_fork();
+  symbols_before_fork();
   library_before_fork();
   error_before_fork();
   host_before_fork();
@@ -30,6 +31,7 @@ static void after_fork(void) {
   host_after_fork();
   error_after_fork();
   library_after_fork();
+  symbols_after_fork();
   module_after_fork();
   registry_after_fork();
 }

@@ -163,6 +163,10 @@ class Workshop:
             [*make, "-shared", TESTS / "libraries" / f"{name}.c", "-o", place / f"{name}.so"]
             for name in ("extension", "foreign", "undefined")
         ]
+        commands += [
+            [*make, "-shared", *more, TESTS / "libraries" / "several.c", "-o", place / name]
+            for name, more in {"several.so": [], "several_closeable.so": ["-DCLOSEABLE"]}.items()
+        ]
         commands.append([*make, "-shared", "-s", plain, "-o", place / "stripped.so"])
         commands.append([*make, "-c", plain, "-o", place / "object.o"])
         run_all(commands)

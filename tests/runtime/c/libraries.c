@@ -121,6 +121,74 @@ static void context(void) {
   free(path);
 }
 
+/* Two modules in one file: each has its own context, and both come and go with the library. */
+static void several(void) {
+  static const char *const names[] = {"several.so", "several_closeable.so"};
+  for (int i = 0; i < 2; i++) {
+    char *path = put(names[i], names[i]);
+    sterna_module *outer = load(path), *inner = NULL, *again = load(path);
+    check(again == outer && sterna_module_import_count(outer) == 1);
+    sterna_release(again);
+    check(sterna_module_get_import(outer, 0, &inner) == 0);
+    sterna_function *first = get(outer, "context"), *second = get(inner, "context");
+    check(call(first).v_ptr == outer && call(second).v_ptr == inner);
+    sterna_release(first);
+    sterna_release(inner);
+    sterna_release(outer);
+    check(call(second).v_ptr == inner); /* the function holds its module, and that its library */
+    again = load(path); /* which cannot serve a second one meanwhile */
+    check(sterna_module_get_import(again, 0, &outer) == 0 && outer != inner);
+    first = get(outer, "context");
+    check(call(first).v_ptr == outer && call(second).v_ptr == inner);
+    sterna_release(second);
+    sterna_release(again);
+    check(call(first).v_ptr == outer);
+    sterna_release(outer);
+    sterna_release(first);
+    again = load(path);
+    first = get(again, "context");
+    check(call(first).v_ptr == again);
+    sterna_release(first);
+    sterna_release(again);
+    free(path);
+  }
+}
+
+static size_t find_bytes(const char *data, size_t size, const char *part, size_t length) {
+  for (size_t i = 0; i + length <= size; i++)
+    if (memcmp(data + i, part, length) == 0) return i;
+  return 0;
+}
+
+/* Whatever the table in a library says, it is not read past the library's memory. */
+static void broken_tables(void) {
+  static const char kind[] = "\4\0\0\0\0\0\0\0_lib";
+  char *path = check_library("several.so"), *copy = check_path("broken.so");
+  size_t size = 0, refused = 0;
+  char *content = check_read(path, &size);
+  size_t start = find_bytes(content, size, kind, sizeof kind - 1);
+  if (!check(start > 56)) return;
+  start -= 56;
+  for (size_t at = 0; at < 150; at++) {
+    unsigned char before = (unsigned char)content[start + at];
+    content[start + at] = (char)(at % 8 == 7 ? 0x7f : 0xff);
+    remove(copy);
+    check_write(copy, content, size);
+    content[start + at] = (char)before;
+    sterna_module *module = NULL;
+    if (sterna_module_load(copy, &module)) {
+      check_text(sterna_last_error_kind(), "ValueError");
+      check(strstr(sterna_last_error(), "broken.so") != NULL);
+      refused++;
+    }
+    sterna_release(module); /* another name for a function breaks nothing */
+  }
+  check(refused > 100);
+  free(content);
+  free(copy);
+  free(path);
+}
+
 static int count_task(int32_t task, int32_t tasks, void *data) {
   (void)task;
   (void)tasks;
@@ -475,6 +543,8 @@ int main(int argc, char **argv) {
   static const test_case cases[] = {
       {"loading", loading},
       {"context", context},
+      {"several", several},
+      {"broken_tables", broken_tables},
       {"host", host},
       {"lookup", lookup},
       {"stays_loaded", stays_loaded},

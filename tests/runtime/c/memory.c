@@ -226,6 +226,27 @@ static int custom_function(sterna_module *m, void *self, const char *name, stern
 static const sterna_module_type custom = {"custom", custom_function, count_end};
 static const sterna_table_entry entries[] = {{"answer", answer}};
 
+static void *find_answer(void *self, const char *symbol) {
+  void *address;
+  sterna_call call = answer;
+  (void)self;
+  memcpy(&address, &call, sizeof address);
+  return strcmp(symbol, "__tvm_ffi_answer") ? NULL : address;
+}
+
+static int symbols(void) {
+  sterna_module *module = NULL;
+  sterna_function *function = NULL;
+  int before = ends;
+  int failed = sterna_module_from_symbols("answers", find_answer, &ends, count_end, &module) ||
+               sterna_module_get_function(module, "answer", 0, &function);
+  int made = module != NULL;
+  sterna_release(module);
+  sterna_release(function);
+  check(ends == before + made);
+  return failed ? -1 : 0;
+}
+
 static int modules(void) {
   sterna_module *table = NULL, *own = NULL, *system = NULL, *imported = NULL;
   sterna_function *function = NULL, *found = NULL;
@@ -332,7 +353,7 @@ static int process(void) {
 }
 
 static const step steps[] = {conversions, values,    errors,     functions, arrays,  dlpack,
-                             modules,     libraries, extensions, threads,   process};
+                             modules,     symbols,   libraries,  extensions, threads,  process};
 
 /* Runs every step; how many of them failed. */
 static int run_steps(void) {

@@ -167,9 +167,26 @@ static void many_ways_down(void) {
     }
   }
   check(answer(layers[LAYERS - 1], "six", 1) == 6);
+  check(answer(layers[LAYERS - 1], "missing", 1) == -1);
+  sterna_function *found = NULL;
+  check_fails(sterna_module_lookup(layers[LAYERS - 1], "missing", &found), "ValueError", "'missing'");
   check_fails(sterna_module_import(layers[0], layers[LAYERS - 1]), "ValueError", "import itself");
   check(check_seconds() - start < 5);
   for (int i = 0; i < LAYERS; i++) sterna_release(layers[i]);
+}
+
+static void long_chain(void) {
+  enum { LENGTH = 200000 };
+  sterna_module *first = table_module(five_and_six, 2), *last = first;
+  for (int i = 1; i < LENGTH; i++) {
+    sterna_module *next = table_module(only_seven, i == LENGTH - 1 ? 2 : 0);
+    check(sterna_module_import(last, next) == 0);
+    sterna_release(next);
+    last = next;
+  }
+  check(answer(first, "seven", 1) == 6 && answer(first, "missing", 1) == -1);
+  check_fails(sterna_module_import(last, first), "ValueError", "import itself");
+  sterna_release(first);
 }
 
 /* ---- lookups of compiled code ---- */
@@ -297,6 +314,7 @@ int main(int argc, char **argv) {
       {"custom_kinds", custom_kinds},
       {"imports", imports},
       {"many_ways_down", many_ways_down},
+      {"long_chain", long_chain},
       {"lookups", lookups},
       {"concurrent_lookups", concurrent_lookups},
       {"system_symbols", system_symbols},
