@@ -1,9 +1,12 @@
 """Options of the whole test suite."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("STERNA_VERIFY_PASSES", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

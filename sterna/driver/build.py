@@ -27,7 +27,8 @@ def lower(
     """The loops that will run. simple_mode leaves out the passes that make them hard to read."""
     if binds:
         raise ValueError("binds is not supported: pass the buffers themselves in args")
-    return IRModule({f.name: pipeline.run(f, simple_mode) for f in _functions(inp, args, name)})
+    functions = {f.name: f for f in _functions(inp, args, name)}
+    return pipeline.run_module(IRModule(functions), simple_mode)
 
 
 def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc]:

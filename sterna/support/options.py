@@ -33,5 +33,10 @@ class Options:
         """STERNA_REQUIRE_ALL=1: a test that lacks something it needs fails instead of skipping."""
         return os.environ.get("STERNA_REQUIRE_ALL", "") not in ("", "0")
 
+    @property
+    def verify_passes(self) -> bool:
+        """STERNA_VERIFY_PASSES=1: what a pass changed is verified before the next one runs."""
+        return os.environ.get("STERNA_VERIFY_PASSES", "") not in ("", "0")
+
 
 options = Options()

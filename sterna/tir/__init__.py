@@ -32,7 +32,7 @@ from sterna.ir.expr import (
     TruncMod,
     Var,
 )
-from sterna.tir import ir_builder
+from sterna.tir import ir_builder, transform
 from sterna.tir import op as _op
 from sterna.tir.buffer import decl_buffer
 from sterna.tir.external import address_of, call_extern, call_packed, call_pure_extern
@@ -65,6 +65,6 @@ __all__ = [
     "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp", "Select", "SeqStmt",
     "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv", "TruncMod", "Var",
     "address_of", "call_extern", "call_packed", "call_pure_extern", "decl_buffer", "ir_builder",
-    "parse", "script",
+    "parse", "script", "transform",
     *_op.__all__,
 ]  # fmt: skip

@@ -1,41 +1,58 @@
 """The passes over loops, in order."""
 
-from collections.abc import Callable
-
-from sterna.tir.passes.flatten_buffers import flatten_buffers
-from sterna.tir.passes.hoist_conditions import hoist_conditions
-from sterna.tir.passes.lower_prefetch import lower_prefetch
-from sterna.tir.passes.partition_loops import partition_loops
-from sterna.tir.passes.reuse_storage import reuse_storage
-from sterna.tir.passes.simplify import simplify
-from sterna.tir.passes.unroll_loops import unroll_loops
-from sterna.tir.passes.vectorize_loops import vectorize_loops
+from sterna.ir.module import IRModule
+from sterna.ir.transform import Pass, PassContext, Sequential
+from sterna.tir import transform as T
 from sterna.tir.stmt import PrimFunc
-
-Pass = Callable[[PrimFunc], PrimFunc]
 
 
 def passes(simple: bool = False) -> list[Pass]:
-    """What happens between a schedule's loops and code; simple leaves guards where they are."""
-    order: list[Pass] = [
-        lower_prefetch,  # first: the other passes know elements, no rectangles
-        simplify,
+    """What happens between a schedule's loops and code, as the current PassContext wants it.
+
+    simple leaves guards where they are.
+    """
+    setting = PassContext.current().get_config
+    order = [
+        *_added(0),
+        T.InjectPrefetch(),  # first: the other passes know elements, no rectangles
+        T.Simplify(),
     ]
     if not simple:
         # before vectors: a vector has no room for a guard
-        order += [partition_loops, hoist_conditions]
+        order += [T.LoopPartition(), T.HoistIfThenElse()]
+    order += [T.FlattenBuffer(), *_added(1)]  # before vectors: one index to widen, not several
+    if not setting("tir.disable_storage_rewrite"):
+        order += [T.StorageRewrite()]  # after flattening: memory has a size, no longer a shape
     order += [
-        flatten_buffers,  # before vectors: one index to widen instead of several
-        reuse_storage,  # after flattening: memory has a size, no longer a shape
-        vectorize_loops,
-        unroll_loops,  # after vectors: an unrolled body may hold a vectorized loop
-        simplify,
+        T.VectorizeLoop(not setting("tir.disable_vectorize")),
+        T.UnrollLoop(),  # after vectors: an unrolled body may hold a vectorized loop
+        *_added(2),
+        T.Simplify(),
+        *_added(3),
     ]
     return order
 
 
+def _added(phase: int) -> list[Pass]:
+    """The user's own passes of a phase."""
+    added: list[Pass] = []
+    for pair in PassContext.current().get_config("tir.add_lower_pass"):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[1], Pass):
+            raise TypeError(f"tir.add_lower_pass holds pairs (phase, pass), not {pair!r}")
+        if pair[0] not in (0, 1, 2, 3):
+            raise ValueError(f"tir.add_lower_pass has the phases 0, 1, 2 and 3, not {pair[0]!r}")
+        if pair[0] == phase:
+            added.append(pair[1])
+    return added
+
+
+def run_module(mod: IRModule, simple: bool = False) -> IRModule:
+    """Run all passes over the functions of a module."""
+    return Sequential(passes(simple), name="tir.lower")(mod)
+
+
 def run(func: PrimFunc, simple: bool = False) -> PrimFunc:
     """Run all passes over a function."""
-    for transform in passes(simple):
-        func = transform(func)
-    return func
+    made = run_module(IRModule({func.name: func}), simple)[func.name]
+    assert isinstance(made, PrimFunc)
+    return made

@@ -7,7 +7,7 @@ import numpy as np
 import sterna as tvm
 from sterna import te
 from sterna.te.lower import lower_schedule
-from sterna.tir import PrimFunc, interpreter, pipeline
+from sterna.tir import PrimFunc, interpreter
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.partition_loops import partition_loops
@@ -175,11 +175,3 @@ def test_an_unchanged_function_stays_the_same_object() -> None:
     assert simplify(func) is func
     assert unroll_loops(func) is func
     assert vectorize_loops(func) is func
-
-
-def test_the_pipeline_verifies_after_every_pass() -> None:
-    for func in (scaled(22, 8, "vectorize"), scaled(22, 5, "unroll"), scaled(te.size_var("n"), 4)):
-        verify(func)
-        for transform in pipeline.passes():
-            func = transform(func)
-            verify(func)

@@ -7,18 +7,21 @@ from sterna.ir import build
 from sterna.ir.expr import LT, Call, Expr, Var, variables_in
 from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
+from sterna.tir.config import LoopPartitionConfig
 from sterna.tir.copy import copy_stmt
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
 
+_DEFAULT = LoopPartitionConfig()
 
-def partition_loops(func: PrimFunc) -> PrimFunc:
+
+def partition_loops(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> PrimFunc:
     """for i in range(4): if likely(i*8 + j < 30): S
 
     ->  for i in range(3): S
         for i in range(3, 4): if likely(i*8 + j < 30): S
     """
-    return func.with_body(_Partitioner().rewrite(func.body))
+    return func.with_body(_Partitioner(config).rewrite(func.body))
 
 
 def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
@@ -38,7 +41,8 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
 
 
 class _Partitioner(Rewriter):
-    def __init__(self) -> None:
+    def __init__(self, config: LoopPartitionConfig) -> None:
+        self.config = config
         self.analyzer = Analyzer()
         self.around: dict[Var, tuple[Expr, Expr]] = {}
 
@@ -51,7 +55,8 @@ class _Partitioner(Rewriter):
         del self.around[var]
 
     def visit_For(self, loop: For) -> Stmt:
-        if loop.kind != "thread":
+        is_constant = build.int_value(loop.extent) is not None
+        if loop.kind != "thread" and (self.config.partition_const_loop or not is_constant):
             point = self.split_point(loop)
             if point is not None:
                 return self.partition(loop, point)
@@ -122,7 +127,9 @@ class _Partitioner(Rewriter):
 
     def finish(self, stmt: Stmt, again: bool = True) -> Stmt:
         """Simplify under what is known here, and go on: inside, or with the loop itself again."""
-        simple = simplify_stmt(stmt, dict(self.around))
+        simple = simplify_stmt(
+            stmt, dict(self.around), self.config.no_unroll_loop_with_extent_one
+        )
         if is_nothing(simple):
             return simple
         is_same_loop = isinstance(stmt, For) and isinstance(simple, For) and simple.var is stmt.var

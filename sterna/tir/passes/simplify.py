@@ -24,16 +24,21 @@ from sterna.tir.stmt import (
 )
 
 
-def simplify(func: PrimFunc) -> PrimFunc:
-    """for i in range(8): if likely(i*4 + 3 < 32): A[i*4//4] = ...   ->   ... A[i] = ..."""
-    return func.with_body(_Simplifier().rewrite(func.body))
+def simplify(func: PrimFunc, keep_trivial_loops: bool = False) -> PrimFunc:
+    """for i in range(8): if likely(i*4 + 3 < 32): A[i*4//4] = ...   ->   ... A[i] = ...
+
+    A loop of one iteration becomes that iteration, unless trivial loops shall be kept.
+    """
+    return func.with_body(_Simplifier(keep_trivial_loops).rewrite(func.body))
 
 
 def simplify_stmt(
-    stmt: Stmt, ranges: Mapping[Var, tuple[ExprLike, ExprLike]] | None = None
+    stmt: Stmt,
+    ranges: Mapping[Var, tuple[ExprLike, ExprLike]] | None = None,
+    keep_trivial_loops: bool = False,
 ) -> Stmt:
     """A statement, simplified under known first values and extents of variables."""
-    simplifier = _Simplifier()
+    simplifier = _Simplifier(keep_trivial_loops)
     for var, (start, extent) in (ranges or {}).items():
         simplifier.analyzer.bind(var, start, extent)
     simplified: Stmt = simplifier.rewrite(stmt)
@@ -41,7 +46,8 @@ def simplify_stmt(
 
 
 class _Simplifier(Rewriter):
-    def __init__(self) -> None:
+    def __init__(self, keep_trivial_loops: bool) -> None:
+        self.keep_trivial_loops = keep_trivial_loops
         self.analyzer = Analyzer()
 
     def rewrite(self, node: Any) -> Any:
@@ -54,7 +60,7 @@ class _Simplifier(Rewriter):
         count = build.int_value(extent)
         if count is not None and count <= 0:
             return nothing()
-        if count == 1 and loop.kind != "thread":
+        if count == 1 and loop.kind != "thread" and not self.keep_trivial_loops:
             once: Stmt = self.rewrite(substitute(loop.body, {loop.var: start}))
             return once
         self.analyzer.bind(loop.var, start, extent)

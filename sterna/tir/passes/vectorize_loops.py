@@ -1,6 +1,5 @@
 """Turn loops that are marked vectorized into vector operations."""
 
-
 from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import (
@@ -33,13 +32,14 @@ from sterna.tir.stmt import (
 )
 
 
-def vectorize_loops(func: PrimFunc) -> PrimFunc:
+def vectorize_loops(func: PrimFunc, enable: bool = True) -> PrimFunc:
     """for i in range(8):  # vectorized: C[i] = A[i] + x   ->   C[ramp] = A[ramp] + broadcast(x)
 
     A loop whose iterations take different ways (a condition on the loop's variable that no earlier
-    pass could remove, an inner loop whose bounds depend on it) becomes a serial loop.
+    pass could remove, an inner loop whose bounds depend on it) becomes a serial loop; without
+    enable, every one does.
     """
-    return func.with_body(_Loops().rewrite(func.body))
+    return func.with_body(_Loops(enable).rewrite(func.body))
 
 
 class _Divergent(Exception):
@@ -47,10 +47,15 @@ class _Divergent(Exception):
 
 
 class _Loops(Rewriter):
+    def __init__(self, enable: bool) -> None:
+        self.enable = enable
+
     def visit_For(self, loop: For) -> Stmt:
         body = self.rewrite(loop.body)
         if loop.kind != "vectorized":
             return loop.with_body(body)
+        if not self.enable:
+            return loop.with_body(body, "serial")
         lanes = build.int_value(loop.extent)
         if lanes is None:
             raise ValueError(

@@ -1,0 +1,47 @@
+"""The settings of the passes over loops: keys of PassContext's config."""
+
+from dataclasses import dataclass
+
+from sterna.ir.transform import register_config
+
+
+@dataclass(frozen=True, slots=True)
+class UnrollLoopConfig:
+    """Which loops are written out; the pragmas auto_unroll_max_step and unroll_explicit win."""
+
+    auto_max_step: int = 0
+    """Loops that no schedule marks are written out if they then have at most so many stores."""
+    auto_max_depth: int = 8
+    """Only those with at most so many loops inside one another, themselves included."""
+    auto_max_extent: int = 0
+    """Loops of at most so many iterations are written out whatever is in them."""
+    explicit_unroll: bool = True
+    """False: these loops stay loops, and the code generator is told to unroll them."""
+    unroll_local_access: bool = False
+    """Also those whose variable indexes a buffer that lives in registers, of scope local."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPartitionConfig:
+    """Which loops are split where a guard begins to fail."""
+
+    partition_const_loop: bool = True
+    """Also loops of constant extent."""
+    no_unroll_loop_with_extent_one: bool = False
+    """A part of one iteration stays a loop."""
+
+
+register_config("tir.UnrollLoop", UnrollLoopConfig, UnrollLoopConfig(), "which loops to write out")
+register_config(
+    "tir.LoopPartition", LoopPartitionConfig, LoopPartitionConfig(), "which loops to split"
+)
+register_config(
+    "tir.add_lower_pass", list, [],
+    "passes of your own, as pairs (phase, pass): 0 before all others, 1 when buffers have one "
+    "dimension, 2 when vectors and unrolled loops are written out, 3 after all others",
+)  # fmt: skip
+register_config("tir.disable_vectorize", bool, False, "make serial loops of vectorized ones")
+register_config("tir.disable_storage_rewrite", bool, False, "let no buffers share memory")
+register_config(
+    "tir.debug_keep_trivial_loop", bool, False, "keep loops of one iteration as loops"
+)

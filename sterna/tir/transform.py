@@ -1,0 +1,131 @@
+"""The passes over loops under the names that users know: objects that take and give IRModules."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from sterna.ir.instrument import PassInfo
+from sterna.ir.module import IRModule
+from sterna.ir.pass_context import PassContext
+from sterna.ir.transform import FunctionPass, Pass, function_pass
+from sterna.support.errors import InternalError
+from sterna.support.options import options
+from sterna.tir.passes.flatten_buffers import flatten_buffers
+from sterna.tir.passes.hoist_conditions import hoist_conditions
+from sterna.tir.passes.lower_prefetch import lower_prefetch
+from sterna.tir.passes.partition_loops import partition_loops
+from sterna.tir.passes.reuse_storage import reuse_storage
+from sterna.tir.passes.simplify import simplify
+from sterna.tir.passes.unroll_loops import unroll_loops
+from sterna.tir.passes.vectorize_loops import vectorize_loops
+from sterna.tir.stmt import PrimFunc
+from sterna.tir.verify import verify
+
+__all__ = [
+    "FlattenBuffer", "HoistIfThenElse", "InjectPrefetch", "LoopPartition", "PrimFuncPass",
+    "Simplify", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+]  # fmt: skip
+
+
+class PrimFuncPass(FunctionPass):
+    """A pass over each function of loops."""
+
+    def transform(self, mod: IRModule, context: PassContext) -> IRModule:
+        made = super().transform(mod, context)
+        if options.verify_passes and made is not mod:
+            self._verify(mod, made)
+        return made
+
+    def _verify(self, before: IRModule, after: IRModule) -> None:
+        for name, function in after.functions.items():
+            if isinstance(function, PrimFunc) and function is not before.functions.get(name):
+                try:
+                    verify(function)
+                except InternalError as error:
+                    raise InternalError(f"the pass {self.info.name}: {error}") from error
+
+
+@overload
+def prim_func_pass(
+    pass_func: None = None,
+    opt_level: int | None = ...,
+    name: str | None = ...,
+    required: Sequence[str] | None = ...,
+) -> Callable[[Any], Any]: ...
+@overload
+def prim_func_pass(
+    pass_func: Callable[..., Any],
+    opt_level: int | None = ...,
+    name: str | None = ...,
+    required: Sequence[str] | None = ...,
+) -> Any: ...
+
+
+def prim_func_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+) -> Any:
+    """A pass from a function (func, mod, ctx) -> func of loops; see function_pass."""
+    return function_pass(pass_func, opt_level, name, required, PrimFunc, PrimFuncPass)
+
+
+def _plain(name: str, change: Callable[[PrimFunc], PrimFunc]) -> Pass:
+    """A pass that needs to know nothing but the function."""
+    return PrimFuncPass(lambda func, mod, context: change(func), _info(name), PrimFunc)
+
+
+def _info(name: str) -> PassInfo:
+    return PassInfo(0, f"tir.{name}")
+
+
+def InjectPrefetch() -> Pass:
+    """Turn rectangles to prefetch into prefetches of cache lines."""
+    return _plain("InjectPrefetch", lower_prefetch)
+
+
+def Simplify() -> Pass:
+    """Simplify every expression under what is known where it stands."""
+
+    def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
+        return simplify(func, context.get_config("tir.debug_keep_trivial_loop"))
+
+    return PrimFuncPass(change, _info("Simplify"), PrimFunc)
+
+
+def LoopPartition() -> Pass:
+    """Peel the iterations for which a guard may fail; config: tir.LoopPartition."""
+
+    def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
+        return partition_loops(func, context.get_config("tir.LoopPartition"))
+
+    return PrimFuncPass(change, _info("LoopPartition"), PrimFunc)
+
+
+def HoistIfThenElse() -> Pass:
+    """Ask what a loop cannot change before the loop."""
+    return _plain("HoistIfThenElse", hoist_conditions)
+
+
+def FlattenBuffer() -> Pass:
+    """Make every buffer one-dimensional."""
+    return _plain("FlattenBuffer", flatten_buffers)
+
+
+def StorageRewrite() -> Pass:
+    """Let buffers that are not needed at the same time share memory."""
+    return _plain("StorageRewrite", reuse_storage)
+
+
+def VectorizeLoop(enable_vectorize: bool = True) -> Pass:
+    """Turn loops that are marked vectorized into vectors, or only into serial loops."""
+    return _plain("VectorizeLoop", lambda func: vectorize_loops(func, enable_vectorize))
+
+
+def UnrollLoop() -> Pass:
+    """Write out the loops that are marked unrolled, and others as config's tir.UnrollLoop says."""
+
+    def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
+        return unroll_loops(func, context.get_config("tir.UnrollLoop"))
+
+    return PrimFuncPass(change, _info("UnrollLoop"), PrimFunc)
