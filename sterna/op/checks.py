@@ -1,10 +1,10 @@
 """What type relations ask of operands, with one wording for what is wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import Dim, TensorType, TupleType, Type, same_dim, show_shape
+from sterna.ir.types import Dim, TensorType, TupleType, Type, as_dim, same_dim, show_shape
 
 
 def tensor(kind: Type, name: str, ndim: int | None = None) -> TensorType:
@@ -14,6 +14,16 @@ def tensor(kind: Type, name: str, ndim: int | None = None) -> TensorType:
     if ndim is not None and kind.ndim != ndim:
         raise ValueError(f"{name} has {ndim} dimensions, not shape {show_shape(kind.shape)}")
     return kind
+
+
+def at_least(kind: Type, name: str, ndim: int) -> TensorType:
+    """The operand as a tensor of so many dimensions or more."""
+    found = tensor(kind, name)
+    if found.ndim < ndim:
+        raise ValueError(
+            f"{name} has at least {ndim} dimensions, not shape {show_shape(found.shape)}"
+        )
+    return found
 
 
 def tensors(kind: Type, name: str) -> list[TensorType]:
@@ -44,6 +54,13 @@ def expect_dim(have: Dim, want: Dim, what: str) -> None:
     """A dimension that must be another, where both are known."""
     if type(have) is int and type(want) is int and have != want:
         raise ValueError(f"{what} is {want}, not {have}")
+
+
+def map_dims(function: Callable[..., Any], *dims: Dim) -> Dim:
+    """A dimension computed from others; unknown where one of them is."""
+    if any(isinstance(dim, AnyDim) for dim in dims):
+        return AnyDim()
+    return as_dim(function(*dims))
 
 
 def broadcast_dims(a: Dim, b: Dim) -> Dim | None:

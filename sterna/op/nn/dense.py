@@ -1,0 +1,191 @@
+"""Products of matrices: dense, matmul, batch_matmul."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
+from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import sum as te_sum
+from sterna.te.operation import read_broadcast
+
+
+@attributes
+class DenseAttrs(Attrs):
+    """Of nn.dense."""
+
+    units: int | None = None
+    out_dtype: DataType = AS_DATA
+
+
+@attributes
+class MatmulAttrs(Attrs):
+    """Of nn.matmul."""
+
+    units: int | None = None
+    out_dtype: DataType = AS_DATA
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+
+@attributes
+class BatchMatmulAttrs(Attrs):
+    """Of nn.batch_matmul."""
+
+    out_dtype: DataType = AS_DATA
+    transpose_a: bool = False
+    transpose_b: bool = True
+
+
+def _transposed(attrs: Any) -> tuple[bool, bool]:
+    if isinstance(attrs, DenseAttrs):
+        return False, True
+    return attrs.transpose_a, attrs.transpose_b
+
+
+def _matrix(shape: Sequence[Dim], transposed: bool) -> tuple[Dim, Dim]:
+    """The rows and columns of the last two dimensions; a vector is one row."""
+    if len(shape) == 1:
+        return 1, shape[0]
+    return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
+
+
+def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) -> TensorType:
+    turned, weight_turned = _transposed(attrs)
+    a = at_least(data, names[0], 2 if turned else 1)
+    b = tensor(weight, names[1], 2)
+    rows, depth = _matrix(a.shape, turned)
+    deep, columns = _matrix(b.shape, weight_turned)
+    expect_dim(deep, depth, f"the inner dimension of {names[1]}")
+    if attrs.units is not None:
+        expect_dim(columns, attrs.units, f"{names[1]}'s number of units")
+    outer = a.shape[:-1] if not turned else (*a.shape[:-2], rows)
+    return TensorType((*outer, columns), result_dtype(attrs.out_dtype, a, b, names[1]))
+
+
+def _infer_batch(attrs: BatchMatmulAttrs, tensor_a: Type, tensor_b: Type) -> TensorType:
+    a, b = at_least(tensor_a, "tensor_a", 2), at_least(tensor_b, "tensor_b", 2)
+    rows, depth = _matrix(a.shape, attrs.transpose_a)
+    deep, columns = _matrix(b.shape, attrs.transpose_b)
+    expect_dim(deep, depth, "the inner dimension of tensor_b")
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    dtype = result_dtype(attrs.out_dtype, a, b, "tensor_b")
+    return TensorType((*batch, rows, columns), dtype)
+
+
+def _complete(attrs: Any, data: Type | None, weight: Type | None) -> list[Type | None]:
+    if weight is None and attrs.units is not None and isinstance(data, TensorType) and data.ndim:
+        turned, weight_turned = _transposed(attrs)
+        depth = _matrix(data.shape, turned)[1]
+        shape = (attrs.units, depth) if weight_turned else (depth, attrs.units)
+        weight = TensorType(shape, data.dtype)
+    return [data, weight]
+
+
+def _compute(name: str) -> Any:
+    def build(attrs: Any, out: TensorType, a: Tensor, b: Tensor) -> Tensor:
+        turned, weight_turned = _transposed(attrs)
+        k = reduce_axis((0, a.shape[-2 if turned else -1]), "k")
+        total_type = wide(out.dtype)
+
+        def element(*i: Expr) -> Any:
+            batch, rows = (i[:-2], i[-2:-1]) if a.ndim > 1 else ((), ())
+            left = (*batch, k, *rows) if turned else (*batch, *rows, k)
+            right = (*batch, i[-1], k) if weight_turned else (*batch, k, i[-1])
+            first = read_broadcast(a, left).astype(total_type)
+            second = read_broadcast(b, right).astype(total_type)
+            return te_sum(first * second, axis=k)
+
+        total: Tensor = compute(out.shape, element, name=f"T_{name}")
+        return narrowed(total, out.dtype, f"T_{name}_cast")
+
+    return build
+
+
+def _reference(attrs: Any, a: Array, b: Array) -> Array:
+    dtype = attrs.out_dtype or str(a.dtype)
+    turned, weight_turned = _transposed(attrs)
+    left, right = widened(a, dtype), widened(b, dtype)
+    left = left.swapaxes(-1, -2) if turned else left
+    right = right.swapaxes(-1, -2) if weight_turned else right
+    product: Array = np.matmul(left, right)
+    return product.astype(numpy_dtype(dtype))
+
+
+def _macs(attrs: Any, out: TensorType, a: TensorType, b: TensorType) -> int:
+    depth = _matrix(a.concrete_shape, _transposed(attrs)[0])[1]
+    assert isinstance(depth, int)
+    return math.prod(out.concrete_shape) * depth
+
+
+register(OpRecord(
+    "nn.dense",
+    inputs=("data", "weight"),
+    attrs=DenseAttrs,
+    infer=lambda attrs, *kinds: _infer_weight(attrs, ("data", "weight"), *kinds),
+    complete=_complete,
+    compute=_compute("dense"),
+    reference=_reference,
+    macs=_macs,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    mixed_precision="always",
+    cases=[
+        Case(((2, 7), (5, 7)), {"units": 5}),
+        Case(((2, 1, 3, 4), (6, 4))),
+        Case((((3, 33), "int8"), ((4, 33), "int8")), {"out_dtype": "int32"}),
+        Case((((3, 9), "uint8"), ((4, 9), "int8")), {"out_dtype": "int32"}),
+        Case((((2, 40), "float16"), ((3, 40), "float16")), tolerance=2e-3),
+        Case(((2, 0), (3, 0))),
+    ],
+    doc="data times the transpose of weight: (..., k) and (units, k) give (..., units).",
+))  # fmt: skip
+
+register(OpRecord(
+    "nn.matmul",
+    inputs=("tensor_a", "tensor_b"),
+    attrs=MatmulAttrs,
+    infer=lambda attrs, *kinds: _infer_weight(attrs, ("tensor_a", "tensor_b"), *kinds),
+    complete=_complete,
+    compute=_compute("matmul"),
+    reference=_reference,
+    macs=_macs,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    mixed_precision="always",
+    cases=[
+        Case(((4, 3), (3, 5))),
+        Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
+        Case(((2, 3, 4), (3, 5)), {"transpose_a": True}),
+        Case(((7,), (7, 2))),
+        Case((((2, 3), "int64"), ((3, 2), "int64"))),
+    ],
+    doc="tensor_a times the matrix tensor_b; either may come transposed.",
+))  # fmt: skip
+
+register(OpRecord(
+    "nn.batch_matmul",
+    inputs=("tensor_a", "tensor_b"),
+    attrs=BatchMatmulAttrs,
+    infer=_infer_batch,
+    compute=_compute("batch_matmul"),
+    reference=_reference,
+    macs=_macs,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    mixed_precision="always",
+    cases=[
+        Case(((2, 3, 4), (2, 5, 4))),
+        Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),
+        Case(((2, 1, 3, 4), (3, 5, 4))),
+        Case((((2, 3, 8), "int8"), ((2, 2, 8), "int8")), {"out_dtype": "int32"}),
+        Case((((1, 2, 5), "bfloat16"), ((1, 3, 5), "bfloat16")), tolerance=1e-2),
+    ],
+    doc="Matrices times matrices, one product per place of the dimensions before the last two.",
+))  # fmt: skip
