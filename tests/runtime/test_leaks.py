@@ -12,7 +12,9 @@ import itertools
 import math
 import os
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -394,3 +396,81 @@ def test_nothing_is_left_for_the_garbage_collector(library: sterna.Module) -> No
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+class _Marker:
+    """Something whose end can be seen."""
+
+
+def _refers_to_itself(register: bool) -> weakref.ref[_Marker]:
+    marker = _Marker()
+    holder: list[object] = [marker]
+
+    def call_again(depth: int) -> object:
+        return holder[1](depth - 1) if depth else len(holder)  # type: ignore[operator]
+
+    function = PackedFunc(call_again)
+    holder.append(function)
+    if register:
+        sterna.register_func("test.refers_to_itself", function)
+    assert function(3) == 2
+    return weakref.ref(marker)
+
+
+def test_functions_that_refer_to_themselves_are_collected() -> None:
+    seen = _refers_to_itself(register=False)
+    assert seen() is not None
+    gc.collect()
+    assert seen() is None
+
+
+def test_functions_that_others_hold_are_not_collected() -> None:
+    seen = _refers_to_itself(register=True)
+    gc.collect()
+    assert seen() is not None
+    assert sterna.get_global_func("test.refers_to_itself")(2) == 2
+    sterna.runtime.remove_global_func("test.refers_to_itself")
+    gc.collect()
+    assert seen() is None
+
+
+def test_collections_while_functions_travel_in_other_threads(library: sterna.Module) -> None:
+    """A function that is being passed around must not be taken for garbage."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def pass_around() -> None:
+        try:
+            while not stop.is_set():
+                cell: list[object] = []
+                function = PackedFunc(lambda: len(cell))  # noqa: B023
+                cell.append(function)
+                assert library["call"](function) == 1
+                assert library["echo"](function)() == 1
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=pass_around) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        gc.collect()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_finalizers_can_still_call_their_functions() -> None:
+    said: list[str] = []
+
+    class Caller:
+        def __init__(self) -> None:
+            self.function = PackedFunc(lambda: self)
+
+        def __del__(self) -> None:
+            said.append(str(self.function() is self))
+
+    Caller()
+    gc.collect()
+    assert said == ["True"]

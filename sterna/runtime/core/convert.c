@@ -241,6 +241,10 @@ int convert_argument(PyObject *object, ArgumentFrame *frame, Py_ssize_t index) {
   *owned = NULL;
   if (PyObject_TypeCheck(object, &Object_Type)) {
     *out = sterna_any_object(((ObjectWrapper *)object)->handle);
+    if (Py_TYPE(object) == &Function_Type) {
+      sterna_retain(out->v_obj); /* see function_traverse */
+      *owned = out->v_obj;
+    }
     return 0;
   }
   if (object == Py_None) {

@@ -1,6 +1,8 @@
 /* Packed functions: calling them from Python, Python callables as functions, the registry. */
 #include "core.h"
 
+#include <stdatomic.h>
+
 /* ---- Python callables as functions ---- */
 
 /* The arguments of one callback. Bare tensors are lent to it and taken back when it is over. */
@@ -215,6 +217,47 @@ static PyObject *function_repr(FunctionWrapper *self) {
   return PyUnicode_FromFormat("<PackedFunc at %p>", self->base.handle);
 }
 
+/* ---- for Python's garbage collector ---- */
+
+/* The callable, if nobody holds the function but this wrapper: then it is the wrapper's own.
+   Whoever calls a function keeps a reference to each function that is an argument, so that this does
+   not change from yes to no while a collection looks around: only Python code could make it. */
+static PyObject *own_callable(FunctionWrapper *self) {
+  sterna_function *function = (sterna_function *)self->base.handle;
+  if (!function || !self->is_python) return NULL;
+  uint64_t counts = atomic_load((_Atomic uint64_t *)&function->header.ref_counts);
+  return counts == (((uint64_t)1 << 32) | 1) ? sterna_function_self(function, call_python) : NULL;
+}
+
+static int function_traverse(FunctionWrapper *self, visitproc visit, void *arg) {
+  Py_VISIT(own_callable(self));
+  return 0;
+}
+
+static int call_collected(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  (void)self;
+  (void)args;
+  (void)n;
+  (void)ret;
+  return sterna_set_error("RuntimeError", "the function is gone: nothing but itself referred to it");
+}
+
+/* Another object that ends with this one may still call it, so something callable takes its place. */
+static int function_clear(FunctionWrapper *self) {
+  sterna_object *before = self->base.handle;
+  sterna_function *collected;
+  if (!own_callable(self) || sterna_function_create(call_collected, NULL, NULL, &collected)) return 0;
+  self->base.handle = &collected->header;
+  self->is_python = 0;
+  sterna_release(before);
+  return 0;
+}
+
+static void function_dealloc(PyObject *self) {
+  PyObject_GC_UnTrack(self);
+  Object_Type.tp_dealloc(self);
+}
+
 PyTypeObject Function_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "sterna.runtime.PackedFunc",
     .tp_basicsize = sizeof(FunctionWrapper),
@@ -223,7 +266,10 @@ PyTypeObject Function_Type = {
     .tp_new = function_new,
     .tp_repr = (reprfunc)function_repr,
     .tp_methods = function_methods,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_dealloc = function_dealloc,
+    .tp_traverse = (traverseproc)function_traverse,
+    .tp_clear = (inquiry)function_clear,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "PackedFunc(callable)\n--\n\nA function of the runtime. It takes and returns values of "
               "any kind: numbers, text, bytes, arrays, devices, types, functions, modules, lists.",
 };
