@@ -210,8 +210,11 @@ class _Lowering:
         body = rest
         for stage in reversed(stages):
             made = self.nest(stage)
-            body = seq(made, body)
             place = self.places[stage]
+            if stage.is_double_buffered:
+                for buffer in reversed(place.buffers):
+                    made = AttrStmt("double_buffer", buffer, build.const(1), made)
+            body = seq(made, body)
             if not place.is_argument:
                 for buffer in place.buffers:
                     body = Allocate(buffer, body)
@@ -282,19 +285,19 @@ class _Nest:
             if not isinstance(relation, Split) or not relation.divides:
                 continue
             extent = self.ranges[relation.parent].extent
-            if self.analyzer.can_prove(self.relative[relation.parent] < extent):
-                continue
             parts = relation.factor if relation.factor is not None else relation.nparts
             assert parts is not None
+            whole = self.analyzer.simplify(build.floormod(extent, parts).equal(0))
+            one_part = self.ranges[relation.inner].extent is extent
+            if build.is_const(whole, 1) or one_part:
+                continue
             text = (
                 f"the extent {extent} of the axis {relation.parent.name} of {self.op.name} is no "
                 f"multiple of {parts}, though it was split with disable_predication"
             )
-            if build.int_value(extent) is not None and build.int_value(parts) is not None:
+            if build.is_const(whole, 0):
                 raise ValueError(f"{text}; leave that out, and the rest is guarded")
-            whole = self.analyzer.simplify(build.floormod(extent, parts).equal(0))
-            if not build.is_const(whole, 1):
-                yield AssertStmt(whole, "ValueError", text)
+            yield AssertStmt(whole, "ValueError", text)
 
     def guards(self, reductions: bool) -> list[Expr]:
         """Conditions under which an iteration is part of the computation."""

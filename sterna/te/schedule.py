@@ -32,7 +32,6 @@ from sterna.te.tensor import (
     rewrite_body,
 )
 
-
 if TYPE_CHECKING:
     from sterna.te.group import Group
 
@@ -98,6 +97,7 @@ class Stage:
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
         self.store_predicate: Expr | None = None
+        self.is_double_buffered = False
         self.axis_alignment: dict[IterVar, tuple[int, int]] = {}
         self.set_op(op)
 
@@ -318,6 +318,17 @@ class Stage:
         """Which memory it is kept in."""
         self.scope = scope
 
+    def double_buffer(self) -> None:
+        """for i in n: make b of i; use b
+
+        ->  make b[0] of 0; for i in n: make b[(i + 1) % 2] of i + 1; use b[i % 2]
+        """
+        if self.is_output:
+            raise ValueError(f"Cannot apply double buffer on output {self.op.name}")
+        if isinstance(self.op, PlaceholderOp):
+            raise ValueError(f"the input {self.op.name} is not computed, so nothing is buffered")
+        self.is_double_buffered = True
+
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Pad the buffer so that the axis's stride is offset more than a multiple of factor.
 
@@ -394,7 +405,9 @@ class Schedule:
 
         def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any: ...
 
-        def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group: ...
+        def create_group(
+            self, outputs: Any, inputs: Any, include_inputs: bool = False
+        ) -> Group: ...
 
         def normalize(self) -> "Schedule": ...
 

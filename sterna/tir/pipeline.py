@@ -15,6 +15,7 @@ def passes(simple: bool = False) -> list[Pass]:
     order = [
         *_added(0),
         T.InjectPrefetch(),  # first: the other passes know elements, no rectangles
+        T.InjectDoubleBuffer(),  # before simplifying: a loop of one iteration is still a loop
         T.Simplify(),
     ]
     if not simple:

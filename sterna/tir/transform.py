@@ -11,6 +11,7 @@ from sterna.support.errors import InternalError
 from sterna.support.options import options
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.hoist_conditions import hoist_conditions
+from sterna.tir.passes.inject_double_buffer import inject_double_buffer
 from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.partition_loops import partition_loops
 from sterna.tir.passes.reuse_storage import reuse_storage
@@ -21,8 +22,8 @@ from sterna.tir.stmt import PrimFunc
 from sterna.tir.verify import verify
 
 __all__ = [
-    "FlattenBuffer", "HoistIfThenElse", "InjectPrefetch", "LoopPartition", "PrimFuncPass",
-    "Simplify", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "LoopPartition",
+    "PrimFuncPass", "Simplify", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -82,6 +83,11 @@ def _info(name: str) -> PassInfo:
 def InjectPrefetch() -> Pass:
     """Turn rectangles to prefetch into prefetches of cache lines."""
     return _plain("InjectPrefetch", lower_prefetch)
+
+
+def InjectDoubleBuffer() -> Pass:
+    """Make what is double buffered one iteration ahead of its use."""
+    return _plain("InjectDoubleBuffer", inject_double_buffer)
 
 
 def Simplify() -> Pass:

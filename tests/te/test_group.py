@@ -40,11 +40,11 @@ def check(schedule: Any, tensors: list[Any]) -> None:
 
 
 def test_a_group_is_what_lies_between() -> None:
-    s, (a, b, c, d, e) = chain()
+    s, (_, b, _, d, _) = chain()
     assert names(s.create_group(outputs=d, inputs=b)) == "c d"
-    s, (a, b, c, d, e) = chain()
+    s, (_, b, _, d, _) = chain()
     assert names(s.create_group(outputs=d, inputs=b, include_inputs=True)) == "b c d"
-    s, (a, b, c, d, e) = chain()
+    s, (a, _, _, d, e) = chain()
     assert names(s.create_group(outputs=[d, e], inputs=[a])) == "b c d e"
 
 
@@ -107,7 +107,7 @@ def test_what_a_group_refuses() -> None:
     s, (a, b, c, d, e) = chain()
     s.create_group(outputs=d, inputs=b)
     with pytest.raises(
-        ValueError, match="Trying to group region that intersect with an already existed group: b, c"
+        ValueError, match="Trying to group region that intersect with an already existed group"
     ):
         s.create_group(outputs=c, inputs=a)
     with pytest.raises(ValueError, match="no stage lies between"):

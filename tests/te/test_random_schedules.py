@@ -16,6 +16,7 @@ import pytest
 import sterna as tvm
 from sterna import te
 from sterna.te.lower import lower_schedule
+from sterna.te.tensor import UNROLLED, VECTORIZED
 from sterna.tir import interpreter, pipeline
 from sterna.tir.passes import reuse_storage as sharing
 
@@ -81,6 +82,11 @@ COMPUTATIONS: list[Callable[[random.Random], Computation]] = [
 
 def schedule_loops(rng: random.Random, stage: Any) -> None:
     """Split, fuse, reorder and mark loops at random."""
+    if stage.is_output and rng.random() < 0.3:  # its extents are known, so a divisor is too
+        axis = rng.choice(stage.op.axis)
+        extent = axis.dom.extent.value
+        factor = rng.choice([f for f in range(1, extent + 1) if extent % f == 0])
+        stage.split(axis, factor=factor, disable_predication=True)
     for _ in range(rng.randint(0, 3)):
         axis = rng.choice(stage.leaf_iter_vars)
         kind = rng.random()
@@ -123,29 +129,57 @@ def random_schedule(rng: random.Random, tensors: list[te.Tensor]) -> Any:
         if isinstance(stage.op, te.PlaceholderOp):
             continue
         schedule_loops(rng, stage)
+    if rng.random() < 0.3:
+        group_producers(rng, schedule)
     for stage in reversed(schedule.stages):
         place_stage(rng, schedule, stage)
     return schedule
+
+
+def readers_of(schedule: Any, stage: Any) -> list[Any]:
+    """The stages that read a stage."""
+    return [s for s in schedule.stages if any(schedule[t] is stage for t in s.op.input_tensors)]
+
+
+def loop_kind(stage: Any, axis: Any) -> int | None:
+    """How a loop is marked."""
+    kind: int | None = getattr(stage.iter_var_attrs.get(axis), "kind", None)
+    return kind
+
+
+def attachable(stage: Any) -> list[Any]:
+    """The loops of a stage that others can be computed at."""
+    return [axis for axis in stage.leaf_iter_vars if loop_kind(stage, axis) != VECTORIZED]
+
+
+def group_producers(rng: random.Random, schedule: Any) -> None:
+    """Compute all that the output reads, directly or not, at one of its loops."""
+    output = schedule.stages[-1]
+    inputs = [s.op.output(0) for s in schedule.stages if isinstance(s.op, te.PlaceholderOp)]
+    computed = [t for t in output.op.input_tensors if not isinstance(t.op, te.PlaceholderOp)]
+    loops = attachable(output)
+    if computed and loops:
+        schedule.create_group(computed, inputs).compute_at(output, rng.choice(loops))
 
 
 def place_stage(rng: random.Random, schedule: Any, stage: Any) -> None:
     """Inline a stage, compute it inside its only reader, or leave it at the root."""
     if isinstance(stage.op, te.PlaceholderOp) or stage.is_output:
         return
-    readers = [
-        s for s in schedule.stages if any(schedule[t] is stage for t in s.op.input_tensors)
-    ]
+    if rng.random() < 0.2:
+        stage.storage_align(rng.choice(stage.op.axis), rng.randint(1, 9), rng.randint(0, 9))
+    readers = readers_of(schedule, stage)
     choice = rng.random()
     if choice < 0.25 and not stage.op.reduce_axis:
         stage.compute_inline()
     elif choice < 0.75 and len(readers) == 1 and readers[0].attach_type != "inline":
         reader = readers[0]
-        attachable = [
-            axis for axis in reader.leaf_iter_vars
-            if getattr(reader.iter_var_attrs.get(axis), "kind", None) != 6
-        ]  # fmt: skip
-        if attachable:
-            stage.compute_at(reader, rng.choice(attachable))
+        loops = attachable(reader)
+        if loops and stage.group is reader.group:
+            axis = rng.choice(loops)
+            stage.compute_at(reader, axis)
+            if loop_kind(reader, axis) in (None, UNROLLED) and rng.random() < 0.3:
+                stage.double_buffer()
 
 
 def extents(tensor: te.Tensor) -> list[int]:

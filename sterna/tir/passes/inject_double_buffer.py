@@ -1,0 +1,216 @@
+"""Make what the next iteration needs before the current one runs, in the other half of a buffer."""
+
+from collections.abc import Mapping
+
+from sterna.ir import build
+from sterna.ir.expr import Call, Expr, Var, variables_in
+from sterna.ir.node import Node, post_order
+from sterna.ir.visitor import Rewriter
+from sterna.tir.copy import copy_stmt
+from sterna.tir.external import explicit_view
+from sterna.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    nothing,
+    seq,
+)
+
+KEY = "double_buffer"
+
+
+def inject_double_buffer(func: PrimFunc) -> PrimFunc:
+    """for i in range(n): B = allocate(m); attr double_buffer(B): make B of i; use B
+
+    ->  B = allocate(2, m)
+        if 0 < n: make B[0] of 0
+        for i in range(n):
+            if likely(i + 1 < n): make B[(i + 1) % 2] of i + 1
+            use B[i % 2]
+    """
+    done = func.with_body(_Injector().rewrite(func.body))
+    post_order(done.body, _refuse_rest)
+    return done
+
+
+def _refuse_rest(found: Node) -> None:
+    if isinstance(found, AttrStmt) and found.key == KEY and isinstance(found.node, Buffer):
+        raise ValueError(
+            f"{found.node.name} is double buffered, but not made and kept in each iteration of a "
+            "loop: Double buffer scope must be inside a loop; use compute_at"
+        )
+
+
+class _Injector(Rewriter):
+    def visit_For(self, loop: For) -> Stmt:
+        body = self.rewrite(loop.body)
+        ahead = _Ahead()
+        rest = ahead.rewrite(body)
+        if not ahead.parts or set(ahead.buffers) != set(ahead.allocated):
+            return loop.with_body(body)
+        _check(loop, ahead, rest)
+        return _pipelined(loop, ahead, rest)
+
+
+class _Ahead(Rewriter):
+    """Takes what is made for double buffers out of a loop's body, and their allocations."""
+
+    def __init__(self) -> None:
+        self.parts: list[Stmt] = []
+        self.buffers: list[Buffer] = []
+        self.allocated: list[Buffer] = []
+
+    def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
+        if attr.key != KEY:
+            kept: Stmt = self.rewrite_children(attr)
+            return kept
+        part: Stmt = attr
+        while isinstance(part, AttrStmt) and part.key == KEY:
+            assert isinstance(part.node, Buffer)
+            self.buffers.append(part.node)
+            part = part.body
+        self.parts.append(part)
+        return nothing()
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        body: Stmt = self.rewrite(allocate.body)
+        if any(allocate.buffer is buffer for buffer in self.buffers):
+            self.allocated.append(allocate.buffer)
+            return body
+        return allocate if body is allocate.body else Allocate(allocate.buffer, body)
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
+        return seq(*[self.rewrite(stmt) for stmt in sequence.stmts])
+
+    def _leave(self, stmt: Stmt) -> Stmt:
+        return stmt  # what is made there is not made once in every iteration
+
+    visit_For = visit_IfThenElse = visit_LetStmt = _leave
+
+
+def _check(loop: For, ahead: _Ahead, rest: Stmt) -> None:
+    """Refuse what cannot be made one iteration early."""
+    names = ", ".join(buffer.name for buffer in ahead.buffers)
+    if loop.kind not in ("serial", "unrolled"):
+        raise ValueError(
+            f"{names} is double buffered at the loop {loop.var.name}, whose iterations run at once "
+            f"({loop.kind}); compute it at a serial loop"
+        )
+    for buffer in ahead.buffers:
+        if any(loop.var in variables_in(e) for e in (*buffer.shape, *buffer.strides)):
+            raise ValueError(
+                f"{buffer.name} is double buffered, but its size changes with {loop.var.name}"
+            )
+    read, _ = _touched(seq(*ahead.parts))
+    _, changed = _touched(rest)
+    for buffer in read:
+        if buffer in changed or buffer.data in changed:
+            raise ValueError(
+                f"{names} is double buffered at the loop {loop.var.name} and reads {buffer.name}, "
+                f"which that loop makes: double buffer {buffer.name} too, or compute it further out"
+            )
+
+
+def _touched(stmt: Stmt) -> tuple[set[Buffer], set[Buffer | Var]]:
+    """The buffers that a statement reads, and those that it may change, some by address only."""
+    read: set[Buffer] = set()
+    changed: set[Buffer | Var] = set()
+
+    def look(found: Node) -> None:
+        if isinstance(found, BufferLoad):
+            read.add(found.buffer)
+        elif isinstance(found, BufferStore):
+            changed.add(found.buffer)
+        elif isinstance(found, Call) and found.op in ("address_of", "view_of"):
+            changed.update(a.buffer for a in found.args if isinstance(a, BufferLoad))
+        elif isinstance(found, Var):
+            changed.add(found)
+
+    post_order(stmt, look)
+    return read, changed
+
+
+def _pipelined(loop: For, ahead: _Ahead, rest: Stmt) -> Stmt:
+    halves = {buffer: _doubled(buffer) for buffer in ahead.buffers}
+    made = seq(*ahead.parts)
+
+    def make(iteration: Expr, half: Expr) -> Stmt:
+        return _in_half(copy_stmt(made, {loop.var: iteration}), halves, half)
+
+    first, following = loop.min, loop.var + 1
+    end = loop.min + loop.extent
+    zero = build.const(0, loop.var.dtype)
+    inside = following < end
+    body = seq(
+        IfThenElse(
+            Call(inside.dtype, "likely", (inside,)),
+            make(following, build.floormod(following - first, 2)),
+        ),
+        _in_half(rest, halves, build.floormod(loop.var - first, 2)),
+    )
+    done = seq(IfThenElse(zero < loop.extent, make(first, zero)), loop.with_body(body))
+    for buffer in reversed(ahead.buffers):
+        done = Allocate(halves[buffer], done)
+    return done
+
+
+def _doubled(buffer: Buffer) -> Buffer:
+    strides = buffer.strides
+    if strides:
+        strides = (strides[0] * buffer.shape[0], *strides)
+    shape = (build.const(2), *buffer.shape)
+    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, strides, buffer.alignment)
+
+
+def _in_half(stmt: Stmt, halves: Mapping[Buffer, Buffer], half: Expr) -> Stmt:
+    """The statement with double buffers used in one half."""
+    placed: Stmt = _Halves(halves, half).rewrite(stmt)
+    return placed
+
+
+class _Halves(Rewriter):
+    def __init__(self, halves: Mapping[Buffer, Buffer], half: Expr) -> None:
+        self.halves, self.half = halves, half
+        self.addresses = {buffer.data: buffer.name for buffer in halves}
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Expr:
+        if load.buffer not in self.halves:
+            kept: Expr = self.rewrite_children(load)
+            return kept
+        indices = tuple(self.rewrite(i) for i in load.indices)
+        return BufferLoad(self.halves[load.buffer], (self.half, *indices))
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        if store.buffer not in self.halves:
+            kept: Stmt = self.rewrite_children(store)
+            return kept
+        value, *indices = (self.rewrite(e) for e in (store.value, *store.indices))
+        predicate = None if store.predicate is None else self.rewrite(store.predicate)
+        doubled = self.halves[store.buffer]
+        return BufferStore(doubled, value, (self.half, *indices), predicate)
+
+    def visit_Call(self, call: Call) -> Expr:
+        if call.op != "view_of":
+            kept: Expr = self.rewrite_children(call)
+            return kept
+        # A view of one half has the shape of that half, not of the buffer with both.
+        first, shape, strides = explicit_view(call)
+        return Call(call.dtype, call.op, tuple(self.rewrite(e) for e in (first, *shape, *strides)))
+
+    def visit_Var(self, var: Var) -> Var:
+        if var in self.addresses:
+            raise ValueError(
+                f"{self.addresses[var]} is double buffered, but used by its address alone; "
+                "take the address of an element instead"
+            )
+        return var
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.halves.get(buffer, buffer)
