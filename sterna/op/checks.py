@@ -96,3 +96,13 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
 def same_as_first(attrs: Any, *kinds: Type) -> TensorType:
     """The relation of an operator whose result is like its first operand."""
     return tensor(kinds[0], "the operand")
+
+
+def of_kind(kind: TensorType, name: str, *allowed: str) -> TensorType:
+    """The operand, whose elements are of one of the kinds "float", "int", "uint" and "bool"."""
+    dtype = kind.dtype
+    have = "float" if dtype.is_float else dtype.kind
+    if have not in allowed:
+        words = " or ".join(allowed)
+        raise ValueError(f"{name} has elements of a {words} type, not {dtype}; cast it")
+    return kind

@@ -1,0 +1,251 @@
+"""softmax, log_softmax, fast_softmax, hardmax, along any axis.
+
+The largest element is subtracted before exp, so that nothing overflows.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.build import as_expr, const
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.products import narrowed, wide, widened
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
+from sterna.support.dtype import DataType
+from sterna.te import (
+    Tensor,
+    comm_reducer,
+    compute,
+    exp,
+    isnan,
+    log,
+    logical_not,
+    max_value,
+    min_value,
+    reduce_axis,
+    select,
+)
+from sterna.te import all as all_of
+from sterna.te import any as any_of
+from sterna.te import max as te_max
+from sterna.te import sum as te_sum
+
+
+@attributes
+class SoftmaxAttrs(Attrs):
+    """Of the functions along one axis."""
+
+    axis: int = -1
+
+
+def _infer(attrs: SoftmaxAttrs, data: Type) -> TensorType:
+    kind = of_kind(tensor(data, "data"), "data", "float")
+    axis_of(attrs.axis, kind.ndim)
+    return kind
+
+
+def _infer_hardmax(attrs: SoftmaxAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    axis_of(attrs.axis, kind.ndim)
+    return kind
+
+
+class _Rows:
+    """The elements along one axis: what is reduced over it, and reads of both."""
+
+    def __init__(self, data: Tensor, axis: int) -> None:
+        self.data = data
+        self.axis = axis_of(axis, data.ndim)
+        self.shape = [extent for i, extent in enumerate(data.shape) if i != self.axis]
+
+    def reduced(self, reduction: Any, element: Any, name: str) -> Any:
+        """A reduction of element(indices) along the axis."""
+        k = reduce_axis((0, self.data.shape[self.axis]), "k")
+
+        def total(*i: Expr) -> Any:
+            return reduction(element((*i[: self.axis], k, *i[self.axis :])), k)
+
+        return compute(self.shape, total, name=name)
+
+    def row(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The place in a reduced tensor that belongs to an element."""
+        return indices[: self.axis] + indices[self.axis + 1 :]
+
+
+def _shifted(rows: _Rows, name: str) -> Any:
+    """Elements, less the largest of their row, in the type that is computed in."""
+    dtype = wide(rows.data.dtype)
+    largest = rows.reduced(te_max, lambda i: rows.data(*i), f"{name}_maxelem")
+    return lambda i: rows.data(*i).astype(dtype) - largest(*rows.row(i)).astype(dtype)
+
+
+def _compute_softmax(name: str, reciprocal: bool) -> Any:
+    def build(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
+        rows = _Rows(data, attrs.axis)
+        shifted = _shifted(rows, name)
+        power = compute(out.shape, lambda *i: exp(shifted(i)), name=f"{name}_exp")
+        total = rows.reduced(te_sum, lambda i: power(*i), f"{name}_expsum")
+        if reciprocal:
+            factor = compute(total.shape, lambda *i: 1.0 / total(*i), name=f"{name}_factor")
+            result = compute(
+                out.shape, lambda *i: power(*i) * factor(*rows.row(i)), name=f"{name}_norm"
+            )
+        else:
+            result = compute(
+                out.shape, lambda *i: power(*i) / total(*rows.row(i)), name=f"{name}_norm"
+            )
+        return narrowed(result, out.dtype, f"{name}_cast")
+
+    return build
+
+
+def _compute_log(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
+    name = "T_log_softmax"
+    rows = _Rows(data, attrs.axis)
+    shifted = _shifted(rows, name)
+    total = rows.reduced(te_sum, lambda i: exp(shifted(i)), f"{name}_expsum")
+    logs = compute(total.shape, lambda *i: log(total(*i)), name=f"{name}_log")
+    result = compute(out.shape, lambda *i: shifted(i) - logs(*rows.row(i)), name=f"{name}_norm")
+    return narrowed(result, out.dtype, f"{name}_cast")
+
+
+def _better(a: Expr, b: Expr) -> Any:
+    """Whether one element is larger than another; a NaN is larger than any number."""
+    return any_of(a > b, all_of(isnan(a), logical_not(isnan(b))))
+
+
+def _first_largest(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    """The larger of two elements with its place; of equals the first."""
+    takes = any_of(
+        _better(a[1], b[1]), all_of(logical_not(_better(b[1], a[1])), a[0] < b[0])
+    )
+    return select(takes, a[0], b[0]), select(takes, a[1], b[1])
+
+
+def _lowest(place: DataType, value: DataType) -> tuple[Expr, Expr]:
+    lowest = const(float("-inf"), value) if value.is_float else min_value(value)
+    return max_value(place), lowest
+
+
+_argmax = comm_reducer(_first_largest, _lowest, name="argmax")
+
+
+def _compute_hardmax(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
+    rows = _Rows(data, attrs.axis)
+    largest = rows.reduced(
+        _argmax, lambda i: (as_expr(i[rows.axis]), data(*i)), "T_hardmax_argmax"
+    )[0]
+    made: Tensor = compute(
+        out.shape,
+        lambda *i: (i[rows.axis] == largest(*rows.row(i))).astype(out.dtype),
+        name="T_hardmax",
+    )
+    return made
+
+
+def _reference_log(attrs: SoftmaxAttrs, data: Array) -> Array:
+    x = widened(data, str(data.dtype))
+    with np.errstate(invalid="ignore"):
+        shifted = x - np.max(x, axis=attrs.axis, keepdims=True, initial=-np.inf)
+    total = np.sum(np.exp(shifted), axis=attrs.axis, keepdims=True)
+    with np.errstate(divide="ignore"):
+        made: Array = shifted - np.log(total)
+    return made.astype(data.dtype)
+
+
+def _reference(attrs: SoftmaxAttrs, data: Array) -> Array:
+    x = widened(data, str(data.dtype))
+    with np.errstate(invalid="ignore"):
+        power = np.exp(x - np.max(x, axis=attrs.axis, keepdims=True, initial=-np.inf))
+    total = np.sum(power, axis=attrs.axis, keepdims=True)
+    made: Array = power / total
+    return made.astype(data.dtype)
+
+
+def _reference_hardmax(attrs: SoftmaxAttrs, data: Array) -> Array:
+    made = np.zeros_like(data)
+    if data.size:
+        place = np.argmax(widened(data, str(data.dtype)), axis=attrs.axis, keepdims=True)
+        np.put_along_axis(made, place, np.ones(1, data.dtype), axis=attrs.axis)
+    return made
+
+
+def _fast(attrs: SoftmaxAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr:
+    return call("nn.fast_softmax", *args, axis=attrs.axis)
+
+
+_LARGE = np.array([[1e4, -1e4, 9999.0], [-np.inf, 0.0, -np.inf]], "float32")
+
+_CASES = [
+    Case(((2, 5),)),
+    Case(((2, 3, 4),), {"axis": 1}),
+    Case(((3, 2),), {"axis": -2}),
+    Case((_LARGE,)),
+    Case((((2, 7), "float16"),), tolerance=2e-3),
+    Case((((7,), "float64"),), {"axis": 0}),
+]
+
+register(OpRecord(
+    "nn.softmax",
+    inputs=("data",),
+    attrs=SoftmaxAttrs,
+    infer=_infer,
+    compute=_compute_softmax("T_softmax", reciprocal=False),
+    reference=_reference,
+    fast=_fast,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    mixed_precision="never",
+    cases=[*_CASES, Case(((2, 0),)), Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
+    doc="exp of every element, over the sum of these along an axis.",
+))  # fmt: skip
+
+register(OpRecord(
+    "nn.fast_softmax",
+    inputs=("data",),
+    attrs=SoftmaxAttrs,
+    infer=_infer,
+    compute=_compute_softmax("T_fast_softmax", reciprocal=True),
+    reference=_reference,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    mixed_precision="never",
+    cases=_CASES[:4],
+    doc="softmax with one division for a whole row: less exact in the last place, and faster.",
+))  # fmt: skip
+
+register(OpRecord(
+    "nn.log_softmax",
+    inputs=("data",),
+    attrs=SoftmaxAttrs,
+    infer=_infer,
+    compute=_compute_log,
+    reference=_reference_log,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    mixed_precision="never",
+    cases=_CASES,
+    doc="The logarithm of softmax along an axis.",
+))  # fmt: skip
+
+_TIES = np.array([[1, 3, 3, -2], [np.nan, 5, np.nan, 9], [-np.inf] * 4], "float32")
+
+register(OpRecord(
+    "nn.hardmax",
+    inputs=("data",),
+    attrs=SoftmaxAttrs,
+    infer=_infer_hardmax,
+    compute=_compute_hardmax,
+    reference=_reference_hardmax,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    cases=[
+        Case(((2, 3, 4),), {"axis": 1}),
+        Case((_TIES,)),
+        Case((_TIES.T.copy(),), {"axis": 0}),
+        Case((((3, 5), "int8"),)),
+        Case((((3, 5), "float16"),)),
+    ],
+    doc="1 at the first of the largest elements along an axis, 0 elsewhere.",
+))  # fmt: skip
