@@ -1,0 +1,1 @@
+"""Passes over graphs: one function in one file, all with one name."""

@@ -1,0 +1,290 @@
+"""Which operators become one kernel.
+
+    %1 = nn.conv2d(%x, %w)               %1 = fn (%p0, %p1, %p2, Primitive=1) {
+    %2 = add(%1, %b)              ->            nn.relu(add(nn.conv2d(%p0, %p1), %p2)) }
+    nn.relu(%2)                          %1(%x, %w, %b)
+
+Every call is in exactly one group, and a group becomes a primitive function. Groups grow along the
+post-dominator tree: a call may join what it ends up in if everything on the way there can join too.
+Three rounds, as patterns need: kernels with epilogues and elementwise chains; injective operators;
+injective operators that end in a tuple.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sterna.ir.config import register_config
+from sterna.ir.module import IRModule
+from sterna.ir.pass_context import PassContext
+from sterna.ir.transform import Pass, function_pass
+from sterna.ir.types import TensorType, TupleType, Type
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.op import (
+    BROADCAST,
+    COMM_REDUCE,
+    ELEMWISE,
+    INJECTIVE,
+    OPAQUE,
+    OUT_ELEMWISE_FUSABLE,
+    TUPLE,
+    record_of,
+)
+from sterna.relay.traverse import not_primitive, post_order, rebuild
+
+register_config("relay.FuseOps.max_depth", int, 256, "the most operators in one kernel")
+
+
+def FuseOps(fuse_opt_level: int = -1) -> Pass:
+    """Make kernels of operators; level 0 makes one of each, -1 takes the context's level."""
+
+    def change(func: Function, mod: IRModule, context: PassContext) -> Function:
+        level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
+        deepest = context.config.get("relay.FuseOps.max_depth", 256)
+        return func if func.is_primitive else fuse_ops(func, level, deepest)
+
+    made: Pass = function_pass(change, opt_level=0, name="FuseOps", kind=Function)
+    return made
+
+
+def fuse_ops(func: Function, level: int = 2, max_depth: int = 256) -> Function:
+    """The function with its operators in primitive functions."""
+    func.checked_type  # noqa: B018  (patterns depend on shapes)
+    order = post_order(func, not_primitive)
+    graph = _Graph(order, func)
+    if level >= 1:
+        for phase in range(3):
+            _grow(graph, phase, max_depth)
+    return _Outliner(graph).run(order)
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """A set of calls that may become one kernel, as a tree of merged sets."""
+
+    pattern: int
+    size: int = 1
+    parent: "_Group | None" = None
+    anchor: int | None = None
+    """The pattern of the one call that is more than injective."""
+
+    def root(self) -> "_Group":
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        while self is not found:
+            assert self.parent is not None
+            self.parent, self = found, self.parent
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    expr: RelayExpr
+    pattern: int
+    index: int
+    consumers: list[tuple["_Node", int]] = field(default_factory=list)
+    escapes: bool = False
+    dominator: "_Node | None" = None
+    path: int = OPAQUE
+    """The highest pattern of the edges on the way to the dominator."""
+    depth: int = 0
+    group: _Group = field(init=False)
+
+    def __post_init__(self) -> None:
+        anchor = self.pattern if COMM_REDUCE <= self.pattern < TUPLE else None
+        self.group = _Group(self.pattern, anchor=anchor)
+
+
+class _Graph:
+    """Who uses what and how, and the post-dominator tree."""
+
+    def __init__(self, order: list[RelayExpr], func: Function) -> None:
+        self.nodes: dict[int, _Node] = {}
+        self.list: list[_Node] = []
+        for expr in order:
+            node = _Node(expr, _pattern(expr), len(self.list))
+            self.nodes[id(expr)] = node
+            self.list.append(node)
+            for operand in expr.operands() if not_primitive(expr) else ():  # type: ignore[attr-defined]
+                self._use(self.nodes[id(operand)], node)
+        self.nodes[id(func.body)].escapes = True
+        for node in reversed(self.list):
+            self._dominate(node)
+
+    def _use(self, operand: _Node, user: _Node) -> None:
+        if not isinstance(user.expr, Call | Tuple | TupleGetItem):
+            operand.escapes = True
+        pattern = user.pattern
+        if pattern == BROADCAST and operand.expr._type == user.expr._type:
+            pattern = ELEMWISE
+        elif isinstance(user.expr, TupleGetItem):
+            pattern = INJECTIVE
+        operand.consumers.append((user, pattern))
+
+    def _dominate(self, node: _Node) -> None:
+        """Find the closest node through which everything made from this one goes."""
+        if node.escapes or not node.consumers:
+            return
+        (first, pattern), *rest = node.consumers
+        meeting: _Node | None = first
+        for user, edge in rest:
+            meeting, passed = _meet(meeting, user)
+            pattern = max(pattern, edge, passed)
+        node.dominator, node.path = meeting, pattern
+        node.depth = 0 if meeting is None else meeting.depth + 1
+
+
+def _meet(a: _Node | None, b: _Node | None) -> tuple[_Node | None, int]:
+    """The closest common dominator of two nodes, and the highest pattern on the ways there."""
+    pattern = ELEMWISE
+    while a is not b:
+        if a is None or b is None:
+            return None, OPAQUE
+        if a.index < b.index:
+            pattern, a = max(pattern, a.path), a.dominator
+        else:
+            pattern, b = max(pattern, b.path), b.dominator
+    return a, pattern
+
+
+def _pattern(expr: RelayExpr) -> int:
+    record = record_of(expr)
+    if record is not None:
+        assert isinstance(expr, Call)
+        known = isinstance(expr.checked_type, TensorType) and expr.checked_type.is_static
+        # a shape that only the run tells: its kernel stands alone
+        return record.pattern if known or record.gives_tuple else OPAQUE
+    if isinstance(expr, Tuple):
+        return TUPLE
+    if isinstance(expr, TupleGetItem):
+        return INJECTIVE
+    return OPAQUE
+
+
+def _grow(graph: _Graph, phase: int, max_depth: int) -> None:
+    for node in graph.list:
+        group, sink = node.group.root(), node.dominator
+        if group.pattern == OPAQUE or sink is None:
+            continue
+        target = sink.group.root()
+        if target is group or group.size + target.size > max_depth:
+            continue
+        if sink.pattern == TUPLE:
+            # only a tuple that an injective operator has taken in
+            if phase == 2 and group.pattern <= INJECTIVE and target.pattern <= INJECTIVE:
+                _join(node, sink, lambda kind, last: kind <= INJECTIVE)
+        elif group.pattern == OUT_ELEMWISE_FUSABLE:
+            if phase == 0 and node.path == ELEMWISE:
+                _join(node, sink, lambda kind, last: kind <= BROADCAST)
+        elif group.pattern <= BROADCAST:
+            if phase < 2 and (node.path <= INJECTIVE or node.path == COMM_REDUCE):
+                _join(node, sink, _broadcast_may_pass)
+        elif phase == 1 and group.pattern in (INJECTIVE, TUPLE):
+            _join(node, sink, lambda kind, last: kind <= INJECTIVE)
+
+
+def _broadcast_may_pass(kind: int, last: bool) -> bool:
+    return kind <= (OUT_ELEMWISE_FUSABLE if last else INJECTIVE)
+
+
+def _join(node: _Node, sink: _Node, allowed: Callable[[int, bool], bool]) -> None:
+    """Merge everything between a node and its dominator, if all of it may be in one kernel."""
+    between: list[_Node] = []
+    seen: set[_Node] = {node}
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current is sink:
+            continue
+        for user, _ in current.consumers:
+            if user in seen:
+                continue
+            seen.add(user)
+            if not allowed(user.group.root().pattern, user is sink):
+                return
+            between.append(user)
+            stack.append(user)
+    groups = {n.group.root() for n in (node, *between)}
+    anchors = [g.anchor for g in groups if g.anchor is not None]
+    if len(anchors) > 1:
+        return
+    into = sink.group.root()
+    for group in groups:
+        if group is not into:
+            group.parent = into
+            into.size += group.size
+            into.anchor = into.anchor or group.anchor
+            if group.pattern > into.pattern and group.pattern != TUPLE:
+                into.pattern = group.pattern
+
+
+class _Outliner:
+    """Rebuilds the function with every group as a call of a primitive function."""
+
+    def __init__(self, graph: _Graph) -> None:
+        self.graph = graph
+        self.memo: dict[int, RelayExpr] = {}
+        self.bodies: dict[_Group, _Body] = {}
+
+    def run(self, order: list[RelayExpr]) -> Function:
+        for expr in order:
+            self.memo[id(expr)] = self._place(expr)
+        made = self.memo[id(order[-1])]
+        assert isinstance(made, Function)
+        return made
+
+    def _place(self, expr: RelayExpr) -> RelayExpr:
+        node = self.graph.nodes[id(expr)]
+        group = node.group.root()
+        if record_of(expr) is None and group.size == 1:
+            return rebuild(expr, self.memo) if not_primitive(expr) else expr
+        if group not in self.bodies:
+            self.bodies[group] = _Body(self.memo)
+        result = self.bodies[group].add(expr)
+        inside = not node.escapes and all(u.group.root() is group for u, _ in node.consumers)
+        return expr if inside else self.bodies[group].call(result)
+
+
+class _Body:
+    """The inside of one kernel while it is put together."""
+
+    def __init__(self, outer: dict[int, RelayExpr]) -> None:
+        self.outer = outer
+        self.inner: dict[int, RelayExpr] = {}
+        self.params: list[Var] = []
+        self.arguments: list[RelayExpr] = []
+
+    def add(self, expr: RelayExpr) -> RelayExpr:
+        """Take an expression in; operands from outside become parameters."""
+        for operand in expr.operands():  # type: ignore[attr-defined]
+            self._operand(operand)
+        made = rebuild(expr, self.inner)
+        self.inner[id(expr)] = made
+        return made
+
+    def _operand(self, operand: RelayExpr) -> RelayExpr:
+        found = self.inner.get(id(operand))
+        if found is None:
+            if isinstance(operand, Constant) and not operand.data.shape:
+                found = operand
+            elif isinstance(operand, Tuple):
+                found = Tuple(tuple(self._operand(part) for part in operand.fields))
+            else:
+                found = self._param(self.outer[id(operand)], operand.checked_type)
+            self.inner[id(operand)] = found
+        return found
+
+    def _param(self, argument: RelayExpr, kind: Type) -> RelayExpr:
+        """A parameter for a tensor, one for each in a tuple."""
+        if isinstance(kind, TupleType):
+            parts = enumerate(kind.fields)
+            return Tuple(tuple(self._param(TupleGetItem(argument, i), k) for i, k in parts))
+        param = Var(f"p{len(self.params)}", kind)
+        self.params.append(param)
+        self.arguments.append(argument)
+        return param
+
+    def call(self, result: RelayExpr) -> Call:
+        """The kernel that gives this result, called."""
+        function = Function(tuple(self.params), result, attrs={"Primitive": 1})
+        return Call(function, tuple(self.arguments))
