@@ -22,7 +22,7 @@ RANKS = {
     "frontend": 4,
     "op": 5,
     "target": 5,
-    "lower": 6,
+    "lowering": 6,
     "driver": 7,
     "tune": 8,
     "micro": 8,

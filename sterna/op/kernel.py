@@ -36,5 +36,7 @@ class Kernel:
     """What the operator that gives the kernel its shape of loops has made."""
     outputs: list[Tensor]
     processor: Processor
+    is_flat: bool = False
+    """Whether every operand is read at the very index that is written."""
     choices: dict[str, Any] = field(default_factory=dict)
     """Answers to the schedule's questions, kept for the build report."""

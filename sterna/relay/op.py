@@ -52,8 +52,8 @@ class OpRecord:
     pattern: int = OPAQUE
     num_outputs: int | Callable[[Attrs], int] = 1
     """More than 1, or a function: the result is a tuple."""
-    schedule: str | None = None
-    """The name of the schedule for its kernel; None for the one of its pattern."""
+    schedule: Callable[[Any], None] | None = None
+    """schedule(kernel): how a kernel with this anchor runs; None leaves it to its loops' shape."""
     complete: Callable[..., Sequence[Type | None]] | None = None
     """complete(attrs, *types): types for operands that have none (weights without a shape)."""
     macs: Callable[..., int] | None = None

@@ -1,0 +1,1 @@
+"""From graphs to loops: kernels, storage, the executor's graph."""

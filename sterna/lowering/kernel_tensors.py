@@ -1,0 +1,160 @@
+"""A fused function as tensor expressions.
+
+Each call becomes the tensors of its operator's computation; parameters become placeholders, and
+scalars become constants. The operator whose loops the kernel follows is its anchor: the one that is
+more than injective, or else the last.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sterna.ir import build
+from sterna.ir.types import TensorType, TupleType, flatten_type
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, OpRecord, record_of
+from sterna.relay.traverse import post_order
+from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
+
+# The tensor of an expression, or those of a tuple.
+Value = Any
+
+
+@dataclass(slots=True)
+class KernelTensors:
+    """A kernel before it is scheduled."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    anchor: list[Tensor]
+    """The anchor's results."""
+    anchor_record: OpRecord
+    own: set[Operation]
+    """The operations that the anchor's computation consists of."""
+    is_flat: bool
+    """Whether every operand is read at the very index that is written."""
+
+
+def kernel_tensors(func: Function) -> KernelTensors:
+    """The tensors of a primitive function."""
+    return _Translator(func).run()
+
+
+class _Translator:
+    def __init__(self, func: Function) -> None:
+        self.func = func
+        self.values: dict[int, Value] = {}
+        self.anchor: tuple[OpRecord, list[Tensor], set[Operation]] | None = None
+        self.highest = ELEMWISE
+
+    def run(self) -> KernelTensors:
+        inputs = [self._parameter(param) for param in self.func.params]
+        for expr in post_order(self.func.body):
+            if id(expr) not in self.values:
+                self.values[id(expr)] = self._translate(expr)
+        outputs = _distinct(flatten(self.values[id(self.func.body)]))
+        assert self.anchor is not None
+        record, anchor, own = self.anchor
+        shapes = {tuple(map(str, tensor.shape)) for tensor in (*inputs, *outputs) if tensor.shape}
+        flat = self.highest <= BROADCAST and len(shapes) == 1
+        return KernelTensors(inputs, outputs, anchor, record, own, flat)
+
+    def _parameter(self, param: Var) -> Tensor:
+        kind = param.checked_type
+        assert isinstance(kind, TensorType)
+        made = placeholder(kind.shape, kind.dtype, name=param.name_hint)
+        self.values[id(param)] = made
+        return made
+
+    def _translate(self, expr: RelayExpr) -> Value:
+        if isinstance(expr, Constant):
+            return _constant(expr)
+        if isinstance(expr, Tuple):
+            return [self.values[id(part)] for part in expr.fields]
+        if isinstance(expr, TupleGetItem):
+            return self.values[id(expr.tuple_value)][expr.index]
+        assert isinstance(expr, Call)
+        return self._call(expr)
+
+    def _call(self, call: Call) -> Value:
+        record = record_of(call)
+        if record is None:
+            raise ValueError(f"a kernel calls operators only, not {call.op!r}")
+        if record.compute is None:
+            raise ValueError(
+                f"{record.name} has no computation of its own; a pass must rewrite it first"
+            )
+        operands = [self.values[id(arg)] for arg in call.args]
+        given = {tensor.op for value in operands for tensor in flatten(value)}
+        made = record.compute(call.attrs, call.checked_type, *operands)
+        value = list(made) if isinstance(made, list | tuple) else made
+        if isinstance(call.checked_type, TupleType) and not isinstance(value, list):
+            value = [value]
+        _check_types(record, call, flatten(value))
+        self._consider_anchor(record, flatten(value), given)
+        return value
+
+    def _consider_anchor(
+        self, record: OpRecord, made: list[Tensor], given: set[Operation]
+    ) -> None:
+        self.highest = max(self.highest, record.pattern)
+        held = self.anchor[0].pattern if self.anchor is not None else -1
+        if held < COMM_REDUCE or record.pattern >= COMM_REDUCE:
+            self.anchor = (record, made, _operations_between(made, given))
+
+
+def flatten(value: Value) -> list[Tensor]:
+    """The tensors in a value."""
+    if isinstance(value, list | tuple):
+        return [tensor for part in value for tensor in flatten(part)]
+    return [value]
+
+
+def _constant(expr: Constant) -> Tensor:
+    array = to_numpy(expr.data)
+    if array.ndim:
+        raise ValueError("a kernel holds scalar constants only; arrays are its parameters")
+    number = build.const(array.item(), expr.data.dtype)
+    made: Tensor = compute((), lambda: number, name="constant")
+    return made
+
+
+def _distinct(outputs: list[Tensor]) -> list[Tensor]:
+    """The outputs, each a tensor of its own: inputs and repeated tensors are copied."""
+    seen: set[Tensor] = set()
+    distinct = []
+    for tensor in outputs:
+        if tensor in seen or isinstance(tensor.op, PlaceholderOp):
+            tensor = _copy(tensor)
+        seen.add(tensor)
+        distinct.append(tensor)
+    return distinct
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    made: Tensor = compute(tensor.shape, lambda *i: tensor(*i), name="T_copy")
+    return made
+
+
+def _operations_between(made: list[Tensor], given: set[Operation]) -> set[Operation]:
+    """The operations that make tensors out of given ones."""
+    found: set[Operation] = set()
+    stack = [tensor.op for tensor in made]
+    while stack:
+        op = stack.pop()
+        if op not in found and op not in given:
+            found.add(op)
+            stack += [tensor.op for tensor in op.input_tensors]
+    return found
+
+
+def _check_types(record: OpRecord, call: Call, made: list[Tensor]) -> None:
+    kinds = flatten_type(call.checked_type)
+    if len(kinds) != len(made):
+        raise ValueError(f"{record.name} makes {len(made)} tensors, its type says {len(kinds)}")
+    for kind, tensor in zip(kinds, made, strict=True):
+        shape = tuple(build.int_value(extent) for extent in tensor.shape)
+        if kind.is_static and shape != kind.shape or kind.dtype != tensor.dtype:
+            raise ValueError(
+                f"{record.name} makes {tensor.dtype}{list(tensor.shape)}, its type says {kind!r}"
+            )

@@ -1,0 +1,56 @@
+"""A fused function as loops: its tensors, scheduled and lowered."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
+from sterna.op.kernel import Kernel, Processor
+from sterna.op.schedules import schedule_default
+from sterna.relay.expr import Function
+from sterna.te import ComputeOp, Schedule, create_schedule
+from sterna.te.lower import lower_schedule
+from sterna.tir.stmt import PrimFunc
+
+
+@dataclass(slots=True)
+class LoweredKernel:
+    """The loops of a kernel, and what its schedule chose."""
+
+    function: PrimFunc
+    arguments: int
+    choices: dict[str, Any]
+
+
+def lower_kernel(func: Function, name: str, processor: Processor) -> LoweredKernel:
+    """The loops of a primitive function; its arguments are its parameters and then its results."""
+    tensors = kernel_tensors(func)
+    schedule, choices = schedule_kernel(tensors, processor)
+    arguments = [*tensors.inputs, *tensors.outputs]
+    return LoweredKernel(lower_schedule(schedule, arguments, name), len(arguments), choices)
+
+
+def schedule_kernel(
+    tensors: KernelTensors, processor: Processor
+) -> tuple[Schedule, dict[str, Any]]:
+    """The schedule of a kernel, as its anchor wants it."""
+    schedule = create_schedule([tensor.op for tensor in tensors.outputs])
+    _inline_others(schedule, tensors)
+    kernel = Kernel(schedule, tensors.anchor, tensors.outputs, processor, tensors.is_flat)
+    (tensors.anchor_record.schedule or schedule_default)(kernel)
+    return schedule, kernel.choices
+
+
+def _inline_others(schedule: Schedule, tensors: KernelTensors) -> None:
+    """Compute the elementwise operators around the anchor where they are read."""
+    for stage in schedule.stages:
+        op = stage.op
+        if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output:
+            continue
+        own = op in tensors.own and tensors.anchor_record.schedule is not None
+        if not own and op.num_outputs == 1 and not _is_anchor_result(op, tensors):
+            stage.compute_inline()
+
+
+def _is_anchor_result(op: ComputeOp, tensors: KernelTensors) -> bool:
+    """A result of an anchor that is more than an expression, such as a softmax: computed once."""
+    return tensors.anchor_record.pattern > 2 and any(op is t.op for t in tensors.anchor)
