@@ -54,6 +54,8 @@ class OpRecord:
     """More than 1, or a function: the result is a tuple."""
     schedule: Callable[[Any], None] | None = None
     """schedule(kernel): how a kernel with this anchor runs; None leaves it to its loops' shape."""
+    is_view: bool = False
+    """Whether the result is its first operand's elements in their order, under another shape."""
     complete: Callable[..., Sequence[Type | None]] | None = None
     """complete(attrs, *types): types for operands that have none (weights without a shape)."""
     macs: Callable[..., int] | None = None

@@ -1,0 +1,182 @@
+"""The executor's graph: nodes in order of execution, their entries, shapes and storage.
+
+The form is the classic graph JSON: "null" nodes are inputs and parameters, "tvm_op" nodes call
+kernels, and an entry is a node's output. Two attributes are our own: storage_offset says where an
+entry lies in one arena of arena_bytes, so that storage is planned at its live ranges' bound.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from sterna.ir.types import TensorType, TupleType, flatten_type
+from sterna.lowering.storage import plan_storage
+from sterna.lowering.unique_kernels import Kernels
+from sterna.lowering.work import work_of
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.op import record_of
+from sterna.relay.traverse import not_primitive, post_order
+from sterna.runtime import NDArray
+
+# An output of a node, by the numbers of both.
+Entry = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Node:
+    """A step of the executor."""
+
+    name: str
+    op: str
+    inputs: list[Entry]
+    types: list[TensorType]
+    attrs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the output is the input's memory under another shape."""
+        return self.attrs.get("func_name") == "__nop"
+
+
+@dataclass(slots=True)
+class Graph:
+    """A network as the executor runs it."""
+
+    nodes: list[Node]
+    inputs: list[int]
+    """The nodes of the inputs and parameters."""
+    heads: list[Entry]
+    params: dict[str, NDArray]
+    arena_bytes: int = 0
+
+    def to_json(self) -> str:
+        """The graph in the form that executors read."""
+        first = [0]
+        for node in self.nodes:
+            first.append(first[-1] + len(node.types))
+        kinds = [kind for node in self.nodes for kind in node.types]
+        plan = plan_storage(self)
+        self.arena_bytes = plan.arena_bytes
+        return json.dumps({
+            "nodes": [_node_json(node) for node in self.nodes],
+            "arg_nodes": self.inputs,
+            "heads": [[node, index, 0] for node, index in self.heads],
+            "attrs": {
+                "dltype": ["list_str", [str(kind.dtype) for kind in kinds]],
+                "device_index": ["list_int", [1] * len(kinds)],
+                "storage_id": ["list_int", plan.storage_ids],
+                "storage_offset": ["list_int", plan.offsets],
+                "arena_bytes": ["int", plan.arena_bytes],
+                "shape": ["list_shape", [list(kind.concrete_shape) for kind in kinds]],
+            },
+            "node_row_ptr": first,
+        })  # fmt: skip
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    made: dict[str, Any] = {"op": node.op, "name": node.name, "inputs": []}
+    if node.op != "null":
+        made["inputs"] = [[source, index, 0] for source, index in node.inputs]
+        made["attrs"] = node.attrs
+    return made
+
+
+def make_graph(main: Function, kernels: Kernels) -> Graph:
+    """The graph of a fused function."""
+    return _Maker(kernels).run(main)
+
+
+class _Maker:
+    def __init__(self, kernels: Kernels) -> None:
+        self.kernels = kernels
+        self.graph = Graph([], [], [], {})
+        self.entries: dict[int, list[Entry]] = {}
+        self.params: dict[int, list[Entry]] = {}
+        self.used: dict[str, int] = {}
+
+    def run(self, main: Function) -> Graph:
+        for param in main.params:
+            self.entries[id(param)] = self._input(param.name_hint, param)
+        for expr in post_order(main.body, not_primitive):
+            if id(expr) not in self.entries:
+                self.entries[id(expr)] = self._make(expr)
+        self.graph.heads = self.entries[id(main.body)]
+        return self.graph
+
+    def _make(self, expr: RelayExpr) -> list[Entry]:
+        if isinstance(expr, Function):
+            return []
+        if isinstance(expr, Constant):
+            return self._constant(expr)
+        if isinstance(expr, Tuple):
+            return [entry for part in expr.fields for entry in self.entries[id(part)]]
+        if isinstance(expr, TupleGetItem):
+            return self._item(expr)
+        if isinstance(expr, Call) and isinstance(expr.op, Function):
+            return self._call(expr, expr.op)
+        what = f"the variable {expr.name_hint}" if isinstance(expr, Var) else type(expr).__name__
+        raise ValueError(
+            f"the graph executor runs calls of kernels only; the graph holds {what}"
+        )
+
+    def _input(self, name: str, expr: RelayExpr) -> list[Entry]:
+        entries = []
+        kinds = flatten_type(expr.checked_type)
+        for place, kind in enumerate(kinds):
+            if not kind.is_static:
+                raise ValueError(
+                    f"the input {name} has the type {kind!r}; the graph executor needs every "
+                    "dimension: say which sizes to compile for with shape="
+                )
+            entries.append(self._add(Node(name if len(kinds) == 1 else f"{name}.{place}", "null",
+                                          [], [kind])))
+            self.graph.inputs.append(entries[-1][0])
+        return entries
+
+    def _constant(self, expr: Constant) -> list[Entry]:
+        key = id(expr.data)
+        if key not in self.params:
+            name = f"p{len(self.params)}"
+            while name in self.used:
+                name = f"{name}_"
+            self.graph.params[name] = expr.data
+            self.params[key] = self._input(name, expr)
+        return self.params[key]
+
+    def _item(self, expr: TupleGetItem) -> list[Entry]:
+        entries = self.entries[id(expr.tuple_value)]
+        kind = expr.tuple_value.checked_type
+        assert isinstance(kind, TupleType)
+        begin = sum(len(flatten_type(part)) for part in kind.fields[: expr.index])
+        return entries[begin : begin + len(flatten_type(kind.fields[expr.index]))]
+
+    def _call(self, call: Call, function: Function) -> list[Entry]:
+        name = self.kernels.names[id(function)]
+        inputs = [entry for arg in call.args for entry in self.entries[id(arg)]]
+        kinds = flatten_type(call.checked_type)
+        work = work_of(function)
+        attrs = {
+            "num_outputs": str(len(kinds)),
+            "num_inputs": str(len(inputs)),
+            "flatten_data": "0",
+            "func_name": "__nop" if is_view(function) else name,
+            "flops": str(work.flops),
+            "bytes": str(work.bytes),
+        }
+        node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs))
+        return [(node, place) for place in range(len(kinds))]
+
+    def _add(self, node: Node) -> Entry:
+        count = self.used.get(node.name, 0)
+        self.used[node.name] = count + 1
+        if count:
+            node.name = f"{node.name}_{count}"
+        self.graph.nodes.append(node)
+        return len(self.graph.nodes) - 1, 0
+
+
+def is_view(function: Function) -> bool:
+    """Whether a kernel only gives its one operand another shape."""
+    calls = [expr for expr in post_order(function.body) if isinstance(expr, Call)]
+    known = [record_of(call) for call in calls]
+    return len(function.params) == 1 and all(r is not None and r.is_view for r in known)
