@@ -90,11 +90,20 @@ def _build(
 def _generate(kernels: list[PrimFunc], target: Target, name: str) -> Code:
     if target.kind.name == "c":
         return CCode(c.generate(kernels, name))
+    compiled = llvm.CompiledModule(kernels, llvm_options(target), name)
+    return LLVMCode(compiled, runs_here(target), machine_of(target).triple)
+
+
+def llvm_options(target: Target) -> llvm.LLVMOptions:
+    """What LLVM is told about a target."""
     machine = machine_of(target)
-    options = llvm.LLVMOptions(machine.triple, machine.cpu, machine.features)
-    here = machine_of(Target("llvm"))
-    runs_here = machine.architecture == here.architecture and machine.triple == here.triple
-    return LLVMCode(llvm.CompiledModule(kernels, options, name), runs_here, machine.triple)
+    return llvm.LLVMOptions(machine.triple, machine.cpu, machine.features)
+
+
+def runs_here(target: Target) -> bool:
+    """Whether this machine runs what is compiled for a target."""
+    machine, here = machine_of(target), machine_of(Target("llvm"))
+    return machine.architecture == here.architecture and machine.triple == here.triple
 
 
 def _entry(only: PrimFunc) -> PrimFunc:

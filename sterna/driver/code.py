@@ -1,6 +1,7 @@
 """Compiled code in its forms: what runs here, what is shown, what is written."""
 
 import tempfile
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -36,10 +37,7 @@ class LLVMCode:
 
     def find(self, name: str) -> int | PackedFunc | None:
         if not self.runs_here:
-            raise RuntimeError(
-                f"the module is built for {self.description}, which is not this machine; export it "
-                "with export_library and run it there"
-            )
+            raise _elsewhere(self.description)
         return self.jit.find(f"__tvm_ffi_{name}")
 
     @cached_property
@@ -88,3 +86,44 @@ class CCode:
         path = folder / "lib0.c"
         path.write_text(self.text, encoding="utf-8")
         return [path]
+
+
+class KernelsCode:
+    """The kernels of a graph, each an object file of its own."""
+
+    suffix = ".o"
+
+    def __init__(
+        self, objects: dict[str, bytes], runs_here: bool, triple: str, text: Callable[[str], str]
+    ) -> None:
+        self.objects = objects
+        self.runs_here = runs_here
+        self.description = triple
+        self._text = text
+
+    def find(self, name: str) -> int | PackedFunc | None:
+        if not self.runs_here:
+            raise _elsewhere(self.description)
+        return self.jit.find(f"__tvm_ffi_{name}") if self.objects else None
+
+    @cached_property
+    def jit(self) -> JitModule:
+        """The code in memory."""
+        return JitModule(*self.objects.values())
+
+    def source(self, form: str) -> str:
+        return self._text(form)
+
+    def object_files(self, folder: Path) -> list[Path]:
+        paths = []
+        for place, content in enumerate(self.objects.values()):
+            paths.append(folder / f"kernel{place}.o")
+            paths[-1].write_bytes(content)
+        return paths
+
+
+def _elsewhere(triple: str) -> RuntimeError:
+    return RuntimeError(
+        f"the module is built for {triple}, which is not this machine; export it with "
+        "export_library and run it there"
+    )

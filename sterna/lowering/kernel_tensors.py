@@ -154,7 +154,7 @@ def _check_types(record: OpRecord, call: Call, made: list[Tensor]) -> None:
         raise ValueError(f"{record.name} makes {len(made)} tensors, its type says {len(kinds)}")
     for kind, tensor in zip(kinds, made, strict=True):
         shape = tuple(build.int_value(extent) for extent in tensor.shape)
-        if kind.is_static and shape != kind.shape or kind.dtype != tensor.dtype:
+        if (kind.is_static and shape != kind.shape) or kind.dtype != tensor.dtype:
             raise ValueError(
                 f"{record.name} makes {tensor.dtype}{list(tensor.shape)}, its type says {kind!r}"
             )

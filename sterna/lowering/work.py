@@ -18,7 +18,7 @@ class Work:
 
 
 def work_of(function: Function) -> Work:
-    """What a kernel must do: its multiply-adds, or an operation per element; operands moved once."""
+    """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
     flops = 0
     for expr in post_order(function.body):
         record = record_of(expr)

@@ -4,6 +4,7 @@ The builders of operators (relay.nn.conv2d, relay.add, ...) are derived from the
 and found when they are first used.
 """
 
+import importlib as _importlib
 from typing import Any as _Any
 
 from sterna.ir.module import IRModule
@@ -52,7 +53,22 @@ def _as_function(expr: _Any) -> Function:
 IRModule.wrap = staticmethod(_as_function)
 
 
+# Names whose code lies in folders above this one, or is seldom needed.
+_WHERE = {
+    "build": "sterna.driver.relay_build",
+    "optimize": "sterna.driver.relay_build",
+    "save_param_dict": "sterna.runtime.params",
+    "load_param_dict": "sterna.runtime.params",
+    "transform": None,
+}
+
+
 def __getattr__(name: str) -> _Any:
+    if name in _WHERE:
+        where = _WHERE[name]
+        if where is None:
+            return _importlib.import_module(f"sterna.relay.{name}")
+        return getattr(_importlib.import_module(where), name)
     found = None if name.startswith("__") else _lookup(name)
     if found is None:
         raise AttributeError(f"relay has no operator or name '{name}'")

@@ -38,5 +38,20 @@ class Options:
         """STERNA_VERIFY_PASSES=1: what a pass changed is verified before the next one runs."""
         return os.environ.get("STERNA_VERIFY_PASSES", "") not in ("", "0")
 
+    @property
+    def cache_folder(self) -> str | None:
+        """STERNA_CACHE: where compiled kernels are kept; "off" for nowhere."""
+        given = os.environ.get("STERNA_CACHE", "")
+        if given == "off":
+            return None
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return given or os.path.join(home, "sterna")
+
+    @property
+    def cache_bytes(self) -> int:
+        """STERNA_CACHE_BYTES: how large the cache may grow; 1 GiB if it does not say."""
+        given = os.environ.get("STERNA_CACHE_BYTES", "")
+        return int(given) if given.isdigit() else 1 << 30
+
 
 options = Options()

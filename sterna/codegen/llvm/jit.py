@@ -12,11 +12,13 @@ from sterna.runtime import _core
 class JitModule:
     """Compiled functions by name. Their memory is freed with this object."""
 
-    def __init__(self, object_bytes: bytes, host: int | None = None) -> None:
+    def __init__(self, *object_bytes: bytes, host: int | None = None) -> None:
         with LOCK:
             machine = create_machine(LLVMOptions(llvm.get_process_triple()))
             self._engine = llvm.create_lljit_compiler(machine, use_jit_link=True)
-            library = llvm.JITLibraryBuilder().add_object_img(object_bytes)
+            library = llvm.JITLibraryBuilder()
+            for content in object_bytes:
+                library.add_object_img(content)
             library.add_current_process().export_symbol(HOST)
             try:
                 self._tracker = library.link(self._engine, "sterna")

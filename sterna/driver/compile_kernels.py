@@ -1,0 +1,147 @@
+"""All kernels of a graph as object code: from the cache, or compiled in several processes."""
+
+import hashlib
+import json
+import os
+import queue
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sterna.driver.kernel import compile_kernel
+from sterna.driver.kernel_worker import Worker
+from sterna.ir.serialize import save_json
+from sterna.ir.transform import PassContext
+from sterna.relay.expr import Function
+from sterna.support.cache import Cache
+from sterna.target import Target, machine_of
+from sterna.version import __version__
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+# A process takes a moment to start: it must have this many kernels to compile.
+KERNELS_PER_WORKER = 3
+
+
+def compile_kernels(functions: dict[str, Function], target: Target) -> dict[str, bytes]:
+    """The object file of each kernel by its name."""
+    settings = _settings()
+    if settings is None:  # settings that no other process can be told
+        return {name: compile_kernel(name, f, target) for name, f in functions.items()}
+    cache = Cache("kernels")
+    requests = {name: _request(name, f, target, settings) for name, f in functions.items()}
+    keys = {name: _key(request, target) for name, request in requests.items()}
+    done = {name: found for name, key in keys.items() if (found := cache.get(key)) is not None}
+    missing = [name for name in functions if name not in done]
+    for name, content in _compile_all(missing, functions, requests, target).items():
+        cache.put(keys[name], content)
+        done[name] = content
+    if missing:
+        cache.trim()
+    return {name: done[name] for name in functions}
+
+
+def _settings() -> dict[str, Any] | None:
+    """The settings of passes that a kernel's code depends on; None if they are no plain data."""
+    context = PassContext.current()
+    if context.instruments:
+        return None
+    config = {key: value for key, value in context.config.items() if key.startswith("tir.")}
+    try:
+        json.dumps(config)
+    except TypeError:
+        return None
+    return {"opt_level": context.opt_level, "config": config}
+
+
+def _request(
+    name: str, function: Function, target: Target, settings: dict[str, Any]
+) -> dict[str, Any]:
+    return {"name": name, "function": save_json(function), "target": str(target), **settings}
+
+
+def _key(request: dict[str, Any], target: Target) -> str:
+    """Everything that the object code depends on, as text."""
+    machine = machine_of(target)
+    return json.dumps([__version__, _fingerprint(), repr(machine), request], sort_keys=True)
+
+
+@cache
+def _fingerprint() -> str:
+    """A number for the compiler itself, so that a changed one finds nothing of the old."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(f"{path.relative_to(PACKAGE)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _compile_all(
+    names: list[str],
+    functions: dict[str, Function],
+    requests: dict[str, dict[str, Any]],
+    target: Target,
+) -> dict[str, bytes]:
+    """Compile here and, when that pays, in other processes at the same time."""
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for name in names:
+        waiting.put(name)
+    done: dict[str, bytes] = {}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    helpers = min((cores or 1) - 1, len(names) // KERNELS_PER_WORKER)
+    failed: list[str] = []
+    threads = [
+        threading.Thread(target=_feed, args=(waiting, requests, done, failed), daemon=True)
+        for _ in range(helpers)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        _drain(waiting, functions, done, target)
+    finally:
+        while not waiting.empty():  # an error here: the others need not go on
+            waiting.get()
+        for thread in threads:
+            thread.join()
+    for name in failed:  # a process gave up: here the error shows, or the kernel compiles
+        done[name] = compile_kernel(name, functions[name], target)
+    return done
+
+
+def _next(waiting: "queue.SimpleQueue[str]") -> str | None:
+    try:
+        return waiting.get_nowait()
+    except queue.Empty:
+        return None
+
+
+def _drain(
+    waiting: "queue.SimpleQueue[str]",
+    functions: dict[str, Function],
+    done: dict[str, bytes],
+    target: Target,
+) -> None:
+    while (name := _next(waiting)) is not None:
+        done[name] = compile_kernel(name, functions[name], target)
+
+
+def _feed(
+    waiting: "queue.SimpleQueue[str]",
+    requests: dict[str, dict[str, Any]],
+    done: dict[str, bytes],
+    failed: list[str],
+) -> None:
+    """Give a process one kernel after the other."""
+    worker = Worker()
+    try:
+        while (name := _next(waiting)) is not None:
+            content = worker.compile(requests[name])
+            if content is None:
+                failed.append(name)
+                worker.close()
+                worker = Worker()
+            else:
+                done[name] = content
+    finally:
+        worker.close()

@@ -1,0 +1,69 @@
+"""A process that compiles kernels for another: requests on its input, object code on its output.
+
+A message is a line of JSON. A request has the kernel's name, its function as saved IR, the target
+and the settings of passes; an answer has the size of the object code that follows it, or an error.
+"""
+
+import json
+import subprocess
+import sys
+from typing import IO, Any
+
+from sterna.driver.kernel import compile_kernel
+from sterna.ir.serialize import load_json
+from sterna.ir.transform import PassContext
+from sterna.target import Target
+
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
+from sterna.driver.kernel_worker import serve; serve()"
+
+
+class Worker:
+    """A process that compiles one kernel at a time."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", _START, json.dumps(sys.path)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def compile(self, request: dict[str, Any]) -> bytes | None:
+        """The object code; None if the process failed, so that the caller can find out why."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+            answer = json.loads(line) if line else {}
+            size = answer.get("size")
+            content = self.process.stdout.read(size) if size else b""
+        except (OSError, ValueError):
+            return None
+        return content if size and len(content) == size else None
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.kill()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    output = sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing else may get between the answers
+    for line in sys.stdin.buffer:
+        _answer(json.loads(line), output)
+
+
+def _answer(request: dict[str, Any], output: IO[bytes]) -> None:
+    try:
+        with PassContext(request["opt_level"], config=request["config"]):
+            function = load_json(request["function"])
+            content = compile_kernel(request["name"], function, Target(request["target"]))
+        output.write(json.dumps({"size": len(content)}).encode() + b"\n" + content)
+    except Exception as error:
+        output.write(json.dumps({"error": str(error)}).encode() + b"\n")
+    output.flush()
