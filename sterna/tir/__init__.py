@@ -1,5 +1,6 @@
 """The loop IR, and the scalar expressions and functions that it is made of."""
 
+from sterna.ir.build import const
 from sterna.ir.expr import (
     EQ,
     GE,
@@ -35,7 +36,16 @@ from sterna.ir.expr import (
 from sterna.tir import ir_builder, transform
 from sterna.tir import op as _op
 from sterna.tir.buffer import decl_buffer
-from sterna.tir.external import address_of, call_extern, call_packed, call_pure_extern
+from sterna.tir.external import (
+    address_of,
+    call_extern,
+    call_intrin,
+    call_llvm_intrin,
+    call_llvm_pure_intrin,
+    call_packed,
+    call_pure_extern,
+    reinterpret,
+)
 from sterna.tir.lexer import ParseError
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 from sterna.tir.parser import parse
@@ -64,7 +74,8 @@ __all__ = [
     "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IntImm", "Let", "LetStmt", "Max",
     "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp", "Select", "SeqStmt",
     "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv", "TruncMod", "Var",
-    "address_of", "call_extern", "call_packed", "call_pure_extern", "decl_buffer", "ir_builder",
-    "parse", "script", "transform",
+    "address_of", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
+    "call_packed", "call_pure_extern", "const", "decl_buffer", "ir_builder", "parse", "reinterpret",
+    "script", "transform",
     *_op.__all__,
 ]  # fmt: skip

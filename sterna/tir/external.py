@@ -1,10 +1,11 @@
-"""Calls that leave the loops: C functions, and packed functions found by name at run time."""
+"""Calls that leave the loops: C functions, LLVM's intrinsics, and packed functions."""
 
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, Call, Expr, StringImm
+from sterna.ir.expr import HANDLE, Call, Expr, IntImm, StringImm
 from sterna.support.dtype import DataType
+from sterna.tir.intrinsics import INTRINSICS
 from sterna.tir.stmt import Buffer, BufferLoad
 
 
@@ -70,6 +71,51 @@ def _call_c(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> Expr:
         raise ValueError(f"{op} takes the result's type and the function's name first")
     given = (address_of(arg) if isinstance(arg, Buffer) else build.as_expr(arg) for arg in args)
     return Call(DataType(dtype), op, (StringImm(name), *given))
+
+
+def call_llvm_intrin(dtype: str, name: str, *args: Any) -> Expr:
+    """Calls what LLVM knows by a name that starts with llvm, such as llvm.x86.sse2.pause.
+
+    dtype is that of its result; "void" if it has none.
+    """
+    if dtype == "void":
+        return _call_llvm("call_llvm_void", "int32", name, args)
+    return _call_llvm("call_llvm_intrin", dtype, name, args)
+
+
+def call_llvm_pure_intrin(dtype: str, name: str, *args: Any) -> Expr:
+    """The same for what has no effect, such as llvm.fma."""
+    return _call_llvm("call_llvm_pure_intrin", dtype, name, args)
+
+
+def _call_llvm(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> Expr:
+    if not isinstance(name, str) or not name.startswith("llvm."):
+        raise ValueError(f"{op} takes a name that starts with 'llvm.' second, not {name!r}")
+    given = [build.as_expr(arg) for arg in args]
+    # How many arguments the overload depends on, in the classic API; LLVM finds that out itself.
+    if given and isinstance(given[0], IntImm) and given[0].dtype == "uint32":
+        del given[0]
+    return Call(DataType(dtype), op, (StringImm(name), *given))
+
+
+def call_intrin(dtype: str, func_name: str, *args: Any) -> Expr:
+    """Calls one of the functions in sterna/tir/intrinsics.py, whose name may start with tir."""
+    name = func_name.removeprefix("tir.")
+    row = INTRINSICS.get(name)
+    if row is None:
+        raise ValueError(f"there is no intrinsic '{func_name}'")
+    if row.arity not in (-1, len(args)):
+        raise ValueError(f"{func_name} takes {row.arity} arguments, not {len(args)}")
+    return Call(DataType(dtype), name, tuple(build.as_expr(arg) for arg in args))
+
+
+def reinterpret(dtype: str, value: Any) -> Expr:
+    """The bits of a value as another type."""
+    expr, target = build.as_expr(value), DataType(dtype)
+    sizes = [kind.bits * kind.lanes for kind in (expr.dtype, target)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"{expr.dtype} has {sizes[0]} bits, {target} has {sizes[1]}")
+    return Call(target, "reinterpret", (expr,))
 
 
 def address_of(element: BufferLoad | Buffer) -> Expr:

@@ -307,8 +307,16 @@ class _Interpreter:
         source, target = expr.args[0].dtype.element, expr.dtype.element
         if "handle" in (source.kind, target.kind):
             return self.expr(expr.args[0])
-        convert = lambda x: _from_bits(_to_bits(x, source), target)  # noqa: E731
-        return self.each(convert, expr.dtype, *expr.args)
+        value = self.expr(expr.args[0])
+        lanes = value if isinstance(value, list) else [value]
+        # The first lane has the lowest bits, as in the memory of a little-endian machine.
+        bits = sum(_to_bits(lane, source) << source.bits * i for i, lane in enumerate(lanes))
+        mask = (1 << target.bits) - 1
+        found = [
+            as_type(_from_bits(bits >> target.bits * i & mask, target), target)
+            for i in range(expr.dtype.lanes)
+        ]
+        return found if expr.dtype.lanes > 1 else found[0]
 
     def bit_not(self, expr: E.Call) -> Value:
         flip: Callable[[int], int] = (lambda a: 1 - a) if expr.dtype.is_bool else (lambda a: ~a)
@@ -389,6 +397,9 @@ class _Interpreter:
         else:
             start = self.element(first.buffer, [self.expr(index) for index in first.indices])
         return array_view(start, first.buffer.dtype, shape, strides)
+
+    def llvm(self, expr: E.Call) -> Value:
+        raise NotImplementedError(f"the interpreter has no {_text(expr.args[0])} of LLVM")
 
     def packed(self, expr: E.Call) -> Value:
         args, index = self.expr(expr.args[0]), self.expr(expr.args[1])
@@ -540,6 +551,9 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "try_call": _Interpreter.try_call,
     "call_extern": _Interpreter.extern,
     "call_pure_extern": _Interpreter.extern,
+    "call_llvm_intrin": _Interpreter.llvm,
+    "call_llvm_pure_intrin": _Interpreter.llvm,
+    "call_llvm_void": _Interpreter.llvm,
     "call_packed": _Interpreter.call_packed,
     "view_of": _Interpreter.view,
     "any_type": _Interpreter.packed,

@@ -10,6 +10,9 @@ use the same row. Arguments and result have one type unless the row says otherwi
     reinterpret(x)            x's bits as the call's type
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
+    call_llvm_intrin(name, ...), call_llvm_pure_intrin(name, ...), call_llvm_void(name, ...)
+                              what LLVM knows by that name; C and the interpreter do not. The second
+                              is without effects, the third gives nothing, which is an int32 here
     call_packed(name, ...)    the packed function of that name, found at run time; it must return a
                               value of the call's type, unless nothing uses that. If it fails, or
                               there is none of that name, so does the function that calls it
@@ -156,6 +159,9 @@ _ROWS = (
     Intrinsic("reinterpret", 1, None),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),
+    Intrinsic("call_llvm_intrin", -1, None, has_effect=True),
+    Intrinsic("call_llvm_pure_intrin", -1, None),
+    Intrinsic("call_llvm_void", -1, None, has_effect=True, result="int32"),
     Intrinsic("call_packed", -1, None, has_effect=True),
     Intrinsic("view_of", -1, None, result="handle"),
     Intrinsic("address_of", 1, None),

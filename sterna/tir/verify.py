@@ -63,13 +63,16 @@ _PACKED_TYPES = ("handle", "handle", "int32", "handle")
 # Intrinsics whose arguments or result follow rules of their own.
 _FREE_TYPES = frozenset({
     "if_then_else", "saturate", "reinterpret", "call_extern", "call_pure_extern", "call_packed",
-    "view_of", "address_of", "prefetch", "try_call", "any_type", "any_value", "any_tensor",
-    "tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
-    "tensor_has_strides", "tensor_stride", "ldexp",
+    "call_llvm_intrin", "call_llvm_pure_intrin", "call_llvm_void", "view_of", "address_of",
+    "prefetch", "try_call", "any_type", "any_value", "any_tensor", "tensor_data", "tensor_ndim",
+    "tensor_device", "tensor_dtype", "tensor_shape", "tensor_has_strides", "tensor_stride", "ldexp",
 })  # fmt: skip
 
 
-_BY_NAME = frozenset({"call_extern", "call_pure_extern", "call_packed", "try_call"})
+_BY_NAME = frozenset({
+    "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin",
+    "call_llvm_void", "call_packed", "try_call",
+})  # fmt: skip
 
 
 def verify(func: PrimFunc, level: Level = "full") -> PrimFunc:

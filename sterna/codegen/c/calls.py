@@ -31,6 +31,8 @@ class CallWriter(ExprWriter):
 
     externs: dict[str, str]
     """Declarations of external functions, by name."""
+    imported: set[str]
+    """Names of functions that imported texts declare."""
 
     def call_function(self, expr: E.Call, lane: str) -> Text:
         if expr.op in _MATH and expr.dtype.is_float:
@@ -155,7 +157,7 @@ class CallWriter(ExprWriter):
 
     def _extern(self, expr: E.Call, lane: str) -> Text:
         name, rest = _name(expr), expr.args[1:]
-        if name not in LIBRARY_FUNCTIONS:
+        if name not in LIBRARY_FUNCTIONS and name not in self.imported:
             kinds = [
                 "const char *" if isinstance(arg, E.StringImm) else value_type(arg.dtype)
                 for arg in rest
@@ -167,6 +169,12 @@ class CallWriter(ExprWriter):
 
     def _packed(self, expr: E.Call, lane: str) -> Text:
         raise CodegenError(f"C code cannot call the packed function {_name(expr)}")
+
+    def _llvm(self, expr: E.Call, lane: str) -> Text:
+        raise CodegenError(
+            f"C code cannot call LLVM's {_name(expr)}; call a C function instead, whose text the "
+            "pragma import_c brings"
+        )
 
     def _try_call(self, expr: E.Call, lane: str) -> Text:
         name = self.function_name(_name(expr), len(expr.args) - 1)
@@ -245,6 +253,9 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "prefetch": CallWriter._prefetch,
     "call_extern": CallWriter._extern,
     "call_packed": CallWriter._packed,
+    "call_llvm_intrin": CallWriter._llvm,
+    "call_llvm_pure_intrin": CallWriter._llvm,
+    "call_llvm_void": CallWriter._llvm,
     "try_call": CallWriter._try_call,
     "any_type": CallWriter._any,
     "any_value": CallWriter._any,

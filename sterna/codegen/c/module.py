@@ -6,10 +6,12 @@ standard headers: threads, memory and errors come through the variable __sterna_
 loader fills and which may stay 0.
 """
 
+import re
 from collections.abc import Sequence
 
 from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as
-from sterna.codegen.c.types import CodegenError, storage_type, value_type
+from sterna.codegen.c.types import CodegenError, Names, storage_type, value_type
+from sterna.codegen.imports import imported_texts
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc
@@ -51,7 +53,10 @@ STERNA_SLOT void *__sterna__host = 0;"""
 
 def generate(functions: Sequence[PrimFunc], module_name: str) -> str:
     """The functions as one file of C99."""
-    state = ModuleState()
+    texts = imported_texts(functions, "c")
+    # An imported text declares what it defines, with types that are more than an address.
+    imported = {name for text in texts for name in re.findall(r"\b(\w+)\s*\(", text)}
+    state = ModuleState(imported=imported, names=Names(imported))
     called: set[str] = set()
     for func in functions:
         known = known_as(func)
@@ -68,6 +73,7 @@ def generate(functions: Sequence[PrimFunc], module_name: str) -> str:
         sections.append(_ALIGNED)
     sections.append(_SLOT)
     sections += state.helpers.text()
+    sections += texts
     for declarations in (list(state.externs.values()), prototypes):
         if declarations:
             sections.append("\n".join(declarations))

@@ -41,6 +41,7 @@ class ModuleState:
 
     helpers: Helpers = field(default_factory=Helpers)
     externs: dict[str, str] = field(default_factory=dict)
+    imported: set[str] = field(default_factory=set)
     functions: dict[str, PrimFunc] = field(default_factory=dict)
     c_names: dict[str, str] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
@@ -56,10 +57,11 @@ class FunctionWriter(CallWriter):
     """Writes one function, and the task functions of its parallel loops before it."""
 
     def __init__(self, module: ModuleState, func: PrimFunc) -> None:
-        super().__init__(module.helpers, Names([*module.c_names.values()]))
+        super().__init__(module.helpers, Names([*module.c_names.values(), *module.imported]))
         self.module = module
         self.func = func
         self.externs = module.externs
+        self.imported = module.imported
         self.tasks: list[str] = []
         self.in_task = False
         self.blocks: list[str] = []

@@ -308,6 +308,16 @@ class CallEmitter(MemoryEmitter):
         listed = ", ".join(f"{kind} {operand}" for kind, operand in arguments)
         return self.writer.value(f"call {result} {target}({listed})")
 
+    def _call_llvm(self, expr: Call) -> str:
+        name = expr.args[0]
+        assert isinstance(name, StringImm)
+        arguments = ", ".join(self.typed(arg) for arg in expr.args[1:])
+        # Without a declaration: LLVM finds the overload by the types.
+        if expr.op == "call_llvm_void":
+            self.writer.emit(f"call void {symbol(name.value)}({arguments})")
+            return convert.zero(expr.dtype)
+        return self.writer.value(f"call {value_type(expr.dtype)} {symbol(name.value)}({arguments})")
+
     def _call_packed(self, expr: Call) -> str:
         name = expr.args[0]
         shown = name.value if isinstance(name, StringImm) else "?"
@@ -421,6 +431,8 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "call_extern": CallEmitter._call_extern, "call_packed": CallEmitter._call_packed,
+    "call_llvm_intrin": CallEmitter._call_llvm, "call_llvm_pure_intrin": CallEmitter._call_llvm,
+    "call_llvm_void": CallEmitter._call_llvm,
     "try_call": lambda emitter, expr: emitter._try_call(expr),
     "any_type": CallEmitter._any_type, "any_value": CallEmitter._any_value,
     "any_tensor": CallEmitter._any_tensor, "tensor_data": CallEmitter._tensor_data,

@@ -2,6 +2,8 @@
 
 import llvmlite.binding as llvm
 
+from sterna.codegen.imports import imported_texts, llvm_intrinsics
+from sterna.codegen.llvm.apart import compile_apart
 from sterna.codegen.llvm.function import generate
 from sterna.codegen.llvm.jit import JitModule
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, optimize
@@ -20,6 +22,9 @@ class CompiledModule:
         self._optimized: str | None = None
         self._assembly: str | None = None
         self._object: bytes | None = None
+        imports, intrinsics = imported_texts(functions, "llvm"), llvm_intrinsics(functions)
+        if imports or intrinsics:
+            self._text, self._object = compile_apart(self._text, imports, intrinsics, self.options)
 
     def ir(self) -> str:
         """LLVM IR as it was generated."""

@@ -31,6 +31,8 @@ def can_slice(expr: Expr) -> bool:
             able = False
         elif isinstance(node, Call) and node.op == "reinterpret":
             able = able and node.args[0].dtype.lanes == node.dtype.lanes
+        elif isinstance(node, Call) and node.op.startswith("call_"):
+            able = False
 
     post_order(expr, look)
     return able

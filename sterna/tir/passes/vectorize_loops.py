@@ -42,6 +42,10 @@ def vectorize_loops(func: PrimFunc, enable: bool = True) -> PrimFunc:
     return func.with_body(_Loops(enable).rewrite(func.body))
 
 
+# Calls that cannot be widened: they take addresses, or functions that somebody else wrote.
+_ONE_BY_ONE = ("address_of", "view_of", "call_pure_extern", "call_llvm_pure_intrin")
+
+
 class _Divergent(Exception):
     """The iterations take different ways."""
 
@@ -132,7 +136,7 @@ class _Vectorizer(Rewriter):
         known = INTRINSICS.get(expr.op)
         if known is None or known.has_effect:
             raise _Divergent  # it happens once per iteration
-        if expr.op in ("address_of", "view_of", "call_pure_extern"):
+        if expr.op in _ONE_BY_ONE or any(arg.dtype.lanes > 1 for arg in expr.args):
             return Call(expr.dtype, expr.op, tuple(self.scalar(a) for a in expr.args))
         args = self.together(*expr.args)
         return Call(expr.dtype.with_lanes(args[0].dtype.lanes), expr.op, tuple(args))

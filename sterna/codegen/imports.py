@@ -1,0 +1,58 @@
+"""What functions bring along from other hands: texts in C or LLVM IR, and LLVM's intrinsics.
+
+Texts are the values of the attributes pragma_import_c and pragma_import_llvm.
+"""
+
+from collections.abc import Iterable
+
+from sterna.ir.expr import Call, StringImm
+from sterna.ir.node import Node, post_order
+from sterna.tir.stmt import AttrStmt, PrimFunc
+
+_LANGUAGES = ("c", "llvm")
+
+
+def imported_texts(functions: Iterable[PrimFunc], language: str) -> list[str]:
+    """The texts in one language, each once. A function whose texts are all in another has none."""
+    found: dict[str, None] = {}
+    for func in functions:
+        texts = _texts(func)
+        other = next(one for one in _LANGUAGES if one != language)
+        if texts[other] and not texts[language]:
+            raise ValueError(
+                f"{func.name} imports text by the pragma import_{other}, which code for the target "
+                f"{language} cannot use; give it by the pragma import_{language}"
+            )
+        found.update(dict.fromkeys(texts[language]))
+    return list(found)
+
+
+def _texts(func: PrimFunc) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {language: [] for language in _LANGUAGES}
+
+    def look(node: Node) -> None:
+        if not isinstance(node, AttrStmt):
+            return
+        language = node.key.removeprefix("pragma_import_")
+        if language in texts and language != node.key:
+            if not isinstance(node.value, StringImm):
+                raise ValueError(f"{func.name}: import_{language} takes text, not {node.value}")
+            texts[language].append(node.value.value)
+
+    post_order(func, look)
+    return texts
+
+
+def llvm_intrinsics(functions: Iterable[PrimFunc]) -> list[str]:
+    """The names of LLVM's intrinsics that are called, each once."""
+    found: dict[str, None] = {}
+
+    def look(node: Node) -> None:
+        if isinstance(node, Call) and node.op.startswith("call_llvm_"):
+            name = node.args[0]
+            assert isinstance(name, StringImm)
+            found.setdefault(name.value)
+
+    for func in functions:
+        post_order(func, look)
+    return list(found)
