@@ -1,5 +1,6 @@
 """Tensor expressions and schedules."""
 
+from sterna.te.extern import ExternOp, extern, extern_primfunc
 from sterna.te.group import Group, create_group
 from sterna.te.normalize import normalize
 from sterna.te.operation import (
@@ -19,15 +20,18 @@ from sterna.te.operation import (
     var,
 )
 from sterna.te.rfactor import rfactor
+from sterna.te.scan import ScanOp, scan
 from sterna.te.schedule import Schedule, Stage, create_schedule
+from sterna.te.tag import tag_scope
 from sterna.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Range, Tensor
 from sterna.tir import op as _op
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 
 __all__ = [
-    "ComputeOp", "Group", "IterVar", "Operation", "PlaceholderOp", "Range", "Schedule", "Stage",
-    "Tensor", "comm_reducer", "compute", "const", "create_schedule", "max", "max_value", "min",
-    "min_value", "placeholder", "prod", "reduce_axis", "size_var", "sum", "thread_axis", "var",
+    "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp", "Range", "ScanOp",
+    "Schedule", "Stage", "Tensor", "comm_reducer", "compute", "const", "create_schedule", "extern",
+    "extern_primfunc", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis",
+    "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
     *_op.__all__,
 ]  # fmt: skip
 

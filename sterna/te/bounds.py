@@ -11,6 +11,7 @@ from sterna.arith import Analyzer, interval, substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var, variables_in
 from sterna.ir.node import post_order
+from sterna.te.scan import is_update, readers_of
 from sterna.te.schedule import Fuse, Schedule, Singleton, Split, Stage
 from sterna.te.tensor import (
     ComputeOp,
@@ -103,19 +104,12 @@ def _is_less(a: Expr, b: Expr) -> bool:
     return p is not None and q is not None and p < q
 
 
-def consumers(schedule: Schedule, stage: Stage) -> list[Stage]:
-    """The stages that read what this one makes."""
-    return [
-        s for s in schedule.stages if any(schedule[t] is stage for t in s.op.input_tensors)
-    ]
-
-
 def loops_around(stage: Stage) -> list[IterVar]:
     """The loops inside which a stage is computed, outermost first."""
     found: list[IterVar] = []
-    while stage.attach_type == "scope":
-        assert stage.attach_stage is not None and stage.attach_ivar is not None
-        found[:0] = _leaves_around(stage.attach_stage, stage.attach_ivar)
+    while stage.attach_stage is not None:
+        if stage.attach_ivar is not None:  # else it runs before that stage's loops
+            found[:0] = _leaves_around(stage.attach_stage, stage.attach_ivar)
         stage = stage.attach_stage
     return found
 
@@ -178,11 +172,20 @@ class _Inference:
     def needed_region(self, stage: Stage) -> dict[IterVar, Range]:
         """What the body of the loop that the stage is computed in reads of it."""
         around = loops_around(stage)
+        for reader in readers_of(self.schedule, stage):
+            self.check_inside(stage, reader, around)
+        if not isinstance(stage.op, ComputeOp):
+            return {}  # an extern or a scan is made whole
+        scan = stage.attach_stage
+        if scan is not None and is_update(self.schedule, scan, stage):
+            now = root_values(scan, self.bounds.ranges[scan])[scan.op.axis[0].var]
+            return {stage.op.axis[0]: Range(now, build.const(1, now.dtype))}
         allowed = {axis.var for axis in around}
         lows: list[list[Expr]] = [[] for _ in stage.op.axis]
         highs: list[list[Expr]] = [[] for _ in lows]
-        for reader in consumers(self.schedule, stage):
-            self.check_inside(stage, reader, around)
+        for reader in readers_of(self.schedule, stage):
+            if not isinstance(reader.op, ComputeOp):
+                return {}  # it reads the whole
             at = root_values(reader, self.bounds.ranges[reader])
             for load in _loads(self.schedule, reader, stage):
                 for dim, index in enumerate(load.indices):

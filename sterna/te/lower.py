@@ -7,8 +7,10 @@ from sterna.arith import Analyzer, substitute
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, And, Call, Expr, Var, variables_in
 from sterna.te.bounds import Bounds, infer_bounds, root_axes, thread_variables, value_of_axes
+from sterna.te.extern import ExternOp, extern_body
 from sterna.te.normalize import normalize
 from sterna.te.prefetch import with_prefetch
+from sterna.te.scan import ScanOp
 from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -56,7 +58,9 @@ class Place:
 
     buffers: list[Buffer]
     mins: list[Expr]
-    is_argument: bool
+    """Empty: all are 0."""
+    allocates: list[Buffer]
+    """Those of the buffers that are neither arguments nor another stage's."""
 
 
 def lower_schedule(schedule: Schedule, args: Sequence[Argument], name: str) -> PrimFunc:
@@ -78,6 +82,10 @@ class _Lowering:
     def run(self) -> PrimFunc:
         params, buffers = self.make_parameters()
         for stage in self.schedule.stages:
+            if isinstance(stage.op, ScanOp):
+                self.place(stage)
+                self.place_parts(stage, stage.op)
+        for stage in self.schedule.stages:
             self.place(stage)
         root = [s for s in self.schedule.stages if self.is_computed(s) and s.attach_type == "root"]
         body = self.with_producers(root, nothing())
@@ -90,7 +98,7 @@ class _Lowering:
         buffers: list[Buffer | None] = []
         for arg in self.args:
             if isinstance(arg, Tensor):
-                buffer = Buffer(arg.op.name, arg.dtype, arg.shape)
+                buffer = Buffer(arg.name, arg.dtype, arg.shape)
                 stage = self.schedule.stage_map.get(arg.op)
                 if stage is None:
                     raise ValueError(
@@ -121,12 +129,14 @@ class _Lowering:
         known = self.places.get(stage)
         if known is None:
             outputs = [Buffer(t.name, t.dtype, t.shape) for t in stage.op.outputs]
-            zeros = [build.const(0)] * tensor.ndim
+            zeros = [build.const(0)] * len(stage.op.axis)
             if stage.axis_alignment:
                 raise ValueError(
                     f"storage_align cannot pad {stage.op.name}: its memory is the caller's"
                 )
-            known = self.places[stage] = Place(outputs, zeros, True)
+            mins = zeros if isinstance(stage.op, ComputeOp) else []
+            known = self.places[stage] = Place(outputs, mins, list(outputs))
+        known.allocates = [b for b in known.allocates if b is not known.buffers[tensor.value_index]]
         known.buffers[tensor.value_index] = buffer
 
     def shape_variables(self, params: list[Var], buffers: list[Buffer | None]) -> list[Var]:
@@ -157,20 +167,42 @@ class _Lowering:
                 f"the output {stage.op.name} of {self.name} is not among its arguments: pass it in "
                 "args"
             )
+        if stage.axis_alignment and not isinstance(stage.op, ComputeOp):
+            raise ValueError(f"storage_align cannot pad {stage.op.name}, an extern or scan")
+        mins: list[Expr] = []
+        shapes = [t.shape for t in stage.op.outputs]
+        strides: tuple[Expr, ...] = ()
         if isinstance(stage.op, ComputeOp):
             ranges = [self.bounds.ranges[stage][axis] for axis in stage.op.axis]
-            shape = [r.extent for r in ranges]
             mins = [r.min for r in ranges]
-        else:
-            shape, mins = list(stage.op.output(0).shape), []
-        strides = self.padded_strides(stage, shape)
+            shapes = [tuple(r.extent for r in ranges)] * len(shapes)
+            strides = self.padded_strides(stage, shapes[0])
         buffers = [
-            Buffer(t.name, t.dtype, tuple(shape), stage.scope or "global", strides)
-            for t in stage.op.outputs
+            Buffer(t.name, t.dtype, shape, stage.scope or "global", strides)
+            for t, shape in zip(stage.op.outputs, shapes, strict=True)
         ]
-        self.places[stage] = Place(buffers, mins, False)
+        self.places[stage] = Place(buffers, mins, buffers)
 
-    def padded_strides(self, stage: Stage, shape: list[Expr]) -> tuple[Expr, ...]:
+    def place_parts(self, stage: Stage, op: ScanOp) -> None:
+        """A scan's init, update and state are kept where the scan itself is."""
+        buffers = self.places[stage].buffers
+        places: dict[Stage, Place] = {}
+        for part in (op.init, op.update, op.state_placeholder):
+            for tensor, buffer in zip(part, buffers, strict=True):
+                other = self.schedule.stage_map.get(tensor.op)
+                if other is None:  # a state that nothing reads
+                    continue
+                own = other.axis_alignment or other.scope or other.is_double_buffered
+                if other in self.places or own:
+                    raise ValueError(
+                        f"{tensor.name} is kept in the memory of the scan {op.name}: it can be no "
+                        "argument, and have no scope, alignment or double buffer of its own"
+                    )
+                place = places.setdefault(other, Place([buffer] * tensor.op.num_outputs, [], []))
+                place.buffers[tensor.value_index] = buffer
+        self.places.update(places)
+
+    def padded_strides(self, stage: Stage, shape: Sequence[Expr]) -> tuple[Expr, ...]:
         """Strides as storage_align asks for them; empty when it asks for nothing."""
         if not stage.axis_alignment:
             return ()
@@ -215,9 +247,8 @@ class _Lowering:
                 for buffer in reversed(place.buffers):
                     made = AttrStmt("double_buffer", buffer, build.const(1), made)
             body = seq(made, body)
-            if not place.is_argument:
-                for buffer in place.buffers:
-                    body = Allocate(buffer, body)
+            for buffer in place.allocates:
+                body = Allocate(buffer, body)
         return body
 
     def attached_at(self, stage: Stage, axis: IterVar) -> list[Stage]:
@@ -229,15 +260,35 @@ class _Lowering:
 
     def nest(self, stage: Stage) -> Stmt:
         """The loops of one stage."""
-        if not isinstance(stage.op, ComputeOp):
-            raise ValueError(f"{stage.op.name} cannot be lowered")
-        return _Nest(self, stage, stage.op).make()
+        op = stage.op
+        if stage.store_predicate is not None and not isinstance(op, ComputeOp):
+            raise ValueError(f"set_store_predicate: {op.name} stores as its parts do")
+        if isinstance(op, ExternOp):
+            return extern_body(op, [self.kept(t) for t in op.inputs], self.places[stage].buffers)
+        if isinstance(op, ScanOp):
+            first = [s for s in self.schedule.stages if s.attach_type == "init"]
+            first = [s for s in first if s.attach_stage is stage]
+            steps = _Nest(self, stage, op).steps()
+            return seq(*self.enough_rows(op), self.with_producers(first, steps))
+        assert isinstance(op, ComputeOp)
+        return _Nest(self, stage, op).make()
+
+    def enough_rows(self, op: ScanOp) -> list[Stmt]:
+        """A check that a scan's tensors have room for its init."""
+        rows, times = op.init[0].shape[0], op.update[0].shape[0]
+        enough = self.analyzer.simplify(build.less_equal(rows, times))
+        text = f"the scan {op.name} has {times} rows, fewer than the {rows} of its init"
+        return [] if build.is_const(enough, 1) else [AssertStmt(enough, "ValueError", text)]
+
+    def kept(self, tensor: Tensor) -> Buffer:
+        """Where a whole tensor is kept."""
+        return self.places[self.schedule[tensor]].buffers[tensor.value_index]
 
 
 class _Nest:
     """The loops, guards and stores of one stage."""
 
-    def __init__(self, lowering: _Lowering, stage: Stage, op: ComputeOp) -> None:
+    def __init__(self, lowering: _Lowering, stage: Stage, op: ComputeOp | ScanOp) -> None:
         self.lowering = lowering
         self.stage = stage
         self.op = op
@@ -339,6 +390,10 @@ class _Nest:
         inner = self.loops(leaves[first:], self.guarded(self.update(), True))
         outer = self.loops(leaves[:first], seq(self.init(leaves[first:]), inner))
         return seq(*promises, outer)
+
+    def steps(self) -> Stmt:
+        """The loops of a scan: what is computed inside them stores its rows."""
+        return seq(*self.promises(), self.loops(self.stage.leaf_iter_vars, nothing()))
 
     def loops(self, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
         for leaf in reversed(leaves):

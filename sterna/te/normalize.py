@@ -2,6 +2,7 @@
 
 from sterna.te.group import groups_of
 from sterna.te.inline import inline_stages
+from sterna.te.scan import place_scans
 from sterna.te.schedule import Fuse, Schedule, Split, Stage
 from sterna.te.tensor import IterVar
 
@@ -18,6 +19,7 @@ def normalize(schedule: Schedule) -> Schedule:
             _follow_group(stage)
         if stage.attach_type == "scope":
             _follow_loop(own, stage)
+    place_scans(own)
     return own
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
 from sterna.support.dtype import DataType
+from sterna.te.tag import tag_in_scope
 from sterna.te.tensor import (
     COMM_REDUCE,
     DATA_PAR,
@@ -25,7 +26,8 @@ from sterna.te.tensor import (
 Shape = Sequence[ExprLike] | ExprLike
 
 
-def _shape(shape: Shape) -> list[Expr]:
+def as_shape(shape: Shape) -> list[Expr]:
+    """The extents that a user wrote, as expressions."""
     extents = list(shape) if isinstance(shape, tuple | list) else [shape]
     converted = [build.as_expr(extent) for extent in extents]
     for extent in converted:
@@ -53,7 +55,7 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
 
 def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor."""
-    return PlaceholderOp(name, _shape(shape), DataType(dtype or "float32")).output(0)
+    return PlaceholderOp(name, as_shape(shape), DataType(dtype or "float32")).output(0)
 
 
 def _domain(dom: Range | Sequence[ExprLike], name: str) -> Range:
@@ -95,7 +97,7 @@ def compute(
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
     """A tensor whose elements are an expression of their indices; several if it gives a tuple."""
-    extents = _shape(shape)
+    extents = as_shape(shape)
     names = _argument_names(fcompute, len(extents), name, varargs_names)
     axes = [
         IterVar(Range(build.const(0, extent.dtype), extent), axis_name, DATA_PAR)
@@ -104,7 +106,7 @@ def compute(
     result = fcompute(*[axis.var for axis in axes])
     several = isinstance(result, tuple | list)
     body = [_body_expr(item, name) for item in (result if several else [result])]
-    op = ComputeOp(name, axes, body, tag, attrs)
+    op = ComputeOp(name, axes, body, tag_in_scope(tag), attrs)
     return tuple(op.outputs) if several else op.output(0)
 
 

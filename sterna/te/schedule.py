@@ -243,6 +243,8 @@ class Stage:
             raise ValueError(
                 f"Cannot run the reduction axis {var.name} in parallel; use rfactor first"
             )
+        if var.iter_type == ORDERED:
+            raise ValueError(f"Cannot run the axis {var.name} in parallel: it has an order")
         self._mark(var, PARALLELIZED)
 
     def unroll(self, var: IterVar) -> None:
@@ -435,11 +437,12 @@ class Schedule:
 
     def rewrite_stage(self, stage: Stage, change: Callable[[Expr], Expr]) -> None:
         """Change the expressions that a stage computes; its axes and its tensors' names stay."""
-        old = stage.op
-        assert isinstance(old, ComputeOp)
-        op = ComputeOp(old.name, old.axis, rewrite_body(old.body, change), old.tag, old.attrs)
+        self.replace_op(stage, stage.op.rewritten(change))
+
+    def replace_op(self, stage: Stage, op: Operation) -> None:
+        """Let a stage, with the loops that it has, make another operation's tensors."""
         if stage.is_output:
-            self.outputs = [op if o is old else o for o in self.outputs]
+            self.outputs = [op if o is stage.op else o for o in self.outputs]
         stage.op = op
         self.stage_map[op] = stage
 

@@ -76,6 +76,10 @@ class Operation:
         """The tensors it reads, in order of first use."""
         return []
 
+    def rewritten(self, change: Callable[[Expr], Expr]) -> "Operation":
+        """The same operation with what it reads changed."""
+        raise ValueError(f"what {self.name} reads cannot be replaced")
+
     def output(self, index: int) -> "Tensor":
         """One of its tensors."""
         return self.outputs[index]
@@ -254,6 +258,10 @@ class ComputeOp(Operation):
     @property
     def input_tensors(self) -> list[Tensor]:
         return tensors_in(self.body)
+
+    def rewritten(self, change: Callable[[Expr], Expr]) -> Operation:
+        body = rewrite_body(self.body, change)
+        return ComputeOp(self.name, self.axis, body, self.tag, self.attrs)
 
 
 def axis_range(axis: IterVar) -> Range:

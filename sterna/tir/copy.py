@@ -8,16 +8,21 @@ from sterna.ir.visitor import Rewriter
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Prefetch, Stmt
 
 
-def copy_stmt(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
-    """A copy in which everything bound inside is new, and these variables have these values."""
-    copied: Stmt = _Copier(values).rewrite(stmt)
+def copy_stmt(
+    stmt: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None
+) -> Stmt:
+    """A copy in which everything bound inside is new, and these variables have these values.
+
+    Buffers of the outside may be others too; the values then say what their addresses are.
+    """
+    copied: Stmt = _Copier(values, buffers or {}).rewrite(stmt)
     return copied
 
 
 class _Copier(Rewriter):
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> None:
         self.values = dict(values)
-        self.buffers: dict[Buffer, Buffer] = {}
+        self.buffers = dict(buffers)
 
     def fresh(self, var: Var) -> Var:
         made = Var(var.name, var.dtype, var.is_size)

@@ -45,15 +45,19 @@ def explicit_view(view: Call) -> tuple[BufferLoad, tuple[Expr, ...], tuple[Expr,
     if given:
         ndim = len(given) // 2
         return first, given[:ndim], given[ndim:]
-    shape, strides = first.buffer.shape, first.buffer.strides
-    if not strides:
-        stride: Expr = build.const(1, "int64")
-        listed: list[Expr] = []
-        for extent in reversed(shape):
-            listed.insert(0, stride)
-            stride = build.mul(stride, build.cast("int64", extent))
-        strides = tuple(listed)
-    return first, shape, strides
+    return first, first.buffer.shape, strides_of(first.buffer)
+
+
+def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
+    """The strides of a buffer, also of one without gaps."""
+    if buffer.strides:
+        return buffer.strides
+    strides: list[Expr] = []
+    step: Expr = build.const(1, "int64")
+    for extent in reversed(buffer.shape):
+        strides.insert(0, step)
+        step = build.mul(step, build.cast("int64", extent))
+    return tuple(strides)
 
 
 def call_extern(dtype: str, func_name: str, *args: Any) -> Expr:

@@ -252,6 +252,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "address_of": CallWriter._address,
     "prefetch": CallWriter._prefetch,
     "call_extern": CallWriter._extern,
+    "call_pure_extern": CallWriter._extern,
     "call_packed": CallWriter._packed,
     "call_llvm_intrin": CallWriter._llvm,
     "call_llvm_pure_intrin": CallWriter._llvm,
