@@ -8,6 +8,7 @@ Needs a C compiler. Exits with 1 when a bound is missed.
 import ctypes
 import importlib.util
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -21,7 +22,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from measure import best_of_turns
+from measure import best_of_turns, ratio, seconds_of, turns_of
 from rich.console import Console
 from rich.table import Table
 
@@ -82,40 +83,39 @@ def time_gemm(peak: Any) -> list[Row]:
     a, b = (numbers.standard_normal((n, n), dtype="float32") for _ in range(2))
     inputs, c = [tvm.nd.array(a), tvm.nd.array(b)], tvm.nd.empty((n, n))
     start = time.perf_counter()
-    schedule, args = example.gemm(n, NATIVE, False)
+    schedule, args = example.gemm(n, NATIVE)
     single = tvm.build(schedule, args, target=NATIVE, name="gemm")["gemm"]
     ready = time.perf_counter() - start
-    schedule, args = example.gemm(n, NATIVE, True)
+    schedule, args = example.gemm(n, NATIVE, tvm.runtime.num_threads())
     shared = tvm.build(schedule, args, target=NATIVE, name="gemm")["gemm"]
     single(*inputs, c)
     np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-3, atol=1e-3)
-    limit = multiply_add_rate(peak)
-    times = best_of_turns(
+    operations, threads = 2 * n**3, tvm.runtime.num_threads()
+    turns = turns_of(
         {
-            "one": lambda: single(*inputs, c),
-            "all": lambda: shared(*inputs, c),
-            "numpy": lambda: np.matmul(a, b),
-        },
-        number=3,
+            "peak": lambda: operations / multiply_add_rate(peak),
+            "one": lambda: seconds_of(lambda: single(*inputs, c)),
+            "all": lambda: seconds_of(lambda: shared(*inputs, c)),
+            "numpy": lambda: seconds_of(lambda: np.matmul(a, b)),
+        }
     )
-    limit = max(limit, multiply_add_rate(peak))
-    rates = {name: 2 * n**3 / seconds for name, seconds in times.items()}
-    threads = tvm.runtime.num_threads()
+    rates = {name: operations / statistics.median(times) for name, times in turns.items()}
+    limit = rates["peak"]
     note = f"{rates['one'] / 1e9:.1f} of {limit / 1e9:.1f} GFLOP/s"
     numpy_note = f"NumPy: {rates['numpy'] / 1e9:.1f} GFLOP/s"
     all_note = f"{rates['all'] / 1e9:.1f} GFLOP/s"
     return [
         Row(
-            "SGEMM 1024, one thread, share of the peak", rates["one"] / limit, "x", 0.9,
+            "SGEMM 1024, one thread, share of the peak", ratio(turns, "peak", "one"), "x", 0.9,
             beside=note,
         ),
         Row(
-            "SGEMM 1024, one thread, to NumPy's rate", rates["one"] / rates["numpy"], "x", 0.95,
+            "SGEMM 1024, one thread, to NumPy's rate", ratio(turns, "numpy", "one"), "x", 0.95,
             beside=numpy_note,
         ),
         Row(
             f"SGEMM 1024, {threads} threads, to {threads} times one thread",
-            rates["all"] / (threads * rates["one"]), "x", 0.9, beside=all_note,
+            ratio(turns, "one", "all") / threads, "x", 0.9, beside=all_note,
         ),
         Row("schedule to callable for that SGEMM", ready, "s", 1.0, True),
     ]  # fmt: skip

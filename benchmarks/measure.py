@@ -1,6 +1,11 @@
-"""Timing on noisy machines: the things compared take turns, and the best turn of each counts."""
+"""Timing on noisy machines: the things compared take turns.
+
+Clock rates drift, so a ratio is taken within each turn and the median of the turns counts; where
+only noise matters, the best turn of each does.
+"""
 
 import gc
+import statistics
 import time
 from collections.abc import Callable, Mapping
 
@@ -25,3 +30,28 @@ def best_of_turns(
         if enabled:
             gc.enable()
     return best
+
+
+def seconds_of(call: Callable[[], object], number: int = 3) -> float:
+    """Seconds per call, after one that does not count."""
+    call()
+    start = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - start) / number
+
+
+def turns_of(
+    measures: Mapping[str, Callable[[], float]], turns: int = 25
+) -> dict[str, list[float]]:
+    """What each measure gives in each turn; all of them are taken in every turn."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(turns):
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return found
+
+
+def ratio(turns: Mapping[str, list[float]], slow: str, fast: str) -> float:
+    """How many times faster one is than another: the median over the turns."""
+    return statistics.median(a / b for a, b in zip(turns[slow], turns[fast], strict=True))
