@@ -10,12 +10,17 @@ comparisons with `==` (see expr.py).
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
+
+from sterna.support.dtype import DataType
 
 # Classes by name: dispatch tables and JSON find them here.
 NODE_CLASSES: dict[str, type["Node"]] = {}
 
 NodeType = TypeVar("NodeType", bound="Node")
+
+# Types of fields in which no walk needs to look for nodes.
+_PLAIN = (bool, int, float, str, DataType)
 
 
 class Node:
@@ -25,6 +30,8 @@ class Node:
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
     """The fields that define the node, in the order of its constructor."""
+    CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
+    """Those that may hold nodes."""
     NAMESPACE: ClassVar[str] = ""
     """What distinguishes its class from one of the same name in another IR: "relay."."""
 
@@ -34,8 +41,12 @@ class Node:
 
     def children(self) -> Iterator["Node"]:
         """The nodes in the fields, in order."""
-        for name in self.FIELDS:
-            yield from _nodes_in(getattr(self, name))
+        for name in self.CHILD_FIELDS:
+            value = getattr(self, name)
+            if isinstance(value, Node):
+                yield value
+            elif value:
+                yield from _nodes_in(value)
 
 
 @dataclass_transform(eq_default=False)
@@ -45,7 +56,11 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     Fields that the constructor does not take are derived and do not define the node.
     """
     made = dataclass(slots=True, eq=False, repr=False)(cls)
-    made.FIELDS = tuple(f.name for f in fields(made) if f.init)  # type: ignore[arg-type]
+    defining = [f for f in fields(made) if f.init]  # type: ignore[arg-type]
+    made.FIELDS = tuple(f.name for f in defining)
+    made.CHILD_FIELDS = tuple(
+        f.name for f in defining if f.type not in _PLAIN and get_origin(f.type) is not Literal
+    )
     name = class_name(made)
     known = NODE_CLASSES.setdefault(name, made)
     if known is not made and known.__module__ != made.__module__:
@@ -85,14 +100,23 @@ def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
 
 def map_children(original: NodeType, change: Callable[[Node], Node]) -> NodeType:
     """The node with every child replaced; the same object when no child changed."""
-    values = []
-    unchanged = True
-    for name in original.FIELDS:
+    changed = {}
+    for name in original.CHILD_FIELDS:
         before = getattr(original, name)
-        after = _map_value(before, change)
-        unchanged = unchanged and after is before
-        values.append(after)
-    return original if unchanged else type(original)(*values)
+        if isinstance(before, Node):
+            after = change(before)
+        elif before:
+            after = _map_value(before, change)
+        else:
+            continue
+        if after is not before:
+            changed[name] = after
+    if not changed:
+        return original
+    fields_now = [
+        changed[name] if name in changed else getattr(original, name) for name in original.FIELDS
+    ]
+    return type(original)(*fields_now)
 
 
 def post_order(root: Node, visit: Callable[[Node], object]) -> None:

@@ -14,6 +14,7 @@ class _Dispatcher:
     """Finds the method for a node's class."""
 
     _methods: ClassVar[dict[str, Callable[..., Any]]] = {}
+    _found: ClassVar[dict[type, Callable[..., Any] | None]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -24,14 +25,13 @@ class _Dispatcher:
                     if name[6:] not in NODE_CLASSES:
                         raise TypeError(f"{cls.__name__}.{name}: there is no node {name[6:]}")
                     found[name[6:]] = method
-        cls._methods = found
+        cls._methods, cls._found = found, {}
 
     def _method(self, kind: type) -> Callable[..., Any] | None:
-        for base in kind.__mro__:
-            method = self._methods.get(base.__name__)
-            if method is not None:
-                return method
-        return None
+        if kind not in self._found:
+            named = (self._methods.get(base.__name__) for base in kind.__mro__)
+            self._found[kind] = next((method for method in named if method is not None), None)
+        return self._found[kind]
 
 
 class ExprVisitor(_Dispatcher):
