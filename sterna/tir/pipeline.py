@@ -16,6 +16,7 @@ def passes(simple: bool = False) -> list[Pass]:
         *_added(0),
         T.InjectPrefetch(),  # first: the other passes know elements, no rectangles
         T.InjectDoubleBuffer(),  # before simplifying: a loop of one iteration is still a loop
+        T.InlineLets(),
         T.Simplify(),
     ]
     if not simple:
@@ -29,6 +30,7 @@ def passes(simple: bool = False) -> list[Pass]:
         T.UnrollLoop(),  # after vectors: an unrolled body may hold a vectorized loop
         *_added(2),
         T.Simplify(),
+        T.RemoveNoOp(),
         *_added(3),
     ]
     return order

@@ -6,14 +6,17 @@ from typing import Any, overload
 from sterna.ir.instrument import PassInfo
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
-from sterna.ir.transform import FunctionPass, Pass, function_pass
+from sterna.ir.transform import FunctionPass, ModulePass, Pass, function_pass
 from sterna.support.errors import InternalError
 from sterna.support.options import options
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.inject_double_buffer import inject_double_buffer
+from sterna.tir.passes.inline_calls import inline_calls
+from sterna.tir.passes.inline_lets import inline_lets
 from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.partition_loops import partition_loops
+from sterna.tir.passes.remove_no_ops import remove_no_ops
 from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.unroll_loops import unroll_loops
@@ -22,8 +25,9 @@ from sterna.tir.stmt import PrimFunc
 from sterna.tir.verify import verify
 
 __all__ = [
-    "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "LoopPartition",
-    "PrimFuncPass", "Simplify", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "InlineCalls",
+    "InlineLets", "LoopPartition", "PrimFuncPass", "RemoveNoOp", "Simplify", "StorageRewrite",
+    "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -90,6 +94,16 @@ def InjectDoubleBuffer() -> Pass:
     return _plain("InjectDoubleBuffer", inject_double_buffer)
 
 
+def InlineCalls() -> Pass:
+    """Put the bodies of functions in the place of calls of them, within a module."""
+    return ModulePass(lambda mod, context: inline_calls(mod), _info("InlineCalls"))
+
+
+def InlineLets() -> Pass:
+    """Put constants and variables in the place of the names that stand for them."""
+    return _plain("InlineLets", inline_lets)
+
+
 def Simplify() -> Pass:
     """Simplify every expression under what is known where it stands."""
 
@@ -97,6 +111,11 @@ def Simplify() -> Pass:
         return simplify(func, context.get_config("tir.debug_keep_trivial_loop"))
 
     return PrimFuncPass(change, _info("Simplify"), PrimFunc)
+
+
+def RemoveNoOp() -> Pass:
+    """Remove statements that do nothing."""
+    return _plain("RemoveNoOp", remove_no_ops)
 
 
 def LoopPartition() -> Pass:

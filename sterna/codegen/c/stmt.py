@@ -24,7 +24,7 @@ from sterna.ir.expr import Expr, Var
 from sterna.ir.node import Node, post_order
 from sterna.ir.structural import structural_equal
 from sterna.tir import stmt as S
-from sterna.tir.intrinsics import INTRINSICS
+from sterna.tir.effects import has_effect
 from sterna.tir.stmt import Buffer, BufferLoad, PrimFunc, Stmt
 
 # Larger allocations come from the host: stacks are small.
@@ -224,7 +224,7 @@ class FunctionWriter(CallWriter):
             self.block(f"if ({self.text(stmt.predicate, OTHER, lane)})", assign)
 
     def evaluate(self, stmt: S.Evaluate) -> None:
-        if not _has_effect(stmt.value):
+        if not has_effect(stmt.value):
             return
         text = self.text(stmt.value, UNARY)
         if text != "0":
@@ -385,17 +385,6 @@ def _task_function(
 
 def _field_type(found: Lookup) -> str:
     return f"const {found.c_type} *" if found.lanes > 1 else found.c_type
-
-
-def _has_effect(expr: Expr) -> bool:
-    effects: list[Node] = []
-
-    def look(node: Node) -> None:
-        if isinstance(node, E.Call) and node.op in INTRINSICS and INTRINSICS[node.op].has_effect:
-            effects.append(node)
-
-    post_order(expr, look)
-    return bool(effects)
 
 
 def _reads_other_lanes(stmt: S.BufferStore) -> bool:

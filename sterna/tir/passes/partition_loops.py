@@ -9,6 +9,7 @@ from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.tir.config import LoopPartitionConfig
 from sterna.tir.copy import copy_stmt
+from sterna.tir.passes.remove_no_ops import remove_no_ops_in
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
 
@@ -127,9 +128,9 @@ class _Partitioner(Rewriter):
 
     def finish(self, stmt: Stmt, again: bool = True) -> Stmt:
         """Simplify under what is known here, and go on: inside, or with the loop itself again."""
-        simple = simplify_stmt(
+        simple = remove_no_ops_in(simplify_stmt(
             stmt, dict(self.around), self.config.no_unroll_loop_with_extent_one
-        )
+        ))  # fmt: skip
         if is_nothing(simple):
             return simple
         is_same_loop = isinstance(stmt, For) and isinstance(simple, For) and simple.var is stmt.var

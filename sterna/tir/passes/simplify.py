@@ -8,7 +8,6 @@ from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
 from sterna.ir.visitor import Rewriter
 from sterna.tir.stmt import (
-    Allocate,
     AssertStmt,
     BufferStore,
     Evaluate,
@@ -16,11 +15,8 @@ from sterna.tir.stmt import (
     IfThenElse,
     LetStmt,
     PrimFunc,
-    SeqStmt,
     Stmt,
-    is_nothing,
     nothing,
-    seq,
 )
 
 
@@ -58,16 +54,14 @@ class _Simplifier(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         start, extent = self.rewrite(loop.min), self.rewrite(loop.extent)
         count = build.int_value(extent)
-        if count is not None and count <= 0:
-            return nothing()
         if count == 1 and loop.kind != "thread" and not self.keep_trivial_loops:
             once: Stmt = self.rewrite(substitute(loop.body, {loop.var: start}))
             return once
-        self.analyzer.bind(loop.var, start, extent)
-        body = self.rewrite(loop.body)
-        self.analyzer.unbind(loop.var)
-        if is_nothing(body):
-            return nothing()
+        body = loop.body
+        if count is None or count > 0:
+            self.analyzer.bind(loop.var, start, extent)
+            body = self.rewrite(body)
+            self.analyzer.unbind(loop.var)
         if start is loop.min and extent is loop.extent and body is loop.body:
             return loop
         return For(loop.var, start, extent, loop.kind, body, loop.thread, loop.annotations)
@@ -85,10 +79,6 @@ class _Simplifier(Rewriter):
         if otherwise is not None:
             with self.analyzer.assuming(build.logical_not(condition)):
                 otherwise = self.rewrite(otherwise)
-            if is_nothing(otherwise):
-                otherwise = None
-        if is_nothing(then) and otherwise is None:
-            return nothing()
         if (
             condition is branch.condition
             and then is branch.then
@@ -100,25 +90,8 @@ class _Simplifier(Rewriter):
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         value = self.rewrite(let.value)
         body = self.rewrite(let.body)
-        if is_nothing(body):
-            return nothing()
         same = value is let.value and body is let.body
         return let if same else LetStmt(let.var, value, body)
-
-    def visit_SeqStmt(self, sequence: SeqStmt) -> Stmt:
-        stmts = [self.rewrite(stmt) for stmt in sequence.stmts]
-        kept = [stmt for stmt in stmts if not is_nothing(stmt)]
-        if len(kept) == len(sequence.stmts) and all(
-            a is b for a, b in zip(kept, sequence.stmts, strict=True)
-        ):
-            return sequence
-        return seq(*kept) if kept else nothing()
-
-    def visit_Allocate(self, allocate: Allocate) -> Stmt:
-        body = self.rewrite(allocate.body)
-        if is_nothing(body):
-            return nothing()
-        return allocate if body is allocate.body else Allocate(allocate.buffer, body)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         value = self.rewrite(store.value)
