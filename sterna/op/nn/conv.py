@@ -1,0 +1,332 @@
+"""Convolution along one, two or three axes, in any layout: nn.conv1d, nn.conv2d, nn.conv3d.
+
+A group of output channels reads a group of input channels. A depthwise convolution's weights may
+also be given as (input channel, channels of it) instead of (output channel, 1): axes O and I.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sterna.arith import Analyzer
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
+from sterna.op.checks import expect_dim, map_dims, tensor
+from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.op.windows import (
+    SPATIAL,
+    Padding,
+    Windowed,
+    axis_names,
+    pad_array,
+    padded,
+    positive,
+    simple_index,
+    spatial_layout,
+    whole_blocks,
+    window_result,
+)
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import attributes
+from sterna.relay.layout import Layout, from_plain, to_plain
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import sum as te_sum
+
+
+@attributes
+class ConvAttrs(Windowed):
+    """Of all convolutions."""
+
+    strides: tuple[int, ...] = ()
+    padding: Padding = 0
+    dilation: tuple[int, ...] = ()
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = ""
+    kernel_layout: str = ""
+    out_layout: str = ""
+    out_dtype: DataType = AS_DATA
+
+
+@attributes
+class Conv1DAttrs(ConvAttrs):
+    """Of nn.conv1d."""
+
+    strides: tuple[int] = (1,)
+    padding: Padding = (0,)
+    dilation: tuple[int] = (1,)
+    kernel_size: tuple[int] | None = None
+    data_layout: str = "NCW"
+    kernel_layout: str = "OIW"
+
+
+@attributes
+class Conv2DAttrs(ConvAttrs):
+    """Of nn.conv2d."""
+
+    strides: tuple[int, int] = (1, 1)
+    padding: Padding = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    kernel_size: tuple[int, int] | None = None
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+
+
+@attributes
+class Conv3DAttrs(ConvAttrs):
+    """Of nn.conv3d."""
+
+    strides: tuple[int, int, int] = (1, 1, 1)
+    padding: Padding = (0, 0, 0)
+    dilation: tuple[int, int, int] = (1, 1, 1)
+    kernel_size: tuple[int, int, int] | None = None
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "OIDHW"
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """How the operands of a convolution and its result are laid out."""
+
+    data: Layout
+    kernel: Layout
+    out: Layout
+    spatial: str
+
+    @staticmethod
+    def of(attrs: Any) -> "Layouts":
+        """The layouts that attributes name."""
+        spatial = SPATIAL[len(attrs.strides)]
+        out = attrs.out_layout or attrs.data_layout
+        return Layouts(
+            spatial_layout(attrs.data_layout, f"NC{spatial}", "data_layout"),
+            spatial_layout(attrs.kernel_layout, f"OI{spatial}", "kernel_layout"),
+            spatial_layout(out, f"NC{spatial}", "out_layout"),
+            spatial,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The extents of a convolution's axes."""
+
+    batch: Dim
+    in_channels: Dim
+    out_channels: Dim
+    group: Dim
+    """Input channels that an output channel reads."""
+    multiplied: bool
+    """The weights are given per input channel."""
+    window: tuple[Dim, ...]
+    result: tuple[Dim, ...]
+
+
+def sizes_of(attrs: ConvAttrs, data: TensorType, weight: TensorType) -> Sizes:
+    """The extents of a convolution, checked."""
+    positive([attrs.groups], "groups")
+    layouts = Layouts.of(attrs)
+    extents, kernel = layouts.data.dims(data.shape), layouts.kernel.dims(weight.shape)
+    channels, groups = extents["C"], attrs.groups
+    multiplied = (
+        groups > 1 and type(kernel["I"]) is int and kernel["I"] != 1
+        and same_dim(channels, groups) and same_dim(channels, kernel["O"])
+    )  # fmt: skip
+    if multiplied:
+        group: Dim = 1
+        out_channels = map_dims(lambda o, i: o * i, kernel["O"], kernel["I"])
+    else:
+        group, out_channels = kernel["I"], kernel["O"]
+        if isinstance(group, int):
+            expect_dim(channels, group * groups, f"the number of data's channels ({groups} "
+                       f"{'group' if groups == 1 else 'groups'} of {group} in weight)")  # fmt: skip
+    if isinstance(out_channels, int) and out_channels % groups:
+        raise ValueError(f"{out_channels} output channels do not fall into {groups} groups")
+    if attrs.channels is not None:
+        expect_dim(out_channels, attrs.channels, "weight's number of output channels")
+    window = tuple(kernel[axis] for axis in layouts.spatial)
+    for have, want in zip(window, attrs.kernel_size or window, strict=True):
+        expect_dim(have, want, f"kernel_size {attrs.kernel_size}: an extent of weight "
+                   f"{show_shape(weight.shape)}")  # fmt: skip
+    result = tuple(
+        window_result(extents[axis], k, stride, first + last, dilation)
+        for axis, k, stride, first, last, dilation in zip(
+            layouts.spatial, window, attrs.strides, attrs.before, attrs.after, attrs.dilation,
+            strict=True,
+        )
+    )  # fmt: skip
+    return Sizes(extents["N"], channels, out_channels, group, multiplied, window, result)
+
+
+def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
+    """The type of a convolution's result."""
+    layouts = Layouts.of(attrs)
+    x = tensor(data, "data", len(layouts.data))
+    w = tensor(weight, "weight", len(layouts.kernel))
+    sizes = sizes_of(attrs, x, w)
+    extents = dict(zip(f"NC{layouts.spatial}",
+                       [sizes.batch, sizes.out_channels, *sizes.result], strict=True))  # fmt: skip
+    whole_blocks(layouts.out, sizes.out_channels)
+    return TensorType(layouts.out.shape(extents), result_dtype(attrs.out_dtype, x, w, "weight"))
+
+
+def complete_conv(attrs: ConvAttrs, data: Type | None, weight: Type | None) -> list[Type | None]:
+    """The type of weights that have none, from channels and kernel_size."""
+    layouts = Layouts.of(attrs)
+    if weight is not None or attrs.channels is None or attrs.kernel_size is None:
+        return [data, weight]
+    if not isinstance(data, TensorType) or data.ndim != len(layouts.data):
+        return [data, weight]
+    channels = layouts.data.dims(data.shape)["C"]
+    outer, inner = attrs.channels, map_dims(lambda c: c // attrs.groups, channels)
+    if attrs.groups > 1 and same_dim(channels, attrs.groups):
+        outer, inner = attrs.groups, attrs.channels // attrs.groups
+    extents = dict(zip(layouts.spatial, attrs.kernel_size, strict=True))
+    shape = layouts.kernel.shape({"O": outer, "I": inner, **extents})
+    return [data, TensorType(shape, data.dtype)]
+
+
+def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor) -> Tensor:
+    """A stage for the border where there is one, and one for the sums."""
+    layouts = Layouts.of(attrs)
+    x, w = TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)
+    sizes = sizes_of(attrs, x, w)
+    name = f"T_conv{len(attrs.strides)}d"
+    source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after)
+    total_type = wide(out.dtype)
+    depthwise = type(sizes.group) is int and sizes.group == 1
+    channel = [] if depthwise else [reduce_axis((0, sizes.group), "rc")]
+    window = [
+        reduce_axis((0, extent), f"r{axis.lower()}")
+        for axis, extent in zip(layouts.spatial, sizes.window, strict=True)
+    ]
+
+    def element(*indices: Expr) -> Any:
+        ranges = Analyzer()
+        for index, extent in zip(indices, out.shape, strict=True):
+            ranges.bind(index, 0, extent)  # type: ignore[arg-type]
+        place = layouts.out.coordinates(indices)
+        own: Any = place["C"]
+        read: Any = channel[0] if channel else 0
+        group = own // (sizes.out_channels // attrs.groups) if attrs.groups > 1 else 0
+        inner = {"O": own, "I": read}
+        if sizes.multiplied:
+            inner = {"O": group, "I": own % (sizes.out_channels // attrs.groups)}
+        outer = {"N": place["N"], "C": group * sizes.group + read}
+        for axis, r, stride, dilation in zip(
+            layouts.spatial, window, attrs.strides, attrs.dilation, strict=True
+        ):
+            inner[axis] = r
+            outer[axis] = place[axis] * stride + r.var * dilation
+        first = source(*simple_index(layouts.data, outer, ranges)).astype(total_type)
+        second = weight(*simple_index(layouts.kernel, inner, ranges)).astype(total_type)
+        return te_sum(first * second, axis=[*channel, *window])
+
+    total: Tensor = compute(out.shape, element, name=name, varargs_names=axis_names(layouts.out))
+    return narrowed(total, out.dtype, f"{name}_cast")
+
+
+def grouped_weights(attrs: ConvAttrs, weight: Array, channels: int) -> Array:
+    """Weights as (group, output channel of the group, input channel of the group, window)."""
+    layouts = Layouts.of(attrs)
+    plain = to_plain(weight, layouts.kernel, f"OI{layouts.spatial}")
+    outer, inner, *window = plain.shape
+    if 1 < attrs.groups == channels == outer:
+        return plain.reshape(outer, inner, 1, *window)
+    return plain.reshape(attrs.groups, outer // attrs.groups, inner, *window)
+
+
+def reference_conv(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
+    """For each place in the window one product of matrices, for all groups and pixels."""
+    dtype = attrs.out_dtype or str(data.dtype)
+    layouts = Layouts.of(attrs)
+    axes = f"NC{layouts.spatial}"
+    plain = widened(to_plain(data, layouts.data, axes), dtype)
+    batch, channels = plain.shape[:2]
+    kernel = widened(grouped_weights(attrs, weight, channels), dtype)
+    groups, outer, inner, *window = kernel.shape
+    x = pad_array(plain, attrs.before, attrs.after)
+    steps = list(zip(attrs.strides, attrs.dilation, strict=True))
+    result = [
+        (size - (k - 1) * dilation - 1) // stride + 1
+        for size, k, (stride, dilation) in zip(x.shape[2:], window, steps, strict=True)
+    ]
+    total = np.zeros((batch, groups, outer, math.prod(result)), x.dtype)
+    for place in np.ndindex(*window):
+        seen: list[Any] = [
+            slice(r * dilation, r * dilation + (count - 1) * stride + 1, stride)
+            for r, count, (stride, dilation) in zip(place, result, steps, strict=True)
+        ]
+        pixels = x[(..., *seen)].reshape(batch, groups, inner, -1)
+        total += np.matmul(kernel[(..., *place)], pixels)
+    made = total.reshape(batch, groups * outer, *result).astype(numpy_dtype(dtype))
+    return from_plain(made, axes, layouts.out)
+
+
+def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+    """The multiply-adds of a convolution."""
+    sizes = sizes_of(attrs, data, weight)
+    extents = [sizes.batch, sizes.out_channels, sizes.group, *sizes.window, *sizes.result]
+    return math.prod(TensorType(tuple(extents)).concrete_shape)
+
+
+def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case]) -> None:
+    register(OpRecord(
+        f"nn.conv{rank}d",
+        inputs=("data", "weight"),
+        attrs=attrs,
+        infer=infer_conv,
+        complete=complete_conv,
+        compute=compute_conv,
+        reference=reference_conv,
+        macs=macs_conv,
+        pattern=OUT_ELEMWISE_FUSABLE,
+        mixed_precision="always",
+        cases=cases,
+        doc=f"Convolution along {rank} {'axis' if rank == 1 else 'axes'}.",
+    ))  # fmt: skip
+
+
+_register(1, Conv1DAttrs, [
+    Case(((2, 3, 10), (4, 3, 3)), {"padding": (1, 2), "strides": 2}),
+    Case(((1, 8, 4), (3, 2, 6)), {
+        "data_layout": "NWC", "kernel_layout": "WIO", "groups": 2, "dilation": 2, "padding": 1,
+    }),
+    Case((((1, 4, 9), "float16"), ((2, 4, 3), "float16")), {}, 4e-3),
+])  # fmt: skip
+
+_register(2, Conv2DAttrs, [
+    Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
+    Case(((2, 7, 9, 3), (2, 3, 3, 5)), {
+        "data_layout": "NHWC", "kernel_layout": "HWIO", "strides": (2, 1),
+        "dilation": (1, 2), "padding": (1, 0, 2, 3),
+    }),
+    Case(((1, 6, 5, 5), (9, 2, 1, 1)), {"groups": 3}),
+    Case(((1, 4, 6, 6), (8, 1, 3, 3)), {"groups": 4, "padding": 1}),
+    Case(((1, 6, 6, 4), (3, 3, 4, 2)), {
+        "groups": 4, "data_layout": "NHWC", "kernel_layout": "HWOI", "channels": 8, "strides": 2,
+    }),
+    Case(((1, 2, 5, 5, 4), (3, 2, 3, 3, 4, 2)), {
+        "data_layout": "NCHW4c", "kernel_layout": "OIHW4i2o", "out_layout": "NCHW2c",
+        "padding": 1,
+    }),
+    Case((((1, 4, 4, 8), "uint8"), ((2, 3, 3, 8, 4), "int8")), {
+        "data_layout": "NHWC", "kernel_layout": "OHWI4o", "out_dtype": "int32",
+    }),
+    Case((((1, 4, 4, 8), "int8"), ((2, 1, 3, 3, 1, 4), "int8")), {
+        "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
+        "out_layout": "NCHW4c",
+    }),
+])  # fmt: skip
+
+_register(3, Conv3DAttrs, [
+    Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
+    Case(((1, 4, 4, 3, 4), (2, 2, 2, 2, 4)), {
+        "data_layout": "NDHWC", "kernel_layout": "DHWIO", "groups": 2,
+        "padding": (1, 0, 0, 0, 1, 0),
+    }),
+])  # fmt: skip
