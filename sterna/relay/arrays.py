@@ -46,7 +46,7 @@ def from_numpy(value: Array, dtype: str | None = None) -> NDArray:
     made = empty(numbers.shape, kind)
     bits = numbers.astype(np.int8) if kind.startswith(("int", "uint")) else numbers
     held = bits if kind.bits < 8 else bits.view(f"uint{kind.bits}")
-    made.copyfrom(np.ascontiguousarray(held))
+    made.copyfrom(np.asarray(held, order="C"))
     return made
 
 
