@@ -104,5 +104,5 @@ def of_kind(kind: TensorType, name: str, *allowed: str) -> TensorType:
     have = "float" if dtype.is_float else dtype.kind
     if have not in allowed:
         words = " or ".join(allowed)
-        raise ValueError(f"{name} has elements of a {words} type, not {dtype}; cast it")
+        raise ValueError(f"{name} has elements of type {words}, not {dtype}; cast it")
     return kind

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import BOOL, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import bind, elementwise, in_float64, quiet
@@ -34,7 +34,7 @@ def _infer(*kinds: str) -> Callable[..., TensorType]:
 
 def _test_infer(attrs: Any, data: Type) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float")
-    return TensorType(kind.shape, "bool")  # type: ignore[arg-type]
+    return TensorType(kind.shape, BOOL)
 
 
 def _fast(name: str) -> Callable[..., RelayExpr | None]:

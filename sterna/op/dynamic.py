@@ -1,0 +1,80 @@
+"""Operands that say a shape: numbers where they are known, expressions where the run will tell."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.expr import Expr, IntImm
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.checks import of_kind, tensor
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.op import call
+
+ToStatic = Callable[[Any, tuple[RelayExpr, ...]], RelayExpr | None]
+
+
+def known(value: Any) -> Any:
+    """A number or a tuple of dimensions where a value says them; None if the run must tell.
+
+    Users write numbers, lists, arrays and constants of a graph.
+    """
+    if isinstance(value, Constant):
+        value = to_numpy(value.data)
+    if isinstance(value, RelayExpr):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, tuple | list):
+        parts = [_dim(part) for part in value]
+        return None if any(part is None for part in parts) else tuple(parts)
+    return _dim(value)
+
+
+def _dim(value: Any) -> Any:
+    if isinstance(value, Constant):
+        value = to_numpy(value.data).item()
+    if isinstance(value, RelayExpr):
+        return None
+    return value.value if isinstance(value, IntImm) else value
+
+
+def known_dims(value: Any) -> tuple[Dim, ...] | None:
+    """What `known` finds, as a tuple also where users write a single number."""
+    found = known(value)
+    return (found,) if isinstance(found, int | Expr) else found
+
+
+def length_of(kind: Type, name: str) -> int:
+    """How many numbers a one-dimensional operand of integers holds, which must be known."""
+    vector = of_kind(tensor(kind, name, 1), name, "int", "uint")
+    (length,) = vector.shape
+    if type(length) is not int:
+        raise ValueError(f"the length of {name} says the number of dimensions; it must be known")
+    return length
+
+
+def unknown_shape(rank: int) -> tuple[Dim, ...]:
+    """A shape that only the run will tell."""
+    return tuple(AnyDim() for _ in range(rank))
+
+
+def to_static(name: str, attribute: str | Sequence[str]) -> ToStatic:
+    """The operator `name` with its last operands as attributes, once they are constants."""
+    names = [attribute] if isinstance(attribute, str) else list(attribute)
+
+    def convert(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+        tensors, shapes = args[: -len(names)], [known(arg) for arg in args[-len(names) :]]
+        if any(shape is None for shape in shapes):
+            return None
+        given = dict(attrs.items()) if attrs is not None else {}
+        return call(name, *tensors, **given, **dict(zip(names, shapes, strict=True)))
+
+    return convert
+
+
+def tensor_type(expr: RelayExpr) -> TensorType:
+    """The type of an expression that is a tensor."""
+    return tensor(expr.checked_type, "the operand")

@@ -1,0 +1,61 @@
+"""Powers of floats and of integers."""
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.op.elementwise import bind
+from sterna.op.tensor.binary import REALS, binary
+from sterna.relay.arrays import Array
+from sterna.relay.op import Case
+from sterna.support.dtype import DataType
+from sterna.tir import op as t
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    if a.dtype.is_float:
+        return t.power(a, b)
+    return bind(b, lambda exponent: _whole_power(a, exponent), "exponent")
+
+
+def _whole_power(a: Expr, exponent: Expr) -> Expr:
+    """By squaring, a factor for every bit of the exponent that is set; modulo the type's range."""
+    dtype = a.dtype
+    one, zero = build.const(1, dtype), build.const(0, dtype)
+
+    def times_rest(square: Expr, bit: int) -> Expr:
+        is_set = ((exponent >> build.const(bit, dtype)) & one) != zero
+        factor = build.select(is_set, square, one)
+        if bit == dtype.bits - (2 if dtype.is_int else 1):
+            return factor
+        return factor * bind(square * square, lambda next_: times_rest(next_, bit + 1))
+
+    product = bind(a, lambda base: times_rest(base, 0))
+    if dtype.is_uint:
+        return product
+    odd = (exponent & one) != zero
+    of_minus_one = build.select(odd, build.const(-1, dtype), one)
+    fraction = build.select(a == one, one, build.select(a == -one, of_minus_one, zero))
+    return build.select(exponent < zero, fraction, product)
+
+
+def _reference(a: Array, b: Array) -> Array:
+    if DataType(str(a.dtype)).is_float:
+        return np.power(a.astype(np.float64), b.astype(np.float64))
+    kind = np.uint64 if DataType(str(a.dtype)).is_uint else np.int64
+    base, exponent = a.astype(kind), b.astype(kind)
+    product = np.power(base, np.maximum(exponent, kind(0)))
+    odd = np.remainder(exponent, kind(2)) == 1
+    fraction = np.where(base == 1, 1, np.where(base + kind(1) == 0, np.where(odd, -1, 1), 0))
+    return np.where(exponent < 0, fraction, product)
+
+
+binary("power", _power, _reference,
+       "lhs to the power of rhs. Powers of integers wrap; negative ones have no fraction.",
+       mixed_precision="never",
+       cases=[
+           REALS,
+           Case((np.array([3, -2, -1, 0, -128], "int8"), np.array([[7], [-3]], "int8"))),
+           Case((((3,), "uint8"), ((3,), "uint8"))),
+           Case((np.array([3, -1], "int16"), np.array([1001, -63], "int16"))),
+       ])
