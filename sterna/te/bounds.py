@@ -109,7 +109,7 @@ def loops_around(stage: Stage) -> list[IterVar]:
     found: list[IterVar] = []
     while stage.attach_stage is not None:
         if stage.attach_ivar is not None:  # else it runs before that stage's loops
-            found[:0] = _leaves_around(stage.attach_stage, stage.attach_ivar)
+            found[:0] = leaves_around(stage.attach_stage, stage.attach_ivar)
         stage = stage.attach_stage
     return found
 
@@ -125,11 +125,11 @@ def thread_variables(stage: Stage) -> dict[Var, Expr]:
                 found.setdefault(attributes.bind_thread.var, leaf.var)
         if stage.attach_stage is None or stage.attach_ivar is None:
             return found
-        leaves = _leaves_around(stage.attach_stage, stage.attach_ivar)
+        leaves = leaves_around(stage.attach_stage, stage.attach_ivar)
         stage = stage.attach_stage
 
 
-def _leaves_around(stage: Stage, axis: IterVar) -> list[IterVar]:
+def leaves_around(stage: Stage, axis: IterVar) -> list[IterVar]:
     """The loops of a stage from the outermost to this one."""
     place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is axis)
     return stage.leaf_iter_vars[: place + 1]

@@ -20,8 +20,9 @@ def _inline(schedule: Schedule, stage: Stage) -> None:
     op = stage.op
     if not isinstance(op, ComputeOp) or op.reduce_axis:
         raise ValueError(f"{op.name} cannot be inlined: only elementwise computations can")
-    if stage.is_double_buffered:
-        raise ValueError(f"{op.name} cannot be double buffered and inlined: it has no buffer then")
+    if stage.is_double_buffered or stage.is_rolling:
+        kind = "double" if stage.is_double_buffered else "rolling"
+        raise ValueError(f"{op.name} cannot have a {kind} buffer and be inlined: it has none then")
 
     def element(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
         if schedule[tensor] is not stage:

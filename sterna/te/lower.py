@@ -10,6 +10,7 @@ from sterna.te.bounds import Bounds, infer_bounds, root_axes, thread_variables, 
 from sterna.te.extern import ExternOp, extern_body
 from sterna.te.normalize import normalize
 from sterna.te.prefetch import with_prefetch
+from sterna.te.rolling_buffer import Roll, find_roll
 from sterna.te.scan import ScanOp
 from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
 from sterna.te.tensor import (
@@ -61,6 +62,7 @@ class Place:
     """Empty: all are 0."""
     allocates: list[Buffer]
     """Those of the buffers that are neither arguments nor another stage's."""
+    roll: Roll | None = None
 
 
 def lower_schedule(schedule: Schedule, args: Sequence[Argument], name: str) -> PrimFunc:
@@ -130,9 +132,10 @@ class _Lowering:
         if known is None:
             outputs = [Buffer(t.name, t.dtype, t.shape) for t in stage.op.outputs]
             zeros = [build.const(0)] * len(stage.op.axis)
-            if stage.axis_alignment:
+            if stage.axis_alignment or stage.is_rolling:
+                change = "storage_align" if stage.axis_alignment else "rolling_buffer"
                 raise ValueError(
-                    f"storage_align cannot pad {stage.op.name}: its memory is the caller's"
+                    f"{change} cannot change {stage.op.name}: its memory is the caller's"
                 )
             mins = zeros if isinstance(stage.op, ComputeOp) else []
             known = self.places[stage] = Place(outputs, mins, list(outputs))
@@ -167,21 +170,26 @@ class _Lowering:
                 f"the output {stage.op.name} of {self.name} is not among its arguments: pass it in "
                 "args"
             )
-        if stage.axis_alignment and not isinstance(stage.op, ComputeOp):
-            raise ValueError(f"storage_align cannot pad {stage.op.name}, an extern or scan")
+        if not isinstance(stage.op, ComputeOp) and (stage.axis_alignment or stage.is_rolling):
+            change = "storage_align" if stage.axis_alignment else "rolling_buffer"
+            raise ValueError(f"{change} cannot change {stage.op.name}, an extern or scan")
         mins: list[Expr] = []
         shapes = [t.shape for t in stage.op.outputs]
         strides: tuple[Expr, ...] = ()
+        roll: Roll | None = None
         if isinstance(stage.op, ComputeOp):
             ranges = [self.bounds.ranges[stage][axis] for axis in stage.op.axis]
             mins = [r.min for r in ranges]
             shapes = [tuple(r.extent for r in ranges)] * len(shapes)
             strides = self.padded_strides(stage, shapes[0])
+            roll = find_roll(stage, self.bounds) if stage.is_rolling else None
+            if roll is not None:
+                mins[roll.axis] = roll.start
         buffers = [
             Buffer(t.name, t.dtype, shape, stage.scope or "global", strides)
             for t, shape in zip(stage.op.outputs, shapes, strict=True)
         ]
-        self.places[stage] = Place(buffers, mins, buffers)
+        self.places[stage] = Place(buffers, mins, buffers, roll)
 
     def place_parts(self, stage: Stage, op: ScanOp) -> None:
         """A scan's init, update and state are kept where the scan itself is."""
@@ -192,11 +200,11 @@ class _Lowering:
                 other = self.schedule.stage_map.get(tensor.op)
                 if other is None:  # a state that nothing reads
                     continue
-                own = other.axis_alignment or other.scope or other.is_double_buffered
-                if other in self.places or own:
+                own = other.axis_alignment or other.scope
+                if other in self.places or own or other.is_double_buffered or other.is_rolling:
                     raise ValueError(
                         f"{tensor.name} is kept in the memory of the scan {op.name}: it can be no "
-                        "argument, and have no scope, alignment or double buffer of its own"
+                        "argument, and have no scope, alignment, double or rolling buffer"
                     )
                 place = places.setdefault(other, Place([buffer] * tensor.op.num_outputs, [], []))
                 place.buffers[tensor.value_index] = buffer
@@ -230,10 +238,11 @@ class _Lowering:
     def local_indices(self, place: Place, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         if not place.mins:
             return tuple(indices)
-        return tuple(
-            self.analyzer.simplify(build.sub(index, low))
-            for index, low in zip(indices, place.mins, strict=True)
-        )
+        local = [build.sub(index, low) for index, low in zip(indices, place.mins, strict=True)]
+        if place.roll is not None:
+            axis = place.roll.axis
+            local[axis] = build.floormod(local[axis], place.roll.extent)
+        return tuple(self.analyzer.simplify(index) for index in local)
 
     # ---- nests ----
 
@@ -247,9 +256,21 @@ class _Lowering:
                 for buffer in reversed(place.buffers):
                     made = AttrStmt("double_buffer", buffer, build.const(1), made)
             body = seq(made, body)
-            for buffer in place.allocates:
-                body = Allocate(buffer, body)
+            if place.roll is None:
+                body = self.with_memory(place, body)
         return body
+
+    def with_memory(self, place: Place, body: Stmt) -> Stmt:
+        for buffer in place.allocates:
+            body = Allocate(buffer, body)
+        return body
+
+    def with_rolling(self, leaf: IterVar, loop: Stmt) -> Stmt:
+        """A loop inside the memory of what rolls while it runs."""
+        for place in self.places.values():
+            if place.roll is not None and place.roll.loop is leaf:
+                loop = self.with_memory(place, loop)
+        return loop
 
     def attached_at(self, stage: Stage, axis: IterVar) -> list[Stage]:
         return [
@@ -400,8 +421,21 @@ class _Nest:
             attached = self.lowering.attached_at(self.stage, leaf)
             if attached:
                 body = self.lowering.with_producers(attached, body)
-            body = self.loop(leaf, leaf.var, self.prefetching(leaf, body))
+            body = self.prefetching(leaf, self.rolling(leaf, body))
+            body = self.lowering.with_rolling(leaf, self.loop(leaf, leaf.var, body))
         return body
+
+    def rolling(self, leaf: IterVar, body: Stmt) -> Stmt:
+        """The body of a loop; of a rolling buffer, only for what is not there yet.
+
+        That is asked as soon as the loops have said which part it is about.
+        """
+        if self.place.roll is None:
+            return body
+        relative = self.relative[self.op.axis[self.place.roll.axis]]
+        used = variables_in(relative)
+        last = [axis for axis in self.stage.leaf_iter_vars if axis.var in used][-1]
+        return IfThenElse(self.place.roll.is_new(relative), body) if last is leaf else body
 
     def prefetching(self, leaf: IterVar, body: Stmt) -> Stmt:
         """The body of a loop with the prefetches that it is marked with."""
@@ -482,7 +516,7 @@ class _Nest:
             var = Var(f"{leaf.name}.init", leaf.var.dtype)
             renamed[leaf.var] = var
             self.analyzer.bind(var, 0, self.ranges[leaf].extent)
-            body = self.loop(leaf, var, body)
+            body = self.loop(leaf, var, self.rolling(leaf, body))
         replaced: Stmt = substitute(body, renamed)
         return replaced
 

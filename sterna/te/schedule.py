@@ -98,6 +98,7 @@ class Stage:
         self.attach_ivar: IterVar | None = None
         self.store_predicate: Expr | None = None
         self.is_double_buffered = False
+        self.is_rolling = False
         self.axis_alignment: dict[IterVar, tuple[int, int]] = {}
         self.set_op(op)
 
@@ -327,9 +328,27 @@ class Stage:
         """
         if self.is_output:
             raise ValueError(f"Cannot apply double buffer on output {self.op.name}")
+        self._check_buffering("double")
+        self.is_double_buffered = True
+
+    def rolling_buffer(self) -> None:
+        """for i in n: make b[i : i + 3]; use b[i], b[i + 1], b[i + 2]
+
+        ->  for i in n: make b[i + 2] (at first b[0 : 3]) in b[(i + 2) % 3]; use b[i % 3], ...
+        """
+        if self.is_output:
+            raise ValueError(f"Cannot apply rolling buffer on output {self.op.name}")
+        self._check_buffering("rolling")
+        self.is_rolling = True
+
+    def _check_buffering(self, kind: str) -> None:
         if isinstance(self.op, PlaceholderOp):
             raise ValueError(f"the input {self.op.name} is not computed, so nothing is buffered")
-        self.is_double_buffered = True
+        if self.is_rolling if kind == "double" else self.is_double_buffered:
+            raise ValueError(
+                f"{self.op.name} cannot have a double and a rolling buffer: either an iteration "
+                "finds what the last one left, or the next one's is made ahead"
+            )
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Pad the buffer so that the axis's stride is offset more than a multiple of factor.

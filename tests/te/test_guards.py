@@ -155,5 +155,5 @@ def test_storage_align_checks_what_it_pads() -> None:
     with pytest.raises(ValueError, match="by 0"):
         s[b].storage_align(b.op.axis[0], 0, 0)
     s[b].storage_align(b.op.axis[0], 8, 0)
-    with pytest.raises(ValueError, match="cannot pad b: its memory is the caller's"):
+    with pytest.raises(ValueError, match="storage_align cannot change b: its memory is the c"):
         lower_schedule(s, [a, b], "f")

@@ -15,7 +15,9 @@ import pytest
 
 import sterna as tvm
 from sterna import te
+from sterna.te.bounds import infer_bounds
 from sterna.te.lower import lower_schedule
+from sterna.te.rolling_buffer import find_roll
 from sterna.te.tensor import UNROLLED, VECTORIZED
 from sterna.tir import interpreter, pipeline
 from sterna.tir.passes import reuse_storage as sharing
@@ -75,8 +77,21 @@ def row_maximum(rng: random.Random) -> Computation:
     return [a], [top, low, total, out]
 
 
+def pooling(rng: random.Random) -> Computation:
+    """Maxima over windows that slide along rows by a stride, and something on top of them."""
+    n, m = rng.randint(1, 6), rng.randint(1, 5)
+    window, stride = rng.randint(1, 4), rng.randint(1, 2)
+    height = (n - 1) * stride + window
+    a = te.placeholder((height, m), name="a")
+    b = te.compute((height, m), lambda i, j: a[i, j] * 0.5, name="b")
+    r = te.reduce_axis((0, window), name="r")
+    c = te.compute((n, m), lambda i, j: te.max(b[i * stride + r, j], axis=r), name="c")
+    d = te.compute((n, m), lambda i, j: c[i, j] + 1.0, name="d")
+    return [a], [b, c, d]
+
+
 COMPUTATIONS: list[Callable[[random.Random], Computation]] = [
-    elementwise, matmul, convolution, row_maximum,
+    elementwise, matmul, convolution, row_maximum, pooling,
 ]  # fmt: skip
 
 
@@ -133,7 +148,20 @@ def random_schedule(rng: random.Random, tensors: list[te.Tensor]) -> Any:
         group_producers(rng, schedule)
     for stage in reversed(schedule.stages):
         place_stage(rng, schedule, stage)
+    for stage in schedule.stages:
+        if stage.attach_type == "scope" and not stage.is_double_buffered and rng.random() < 0.5:
+            roll_if_possible(schedule, stage)
     return schedule
+
+
+def roll_if_possible(schedule: Any, stage: Any) -> None:
+    """Make a stage's buffer roll where iterations share some of it."""
+    normal = schedule.normalize()
+    try:
+        find_roll(normal[stage.op], infer_bounds(normal))
+    except ValueError:
+        return
+    stage.rolling_buffer()
 
 
 def readers_of(schedule: Any, stage: Any) -> list[Any]:

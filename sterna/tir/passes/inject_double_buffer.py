@@ -66,6 +66,7 @@ class _Ahead(Rewriter):
         self.parts: list[Stmt] = []
         self.buffers: list[Buffer] = []
         self.allocated: list[Buffer] = []
+        self.conditions: list[Expr] = []
 
     def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
         if attr.key != KEY:
@@ -76,8 +77,25 @@ class _Ahead(Rewriter):
             assert isinstance(part.node, Buffer)
             self.buffers.append(part.node)
             part = part.body
+        for condition in reversed(self.conditions):
+            part = IfThenElse(condition, part)
         self.parts.append(part)
         return nothing()
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        then = self.under(branch.condition, branch.then)
+        otherwise = branch.otherwise
+        if otherwise is not None:
+            otherwise = self.under(build.logical_not(branch.condition), otherwise)
+        if then is branch.then and otherwise is branch.otherwise:
+            return branch
+        return IfThenElse(branch.condition, then, otherwise)
+
+    def under(self, condition: Expr, stmt: Stmt) -> Stmt:
+        self.conditions.append(condition)
+        done: Stmt = self.rewrite(stmt)
+        self.conditions.pop()
+        return done
 
     def visit_Allocate(self, allocate: Allocate) -> Stmt:
         body: Stmt = self.rewrite(allocate.body)
@@ -90,9 +108,9 @@ class _Ahead(Rewriter):
         return seq(*[self.rewrite(stmt) for stmt in sequence.stmts])
 
     def _leave(self, stmt: Stmt) -> Stmt:
-        return stmt  # what is made there is not made once in every iteration
+        return stmt  # what is made there belongs to another loop, or needs the variable
 
-    visit_For = visit_IfThenElse = visit_LetStmt = _leave
+    visit_For = visit_LetStmt = _leave
 
 
 def _check(loop: For, ahead: _Ahead, rest: Stmt) -> None:
