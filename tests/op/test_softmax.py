@@ -34,7 +34,7 @@ def test_a_row_without_a_finite_element_has_no_softmax() -> None:
 
 def test_mistakes() -> None:
     x = relay.var("x", shape=(2, 3), dtype="int32")
-    with pytest.raises(ValueError, match="data has elements of a float type, not int32; cast it"):
+    with pytest.raises(ValueError, match="data has elements of type float, not int32; cast it"):
         relay.nn.softmax(x)
     with pytest.raises(ValueError, match="axis 2 is not one of the 2 dimensions"):
         relay.nn.log_softmax(relay.var("x", shape=(2, 3)), axis=2)
