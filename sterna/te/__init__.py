@@ -1,5 +1,6 @@
 """Tensor expressions and schedules."""
 
+from sterna.te.env_threads import env_threads
 from sterna.te.extern import ExternOp, extern, extern_primfunc
 from sterna.te.group import Group, create_group
 from sterna.te.normalize import normalize
@@ -36,6 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 # What has a file of its own and is a method all the same.
+Stage.env_threads = env_threads  # type: ignore[method-assign,assignment]
 Schedule.rfactor = rfactor  # type: ignore[method-assign,assignment]
 Schedule.create_group = create_group  # type: ignore[method-assign,assignment]
 Schedule.normalize = normalize  # type: ignore[method-assign,assignment]

@@ -11,6 +11,7 @@ from sterna.arith import Analyzer, interval, substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var, variables_in
 from sterna.ir.node import post_order
+from sterna.te.env_threads import launched
 from sterna.te.scan import is_update, readers_of
 from sterna.te.schedule import Fuse, Schedule, Singleton, Split, Stage
 from sterna.te.tensor import (
@@ -108,8 +109,7 @@ def loops_around(stage: Stage) -> list[IterVar]:
     """The loops inside which a stage is computed, outermost first."""
     found: list[IterVar] = []
     while stage.attach_stage is not None:
-        if stage.attach_ivar is not None:  # else it runs before that stage's loops
-            found[:0] = leaves_around(stage.attach_stage, stage.attach_ivar)
+        found[:0] = leaves_around(stage.attach_stage, stage.attach_ivar)
         stage = stage.attach_stage
     return found
 
@@ -123,14 +123,16 @@ def thread_variables(stage: Stage) -> dict[Var, Expr]:
             attributes = stage.iter_var_attrs.get(leaf)
             if attributes is not None and attributes.bind_thread is not None:
                 found.setdefault(attributes.bind_thread.var, leaf.var)
-        if stage.attach_stage is None or stage.attach_ivar is None:
+        if stage.attach_stage is None:
             return found
         leaves = leaves_around(stage.attach_stage, stage.attach_ivar)
         stage = stage.attach_stage
 
 
-def leaves_around(stage: Stage, axis: IterVar) -> list[IterVar]:
-    """The loops of a stage from the outermost to this one."""
+def leaves_around(stage: Stage, axis: IterVar | None) -> list[IterVar]:
+    """The loops of a stage from the outermost to this one; None: what comes before its loops."""
+    if axis is None:
+        return launched(stage)
     place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is axis)
     return stage.leaf_iter_vars[: place + 1]
 
@@ -157,7 +159,7 @@ class _Inference:
         for stage in reversed(self.schedule.stages):
             if isinstance(stage.op, PlaceholderOp) or stage.attach_type == "inline":
                 continue
-            ranges = {axis: axis_range(axis) for axis in root_axes(stage)}
+            ranges = {axis: axis_range(axis) for axis in (*root_axes(stage), *launched(stage))}
             if stage.attach_type == "scope":
                 ranges.update(self.needed_region(stage))
             pass_down(stage, ranges, self.bounds.analyzer)

@@ -7,6 +7,7 @@ from sterna.arith import Analyzer, substitute
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, And, Call, Expr, Var, variables_in
 from sterna.te.bounds import Bounds, infer_bounds, root_axes, thread_variables, value_of_axes
+from sterna.te.env_threads import launched
 from sterna.te.extern import ExternOp, extern_body
 from sterna.te.normalize import normalize
 from sterna.te.prefetch import with_prefetch
@@ -16,6 +17,7 @@ from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
 from sterna.te.tensor import (
     COMM_REDUCE,
     PARALLELIZED,
+    THREAD_INDEX,
     UNROLLED,
     VECTORIZED,
     ComputeOp,
@@ -289,8 +291,9 @@ class _Lowering:
         if isinstance(op, ScanOp):
             first = [s for s in self.schedule.stages if s.attach_type == "init"]
             first = [s for s in first if s.attach_stage is stage]
-            steps = _Nest(self, stage, op).steps()
-            return seq(*self.enough_rows(op), self.with_producers(first, steps))
+            nest = _Nest(self, stage, op)
+            body = self.with_producers(first, nest.steps())
+            return nest.launching(seq(*self.enough_rows(op), body))
         assert isinstance(op, ComputeOp)
         return _Nest(self, stage, op).make()
 
@@ -414,7 +417,16 @@ class _Nest:
 
     def steps(self) -> Stmt:
         """The loops of a scan: what is computed inside them stores its rows."""
-        return seq(*self.promises(), self.loops(self.stage.leaf_iter_vars, nothing()))
+        leaves = self.stage.leaf_iter_vars[len(launched(self.stage)) :]
+        return seq(*self.promises(), self.loops(leaves, nothing()))
+
+    def launching(self, body: Stmt) -> Stmt:
+        """The body inside the threads that are launched around it."""
+        threads = launched(self.stage)
+        # The user may launch the same threads around another stage too.
+        own: dict[Var, Expr] = {t.var: Var(t.name, t.var.dtype) for t in threads}
+        inside: Stmt = substitute(self.loops(threads, body), own)
+        return inside
 
     def loops(self, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
         for leaf in reversed(leaves):
@@ -466,9 +478,10 @@ class _Nest:
             body = AttrStmt(f"pragma_{key}", None, said, body)
         extent = self.ranges[leaf].extent
         zero = build.const(0, extent.dtype)
-        if attributes.bind_thread is not None:
-            self.check_thread(leaf, attributes.bind_thread)
-            return For(var, zero, extent, "thread", body, attributes.bind_thread.thread_tag)
+        thread = leaf if leaf.iter_type == THREAD_INDEX else attributes.bind_thread
+        if thread is not None:
+            self.check_thread(leaf, thread)
+            return For(var, zero, extent, "thread", body, thread.thread_tag)
         return For(var, zero, extent, _KINDS[attributes.kind], body)
 
     def check_thread(self, leaf: IterVar, thread: IterVar) -> None:

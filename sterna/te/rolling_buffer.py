@@ -7,8 +7,8 @@ from sterna.arith import detect_linear
 from sterna.ir import build
 from sterna.ir.expr import Expr, variables_in
 from sterna.te.bounds import Bounds, leaves_around
-from sterna.te.schedule import Stage
-from sterna.te.tensor import UNROLLED, IterVar
+from sterna.te.schedule import AxisAttributes, Stage
+from sterna.te.tensor import THREAD_INDEX, UNROLLED, IterVar
 
 
 @dataclass
@@ -62,18 +62,16 @@ def _loops_outwards(stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
     """The loops around a stage, innermost first, each with the stage that it is a loop of."""
     while stage.attach_stage is not None:
         owner = stage.attach_stage
-        if stage.attach_ivar is not None:
-            for loop in reversed(leaves_around(owner, stage.attach_ivar)):
-                yield owner, loop
+        for loop in reversed(leaves_around(owner, stage.attach_ivar)):
+            yield owner, loop
         stage = owner
 
 
 def _require_serial(name: str, owner: Stage, loop: IterVar) -> None:
     """One iteration must find what the one before it left."""
-    attributes = owner.iter_var_attrs.get(loop)
-    if attributes is None:
-        return
-    if attributes.bind_thread is not None or attributes.kind not in (None, UNROLLED):
+    how = owner.iter_var_attrs.get(loop, AxisAttributes())
+    is_thread = how.bind_thread is not None or loop.iter_type == THREAD_INDEX
+    if is_thread or how.kind not in (None, UNROLLED):
         raise ValueError(
             f"the rolling buffer {name} is computed inside {loop.name} of {owner.op.name}, whose "
             "iterations run at once, so none finds what another one left; use a serial loop"

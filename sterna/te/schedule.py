@@ -188,6 +188,9 @@ class Stage:
         return fused
 
     def _fuse_two(self, outer: IterVar, inner: IterVar) -> IterVar:
+        for axis in (outer, inner):
+            if axis.iter_type not in (DATA_PAR, COMM_REDUCE, ORDERED):
+                raise ValueError(f"Cannot fuse {_kind_name(axis.iter_type)} axis {axis.name}")
         if (outer.iter_type == COMM_REDUCE) != (inner.iter_type == COMM_REDUCE):
             raise ValueError(
                 f"Cannot fuse {outer.name} and {inner.name}: one is a reduction axis, one is not"
@@ -230,6 +233,8 @@ class Stage:
 
     def _mark(self, axis: IterVar, kind: int) -> None:
         self._find_leaf(axis)
+        if axis.iter_type == THREAD_INDEX:
+            raise ValueError(f"{axis.name} of stage {self.op.name} runs as threads already")
         self._attributes(axis).kind = kind
 
     def vectorize(self, var: IterVar) -> None:
@@ -276,6 +281,10 @@ class Stage:
                     "fuse both axes, or bind one to another thread"
                 )
         self._attributes(ivar).bind_thread = thread_ivar
+
+    if TYPE_CHECKING:  # env_threads.py defines it
+
+        def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None: ...
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Say something about the loop to the passes behind."""
