@@ -14,6 +14,7 @@ from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
+from sterna.op.contraction import schedule_contraction
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -285,6 +286,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case]) -> None:
         reference=reference_conv,
         macs=macs_conv,
         pattern=OUT_ELEMWISE_FUSABLE,
+        schedule=schedule_contraction,
         mixed_precision="always",
         cases=cases,
         doc=f"Convolution along {rank} {'axis' if rank == 1 else 'axes'}.",

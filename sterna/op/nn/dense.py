@@ -9,6 +9,7 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
+from sterna.op.contraction import schedule_contraction
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
@@ -137,6 +138,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_contraction,
     mixed_precision="always",
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
@@ -159,6 +161,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_contraction,
     mixed_precision="always",
     cases=[
         Case(((4, 3), (3, 5))),
@@ -179,6 +182,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_contraction,
     mixed_precision="always",
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),

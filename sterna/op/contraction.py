@@ -1,0 +1,175 @@
+"""The schedule of sums of products: convolutions, dense layers, products of matrices.
+
+The last axis of the result runs as vectors, and of another axis a few rows are computed at once, so
+that a vector that was loaded serves all of them: a tile in registers runs over the whole sum. What
+follows the sum (bias, activation, residual) is computed while the tile is in registers.
+"""
+
+import math
+from dataclasses import dataclass
+
+from sterna.ir.expr import Var, variables_in
+from sterna.ir.node import post_order
+from sterna.op.kernel import Kernel
+from sterna.op.register_tile import RegisterTile, register_tile
+from sterna.op.schedules import extents_of, schedule_default, schedule_elements
+from sterna.te import ComputeOp, IterVar, Schedule, Stage, Tensor
+from sterna.te.tensor import ProducerLoad, Reduce
+
+# Parallel work is cut into at least this many pieces, so that threads end together.
+PIECES = 16
+UNROLLED_STEPS = 4
+
+
+@dataclass(slots=True)
+class _Plan:
+    row: int
+    """The axis of the result of which several are computed at once."""
+    tile: RegisterTile
+
+
+def schedule_contraction(kernel: Kernel) -> None:
+    """A register tile over the whole sum, with its epilogue."""
+    schedule, out = kernel.schedule, kernel.outputs[0]
+    sums = [s for s in schedule.stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    if len(sums) != 1 or len(kernel.outputs) != 1 or out.ndim == 0:
+        schedule_default(kernel)
+        return
+    total = sums[0].op
+    assert isinstance(total, ComputeOp)
+    plan = _plan(kernel, total)
+    kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
+    _place_others(kernel, total)
+    if schedule[out].op is total:
+        tile = schedule.cache_write(out, "local")
+    else:
+        tile = total.output(0)
+        schedule[tile].set_scope("local")
+    place = _tile_result(schedule[out], plan, kernel)
+    schedule[tile].compute_at(schedule[out], place)
+    _tile_sum(schedule, tile, plan)
+
+
+def _place_others(kernel: Kernel, total: ComputeOp) -> None:
+    """Borders are made whole before; what stands between the sum and the result is inlined."""
+    before = _ancestors(total)
+    for stage in kernel.schedule.stages:
+        op = stage.op
+        if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output:
+            continue
+        if stage.attach_type == "inline":
+            continue
+        if op in before:
+            schedule_elements(stage, kernel.processor)
+        else:
+            stage.compute_inline()
+
+
+def _ancestors(op: ComputeOp) -> set[object]:
+    found: set[object] = set()
+    stack = [tensor.op for tensor in op.input_tensors]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found.add(current)
+            stack += [tensor.op for tensor in current.input_tensors]
+    return found
+
+
+def _plan(kernel: Kernel, total: ComputeOp) -> _Plan:
+    processor = kernel.processor
+    lanes = processor.lanes(total.output(0).dtype)
+    sizes = extents_of(total.axis)
+    row = _row_axis(total, sizes)
+    rows = sizes[row] if row != len(sizes) - 1 else 1
+    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers)
+    return _Plan(row, tile)
+
+
+def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
+    """An axis that what is read as vectors does not depend on: its vectors serve many rows."""
+    vector = total.axis[-1].var
+    body = total.body[0]
+    assert isinstance(body, Reduce)
+    used: list[set[Var]] = []
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad):
+            names = {v for index in item.indices for v in variables_in(index)}
+            if vector in names:
+                used.append(names)
+
+    post_order(body.source[0], visit)
+    free = [
+        place
+        for place in range(len(sizes) - 1)
+        if sizes[place] > 1 and any(total.axis[place].var not in names for names in used)
+    ]
+    return max(free, key=lambda place: (min(sizes[place], 4), place), default=len(sizes) - 1)
+
+
+def _tile_result(stage: Stage, plan: _Plan, kernel: Kernel) -> IterVar:
+    """The loops over tiles; gives the one in which a tile is computed."""
+    axes = list(stage.op.axis)
+    sizes = extents_of(axes)
+    width = plan.tile.columns
+    vector_outer, vector = stage.split(axes[-1], factor=width)
+    columns = -(-sizes[-1] // width)
+    others = [axis for place, axis in enumerate(axes[:-1]) if place != plan.row]
+    counts = {id(axis): size for axis, size in zip(axes, sizes, strict=True)}
+    counts[id(vector_outer)] = columns
+    # columns outside of rows: what is read per column stays in the cache over all rows
+    loops = [*others[:1], vector_outer, *others[1:]]
+    inside = [vector]
+    if plan.row != len(axes) - 1:
+        row_outer, row = stage.split(axes[plan.row], factor=plan.tile.rows)
+        counts[id(row_outer)] = -(-sizes[plan.row] // plan.tile.rows)
+        stage.unroll(row)
+        loops.append(row_outer)
+        inside = [row, vector]
+    stage.reorder(*loops, *inside)
+    if sizes[-1] > 1:
+        stage.vectorize(vector)
+    return _share(stage, loops, [counts[id(axis)] for axis in loops])
+
+
+def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
+    """Outer loops for threads; at least one loop stays inside to compute tiles in."""
+    taken, pieces = 0, 1
+    while taken < len(loops) - 1 and pieces < PIECES:
+        pieces *= counts[taken]
+        taken += 1
+    if taken and pieces > 1:
+        stage.parallel(stage.fuse(*loops[:taken]))
+    elif math.prod(counts) > 1:
+        stage.parallel(loops[-1])
+    return loops[-1]
+
+
+def _tile_sum(schedule: Schedule, tile: Tensor, plan: _Plan) -> None:
+    """Accumulators outside, the sum's loops around them."""
+    stage = schedule[tile]
+    axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
+    ordered = _window_first(reduced)
+    last = ordered[-1]
+    inner: list[IterVar] = [last]
+    size = extents_of([last])[0]
+    if size % UNROLLED_STEPS == 0 and size > UNROLLED_STEPS:
+        outer, step = stage.split(last, factor=UNROLLED_STEPS)
+        stage.unroll(step)
+        inner = [outer, step]
+    elif size <= 8:
+        stage.unroll(last)
+    rows = [axes[plan.row]] if plan.row != len(axes) - 1 else []
+    others = [axis for axis in axes[:-1] if axis not in rows]
+    stage.reorder(*others, *ordered[:-1], *inner, *rows, axes[-1])
+    for row in rows:
+        stage.unroll(row)
+    stage.vectorize(axes[-1])
+
+
+def _window_first(reduced: list[IterVar]) -> list[IterVar]:
+    """The channels, which lie closest in memory, innermost."""
+    if len(reduced) > 1 and reduced[0].name.startswith("rc"):
+        return [*reduced[1:], reduced[0]]
+    return reduced

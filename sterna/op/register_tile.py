@@ -1,0 +1,52 @@
+"""How large a tile of a sum of products is kept in registers."""
+
+from dataclasses import dataclass
+from functools import cache
+
+# What the common processors can do in a cycle, and how long a multiply-add takes.
+MULTIPLY_ADDS, LOADS, LATENCY = 2, 2, 4
+MOST_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Rows and columns of a tile; a row of it is one vector, held in one or more registers."""
+
+    rows: int
+    columns: int
+
+
+@cache
+def register_tile(rows: int, columns: int, lanes: int, registers: int) -> RegisterTile:
+    """The tile that computes rows x columns in the fewest cycles per step of the sum.
+
+    A step loads a vector per row of the tile's vectors and broadcasts a number per row; the
+    accumulators, those vectors and one broadcast are in registers. Tiles at the end are as costly
+    as whole ones, and columns beyond the last whole tile are computed one by one.
+    """
+    best: tuple[float, int, RegisterTile] | None = None
+    for width in _widths(columns, lanes):
+        vectors = -(-width // lanes)
+        single = 4 * (columns % width) * rows
+        for count in range(1, _most_rows(vectors, registers) + 1):
+            tiles = -(-rows // count) * (columns // width)
+            products = count * vectors
+            cycles = max(products / MULTIPLY_ADDS, (count + vectors) / LOADS, LATENCY)
+            # loads and stores of the tile itself are spread over the sum: larger is better
+            found = (tiles * cycles + single, -products, RegisterTile(count, width))
+            if best is None or found[:2] < best[:2]:
+                best = found
+    assert best is not None
+    return best[2]
+
+
+def _widths(columns: int, lanes: int) -> list[int]:
+    """Up to four whole vectors, and parts of one."""
+    whole = [n * lanes for n in (1, 2, 3, 4)]
+    parts = [lanes >> n for n in range(1, lanes.bit_length())]
+    return [width for width in (*whole, *parts) if width <= columns] or [1]
+
+
+def _most_rows(vectors: int, registers: int) -> int:
+    """How many rows of accumulators fit; more than a few add code and no speed."""
+    return max(1, min(MOST_ROWS, (registers - vectors - 1) // vectors))
