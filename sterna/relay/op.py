@@ -78,6 +78,8 @@ class OpRecord:
     """How layouts pass through it; a rule of layouts.py."""
     scale: Any = None
     """How a factor per channel passes through it; a rule of fold_scale_axis.py."""
+    foldable: bool = True
+    """Whether equal calls give equal results, so that one may stand for another."""
     mixed_precision: Literal["always", "follow", "never"] = "follow"
     """Whether ToMixedPrecision computes it in the narrow type."""
 

@@ -8,5 +8,8 @@ def passes() -> list[Pass]:
     """What happens between a user's graph and its kernels; the context's level picks from it."""
     return [
         T.InferType(),
+        T.SimplifyInference(),
+        T.EliminateCommonSubexpr(),
+        T.FoldConstant(),
         T.FuseOps(),
     ]

@@ -1,9 +1,13 @@
 """The passes over graphs under the names that users know."""
 
 from sterna.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass
+from sterna.relay.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.passes.infer_type import InferType
+from sterna.relay.passes.simplify_inference import SimplifyInference
 
 __all__ = [
-    "FuseOps", "InferType", "Pass", "PassContext", "Sequential", "function_pass", "module_pass",
+    "EliminateCommonSubexpr", "FoldConstant", "FuseOps", "InferType", "Pass", "PassContext",
+    "Sequential", "SimplifyInference", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -1,0 +1,116 @@
+"""Runs graphs by the operators' references: slow, plain, and the oracle for everything else."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sterna.ir.module import IRModule
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RelayExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from sterna.relay.op import record_of
+
+# A NumPy array, a tuple of values, or a function of values.
+Value = Any
+
+
+def interpret(func: Function, *args: Value, mod: IRModule | None = None) -> Value:
+    """The value of a function for NumPy arrays; tuples come as tuples."""
+    if len(args) != len(func.params):
+        names = ", ".join(param.name_hint for param in func.params)
+        raise ValueError(f"the function takes {names}; got {len(args)} values")
+    return _Run(mod).value(func.body, dict(zip(func.params, args, strict=True)))
+
+
+class _Run:
+    def __init__(self, mod: IRModule | None) -> None:
+        self.mod = mod
+
+    def value(self, root: RelayExpr, known: Mapping[RelayExpr, Value]) -> Value:
+        """The value of an expression whose free variables are known."""
+        values: dict[RelayExpr, Value] = dict(known)
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            if expr in values:
+                stack.pop()
+                continue
+            waiting = [e for e in _needs(expr, values) if e not in values]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            values[expr] = self._evaluate(expr, values)
+            stack.pop()
+        return values[root]
+
+    def _evaluate(self, expr: RelayExpr, values: dict[RelayExpr, Value]) -> Value:
+        if isinstance(expr, Constant):
+            return to_numpy(expr.data)
+        if isinstance(expr, Tuple):
+            return tuple(values[part] for part in expr.fields)
+        if isinstance(expr, TupleGetItem):
+            return values[expr.tuple_value][expr.index]
+        if isinstance(expr, Let):
+            return values[expr.body]
+        if isinstance(expr, If):
+            return values[_branch(expr, values)]
+        if isinstance(expr, Function):
+            return self._closure(expr, values)
+        if isinstance(expr, GlobalVar):
+            if self.mod is None:
+                raise ValueError(f"the function @{expr.name_hint} is called outside of a module")
+            return self._closure(self.mod[expr], {})
+        if isinstance(expr, Call):
+            return self._call(expr, values)
+        assert isinstance(expr, Var)
+        raise ValueError(f"the variable {expr.name_hint} has no value")
+
+    def _call(self, call: Call, values: dict[RelayExpr, Value]) -> Value:
+        record = record_of(call)
+        args = [values[arg] for arg in call.args]
+        if record is None:
+            return values[call.op](*args)
+        if record.reference is None:
+            raise ValueError(f"{record.name} has no reference to run it by")
+        given = [list(arg) if isinstance(arg, tuple) else arg for arg in args]
+        made = record.reference(call.attrs, *given)
+        return tuple(made) if isinstance(made, list | tuple) else made
+
+    def _closure(
+        self, func: Function, values: Mapping[RelayExpr, Value]
+    ) -> Callable[..., Value]:
+        outer: dict[RelayExpr, Value] = {e: v for e, v in values.items() if isinstance(e, Var)}
+
+        def run(*args: Value) -> Value:
+            return self.value(func.body, {**outer, **dict(zip(func.params, args, strict=True))})
+
+        return run
+
+
+def _needs(expr: RelayExpr, values: dict[RelayExpr, Value]) -> list[RelayExpr]:
+    """What must be known before an expression; of a choice only the branch that is taken."""
+    if isinstance(expr, If):
+        return [expr.cond] if expr.cond not in values else [_branch(expr, values)]
+    if isinstance(expr, Let):
+        if expr.value in values:
+            values[expr.var] = values[expr.value]
+            return [expr.body]
+        return [expr.value]
+    if isinstance(expr, Function | Var | Constant | GlobalVar):
+        return []
+    if isinstance(expr, Call) and record_of(expr) is None:
+        return [expr.op, *expr.args]
+    return list(expr.operands())  # type: ignore[attr-defined]
+
+
+def _branch(expr: If, values: dict[RelayExpr, Value]) -> RelayExpr:
+    return expr.true_branch if bool(values[expr.cond]) else expr.false_branch

@@ -1,0 +1,87 @@
+"""Calls whose operands are known, computed now.
+
+    add(meta[relay.Constant][0], meta[relay.Constant][1])  ->  meta[relay.Constant][0]
+
+The operators' references compute them, so nothing is compiled. What would only grow, such as a
+constant spread over a large shape, is left to the run.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.transform import Pass, function_pass
+from sterna.ir.types import Type, flatten_type
+from sterna.relay.arrays import from_numpy, to_numpy
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
+from sterna.relay.op import OpRecord, record_of
+from sterna.relay.traverse import not_primitive, rewrite
+
+# A result may be this much larger than the operands.
+GROWTH, SMALL_BYTES = 4, 1 << 20
+
+
+def FoldConstant() -> Pass:
+    """Compute what is known."""
+    made: Pass = function_pass(
+        lambda func, mod, context: fold_constant(func),
+        opt_level=2, name="FoldConstant", kind=Function,
+    )  # fmt: skip
+    return made
+
+
+def fold_constant(expr: Any) -> Any:
+    """The function or expression with known calls replaced by constants."""
+    return rewrite(expr, _change, not_primitive)
+
+
+def _change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+    if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):
+        return new.tuple_value.fields[new.index]
+    record = record_of(new)
+    if record is None or record.reference is None or not record.foldable:
+        return new
+    assert isinstance(new, Call)
+    if not all(map(_is_known, new.args)) or not _worth_it(new):
+        return new
+    return evaluate(record, new)
+
+
+def evaluate(record: OpRecord, call: Call) -> RelayExpr:
+    """The value of a call of constants, as a constant or a tuple of constants."""
+    assert record.reference is not None
+    value = record.reference(call.attrs, *map(_value, call.args))
+    made = _constant(value, call.checked_type)
+    made.span = call.span
+    return made
+
+
+def _is_known(expr: RelayExpr) -> bool:
+    if isinstance(expr, Tuple):
+        return all(map(_is_known, expr.fields))
+    return isinstance(expr, Constant)
+
+
+def _value(expr: RelayExpr) -> Any:
+    if isinstance(expr, Tuple):
+        return [_value(part) for part in expr.fields]
+    assert isinstance(expr, Constant)
+    return to_numpy(expr.data)
+
+
+def _constant(value: Any, kind: Type) -> RelayExpr:
+    if isinstance(value, tuple | list):
+        parts = zip(value, kind.fields, strict=True)  # type: ignore[attr-defined]
+        return Tuple(tuple(_constant(part, own) for part, own in parts))
+    return Constant(from_numpy(np.asarray(value), kind.dtype))  # type: ignore[attr-defined]
+
+
+def _worth_it(call: Call) -> bool:
+    made = flatten_type(call.checked_type)
+    if not all(kind.is_static for kind in made):
+        return False
+    given = [kind for arg in call.args for kind in flatten_type(arg.checked_type)]
+    grown = sum(math.prod(kind.concrete_shape) * kind.dtype.bits // 8 for kind in made)
+    before = sum(math.prod(kind.concrete_shape) * kind.dtype.bits // 8 for kind in given)
+    return grown <= max(SMALL_BYTES, GROWTH * before)
