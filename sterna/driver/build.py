@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sterna.codegen import c, llvm
+from sterna.codegen.llvm import LLVMOptions
 from sterna.driver.code import CCode, Code, LLVMCode
 from sterna.driver.operator_module import OperatorModule
 from sterna.ir.expr import INT32, Call, StringImm, Var
@@ -89,15 +89,14 @@ def _build(
 
 def _generate(kernels: list[PrimFunc], target: Target, name: str) -> Code:
     if target.kind.name == "c":
-        return CCode(c.generate(kernels, name))
-    compiled = llvm.CompiledModule(kernels, llvm_options(target), name)
-    return LLVMCode(compiled, runs_here(target), machine_of(target).triple)
+        return CCode(kernels, name)
+    return LLVMCode(kernels, llvm_options(target), name, runs_here(target))
 
 
-def llvm_options(target: Target) -> llvm.LLVMOptions:
+def llvm_options(target: Target) -> LLVMOptions:
     """What LLVM is told about a target."""
     machine = machine_of(target)
-    return llvm.LLVMOptions(machine.triple, machine.cpu, machine.features)
+    return LLVMOptions(machine.triple, machine.cpu, machine.features)
 
 
 def runs_here(target: Target) -> bool:

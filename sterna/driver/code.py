@@ -1,19 +1,29 @@
 """Compiled code in its forms: what runs here, what is shown, what is written."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from sterna.codegen.llvm import CompiledModule, JitModule
-from sterna.runtime import load_module
+from sterna.codegen import c
+from sterna.codegen.llvm import CompiledModule, JitModule, LLVMOptions
+from sterna.codegen.part import Part
+from sterna.runtime import Module, load_module
 from sterna.runtime._core import PackedFunc
 from sterna.support import toolchain
+from sterna.tir.stmt import PrimFunc
 
 
 class Code(Protocol):
     """The code of one module."""
+
+    kind: str
+    """llvm or c."""
+    names: list[str]
+    """Its packed functions."""
+    can_rename: bool
+    """Whether their symbols are still open."""
 
     def find(self, name: str) -> int | PackedFunc | None:
         """A packed function of it, ready to run here."""
@@ -21,23 +31,40 @@ class Code(Protocol):
     def source(self, form: str) -> str:
         """It as text, in a form."""
 
-    def object_files(self, folder: Path) -> list[Path]:
-        """It as files that a linker or compiler takes."""
+    def joins(self, other: "Code") -> bool:
+        """Whether other code can be in one file with it."""
+
+    def write(self, folder: Path, stem: str, members: "Members", table: bytes) -> list[Path]:
+        """Files for a linker or a compiler: it and those that join it, and the modules' table."""
+
+
+Members = Sequence[tuple[Code, Mapping[str, str]]]
+"""Code with the symbols of those functions whose symbol is not __tvm_ffi_<name>."""
+
+
+def _packed_names(functions: Sequence[PrimFunc]) -> list[str]:
+    return [function.name for function in functions if function.attrs.get("packed")]
 
 
 class LLVMCode:
     """Code made by LLVM."""
 
-    suffix = ".o"
+    kind = "llvm"
+    can_rename = True
 
-    def __init__(self, compiled: CompiledModule, runs_here: bool, description: str) -> None:
-        self.compiled = compiled
+    def __init__(
+        self, functions: Sequence[PrimFunc], options: LLVMOptions, name: str, runs_here: bool
+    ) -> None:
+        self.functions = functions
+        self.names = _packed_names(functions)
+        self.options = options
+        self.name = name
         self.runs_here = runs_here
-        self.description = description
+        self.compiled = CompiledModule(functions, options, name)
 
     def find(self, name: str) -> int | PackedFunc | None:
         if not self.runs_here:
-            raise _elsewhere(self.description)
+            raise _elsewhere(self.options.triple)
         return self.jit.find(f"__tvm_ffi_{name}")
 
     @cached_property
@@ -52,51 +79,64 @@ class LLVMCode:
             return self.compiled.assembly()
         raise ValueError(f"an LLVM module has the sources ll and asm, not '{form}'")
 
-    def object_files(self, folder: Path) -> list[Path]:
-        path = folder / "lib0.o"
-        path.write_bytes(self.compiled.object_bytes())
+    def joins(self, other: Code) -> bool:
+        return isinstance(other, LLVMCode) and other.options == self.options
+
+    def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
+        parts = [Part(m.functions, own) for m, own in members if isinstance(m, LLVMCode)]
+        alone = not table and parts == [Part(self.functions)]
+        made = self.compiled if alone else CompiledModule(parts, self.options, self.name, table)
+        path = folder / f"{stem}.o"
+        path.write_bytes(made.object_bytes())
         return [path]
 
 
 class CCode:
     """Code in C, compiled by the machine's compiler when it is first run."""
 
-    suffix = ".c"
+    kind = "c"
+    can_rename = True
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, functions: Sequence[PrimFunc], name: str) -> None:
+        self.functions = functions
+        self.names = _packed_names(functions)
+        self.name = name
+        self.text = c.generate(functions, name)
 
     @cached_property
-    def loaded(self) -> object:
+    def loaded(self) -> Module:
         """The code as a module of the runtime."""
-        with tempfile.TemporaryDirectory() as name:
-            library = Path(name) / "lib.so"
-            toolchain.link_shared(library, self.object_files(Path(name)), ["-lm"])
-            return load_module(library)
+        return load_c(self.text)
 
     def find(self, name: str) -> int | PackedFunc | None:
-        return self.loaded._get_function(name, False)  # type: ignore[attr-defined,no-any-return]
+        return self.loaded._get_function(name, False)
 
     def source(self, form: str) -> str:
         if form in ("", "c"):
             return self.text
         raise ValueError(f"a C module has the source c, not '{form}'")
 
-    def object_files(self, folder: Path) -> list[Path]:
-        path = folder / "lib0.c"
-        path.write_text(self.text, encoding="utf-8")
+    def joins(self, other: Code) -> bool:
+        return isinstance(other, CCode)
+
+    def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
+        parts = [Part(m.functions, own) for m, own in members if isinstance(m, CCode)]
+        path = folder / f"{stem}.c"
+        path.write_text(c.generate(parts, self.name, table), encoding="utf-8")
         return [path]
 
 
 class KernelsCode:
     """The kernels of a graph, each an object file of its own."""
 
-    suffix = ".o"
+    kind = "llvm"
+    can_rename = False
 
     def __init__(
         self, objects: dict[str, bytes], runs_here: bool, triple: str, text: Callable[[str], str]
     ) -> None:
         self.objects = objects
+        self.names = list(objects)
         self.runs_here = runs_here
         self.description = triple
         self._text = text
@@ -114,11 +154,17 @@ class KernelsCode:
     def source(self, form: str) -> str:
         return self._text(form)
 
-    def object_files(self, folder: Path) -> list[Path]:
-        paths = []
-        for place, content in enumerate(self.objects.values()):
-            paths.append(folder / f"kernel{place}.o")
-            paths[-1].write_bytes(content)
+    def joins(self, other: Code) -> bool:
+        return False
+
+    def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
+        contents = list(self.objects.values())
+        if table:
+            options = LLVMOptions(self.description)
+            contents.insert(0, CompiledModule([], options, "modules", table).object_bytes())
+        paths = [folder / f"{stem}.{place}.o" for place in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            path.write_bytes(content)
         return paths
 
 
@@ -127,3 +173,12 @@ def _elsewhere(triple: str) -> RuntimeError:
         f"the module is built for {triple}, which is not this machine; export it with "
         "export_library and run it there"
     )
+
+
+def load_c(text: str) -> Module:
+    """A file of C as a module, by way of the machine's compiler."""
+    with tempfile.TemporaryDirectory() as name:
+        source, library = Path(name) / "lib.c", Path(name) / "lib.so"
+        source.write_text(text, encoding="utf-8")
+        toolchain.link_shared(library, [source], ["-lm"])
+        return load_module(library)

@@ -4,42 +4,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sterna.codegen.llvm import JitModule
-from sterna.driver.code import CCode
+from sterna.driver.code import load_c
 from sterna.runtime import Module, _core
-from sterna.runtime._core import PackedFunc
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER = 60
+ELF_MAGIC = b"\x7fELF"
 
 
 def load(path: Path) -> Module:
-    """The functions of an object file, of all objects in an archive, or of a C source."""
+    """The modules in an object file, in all objects of an archive, or in a C source."""
     if path.suffix == ".c":
-        code = CCode(path.read_text("utf-8"))
-        return _module(code.find)
+        return load_c(path.read_text("utf-8"))
     content = path.read_bytes()
     objects = list(_members(path, content)) if path.suffix == ".a" else [content]
     if not objects:
         raise ValueError(f"cannot load '{path}': the archive is empty")
-    linked = [_link(path, content) for content in objects]
-
-    def find(name: str) -> int | PackedFunc | None:
-        found = (jit.find(f"__tvm_ffi_{name}") for jit in linked)
-        return next((address for address in found if address is not None), None)
-
-    return _module(find)
-
-
-def _module(find: object) -> Module:
-    module: Module = _core.make_module(Module, find)  # type: ignore[arg-type]
+    for each in objects:
+        _require_this_machine(path, each)
+    try:
+        linked = JitModule(*objects)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"cannot load '{path}': {error}") from None
+    module: Module = _core.module_from_symbols(str(path), linked.find)
     return module
 
 
-def _link(path: Path, content: bytes) -> JitModule:
-    try:
-        return JitModule(content)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"cannot load '{path}': {error}") from None
+def _require_this_machine(path: Path, content: bytes) -> None:
+    """LLVM would link code for another processor too, and that code would run."""
+    with open(_core.__file__, "rb") as file:
+        ours = file.read(20)
+    # Word size, byte order and processor.
+    same = all(content[part] == ours[part] for part in (slice(4, 6), slice(18, 20)))
+    if content.startswith(ELF_MAGIC) and ours.startswith(ELF_MAGIC) and not same:
+        raise ValueError(f"cannot load '{path}': it is built for another machine than this")
 
 
 def _members(path: Path, content: bytes) -> Iterator[bytes]:

@@ -23,7 +23,14 @@ from sterna.runtime.device import (
     vulkan,
     webgpu,
 )
-from sterna.runtime.module import Module, enabled, load_extension, load_module, system_lib
+from sterna.runtime.module import (
+    Module,
+    ModulePropertyMask,
+    enabled,
+    load_extension,
+    load_module,
+    system_lib,
+)
 from sterna.runtime.ndarray import NDArray
 from sterna.runtime.registry import (
     get_global_func,
@@ -47,7 +54,8 @@ _core.configure(
 )
 
 __all__ = [
-    "BenchmarkResult", "DataType", "Device", "Module", "NDArray", "Object", "PackedFunc",
+    "BenchmarkResult", "DataType", "Device", "Module", "ModulePropertyMask", "NDArray", "Object",
+    "PackedFunc",
     "cpu", "cuda", "device", "enabled", "ext_dev", "get_global_func", "hexagon",
     "list_global_func_names", "load_extension", "load_module", "metal", "ndarray", "num_threads",
     "opencl", "register_func", "remove_global_func", "rocm", "set_num_threads", "system_lib",

@@ -1,12 +1,13 @@
 """Modules: sets of functions, most of them in a shared library."""
 
 import difflib
+import enum
 import importlib
 import importlib.util
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,22 @@ GENERATORS = {"llvm": "llvmlite", "c": "sterna.codegen"}
 
 # Files that are no libraries yet: the module whose function load(path) makes them one.
 LOADERS = {".o": "sterna.driver.load", ".a": "sterna.driver.load", ".c": "sterna.driver.load"}
+
+# Writing modules to files takes the compiler too.
+EXPORTER = "sterna.driver.export"
+
+DEVICE_KINDS = frozenset({"cuda", "opencl", "metal", "hip", "rocm", "vulkan", "webgpu"})
+
+
+class ModulePropertyMask(enum.IntFlag):
+    """What can be done with a module."""
+
+    BINARY_SERIALIZABLE = 1
+    """Go into a file as bytes, for a loader of its kind."""
+    RUNNABLE = 2
+    """Run here."""
+    DSO_EXPORTABLE = 4
+    """Go into a file as code, for a linker."""
 
 
 class Module(_core.Module):
@@ -76,6 +93,73 @@ class Module(_core.Module):
         """What sort of module it is, under its classic name."""
         return self.kind
 
+    def get_property_mask(self) -> int:
+        """What can be done with it; see ModulePropertyMask."""
+        return ModulePropertyMask.RUNNABLE
+
+    @property
+    def is_binary_serializable(self) -> bool:
+        """Whether it goes into files as bytes, for a loader of its kind."""
+        return bool(self.get_property_mask() & ModulePropertyMask.BINARY_SERIALIZABLE)
+
+    @property
+    def is_runnable(self) -> bool:
+        """Whether it runs here."""
+        return bool(self.get_property_mask() & ModulePropertyMask.RUNNABLE)
+
+    @property
+    def is_dso_exportable(self) -> bool:
+        """Whether it goes into files as code, for a linker."""
+        return bool(self.get_property_mask() & ModulePropertyMask.DSO_EXPORTABLE)
+
+    @property
+    def is_device_module(self) -> bool:
+        """Whether its functions are kernels of a device."""
+        return self.kind in DEVICE_KINDS
+
+    def _collect_from_import_tree(self, wanted: Callable[["Module"], bool]) -> list["Module"]:
+        """The module and all that it imports, each once, where a condition holds."""
+        found: dict[int, Module] = {}
+        stack: list[Module] = [self]
+        while stack:
+            module = stack.pop()
+            if module.handle not in found:
+                found[module.handle] = module
+                stack += reversed(module.imported_modules)
+        return [module for module in found.values() if wanted(module)]
+
+    def _collect_dso_modules(self) -> list["Module"]:
+        """Those that go into files as code."""
+        return self._collect_from_import_tree(lambda module: module.is_dso_exportable)
+
+    def get_source(self, fmt: str = "") -> str:
+        """The code as text; a loaded library has none."""
+        return ""
+
+    def save(self, file_name: str | os.PathLike[str], fmt: str = "") -> None:
+        """Write the module alone, without its imports, in the form that the file's name says."""
+        raise ValueError(f"cannot save '{file_name}': a module of kind '{self.kind}' has no source")
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        *,
+        fcompile: Callable[..., Any] | None = None,
+        addons: Sequence[str | os.PathLike[str]] | None = None,
+        workspace_dir: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Write it and all that it imports to a file that load_module takes anywhere.
+
+        The name says the form: .so, .tar (a linked library and its parts), .o, .a or .c.
+        cc= names the compiler that links, options= adds to its command line; addons= are further
+        sources and objects. fcompile= does the linking instead: fcompile(file_name, files, ...).
+        """
+        exporter = importlib.import_module(EXPORTER)
+        return exporter.export_library(
+            self, file_name, fcompile, addons, workspace_dir, **options
+        )
+
     def __repr__(self) -> str:
         return f"Module({self.kind}, {self.handle:x})"
 
@@ -106,12 +190,20 @@ def _load_tar(path: Path) -> Module:
                 raise KeyError("lib.so")
             library = Path(name) / "lib.so"
             library.write_bytes(member.read())
-            module: Module = _core.load_module(library)
-            return module
+            return _load_from(library, path)
     except KeyError:
         raise ValueError(f"cannot load '{path}': it holds no lib.so") from None
     except (tarfile.TarError, EOFError) as error:
         raise ValueError(f"cannot load '{path}': it is no complete tar file ({error})") from None
+
+
+def _load_from(library: Path, archive: Path) -> Module:
+    try:
+        module: Module = _core.load_module(library)
+    except ValueError as error:
+        text = str(error).replace(f"'{library}'", f"'lib.so' of '{archive}'")
+        raise ValueError(text) from None
+    return module
 
 
 def load_extension(path: str | os.PathLike[str], init: str | None = None) -> None:

@@ -80,16 +80,14 @@ def _link(
     extra: Sequence[str],
     cc: str | os.PathLike[str] | None,
     cwd: str | os.PathLike[str] | None,
+    needs_runtime: bool = True,
 ) -> None:
     base = Path(cwd) if cwd is not None else Path()
     for path in inputs:
         if not (base / path).exists():
             raise FileNotFoundError(f"the input '{path}' of '{output}' does not exist")
     command = _choose(cc, inputs)
-    library = native.library_folder()
-    runtime = [f"-L{library}", f"-Wl,-rpath,{library}", "-lsterna"]
-    if sys.platform == "linux":
-        runtime.insert(0, "-Wl,--as-needed")
+    runtime = _runtime() if needs_runtime else []
     # Written aside and moved into place: nobody sees half a file, and a process that has the old
     # one loaded keeps it.
     target = base / output
@@ -107,6 +105,12 @@ def _link(
         Path(aside).unlink(missing_ok=True)
 
 
+def _runtime() -> list[str]:
+    library = native.library_folder()
+    as_needed = ["-Wl,--as-needed"] if sys.platform == "linux" else []
+    return [*as_needed, f"-L{library}", f"-Wl,-rpath,{library}", "-lsterna"]
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -119,9 +123,13 @@ def link_shared(
     extra: Sequence[str] = (),
     cc: str | os.PathLike[str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    needs_runtime: bool = True,
 ) -> None:
-    """Compile and link sources and objects into a shared library that may call the runtime."""
-    _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd)
+    """Compile and link sources and objects into a shared library.
+
+    needs_runtime: it may call the runtime, which is there for this machine alone.
+    """
+    _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd, needs_runtime)
 
 
 def compile_object(output: Path, source: Path, extra: Sequence[str] = ()) -> None:
@@ -129,6 +137,17 @@ def compile_object(output: Path, source: Path, extra: Sequence[str] = ()) -> Non
     command = _choose(None, [source])
     include = f"-I{native.include_folder()}"
     run_compiler([*command, "-c", "-fPIC", "-O2", include, *extra, str(source), "-o", str(output)])
+
+
+def link_relocatable(
+    output: Path, objects: Sequence[Path], cc: str | os.PathLike[str] | None = None
+) -> None:
+    """Join object files into one."""
+    if cc is not None or _first_found(options.c_compiler, ("cc", "gcc", "clang")):
+        command = [*_choose(cc, objects), "-r", "-nostdlib"]
+    else:
+        command = [*(_zig("ld.lld") or _choose(None, objects)), "-r"]
+    run_compiler([*command, "-o", str(output), *map(str, objects)])
 
 
 def archive(output: Path, objects: Sequence[Path]) -> None:

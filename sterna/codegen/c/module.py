@@ -7,11 +7,11 @@ loader fills and which may stay 0.
 """
 
 import re
-from collections.abc import Sequence
 
 from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as
 from sterna.codegen.c.types import CodegenError, Names, storage_type, value_type
 from sterna.codegen.imports import imported_texts
+from sterna.codegen.part import LIBRARY_TABLE, Functions, Part, as_parts
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc
@@ -51,33 +51,60 @@ _SLOT = """\
 STERNA_SLOT void *__sterna__host = 0;"""
 
 
-def generate(functions: Sequence[PrimFunc], module_name: str) -> str:
-    """The functions as one file of C99."""
-    texts = imported_texts(functions, "c")
+def generate(functions: Functions, module_name: str, table: bytes = b"") -> str:
+    """The functions as one file of C99.
+
+    table: says which modules they belong to, where these are several.
+    """
+    modules = as_parts(functions)
+    texts = imported_texts([func for part in modules for func in part.functions], "c")
     # An imported text declares what it defines, with types that are more than an address.
     imported = {name for text in texts for name in re.findall(r"\b(\w+)\s*\(", text)}
-    state = ModuleState(imported=imported, names=Names(imported))
+    shared = ModuleState(imported=imported, names=Names(imported))
+    parts: list[str] = []
+    prototypes: list[str] = []
+    for part in modules:
+        state = shared.for_another_part()
+        called = _enter(state, part)
+        parts += [_define(state, func, known_as(func) in called) for func in part.functions]
+        prototypes += [_prototype(state, f) for f in part.functions if known_as(f) in called]
+        shared.aligned |= state.aligned
+    sections = [f"/* {_comment(module_name)}: made by Sterna. */", _HEAD]
+    if shared.aligned:
+        sections.append(_ALIGNED)
+    sections.append(_SLOT)
+    if table:
+        sections.append(_table(table))
+    sections += shared.helpers.text()
+    sections += texts
+    for declarations in (list(shared.externs.values()), prototypes):
+        if declarations:
+            sections.append("\n".join(declarations))
+    return "\n\n".join([*sections, *parts]) + "\n"
+
+
+def _enter(state: ModuleState, part: Part) -> set[str]:
+    """Gives the functions of a part their C names; the names of those that others call."""
     called: set[str] = set()
-    for func in functions:
+    for func in part.functions:
         known = known_as(func)
         if known in state.functions:
             raise CodegenError(f"two functions are named {func.name}")
         state.functions[known] = func
         called |= _called(func)
         packed = bool(func.attrs.get("packed"))
-        state.c_names[known] = known if packed else state.names.make(func.name)
-    parts = [_define(state, func, known_as(func) in called) for func in functions]
-    prototypes = [_prototype(state, func) for func in functions if known_as(func) in called]
-    sections = [f"/* {_comment(module_name)}: made by Sterna. */", _HEAD]
-    if state.aligned:
-        sections.append(_ALIGNED)
-    sections.append(_SLOT)
-    sections += state.helpers.text()
-    sections += texts
-    for declarations in (list(state.externs.values()), prototypes):
-        if declarations:
-            sections.append("\n".join(declarations))
-    return "\n\n".join([*sections, *parts]) + "\n"
+        state.c_names[known] = part.packed_symbol(func) if packed else state.names.make(func.name)
+    return called
+
+
+def _table(table: bytes) -> str:
+    rows = [", ".join(map(str, table[at : at + 24])) for at in range(0, len(table), 24)]
+    listed = ",\n  ".join(rows)
+    return f"""\
+/* Which modules the functions belong to, and which of these imports which. */
+STERNA_EXPORT const unsigned char {LIBRARY_TABLE}[] = {{
+  {listed}
+}};"""
 
 
 def _define(state: ModuleState, func: PrimFunc, called: bool) -> str:
@@ -90,7 +117,8 @@ def _define(state: ModuleState, func: PrimFunc, called: bool) -> str:
 
 def _prototype(state: ModuleState, func: PrimFunc) -> str:
     if func.attrs.get("packed"):
-        return f"STERNA_EXPORT int32_t {known_as(func)}(void *, const void *, int32_t, void *);"
+        name = state.c_names[known_as(func)]
+        return f"STERNA_EXPORT int32_t {name}(void *, const void *, int32_t, void *);"
     kinds = [
         value_type(var.dtype) if buffer is None else f"{storage_type(buffer.dtype)} *restrict"
         for var, buffer in zip(func.params, func.buffers, strict=True)

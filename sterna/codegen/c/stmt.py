@@ -47,6 +47,10 @@ class ModuleState:
     names: Names = field(default_factory=Names)
     aligned: bool = False
 
+    def for_another_part(self) -> "ModuleState":
+        """The same file, but functions that do not see those before."""
+        return ModuleState(self.helpers, self.externs, self.imported, names=self.names)
+
 
 def known_as(func: PrimFunc) -> str:
     """How others call it: a packed function by its symbol, since a kernel may share its name."""

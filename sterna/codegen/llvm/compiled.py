@@ -7,22 +7,27 @@ from sterna.codegen.llvm.apart import compile_apart
 from sterna.codegen.llvm.function import generate
 from sterna.codegen.llvm.jit import JitModule
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, optimize
+from sterna.codegen.part import Functions, as_parts
 from sterna.support.errors import InternalError
-from sterna.tir.stmt import PrimFunc
 
 
 class CompiledModule:
     """Functions compiled for one target. Each form is made when it is first asked for."""
 
     def __init__(
-        self, functions: list[PrimFunc], options: LLVMOptions | None = None, name: str = "sterna"
+        self,
+        functions: Functions,
+        options: LLVMOptions | None = None,
+        name: str = "sterna",
+        table: bytes = b"",
     ) -> None:
         self.options = options or LLVMOptions.native()
-        self._text = generate(functions, self.options, name)
+        self._text = generate(functions, self.options, name, table)
         self._optimized: str | None = None
         self._assembly: str | None = None
         self._object: bytes | None = None
-        imports, intrinsics = imported_texts(functions, "llvm"), llvm_intrinsics(functions)
+        every = [function for part in as_parts(functions) for function in part.functions]
+        imports, intrinsics = imported_texts(every, "llvm"), llvm_intrinsics(every)
         if imports or intrinsics:
             self._text, self._object = compile_apart(self._text, imports, intrinsics, self.options)
 

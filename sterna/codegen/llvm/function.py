@@ -4,35 +4,51 @@ from sterna.codegen.llvm import host
 from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.codegen.llvm.stmt import StmtEmitter
-from sterna.codegen.llvm.types import symbol, value_type
+from sterna.codegen.llvm.types import hex_quoted, symbol, value_type
+from sterna.codegen.part import LIBRARY_TABLE, PACKED_PREFIX, Functions, Part, as_parts
 from sterna.ir import build
 from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
 from sterna.support.errors import InternalError
 from sterna.tir.stmt import Buffer, For, PrimFunc
 
-PACKED_PREFIX = "__tvm_ffi_"
 
+def generate(
+    functions: Functions, options: LLVMOptions, module_name: str = "sterna", table: bytes = b""
+) -> str:
+    """The text of an LLVM module with these functions; the same for the same input.
 
-def generate(functions: list[PrimFunc], options: LLVMOptions, module_name: str = "sterna") -> str:
-    """The text of an LLVM module with these functions; the same for the same input."""
+    table: says which modules they belong to, where these are several.
+    """
     module = ModuleWriter(options, module_name)
     host.define_host(module)
-    symbols: dict[str, str] = {}
-    for function in functions:
-        name = symbol_of(function)
-        if name in symbols.values():
-            raise ValueError(f"two functions are named '{function.name}'")
-        # A packed function is called by its symbol, since a kernel may have the same name.
-        symbols[name if function.attrs.get("packed") else function.name] = name
-    for function in functions:
-        emitter = FunctionEmitter(module, symbols, function.name)
-        module.functions.append(emitter.function(function))
+    if table:
+        export = "dllexport " if module.is_coff else ""
+        module.globals.append(
+            f'@{LIBRARY_TABLE} = {export}constant [{len(table)} x i8] c"{hex_quoted(table)}", '
+            "align 8"
+        )
+    for number, part in enumerate(as_parts(functions)):
+        _generate_part(module, part, f".{number}" if number else "")
     return module.text()
 
 
+def _generate_part(module: ModuleWriter, part: Part, suffix: str) -> None:
+    symbols: dict[str, str] = {}
+    for function in part.functions:
+        packed = bool(function.attrs.get("packed"))
+        name = part.packed_symbol(function) if packed else symbol_of(function) + suffix
+        if name in symbols.values():
+            raise ValueError(f"two functions are named '{function.name}'")
+        # A packed function is called by its symbol, since a kernel may have the same name.
+        symbols[symbol_of(function) if packed else function.name] = name
+    for function in part.functions:
+        emitter = FunctionEmitter(module, symbols, function.name)
+        module.functions.append(emitter.function(function))
+
+
 def symbol_of(function: PrimFunc) -> str:
-    """The symbol under which a function is compiled."""
+    """The symbol under which a function is compiled, where it is alone in its file."""
     if function.attrs.get("packed"):
         return PACKED_PREFIX + function.name
     # Internal functions get a suffix: LLVM would take one named exp or memcpy for the C library's.
@@ -58,7 +74,7 @@ class FunctionEmitter(StmtEmitter):
         place = "" if packed else "hidden " if export else "internal "
         if packed and self.module.is_coff:
             place = "dllexport "
-        name = symbol_of(function)
+        name = self.symbols[symbol_of(function) if packed else function.name]
         self.stmt(function.body)
         self.finish()
         return self.writer.text(

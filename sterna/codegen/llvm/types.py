@@ -93,6 +93,11 @@ def quoted(text: bytes) -> str:
     )
 
 
+def hex_quoted(data: bytes) -> str:
+    """The same with every byte by its number: quick where there are many."""
+    return "\\" + data.hex("\\").upper() if data else ""
+
+
 def symbol(name: str) -> str:
     """A global name, quoted."""
     if "\0" in name:

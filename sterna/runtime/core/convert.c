@@ -354,7 +354,7 @@ static PyObject *make_object(sterna_object *object) {
       sterna_any value = sterna_any_object(object);
       sterna_module *module;
       if (sterna_as_module(&value, &module)) break; /* another runtime's */
-      return wrap_object(python_side.module, object);
+      return wrap_module((sterna_module *)object);
     }
     case STERNA_PYTHON_OBJECT: {
       PyObject *kept = Py_NewRef(unwrap_python_object(object));

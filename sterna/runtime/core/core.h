@@ -93,6 +93,7 @@ int note_view_of(const sterna_ndarray *array, sterna_ndarray *view); /* for each
 sterna_ndarray *share_array(sterna_ndarray *array); /* to hand its memory to another library */
 
 /* module.c */
+PyObject *wrap_module(sterna_module *module); /* takes over the reference */
 extern PyMethodDef module_functions[];
 
 #endif

@@ -7,8 +7,36 @@ static sterna_module *module_of(PyObject *self) {
   return (sterna_module *)((ObjectWrapper *)self)->handle;
 }
 
-static PyObject *wrap_module(sterna_module *module) {
-  return wrap_object(python_side.module, (sterna_object *)module);
+/* A module made in Python: its class, and the object that knows its functions and all else. */
+typedef struct {
+  PyTypeObject *type;
+  PyObject *implementation;
+} python_module;
+
+static int find_in_python(sterna_module *module, void *self, const char *name, sterna_function **out);
+
+static void end_python_module(void *self) {
+  python_module *made = self;
+  drop_python_reference(made->implementation);
+  drop_python_reference(made->type);
+  PyMem_RawFree(made);
+}
+
+static const sterna_module_type compiled_type = {"compiled", find_in_python, end_python_module};
+
+static python_module *made_in_python(sterna_module *module) {
+  return sterna_module_type_of(module) == &compiled_type ? sterna_module_self(module) : NULL;
+}
+
+PyObject *wrap_module(sterna_module *module) {
+  python_module *made = made_in_python(module);
+  return wrap_object(made ? made->type : python_side.module, (sterna_object *)module);
+}
+
+static PyObject *get_implementation(PyObject *self, void *unused) {
+  (void)unused;
+  python_module *made = made_in_python(module_of(self));
+  return Py_NewRef(made ? made->implementation : Py_None);
 }
 
 static PyObject *get_kind(PyObject *self, void *unused) {
@@ -68,6 +96,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef getset[] = {
     {"kind", get_kind, NULL, "What sort of module it is: library, table, system, ...", NULL},
     {"imported_modules", get_imports, NULL, "The imported modules, a list.", NULL},
+    {"_implementation", get_implementation, NULL, "What make_module was given, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -79,9 +108,9 @@ PyTypeObject Module_Type = {
     .tp_getset = getset,
 };
 
-/* ---- modules made in Python: a callable finds functions by name ---- */
+/* ---- modules made in Python: an object finds functions by name ---- */
 
-/* What the callable gave: the address of code, a packed function, or None. */
+/* What it gave: the address of code, a packed function, or None. */
 static int take_found(sterna_module *module, PyObject *found, sterna_function **out) {
   if (found == Py_None) return 0;
   if (Py_TYPE(found) == &Function_Type) {
@@ -99,29 +128,58 @@ static int take_found(sterna_module *module, PyObject *found, sterna_function **
 static int find_in_python(sterna_module *module, void *self, const char *name,
                           sterna_function **out) {
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *found = PyObject_CallFunction((PyObject *)self, "s", name);
+  PyObject *found = PyObject_CallMethod(((python_module *)self)->implementation, "find", "s", name);
   int failed = found ? take_found(module, found, out) : report_python_error();
   Py_XDECREF(found);
   PyGILState_Release(gil);
   return failed;
 }
 
-static const sterna_module_type compiled_type = {"compiled", find_in_python,
-                                                 drop_python_reference};
-
 static PyObject *make_module(PyObject *self, PyObject *args) {
   PyTypeObject *type;
+  PyObject *implementation;
+  sterna_module *module;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &implementation)) return NULL;
+  if (!PyType_IsSubtype(type, &Module_Type)) {
+    PyErr_SetString(PyExc_TypeError, "expected a class derived from Module");
+    return NULL;
+  }
+  python_module *made = PyMem_RawMalloc(sizeof *made);
+  if (!made) return PyErr_NoMemory();
+  if (sterna_module_create(&compiled_type, made, &module)) {
+    PyMem_RawFree(made);
+    return raise_runtime_error();
+  }
+  Py_INCREF(type);
+  *made = (python_module){type, Py_NewRef(implementation)};
+  return wrap_module(module);
+}
+
+/* ---- modules over symbols that a Python callable finds ---- */
+
+static void *find_symbol_in_python(void *self, const char *symbol) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *found = PyObject_CallFunction((PyObject *)self, "s", symbol);
+  void *address = found && found != Py_None ? PyLong_AsVoidPtr(found) : NULL;
+  if (PyErr_Occurred()) PyErr_WriteUnraisable((PyObject *)self);
+  Py_XDECREF(found);
+  PyGILState_Release(gil);
+  return address;
+}
+
+static PyObject *module_from_symbols(PyObject *self, PyObject *args) {
+  const char *name;
   PyObject *find;
   sterna_module *module;
   (void)self;
-  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &find)) return NULL;
-  if (!PyType_IsSubtype(type, &Module_Type) || !PyCallable_Check(find)) {
-    PyErr_SetString(PyExc_TypeError, "expected a class derived from Module, and a callable");
-    return NULL;
-  }
-  if (sterna_module_create(&compiled_type, find, &module)) return raise_runtime_error();
+  if (!PyArg_ParseTuple(args, "sO", &name, &find)) return NULL;
   Py_INCREF(find);
-  return wrap_object(type, (sterna_object *)module);
+  if (sterna_module_from_symbols(name, find_symbol_in_python, find, drop_python_reference, &module)) {
+    Py_DECREF(find);
+    return raise_runtime_error();
+  }
+  return wrap_module(module);
 }
 
 /* ---- functions ---- */
@@ -221,6 +279,7 @@ static PyObject *configure(PyObject *self, PyObject *args, PyObject *keywords) {
 
 PyMethodDef module_functions[] = {
     {"make_module", make_module, METH_VARARGS, NULL},
+    {"module_from_symbols", module_from_symbols, METH_VARARGS, NULL},
     {"load_module", load_module, METH_VARARGS, NULL},
     {"load_extension", load_extension, METH_VARARGS, NULL},
     {"system_lib", system_lib, METH_O, NULL},

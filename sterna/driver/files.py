@@ -1,0 +1,58 @@
+"""Writing files: whole or not at all, and the same bytes for the same input."""
+
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sterna.support import toolchain
+
+
+def write_aside(path: Path, fill: Callable[[Path], object]) -> None:
+    """Fill a file aside and move it into place, so that nobody sees half of it."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    aside = Path(name)
+    try:
+        fill(aside)
+        os.chmod(aside, 0o644)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def as_objects(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Sources and objects, with the C sources compiled."""
+    done = []
+    for path in files:
+        if path.suffix == ".c":
+            made = folder / f"{path.stem}.o"
+            toolchain.compile_object(made, path)
+            path = made
+        done.append(path)
+    return done
+
+
+def write_object(output: Path, files: Sequence[Path], folder: Path, cc: str | None) -> None:
+    """One object file from sources and objects."""
+    objects = as_objects(files, folder)
+    if len(objects) == 1:
+        shutil.copyfile(objects[0], output)
+    else:
+        toolchain.link_relocatable(output, objects, cc)
+
+
+def pack(output: Path, members: Sequence[Path]) -> None:
+    """A tar whose bytes depend on nothing but its members."""
+
+    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        info.mode = 0o644
+        return info
+
+    with tarfile.open(output, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for member in members:
+            archive.add(member, member.name, filter=plain)
