@@ -4,14 +4,12 @@ from typing import Any
 
 import numpy as np
 
-import sterna as tvm
 from sterna import te
 from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.partition_loops import partition_loops
-from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.unroll_loops import unroll_loops
 from sterna.tir.passes.vectorize_loops import vectorize_loops
@@ -108,66 +106,6 @@ def test_flatten_buffers_makes_one_index() -> None:
     func = lower_schedule(te.create_schedule(b.op), [a, b], "f")
     done = flatten_buffers(func)
     assert "b[i*5 + j] = a[i*5 + j] + 1.0" in str(done)
-
-
-def chain(n: int, stages: int) -> tuple[PrimFunc, list[float]]:
-    """x + 1 + 2 + ..., every stage kept in memory."""
-    a = te.placeholder((n,), name="a")
-    tensor = a
-    for stage in range(stages):
-        tensor = _next(tensor, stage)
-    func = lower_schedule(te.create_schedule(tensor.op), [a, tensor], "chain")
-    return func, [float(s + 1) for s in range(stages)]
-
-
-def _next(tensor: Any, stage: int) -> Any:
-    return te.compute(tensor.shape, lambda i: tensor[i] + float(stage + 1), name=f"t{stage}")
-
-
-def test_reuse_storage_needs_two_buffers_for_a_chain() -> None:
-    func, added = chain(8192, 6)
-    flat = flatten_buffers(simplify(func))
-    done = reuse_storage(flat)
-    verify(done)
-    assert str(flat).count("allocate(") == 5
-    assert str(done).count("allocate(") == 2
-    values, out = np.arange(8192, dtype="float32"), np.zeros(8192, "float32")
-    module = tvm.build(func, target="llvm")
-    module(values, out)
-    np.testing.assert_array_equal(out, values + sum(added))
-
-
-def test_reuse_storage_keeps_what_is_still_needed() -> None:
-    n = 8192
-    a = te.placeholder((n,), name="a")
-    b = te.compute((n,), lambda i: a[i] + 1.0, name="b")
-    c = te.compute((n,), lambda i: b[i] * 2.0, name="c")
-    d = te.compute((n,), lambda i: c[i] + b[i], name="d")
-    e = te.compute((n,), lambda i: d[i] * b[i], name="e")
-    s = te.create_schedule(e.op)
-    done = reuse_storage(flatten_buffers(simplify(lower_schedule(s, [a, e], "f"))))
-    verify(done)
-    # b lives to the end, and d cannot take c's memory while it reads it
-    assert str(done).count("allocate(") == 3
-    values, out = np.arange(n, dtype="float32"), np.zeros(n, "float32")
-    tvm.build(s, [a, e], target="llvm")(values, out)
-    x = values + 1
-    np.testing.assert_array_equal(out, (x * 2 + x) * x)
-
-
-def test_reuse_storage_grows_the_shared_memory() -> None:
-    a = te.placeholder((4096,), name="a")
-    b = te.compute((4096,), lambda i: a[i] + 1.0, name="b")
-    c = te.compute((4096,), lambda i: b[i] * 2.0, name="c")
-    d = te.compute((8192,), lambda i: c[i // 2], name="d")
-    e = te.compute((8192,), lambda i: d[i] + 1.0, name="e")
-    s = te.create_schedule(e.op)
-    done = reuse_storage(flatten_buffers(simplify(lower_schedule(s, [a, e], "f"))))
-    verify(done)
-    assert str(done).count("allocate(") == 2 and "(8192,)" in str(done)
-    values, out = np.arange(4096, dtype="float32"), np.zeros(8192, "float32")
-    tvm.build(s, [a, e], target="llvm")(values, out)
-    np.testing.assert_array_equal(out, np.repeat((values + 1) * 2, 2) + 1)
 
 
 def test_an_unchanged_function_stays_the_same_object() -> None:

@@ -1,17 +1,16 @@
-"""Let buffers that are not needed at the same time share memory."""
+"""Let buffers share memory that are not needed at the same time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
+from sterna.tir.in_place import can_take_over
 from sterna.tir.stmt import (
     Allocate,
     Buffer,
-    BufferLoad,
-    BufferStore,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -26,6 +25,8 @@ def reuse_storage(func: PrimFunc) -> PrimFunc:
     """A = allocate(n); make A; B = allocate(n); make B from A; C = allocate(n); make C from B
 
     ->  A = allocate(n); B = allocate(n); make A; make B from A; make C, in A's memory, from B
+
+    and even B in A's memory, if each of its elements is made from the same element of A.
     """
     return func.with_body(_Sharer().rewrite(func.body))
 
@@ -36,12 +37,15 @@ class _Slot:
 
     buffer: Buffer
     size: int
+    latest: Buffer
+    """The one that uses it now."""
     last_use: int
 
 
 class _Sharer(Rewriter):
     def __init__(self) -> None:
         self.shared: dict[Buffer, Buffer] = {}
+        self.addresses: dict[Var, Var] = {}
 
     def visit_Allocate(self, allocate: Allocate) -> Stmt:
         buffers, stmts = _open(allocate)
@@ -56,23 +60,33 @@ class _Sharer(Rewriter):
 
     def assign(self, buffers: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[Buffer]:
         """The buffers to allocate; those that share another one's memory are remembered."""
+        sizes = {buffer: size for buffer in buffers if (size := _size(buffer)) is not None}
+        if len(sizes) < 2:
+            return list(buffers)
         slots: list[_Slot] = []
-        alone: list[Buffer] = []
-        uses = {buffer: _uses(buffer, stmts) for buffer in buffers}
-        for buffer in sorted(buffers, key=lambda b: uses[b][0]):
-            size = build.int_value(buffer.shape[0]) if len(buffer.shape) == 1 else None
-            if size is None or size * buffer.dtype.bytes < SMALLEST_BYTES:
-                alone.append(buffer)
+        uses = _uses(sizes, stmts)
+        for buffer in sorted(sizes, key=lambda b: uses[b][0]):
+            size, (first, last) = sizes[buffer], uses[buffer]
+            fitting = [s for s in slots if _alike(s.buffer, buffer)]
+            free = [
+                s
+                for s in fitting
+                if s.last_use < first
+                or can_take_over(s.latest, buffer, stmts[first : s.last_use + 1])
+            ]
+            if not free:
+                slots.append(_Slot(buffer, size, buffer, last))
                 continue
-            first, last = uses[buffer]
-            fitting = [s for s in slots if s.last_use < first and _alike(s.buffer, buffer)]
-            if not fitting:
-                slots.append(_Slot(buffer, size, last))
-                continue
-            slot = min(fitting, key=lambda s: abs(s.size - size))
-            slot.last_use, slot.size = last, max(slot.size, size)
-            self.shared[buffer] = slot.buffer
+            slot = min(free, key=lambda s: (abs(s.size - size), s.last_use < first))
+            slot.latest, slot.last_use = buffer, max(slot.last_use, last)
+            slot.size = max(slot.size, size)
+            self.share(buffer, slot.buffer)
+        alone = [buffer for buffer in buffers if buffer not in sizes]
         return [*alone, *[self.grown(slot) for slot in slots]]
+
+    def share(self, buffer: Buffer, memory: Buffer) -> None:
+        self.shared[buffer] = memory
+        self.addresses[buffer.data] = memory.data
 
     def grown(self, slot: _Slot) -> Buffer:
         """The slot's buffer, large enough for all that share it."""
@@ -83,27 +97,15 @@ class _Sharer(Rewriter):
         made = Buffer(old.name, old.dtype, size, old.scope, (), old.alignment)
         for buffer, target in list(self.shared.items()):
             if target is old:
-                self.shared[buffer] = made
-        self.shared[old] = made
+                self.share(buffer, made)
+        self.share(old, made)
         return made
 
     def visit_Var(self, var: Var) -> Var:
-        return next((new.data for old, new in self.shared.items() if old.data is var), var)
+        return self.addresses.get(var, var)
 
-    def visit_BufferLoad(self, load: BufferLoad) -> Node:
-        indices = tuple(self.rewrite(i) for i in load.indices)
-        buffer = self.shared.get(load.buffer, load.buffer)
-        same = buffer is load.buffer and all(
-            a is b for a, b in zip(indices, load.indices, strict=True)
-        )
-        return load if same else BufferLoad(buffer, indices)
-
-    def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        indices = tuple(self.rewrite(i) for i in store.indices)
-        value = self.rewrite(store.value)
-        predicate = None if store.predicate is None else self.rewrite(store.predicate)
-        buffer = self.shared.get(store.buffer, store.buffer)
-        return BufferStore(buffer, value, indices, predicate)
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.shared.get(buffer, buffer)
 
 
 def _open(allocate: Allocate) -> tuple[list[Buffer], list[Stmt]]:
@@ -123,25 +125,28 @@ def _open(allocate: Allocate) -> tuple[list[Buffer], list[Stmt]]:
             return buffers, stmts
 
 
+def _size(buffer: Buffer) -> int | None:
+    """The number of elements of a buffer that is worth sharing; None for others."""
+    size = build.int_value(buffer.shape[0]) if len(buffer.shape) == 1 else None
+    return None if size is None or size * buffer.dtype.bytes < SMALLEST_BYTES else size
+
+
 def _alike(a: Buffer, b: Buffer) -> bool:
     return a.dtype == b.dtype and a.scope == b.scope and a.alignment == b.alignment
 
 
-def _uses(buffer: Buffer, stmts: Sequence[Stmt]) -> tuple[int, int]:
-    """The first and the last statement that touch a buffer."""
-    touched = [i for i, stmt in enumerate(stmts) if _touches(stmt, buffer)]
-    return (touched[0], touched[-1]) if touched else (0, len(stmts))
+def _uses(buffers: Iterable[Buffer], stmts: Sequence[Stmt]) -> dict[Buffer, tuple[int, int]]:
+    """The first and the last statement that touch each buffer."""
+    owners = {id(one): buffer for buffer in buffers for one in (buffer, buffer.data)}
+    uses: dict[Buffer, tuple[int, int]] = {}
+    for place, stmt in enumerate(stmts):
+        touched: set[Buffer] = set()
 
+        def look(node: Node, touched: set[Buffer] = touched) -> None:
+            if id(node) in owners:
+                touched.add(owners[id(node)])
 
-def _touches(stmt: Stmt, buffer: Buffer) -> bool:
-    found = False
-
-    def look(node: Node) -> None:
-        nonlocal found
-        if isinstance(node, (BufferLoad, BufferStore)):
-            found = found or node.buffer is buffer
-        elif isinstance(node, Var):
-            found = found or node is buffer.data
-
-    post_order(stmt, look)
-    return found
+        post_order(stmt, look)
+        for buffer in touched:
+            uses[buffer] = (uses.get(buffer, (place, place))[0], place)
+    return {buffer: uses.get(buffer, (0, len(stmts))) for buffer in buffers}

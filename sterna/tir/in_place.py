@@ -1,0 +1,253 @@
+"""Whether a buffer may take over the memory of one that it is made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sterna.arith import Analyzer, detect_linear
+from sterna.ir import build
+from sterna.ir.expr import LT, Call, Expr, Ramp, Var
+from sterna.ir.node import Node
+from sterna.ir.structural import structural_equal
+from sterna.tir.stmt import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    Prefetch,
+    Stmt,
+    Tensorized,
+)
+
+
+def can_take_over(source: Buffer, target: Buffer, stmts: Sequence[Stmt]) -> bool:
+    """Whether target may lie in source's memory while these statements run, the last that use it.
+
+    So it is if source is only read where an element of target is written, at that element's own
+    index, and no element of target is written twice. Both are one-dimensional.
+    """
+    search = _Search(source, target)
+    try:
+        for stmt in stmts:
+            search.stmt(stmt, _Place())
+    except _Refused:
+        return False
+    return _distinct(search.found)
+
+
+class _Refused(Exception):
+    """A use that forbids it, or that is not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement stands: in which loops, and on which ways of which branches."""
+
+    loops: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    """The first value of each loop's variable here, and the one after its last."""
+    ways: tuple[tuple[IfThenElse, bool, tuple[Var, ...]], ...] = ()
+    """Each branch, whether this is its first way, and the loops around it."""
+
+    def inside(self, loop: For) -> "_Place":
+        start, extent = _number(loop.min), _number(loop.extent)
+        return replace(self, loops={**self.loops, loop.var: (start, start + extent)})
+
+    def on_way(self, branch: IfThenElse, first: bool) -> "_Place":
+        loops = dict(self.loops)
+        condition = branch.condition
+        if isinstance(condition, Call) and condition.op == "likely":
+            condition = condition.args[0]
+        if isinstance(condition, LT) and isinstance(condition.a, Var) and condition.a in loops:
+            low, high = loops[condition.a]
+            point = build.int_value(condition.b)
+            if point is not None:
+                here = (low, min(high, point)) if first else (max(low, point), high)
+                loops[condition.a] = here
+        return _Place(loops, (*self.ways, (branch, first, tuple(self.loops))))
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether there is an iteration that comes here."""
+        return all(low < high for low, high in self.loops.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How an index moves with a loop, or with the lanes of a vector."""
+
+    stride: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Footprint:
+    """The elements that a store writes: a first one, and steps from there."""
+
+    first: int
+    steps: tuple[_Step, ...]
+    strides: dict[Var, int]
+    place: _Place
+
+    def span(self) -> tuple[int, int]:
+        """The least and the largest element."""
+        reach = [step.stride * (step.count - 1) for step in self.steps]
+        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
+        return self.first + low, self.first + high
+
+    def without(self, stride: int) -> "_Footprint | None":
+        """What is left without the only step of a stride; None if there are others like it."""
+        rest = tuple(step for step in self.steps if abs(step.stride) != stride)
+        return replace(self, steps=rest) if len(rest) == len(self.steps) - 1 else None
+
+
+class _Search:
+    """Finds what target's stores write, and makes sure that all else leaves source alone."""
+
+    def __init__(self, source: Buffer, target: Buffer) -> None:
+        self.source, self.target = source, target
+        self.analyzer = Analyzer()
+        self.rest: Expr | None = None
+        self.found: list[_Footprint] = []
+
+    def stmt(self, stmt: Stmt, place: _Place) -> None:
+        if not place.is_reached:
+            return
+        if isinstance(stmt, BufferStore):
+            self.store(stmt, place)
+            return
+        if isinstance(stmt, (Tensorized, Prefetch)) and self.touches(stmt):
+            raise _Refused
+        for child in stmt.children():
+            if not isinstance(child, Stmt):
+                self.leave_alone(child)
+            elif isinstance(stmt, For):
+                self.stmt(child, place.inside(stmt))
+            elif isinstance(stmt, IfThenElse):
+                self.stmt(child, place.on_way(stmt, child is stmt.then))
+            else:
+                self.stmt(child, place)
+
+    def store(self, store: BufferStore, place: _Place) -> None:
+        if store.buffer is self.source:
+            raise _Refused
+        is_target = store.buffer is self.target
+        for part in (store.value, *store.indices, store.predicate):
+            if part is not None:
+                self.leave_alone(part, store.indices if is_target else None)
+        if is_target:
+            self.found.append(self.footprint(store.indices, place))
+
+    def leave_alone(self, expr: Node, but_at: tuple[Expr, ...] | None = None) -> None:
+        """Refuse uses of source in an expression, except loads at one index."""
+        stack = [expr]
+        while stack:
+            node = stack.pop()
+            if node is self.source.data or node is self.target.data:
+                raise _Refused  # its address goes somewhere
+            if (
+                isinstance(node, BufferLoad)
+                and node.buffer is self.source
+                and (but_at is None or not structural_equal(node.indices, but_at))
+            ):
+                raise _Refused
+            stack.extend(node.children())
+
+    def touches(self, stmt: Stmt) -> bool:
+        mine = (self.source, self.target, self.source.data, self.target.data)
+        stack: list[Node] = [stmt]
+        while stack:
+            node = stack.pop()
+            if any(node is one for one in mine):
+                return True
+            stack.extend(node.children())
+        return False
+
+    def footprint(self, indices: tuple[Expr, ...], place: _Place) -> _Footprint:
+        (index,) = indices
+        steps: list[_Step] = []
+        if isinstance(index, Ramp):
+            steps.append(_Step(_number(index.stride), index.lanes))
+            index = index.base
+        linear = detect_linear(index, list(place.loops), self.analyzer)
+        if linear is None:
+            raise _Refused
+        first = self.first(linear[-1])
+        strides = dict(zip(place.loops, map(_number, linear[:-1]), strict=True))
+        for var, (low, high) in place.loops.items():
+            first += strides[var] * low
+            if high - low > 1:
+                steps.append(_Step(strides[var], high - low))
+        return _Footprint(first, tuple(steps), strides, place)
+
+    def first(self, rest: Expr) -> int:
+        """Where an index begins, counted from where the first one does."""
+        if self.rest is None:
+            self.rest = rest
+        return _number(self.analyzer.simplify(build.sub(rest, self.rest)))
+
+
+def _number(expr: Expr) -> int:
+    value = build.int_value(expr)
+    if value is None:
+        raise _Refused
+    return value
+
+
+# ---- no element twice ----
+
+
+def _distinct(found: list[_Footprint]) -> bool:
+    """Whether all stores together write no element twice."""
+    if len(found) <= 1 and not any(f.steps for f in found):
+        return True
+    groups = _apart(found)
+    if len(groups) > 1:
+        return all(_distinct(group) for group in groups)
+    common = set.intersection(*[{abs(step.stride) for step in f.steps} for f in found])
+    if not common:
+        return _exclusive(found)
+    # An element is q*stride + rest in one way only, if all rests are closer than the stride.
+    stride = max(common)
+    rests = [rest for f in found if (rest := f.without(stride)) is not None]
+    if len(rests) < len(found):
+        return False
+    low, high = min(f.span()[0] for f in rests), max(f.span()[1] for f in rests)
+    return high - low < stride and _distinct(rests)
+
+
+def _apart(found: list[_Footprint]) -> list[list[_Footprint]]:
+    """Stores in groups that reach no common element."""
+    groups: list[list[_Footprint]] = []
+    end: int | None = None
+    for footprint in sorted(found, key=lambda f: f.span()):
+        low, high = footprint.span()
+        if end is None or low > end:
+            groups.append([])
+            end = high
+        groups[-1].append(footprint)
+        end = max(end, high)
+    return groups
+
+
+def _exclusive(found: list[_Footprint]) -> bool:
+    """Whether stores that reach common elements take different ways, so that one at most runs."""
+    for branch, _, loops in found[0].place.ways:
+        sides: dict[bool, list[_Footprint]] = {True: [], False: []}
+        for footprint in found:
+            side = next((way[1] for way in footprint.place.ways if way[0] is branch), None)
+            # In one iteration of the loops around it only one way is taken. In different ones the
+            # elements differ if the loops move all stores alike: the strides separated them.
+            if side is None or not _move_alike(footprint, found[0], loops):
+                break
+            sides[side].append(footprint)
+        else:
+            if sides[True] and sides[False]:
+                return _distinct(sides[True]) and _distinct(sides[False])
+    return False
+
+
+def _move_alike(a: _Footprint, b: _Footprint, loops: tuple[Var, ...]) -> bool:
+    return all(
+        a.strides[var] == b.strides[var] and a.place.loops[var] == b.place.loops[var]
+        for var in loops
+    )
