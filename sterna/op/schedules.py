@@ -4,8 +4,11 @@ import math
 from collections.abc import Sequence
 
 from sterna.ir import build
+from sterna.ir.expr import variables_in
+from sterna.ir.node import post_order
 from sterna.op.kernel import Kernel, Processor
-from sterna.te import ComputeOp, IterVar, Schedule, Stage
+from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
+from sterna.te.tensor import ProducerLoad, Reduce
 
 # Work below this many elements is not worth waking threads for.
 PARALLEL_ELEMENTS = 8192
@@ -25,10 +28,10 @@ def extents_of(axes: Sequence[IterVar]) -> list[int]:
 
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
-    for stage in kernel.schedule.stages:
+    for stage in list(kernel.schedule.stages):
         if isinstance(stage.op, ComputeOp) and stage.attach_type == "root":
             if stage.op.reduce_axis:
-                schedule_reduction(kernel.schedule, stage, kernel.processor)
+                schedule_reduction(kernel, stage)
             else:
                 schedule_elements(stage, kernel.processor, kernel.is_flat)
 
@@ -70,18 +73,100 @@ def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -
     stage.parallel(rows)
 
 
-def schedule_reduction(schedule: Schedule, stage: Stage, processor: Processor) -> None:
+def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     """Reductions: rows in parallel, vectors along the last axis or across partial results."""
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
     sizes = extents_of(axes)
-    lanes = processor.lanes(stage.op.output(0).dtype)
+    lanes = kernel.processor.lanes(stage.op.output(0).dtype)
     work = math.prod(sizes) * math.prod(extents_of(reduced))
     outer = axes
-    if axes and sizes[-1] >= lanes:
+    if axes and sizes[-1] >= lanes and not _along_last(stage.op):
         wide, narrow = stage.split(axes[-1], factor=lanes)
         stage.reorder(*axes[:-1], wide, *reduced, narrow)
         stage.vectorize(narrow)
-        outer = [*axes[:-1], wide]
+        outer, sizes = [*axes[:-1], wide], [*sizes[:-1], -(-sizes[-1] // lanes)]
+    else:
+        partial = reduce_by_vectors(kernel, stage)
+        outer = list(stage.op.axis)
+        if partial is not None and outer:
+            kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
-        rows = stage.fuse(*outer) if len(outer) > 1 else outer[0]
-        stage.parallel(rows)
+        _parallelise(stage, outer, sizes)
+
+
+def reduce_by_vectors(kernel: Kernel, stage: Stage) -> Tensor | None:
+    """Reduce a row into the lanes of a vector first; gives those partial results, if it pays."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    lanes = kernel.processor.lanes(op.output(0).dtype)
+    count = math.prod(extents_of(op.reduce_axis))
+    while lanes > 1 and (count % lanes or count < 2 * lanes):
+        lanes //= 2
+    if lanes < 4 or op.num_outputs > 1 or not _along_last(op):
+        return None
+    whole = stage.fuse(*op.reduce_axis)
+    _, lane = stage.split(whole, factor=lanes)
+    made: Tensor = kernel.schedule.rfactor(op.output(0), lane, factor_axis=len(op.axis))
+    partial = kernel.schedule[made]
+    *outer, vector = partial.op.axis
+    partial.reorder(*outer, *partial.op.reduce_axis, vector)
+    partial.vectorize(vector)
+    return made
+
+
+def _along_last(op: Operation) -> bool:
+    """Whether a reduction's innermost axis is the last index of something that it reads."""
+    assert isinstance(op, ComputeOp)
+    last = op.reduce_axis[-1].var
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    found = False
+
+    def visit(item: object) -> None:
+        nonlocal found
+        if isinstance(item, ProducerLoad) and item.indices:
+            found = found or last in variables_in(item.indices[-1])
+
+    post_order(body.source[0], visit)
+    return found
+
+
+def schedule_rows(kernel: Kernel) -> None:
+    """Operators that reduce rows and use the results in the same rows, such as softmax.
+
+    All stages of a row run one after the other while the row is in the cache.
+    """
+    schedule, out = kernel.schedule, kernel.outputs[0]
+    sums = [s for s in schedule.stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    prefix = min((len(s.op.axis) for s in sums), default=0)
+    if len(kernel.outputs) != 1 or prefix >= out.ndim or not all(_along_last(s.op) for s in sums):
+        schedule_default(kernel)
+        return
+    result = schedule[out]
+    rows = result.fuse(*result.op.axis[:prefix]) if prefix else None
+    for stage in list(schedule.stages):
+        if not isinstance(stage.op, ComputeOp) or stage.attach_type != "root":
+            continue
+        partial = reduce_by_vectors(kernel, stage) if stage.op.reduce_axis else None
+        if not stage.op.reduce_axis:
+            _vectorise_rest(stage, prefix, kernel.processor)
+        if stage is not result and rows is not None:
+            stage.compute_at(result, rows)
+            if partial is not None:
+                schedule[partial].compute_at(result, rows)
+    if rows is not None and math.prod(extents_of(result.op.axis)) >= PARALLEL_ELEMENTS:
+        result.parallel(rows)
+
+
+def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
+    """Vectors along the axes within a row."""
+    axes = list(stage.op.axis)[prefix:]
+    if not axes:
+        return
+    lanes = processor.lanes(stage.op.output(0).dtype)
+    size = extents_of(axes)[-1]
+    if size > lanes:
+        _, narrow = stage.split(axes[-1], factor=lanes)
+        stage.vectorize(narrow)
+    elif size > 1:
+        stage.vectorize(axes[-1])

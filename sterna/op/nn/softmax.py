@@ -12,6 +12,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.products import narrowed, wide, widened
+from sterna.op.schedules import schedule_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -199,6 +200,7 @@ register(OpRecord(
     reference=_reference,
     fast=_fast,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_rows,
     mixed_precision="never",
     cases=[*_CASES, Case(((2, 0),)), Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
     doc="exp of every element, over the sum of these along an axis.",
@@ -212,6 +214,7 @@ register(OpRecord(
     compute=_compute_softmax("T_fast_softmax", reciprocal=True),
     reference=_reference,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_rows,
     mixed_precision="never",
     cases=_CASES[:4],
     doc="softmax with one division for a whole row: less exact in the last place, and faster.",
@@ -225,6 +228,7 @@ register(OpRecord(
     compute=_compute_log,
     reference=_reference_log,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_rows,
     mixed_precision="never",
     cases=_CASES,
     doc="The logarithm of softmax along an axis.",
@@ -240,6 +244,7 @@ register(OpRecord(
     compute=_compute_hardmax,
     reference=_reference_hardmax,
     pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=schedule_rows,
     cases=[
         Case(((2, 3, 4),), {"axis": 1}),
         Case((_TIES,)),
