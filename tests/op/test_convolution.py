@@ -1,6 +1,5 @@
 """Convolutions: references against torch, layouts against each other, types, counts, messages."""
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -9,31 +8,9 @@ import pytest
 from sterna import relay, te
 from sterna.ir.types import TensorType
 from sterna.relay.layout import layout_of, transform
-from sterna.relay.op import find, record_of
+from sterna.relay.op import record_of
 from sterna.support.dtype import DataType
-from tests.support import require_module
-
-
-@pytest.fixture
-def functional() -> Any:
-    require_module("torch")
-    return importlib.import_module("torch.nn.functional")
-
-
-def tensor(array: np.ndarray) -> Any:
-    return importlib.import_module("torch").from_numpy(array)
-
-
-def reference(name: str, *operands: np.ndarray, **attrs: Any) -> np.ndarray:
-    record = find(name)
-    assert record.attrs is not None
-    assert record.reference is not None
-    made = record.reference(record.attrs(**attrs), *operands)
-    kinds = [TensorType(array.shape, DataType(str(array.dtype))) for array in operands]
-    dtype = DataType(str(made.dtype))
-    assert record.infer(record.attrs(**attrs), *kinds) == TensorType(made.shape, dtype)
-    assert isinstance(made, np.ndarray)
-    return made
+from tests.op.torch_support import functional, reference, tensor
 
 
 def draw(rng: np.random.Generator, rank: int) -> dict[str, Any]:
@@ -46,14 +23,14 @@ def draw(rng: np.random.Generator, rank: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_convolution_is_torchs(functional: Any, rank: int) -> None:
+def test_convolution_is_torchs(rank: int) -> None:
     rng = np.random.default_rng(rank)
     for _ in range(15):
         attrs = draw(rng, rank)
         inner, outer = (int(n) * attrs["groups"] for n in rng.integers(1, 4, 2))
         x = rng.standard_normal((2, inner, *rng.integers(6, 9, rank)))
         w = rng.standard_normal((outer, inner // attrs["groups"], *rng.integers(1, 4, rank)))
-        want = getattr(functional, f"conv{rank}d")(
+        want = getattr(functional(), f"conv{rank}d")(
             tensor(x), tensor(w), None, attrs["strides"], attrs["padding"], attrs["dilation"],
             attrs["groups"],
         )  # fmt: skip
@@ -61,7 +38,7 @@ def test_convolution_is_torchs(functional: Any, rank: int) -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_transposed_convolution_is_torchs(functional: Any, rank: int) -> None:
+def test_transposed_convolution_is_torchs(rank: int) -> None:
     rng = np.random.default_rng(rank)
     for _ in range(15):
         attrs = draw(rng, rank)
@@ -70,7 +47,7 @@ def test_transposed_convolution_is_torchs(functional: Any, rank: int) -> None:
         inner, outer = (int(n) * attrs["groups"] for n in rng.integers(1, 4, 2))
         x = rng.standard_normal((2, inner, *rng.integers(5, 7, rank)))
         w = rng.standard_normal((inner, outer // attrs["groups"], *rng.integers(2, 5, rank)))
-        want = getattr(functional, f"conv_transpose{rank}d")(
+        want = getattr(functional(), f"conv_transpose{rank}d")(
             tensor(x), tensor(w), None, attrs["strides"], attrs["padding"],
             attrs["output_padding"], attrs["groups"], attrs["dilation"],
         )  # fmt: skip

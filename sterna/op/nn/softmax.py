@@ -7,32 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.build import as_expr, const
+from sterna.ir.build import as_expr
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.extremes import first_largest
 from sterna.op.products import narrowed, wide, widened
 from sterna.op.schedules import schedule_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
-from sterna.support.dtype import DataType
-from sterna.te import (
-    Tensor,
-    comm_reducer,
-    compute,
-    exp,
-    isnan,
-    log,
-    logical_not,
-    max_value,
-    min_value,
-    reduce_axis,
-    select,
-)
-from sterna.te import all as all_of
-from sterna.te import any as any_of
+from sterna.te import Tensor, compute, exp, log, reduce_axis
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
 
@@ -115,31 +101,10 @@ def _compute_log(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
     return narrowed(result, out.dtype, f"{name}_cast")
 
 
-def _better(a: Expr, b: Expr) -> Any:
-    """Whether one element is larger than another; a NaN is larger than any number."""
-    return any_of(a > b, all_of(isnan(a), logical_not(isnan(b))))
-
-
-def _first_largest(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-    """The larger of two elements with its place; of equals the first."""
-    takes = any_of(
-        _better(a[1], b[1]), all_of(logical_not(_better(b[1], a[1])), a[0] < b[0])
-    )
-    return select(takes, a[0], b[0]), select(takes, a[1], b[1])
-
-
-def _lowest(place: DataType, value: DataType) -> tuple[Expr, Expr]:
-    lowest = const(float("-inf"), value) if value.is_float else min_value(value)
-    return max_value(place), lowest
-
-
-_argmax = comm_reducer(_first_largest, _lowest, name="argmax")
-
-
 def _compute_hardmax(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
     rows = _Rows(data, attrs.axis)
     largest = rows.reduced(
-        _argmax, lambda i: (as_expr(i[rows.axis]), data(*i)), "T_hardmax_argmax"
+        first_largest, lambda i: (as_expr(i[rows.axis]), data(*i)), "T_hardmax_argmax"
     )[0]
     made: Tensor = compute(
         out.shape,

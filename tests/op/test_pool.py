@@ -1,0 +1,141 @@
+"""Pooling: references against torch, layouts, types, messages."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sterna import relay
+from sterna.ir.types import TensorType
+from sterna.relay.layout import layout_of, transform
+from tests.op.torch_support import functional, reference, tensor
+
+
+def draw(rng: np.random.Generator, rank: int) -> tuple[np.ndarray, dict[str, Any]]:
+    window = rng.integers(2, 5, rank)
+    attrs = {
+        "pool_size": tuple(window.tolist()),
+        "strides": tuple(rng.integers(1, 4, rank).tolist()),
+        "padding": tuple(int(rng.integers(0, k // 2 + 1)) for k in window),
+        "ceil_mode": bool(rng.integers(0, 2)),
+    }
+    return rng.standard_normal((2, 3, *rng.integers(7, 11, rank))), attrs
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_max_pool_is_torchs(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    for _ in range(12):
+        x, attrs = draw(rng, rank)
+        attrs["dilation"] = tuple(rng.integers(1, 3, rank).tolist())
+        want, where = getattr(functional(), f"max_pool{rank}d")(
+            tensor(x), attrs["pool_size"], attrs["strides"], attrs["padding"], attrs["dilation"],
+            attrs["ceil_mode"], return_indices=True,
+        )  # fmt: skip
+        np.testing.assert_array_equal(reference(f"nn.max_pool{rank}d", x, **attrs), want.numpy())
+        values, places = reference(f"nn.max_pool{rank}d_with_indices", x, **attrs)
+        np.testing.assert_array_equal(values, want.numpy())
+        np.testing.assert_array_equal(places % np.prod(x.shape[2:]), where.numpy())
+        np.testing.assert_array_equal(x.ravel()[places], values)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_avg_pool_is_torchs(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    for _ in range(12):
+        x, attrs = draw(rng, rank)
+        attrs["count_include_pad"] = bool(rng.integers(0, 2))
+        want = getattr(functional(), f"avg_pool{rank}d")(
+            tensor(x), attrs["pool_size"], attrs["strides"], attrs["padding"],
+            attrs["ceil_mode"], attrs["count_include_pad"],
+        )  # fmt: skip
+        np.testing.assert_allclose(reference(f"nn.avg_pool{rank}d", x, **attrs), want.numpy())
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_adaptive_pools_are_torchs(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    for _ in range(6):
+        x = rng.standard_normal((2, 3, *rng.integers(1, 8, rank)))
+        size = tuple(rng.integers(1, 9, rank).tolist())
+        for kind in ("max", "avg"):
+            want = getattr(functional(), f"adaptive_{kind}_pool{rank}d")(tensor(x), size)
+            got = reference(f"nn.adaptive_{kind}_pool{rank}d", x, output_size=size)
+            np.testing.assert_allclose(got, want.numpy())
+
+
+def test_global_pools() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 5, 6, 3))
+    attrs = {"layout": "NHWC"}
+    np.testing.assert_array_equal(
+        reference("nn.global_max_pool2d", x, **attrs), x.max((1, 2), keepdims=True)
+    )
+    np.testing.assert_allclose(
+        reference("nn.global_avg_pool2d", x, **attrs), x.mean((1, 2), keepdims=True)
+    )
+    np.testing.assert_allclose(
+        reference("nn.global_lp_pool2d", x, p=3, **attrs),
+        (np.abs(x) ** 3).sum((1, 2), keepdims=True) ** (1 / 3),
+    )
+
+
+@pytest.mark.parametrize("name", ["nn.max_pool2d", "nn.avg_pool2d", "nn.lp_pool2d"])
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW4c", "NHWC2c"])
+def test_layouts_say_the_same(name: str, layout: str) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 8, 7, 6))
+    attrs: dict[str, Any] = {"pool_size": (3, 2), "strides": (2, 1), "padding": (1, 0, 2, 1)}
+    given = transform(x, layout_of("NCHW"), layout_of(layout))
+    got = reference(name, given, layout=layout, out_layout="NCHW", **attrs)
+    np.testing.assert_array_equal(got, reference(name, x, **attrs))
+
+
+def test_unpooling_undoes_pooling() -> None:
+    x = np.abs(np.random.default_rng(0).standard_normal((2, 3, 6, 6)))
+    values, places = reference("nn.max_pool2d_with_indices", x, pool_size=2, strides=2)
+    back = reference("nn.max_unpool", values, places, output_shape=x.shape)
+    want = functional().max_unpool2d(tensor(values), tensor(places % 36), 2).numpy()
+    np.testing.assert_array_equal(back, want)
+
+
+def test_places_counted_by_columns() -> None:
+    x = np.arange(12.0).reshape(1, 1, 3, 4)
+    attrs: dict[str, Any] = {"pool_size": (3, 4)}
+    assert reference("nn.max_pool2d_with_indices", x, **attrs)[1].item() == 11
+    x[0, 0, 1, 3] = 99
+    by_columns = reference("nn.max_pool2d_with_indices", x, storage_order=1, **attrs)[1]
+    assert by_columns.item() == 1 + 3 * 3
+
+
+def test_extents_that_only_the_run_knows() -> None:
+    x = relay.var("x", shape=(relay.Any(), 3, relay.Any(), 8))
+    pooled = relay.nn.max_pool2d(x, pool_size=2, strides=2, ceil_mode=True)
+    assert pooled.checked_type == TensorType((relay.Any(), 3, relay.Any(), 4))
+    assert relay.nn.global_avg_pool2d(x).checked_type == TensorType((relay.Any(), 3, 1, 1))
+    shares = relay.nn.adaptive_avg_pool2d(x, output_size=(2, None))
+    assert shares.checked_type == TensorType((relay.Any(), 3, 2, 8))
+
+
+def test_a_call_with_indices_gives_two_values() -> None:
+    x = relay.var("x", shape=(1, 3, 8, 8))
+    values, places = relay.nn.max_pool2d_with_indices(x, pool_size=2)
+    assert values.checked_type == TensorType((1, 3, 7, 7))
+    assert str(places.checked_type) == "Tensor[(1, 3, 7, 7), int64]"
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "message"),
+    [
+        ("max_pool2d", {"pool_size": 0}, r"pool_size is at least 1, not \(0, 0\)"),
+        ("max_pool2d", {"pool_size": 9}, "a window that reaches over 9 elements does not fit"),
+        ("max_pool2d", {"layout": "NCW"}, "layout 'NCW' must have the axes N, C, H, W"),
+        ("lp_pool2d", {"p": 0}, r"p is at least 1, not \(0,\)"),
+        ("adaptive_avg_pool2d", {"output_size": (1, 2, 3)}, "output_size is a number or 2 of"),
+        ("adaptive_avg_pool2d", {"output_size": 0}, "output_size is at least 1"),
+        ("max_pool2d_with_indices", {"layout": "NHWC"}, "counted in the layout NCHW, not in NHWC"),
+        ("max_pool2d_with_indices", {"storage_order": 2}, "storage_order is 0 or 1, not 2"),
+    ],
+)
+def test_mistakes(name: str, attrs: dict[str, Any], message: str) -> None:
+    x = relay.var("x", shape=(1, 3, 8, 8))
+    with pytest.raises(ValueError, match=message):
+        getattr(relay.nn, name)(x, **attrs)
