@@ -72,10 +72,12 @@ class OpRecord:
     """Itself, less exact and faster."""
     to_static: Callable[..., RelayExpr | None] | None = None
     """Itself when operands that say a shape turn out to be constants."""
-    alter_layout: Callable[..., RelayExpr | None] | None = None
-    """alter_layout(attrs, args, target): itself in the layout that the target runs best."""
+    alter_layout: Callable[..., Attrs | None] | None = None
+    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    convert_layout: Callable[..., Attrs | None] | None = None
+    """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     layout: Any = None
-    """How layouts pass through it; a rule of layouts.py."""
+    """How layouts pass through it: a rule, see layout_rules.py."""
     scale: Any = None
     """How a factor per channel passes through it; a rule of fold_scale_axis.py."""
     foldable: bool = True

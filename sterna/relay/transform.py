@@ -1,6 +1,8 @@
 """The passes over graphs under the names that users know."""
 
 from sterna.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass
+from sterna.relay.passes.alter_op_layout import AlterOpLayout
+from sterna.relay.passes.convert_layout import ConvertLayout
 from sterna.relay.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.passes.fuse_ops import FuseOps
@@ -8,6 +10,6 @@ from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.simplify_inference import SimplifyInference
 
 __all__ = [
-    "EliminateCommonSubexpr", "FoldConstant", "FuseOps", "InferType", "Pass", "PassContext",
+    "AlterOpLayout", "ConvertLayout", "EliminateCommonSubexpr", "FoldConstant", "FuseOps", "InferType", "Pass", "PassContext",
     "Sequential", "SimplifyInference", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -1,0 +1,14 @@
+"""Networks made by builders, with weights that are random but behave: for tests and benchmarks."""
+
+import importlib
+from typing import Any
+
+from sterna.relay.testing.workload import create_workload, run_infer_type
+
+__all__ = ["create_workload", "mlp", "mobilenet", "resnet", "run_infer_type", "squeezenet"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"relay.testing has no network '{name}'; it has {', '.join(__all__)}")
+    return importlib.import_module(f"sterna.relay.testing.{name}")
