@@ -10,6 +10,7 @@ from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.simplify_inference import SimplifyInference
 
 __all__ = [
-    "AlterOpLayout", "ConvertLayout", "EliminateCommonSubexpr", "FoldConstant", "FuseOps", "InferType", "Pass", "PassContext",
-    "Sequential", "SimplifyInference", "function_pass", "module_pass",
+    "AlterOpLayout", "ConvertLayout", "EliminateCommonSubexpr", "FoldConstant", "FuseOps",
+    "InferType", "Pass", "PassContext", "Sequential", "SimplifyInference", "function_pass",
+    "module_pass",
 ]  # fmt: skip

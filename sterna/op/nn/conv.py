@@ -15,6 +15,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.contraction import schedule_contraction
+from sterna.op.nn._conv_layout import alter_conv2d, conv_layout, convert_conv
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -275,7 +276,7 @@ def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, weight: Tenso
     return math.prod(TensorType(tuple(extents)).concrete_shape)
 
 
-def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case]) -> None:
+def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
         inputs=("data", "weight"),
@@ -288,7 +289,10 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case]) -> None:
         pattern=OUT_ELEMWISE_FUSABLE,
         schedule=schedule_contraction,
         mixed_precision="always",
+        layout=conv_layout,
+        convert_layout=convert_conv,
         cases=cases,
+        **more,
         doc=f"Convolution along {rank} {'axis' if rank == 1 else 'axes'}.",
     ))  # fmt: skip
 
@@ -323,7 +327,7 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-])  # fmt: skip
+], alter_layout=alter_conv2d)  # fmt: skip
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

@@ -100,7 +100,7 @@ class _Rewriter:
         return Operand(kind, held.laid, isinstance(held.expr, Constant))
 
     def _make(self, old: Call, plan: LayoutPlan) -> _Held:
-        args = []
+        args: list[RelayExpr] = []
         for arg, laid in zip(old.args, plan.operands, strict=True):
             held = self.held[id(arg)]
             if held.parts is not None:

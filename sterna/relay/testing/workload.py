@@ -19,7 +19,9 @@ def run_infer_type(expr: Any) -> Any:
     return expr
 
 
-def create_workload(net: RelayExpr | Function, seed: int = 0) -> tuple[IRModule, dict[str, NDArray]]:
+def create_workload(
+    net: RelayExpr | Function, seed: int = 0
+) -> tuple[IRModule, dict[str, NDArray]]:
     """The network as a module, and a value for every parameter but the data.
 
     Weights are scaled by what they sum over, so that numbers neither vanish nor explode; statistics

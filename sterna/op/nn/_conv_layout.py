@@ -1,0 +1,68 @@
+"""The layouts of convolutions: which runs best on a processor, and how others pass through."""
+
+from typing import Any
+
+from sterna.ir.types import TensorType
+from sterna.op.kernel import Processor
+from sterna.op.register_tile import register_tile
+from sterna.relay.attributes import Attrs
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.infer import infer
+from sterna.relay.layout import layout_of
+from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
+from sterna.relay.op import find
+
+
+def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+    """A convolution has the layouts that its attributes name."""
+    result = Laid(old.out_layout or old.data_layout, attrs.out_layout or attrs.data_layout)
+    data = Laid(old.data_layout, attrs.data_layout)
+    return LayoutPlan((data, Laid(old.kernel_layout, attrs.kernel_layout)), (result,), attrs)
+
+
+def convert_conv(
+    attrs: Any, args: tuple[RelayExpr, ...], layouts: tuple[str, ...]
+) -> Attrs | None:
+    """The layouts that a user wants: of the data, and of the weights or "default"."""
+    data = layouts[0] if layouts else "default"
+    if data == "default":
+        return None
+    kernel = layouts[1] if len(layouts) > 1 else "default"
+    spatial = "".join(axis for axis in layout_of(data).primal if axis not in "NC")
+    if kernel == "default":
+        last = layout_of(data).primal.endswith("C")
+        per_channel = "OI" if attrs.groups > 1 and last else "IO"
+        kernel = f"{spatial}{per_channel}" if last else f"OI{spatial}"
+    made: Attrs = attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")
+    return made
+
+
+def alter_conv2d(
+    attrs: Any, args: tuple[RelayExpr, ...], processor: Processor
+) -> Attrs | None:
+    """Channels last, and weights packed by the register tile that will compute them."""
+    data, weight = args[0].checked_type, args[1]
+    assert isinstance(data, TensorType)
+    plain = attrs.data_layout in ("NCHW", "NHWC") and not layout_of(attrs.kernel_layout).is_blocked
+    if not plain or not isinstance(weight, Constant) or not data.is_static:
+        return None
+    kernel = layout_of(attrs.kernel_layout).dims(weight.checked_type.shape)  # type: ignore[attr-defined]
+    channels = layout_of(attrs.data_layout).dims(data.shape)["C"]
+    made: Attrs = attrs.replace(
+        data_layout="NHWC", kernel_layout=_kernel_layout(attrs, args, kernel, channels, processor),
+        out_layout="",
+    )  # fmt: skip
+    return made
+
+
+def _kernel_layout(
+    attrs: Any, args: tuple[RelayExpr, ...], kernel: dict[str, Any], channels: Any, p: Processor
+) -> str:
+    if attrs.groups > 1:
+        return "HWOI" if attrs.groups == channels else "HWIO"
+    result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
+    assert isinstance(result, TensorType)
+    extents = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
+    lanes = p.lanes(result.dtype)
+    tile = register_tile(extents["W"], kernel["O"], lanes, p.vector_registers)
+    return f"OHWI{tile.columns}o" if kernel["O"] % tile.columns == 0 else "HWIO"
