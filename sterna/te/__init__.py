@@ -26,13 +26,17 @@ from sterna.te.schedule import Schedule, Stage, create_schedule
 from sterna.te.tag import tag_scope
 from sterna.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Range, Tensor
 from sterna.tir import op as _op
+from sterna.tir.index_map import IndexMap
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 
+AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
+
 __all__ = [
-    "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp", "Range", "ScanOp",
-    "Schedule", "Stage", "Tensor", "comm_reducer", "compute", "const", "create_schedule", "extern",
-    "extern_primfunc", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis",
-    "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
+    "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp",
+    "Range", "ScanOp", "Schedule", "Stage", "Tensor", "comm_reducer", "compute", "const",
+    "create_schedule", "extern", "extern_primfunc", "max", "max_value", "min", "min_value",
+    "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis",
+    "var",
     *_op.__all__,
 ]  # fmt: skip
 

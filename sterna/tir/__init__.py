@@ -46,6 +46,7 @@ from sterna.tir.external import (
     call_pure_extern,
     reinterpret,
 )
+from sterna.tir.index_map import IndexMap
 from sterna.tir.lexer import ParseError
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
 from sterna.tir.parser import parse
@@ -71,11 +72,11 @@ from sterna.tir.stmt import (
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "AssertStmt", "AttrStmt",
     "Broadcast", "Buffer", "BufferLoad", "BufferStore", "Call", "Cast", "Div", "Evaluate",
-    "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IntImm", "Let", "LetStmt", "Max",
-    "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp", "Select", "SeqStmt",
-    "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv", "TruncMod", "Var",
-    "address_of", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
-    "call_packed", "call_pure_extern", "const", "decl_buffer", "ir_builder", "parse", "reinterpret",
-    "script", "transform",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IndexMap", "IntImm", "Let",
+    "LetStmt", "Max", "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp",
+    "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
+    "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
+    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
+    "ir_builder", "parse", "reinterpret", "script", "transform",
     *_op.__all__,
 ]  # fmt: skip
