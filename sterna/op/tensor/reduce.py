@@ -1,0 +1,428 @@
+"""Reductions over axes: sum, mean, prod, max, min, all, any, variance, argmax, argmin."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.products import narrowed, wide, widened
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import RelayExpr
+from sterna.relay.layout_rules import reduced
+from sterna.relay.op import COMM_REDUCE, Case, OpRecord, call, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, comm_reducer, compute, isnan, reduce_axis, select
+from sterna.te import max as te_max
+from sterna.te import min as te_min
+from sterna.te import prod as te_prod
+from sterna.te import sum as te_sum
+
+Axes = tuple[int, ...] | int | None
+
+
+@attributes
+class ReduceAttrs(Attrs):
+    """Of reductions."""
+
+    axis: Axes = None
+    keepdims: bool = False
+    exclude: bool = False
+
+
+@attributes
+class VarianceAttrs(Attrs):
+    """Of variance."""
+
+    axis: Axes = None
+    keepdims: bool = False
+    exclude: bool = False
+    unbiased: bool = False
+
+
+@attributes
+class ArgReduceAttrs(Attrs):
+    """Of argmax and argmin."""
+
+    axis: Axes = None
+    keepdims: bool = False
+    exclude: bool = False
+    select_last_index: bool = False
+    dtype: DataType = DataType("int32")
+
+
+def reduced_axes(attrs: Any, ndim: int) -> list[int]:
+    """The axes that are reduced, counted from the front; all of them if none is named."""
+    given = attrs.axis
+    if given is None:
+        return [] if attrs.exclude else list(range(ndim))
+    named = [axis_of(a, ndim) for a in (given if isinstance(given, tuple) else (given,))]
+    if len(set(named)) != len(named):
+        raise ValueError(f"axis {given} names a dimension twice")
+    if attrs.exclude:
+        return [place for place in range(ndim) if place not in named]
+    return sorted(named)
+
+
+def reduced_shape(attrs: Any, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape that is left."""
+    axes = reduced_axes(attrs, len(shape))
+    if attrs.keepdims:
+        return tuple(1 if place in axes else dim for place, dim in enumerate(shape))
+    return tuple(dim for place, dim in enumerate(shape) if place not in axes)
+
+
+def _infer(*kinds: str, dtype: Callable[[Any], str] | None = None) -> Callable[..., TensorType]:
+    def infer(attrs: Any, data: Type) -> TensorType:
+        kind = of_kind(tensor(data, "data"), "data", *kinds)
+        made = dtype(attrs) if dtype is not None else kind.dtype
+        return TensorType(reduced_shape(attrs, kind.shape), DataType(made))
+
+    return infer
+
+
+Element = Callable[..., Any]
+
+
+def reduce_tensor(
+    attrs: Any, out: TensorType, data: Tensor, reduction: Element, element: Element, name: str
+) -> Tensor:
+    """A stage that reduces element(indices of data) over the attributes' axes."""
+    axes = reduced_axes(attrs, data.ndim)
+    if not axes:
+        plain: Tensor = compute(out.shape, lambda *i: element(*i), name=name)
+        return plain
+    ranges = {place: reduce_axis((0, data.shape[place]), f"k{place}") for place in axes}
+
+    def total(*indices: Expr) -> Any:
+        rest = iter(indices)
+        place_of: list[Any] = []
+        for place in range(data.ndim):
+            if place in ranges:
+                place_of.append(ranges[place].var)
+                if attrs.keepdims:
+                    next(rest)
+            else:
+                place_of.append(next(rest))
+        return reduction(element(*place_of), list(ranges.values()))
+
+    made: Tensor = compute(out.shape, total, name=name)
+    return made
+
+
+def _count(attrs: Any, data: Tensor) -> Any:
+    """How many elements are reduced into one."""
+    extents = [data.shape[place] for place in reduced_axes(attrs, data.ndim)]
+    product: Any = 1
+    for extent in extents:
+        product = product * extent
+    return product
+
+
+def _compute(name: str, reduction: Element) -> Callable[..., Tensor]:
+    def build_it(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+        kind = wide(out.dtype) if name in ("sum", "prod") else out.dtype
+        made = reduce_tensor(
+            attrs, out, data, reduction, lambda *i: data(*i).astype(kind), f"T_{name}"
+        )
+        return narrowed(made, out.dtype, f"T_{name}_cast")
+
+    return build_it
+
+
+def _compute_mean(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+    kind = wide(out.dtype)
+    total = reduce_tensor(
+        attrs, out, data, te_sum, lambda *i: data(*i).astype(kind), "T_mean_sum"
+    )
+    count = _count(attrs, data)
+
+    def divided(*i: Expr) -> Any:
+        if kind.is_float:
+            return (total(*i) / build.cast(kind, build.as_expr(count))).astype(out.dtype)
+        return build.truncdiv(total(*i), build.cast(kind, build.as_expr(count)))
+
+    made: Tensor = compute(out.shape, divided, name="T_mean")
+    return made
+
+
+def _axes_of(attrs: Any, array: Array) -> tuple[int, ...]:
+    return tuple(reduced_axes(attrs, array.ndim))
+
+
+def _reference(function: Callable[..., Any]) -> Callable[..., Array]:
+    def reference(attrs: Any, data: Array) -> Array:
+        axes = _axes_of(attrs, data)
+        if not axes:
+            return data
+        values = widened(data, str(data.dtype))
+        made = function(values, axis=axes, keepdims=attrs.keepdims)
+        return np.asarray(made).astype(data.dtype)
+
+    return reference
+
+
+def _reference_mean(attrs: Any, data: Array) -> Array:
+    axes = _axes_of(attrs, data)
+    count = math.prod(data.shape[place] for place in axes)
+    total = widened(data, str(data.dtype)).sum(axis=axes, keepdims=attrs.keepdims)
+    if np.issubdtype(data.dtype, np.integer):
+        return np.asarray(np.fix(total / max(count, 1))).astype(data.dtype)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(total / np.asarray(count, total.dtype)).astype(data.dtype)
+
+
+def _cases(*more: Case) -> list[Case]:
+    return [
+        Case(((3, 4, 5),), {"axis": 1}),
+        Case(((2, 3, 4),), {"axis": (0, -1), "keepdims": True}),
+        Case(((2, 35),), {"axis": -1}),
+        Case(((2, 3, 64),), {"axis": 0, "exclude": True}),
+        Case(((4, 3),)),
+        *more,
+    ]
+
+
+def _register(
+    name: str, infer: Any, compute_it: Any, reference: Any, doc: str, cases: list[Case],
+    attrs: type[Attrs] = ReduceAttrs, **more: Any,
+) -> None:  # fmt: skip
+    register(OpRecord(
+        name, inputs=("data",), attrs=attrs, infer=infer, compute=compute_it, reference=reference,
+        pattern=COMM_REDUCE, layout=reduced, cases=cases, doc=doc, **more,
+    ))  # fmt: skip
+
+
+_NUMBERS = ("float", "int", "uint")
+_INTEGERS = Case((((3, 4), "int32"),), {"axis": 0})
+_NANS = Case((np.array([[1, np.nan, 3, 2], [np.nan, 2, 1, 0], [1, 2, 3, np.nan]], "float32"),),
+             {"axis": 1})  # fmt: skip
+_EMPTY = Case((((0, 3), "float32"),), {"axis": 0})
+
+
+def _keep_nan(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The larger or the smaller, or whichever is no number."""
+
+    def combine(a: Any, b: Any) -> Any:
+        return select(isnan(a), a, pick(a, b)) if a.dtype.is_float else pick(a, b)
+
+    return combine
+
+
+def _extreme(name: str, pick: Callable[[Any, Any], Any], lowest: bool) -> Any:
+    def identity(dtype: DataType) -> Expr:
+        if dtype.is_float:
+            return build.const(-math.inf if lowest else math.inf, dtype)
+        bits = dtype.bits
+        if dtype.is_uint or dtype.is_bool:
+            return build.const(0 if lowest else (1 << bits) - 1, dtype)
+        return build.const(-(1 << (bits - 1)) if lowest else (1 << (bits - 1)) - 1, dtype)
+
+    return comm_reducer(_keep_nan(pick), identity, name=name)
+
+
+_register("sum", _infer(*_NUMBERS), _compute("sum", te_sum), _reference(np.sum),
+          "The sum over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")  # fmt: skip
+_register("prod", _infer(*_NUMBERS), _compute("prod", te_prod), _reference(np.prod),
+          "The product over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")  # fmt: skip
+_register("max", _infer(*_NUMBERS), _compute("max", _extreme("max", te_max, True)),
+          _reference(np.max), "The largest element over axes.", _cases(_INTEGERS, _NANS))  # fmt: skip
+_register("min", _infer(*_NUMBERS), _compute("min", _extreme("min", te_min, False)),
+          _reference(np.min), "The smallest element over axes.", _cases(_INTEGERS, _NANS))  # fmt: skip
+_register("mean", _infer(*_NUMBERS), _compute_mean, _reference_mean, "The mean over axes.",
+          _cases(_INTEGERS), mixed_precision="never")  # fmt: skip
+
+_all_of = comm_reducer(lambda a, b: a & b, lambda t: build.const(True, t), name="all")
+_any_of = comm_reducer(lambda a, b: a | b, lambda t: build.const(False, t), name="any")
+_FLAGS = [
+    Case((((3, 4), "bool"),), {"axis": 1}),
+    Case((((2, 2, 2), "bool"),), {"axis": (0, 2), "keepdims": True}),
+    Case((((5,), "bool"),)),
+]
+_register("all", _infer("bool"), _compute("all", _all_of), _reference(np.all),
+          "Whether all elements over axes hold.", _FLAGS)  # fmt: skip
+_register("any", _infer("bool"), _compute("any", _any_of), _reference(np.any),
+          "Whether an element over axes holds.", _FLAGS)  # fmt: skip
+
+
+def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -> Tensor:
+    kind = wide(out.dtype)
+    axes = reduced_axes(attrs, data.ndim)
+
+    def centre(i: tuple[Expr, ...]) -> Any:
+        return mean(*[build.const(0) if place in axes else at for place, at in enumerate(i)])
+
+    def square(*i: Expr) -> Any:
+        apart = data(*i).astype(kind) - centre(i).astype(kind)
+        return apart * apart
+
+    total = reduce_tensor(attrs, out, data, te_sum, square, "T_variance_sum")
+    count = build.as_expr(_count(attrs, data) - (1 if attrs.unbiased else 0))
+    made: Tensor = compute(
+        out.shape, lambda *i: (total(*i) / build.cast(kind, count)).astype(out.dtype),
+        name="T_variance",
+    )  # fmt: skip
+    return made
+
+
+def _infer_variance(attrs: Any, data: Type, mean: Type) -> TensorType:
+    kind = of_kind(tensor(data, "data"), "data", "float")
+    tensor(mean, "mean", kind.ndim)
+    return TensorType(reduced_shape(attrs, kind.shape), kind.dtype)
+
+
+def _reference_variance(attrs: Any, data: Array, mean: Array) -> Array:
+    axes = _axes_of(attrs, data)
+    values = widened(data, str(data.dtype))
+    apart = values - mean.astype(values.dtype)
+    total = np.sum(apart * apart, axis=axes, keepdims=attrs.keepdims)
+    count = math.prod(data.shape[place] for place in axes) - (1 if attrs.unbiased else 0)
+    return np.asarray(total / np.asarray(count, total.dtype)).astype(data.dtype)
+
+
+def variance(
+    data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False,
+    unbiased: bool = False, with_mean: Any = None,
+) -> RelayExpr:  # fmt: skip
+    """The variance over axes: the mean of the squared distances from the mean."""
+    mean = with_mean
+    if mean is None:
+        mean = call("mean", data, axis=axis, keepdims=True, exclude=exclude)
+    return call(
+        "variance", data, mean, axis=axis, keepdims=keepdims, exclude=exclude, unbiased=unbiased
+    )
+
+
+register(OpRecord(
+    "variance",
+    inputs=("data", "mean"),
+    attrs=VarianceAttrs,
+    infer=_infer_variance,
+    compute=_compute_variance,
+    reference=_reference_variance,
+    pattern=COMM_REDUCE,
+    builder=variance,
+    mixed_precision="never",
+    cases=[
+        Case(((3, 4), (3, 1)), {"axis": 1}),
+        Case(((3, 4), (1, 1)), {"keepdims": True, "unbiased": True}),
+    ],
+    doc=variance.__doc__ or "",
+))  # fmt: skip
+
+
+def _arg_reducer(largest: bool, last: bool) -> Any:
+    """Compares pairs of place and value; a NaN wins, and of equals the first or the last."""
+
+    def wins(a: Any, b: Any) -> Any:
+        beats = a[1] > b[1] if largest else a[1] < b[1]
+        earlier = a[0] > b[0] if last else a[0] < b[0]
+        ties = build.logical_and(build.equal(a[1], b[1]), earlier)
+        if not a[1].dtype.is_float:
+            return build.logical_or(beats, ties)
+        a_nan, b_nan = isnan(a[1]), isnan(b[1])
+        both = build.logical_and(build.logical_and(a_nan, b_nan), earlier)
+        alone = build.logical_and(a_nan, build.logical_not(b_nan))
+        counts = build.logical_and(build.logical_or(beats, ties), build.logical_not(b_nan))
+        return build.logical_or(build.logical_or(alone, both), counts)
+
+    def combine(a: Any, b: Any) -> Any:
+        takes = wins(a, b)
+        return select(takes, a[0], b[0]), select(takes, a[1], b[1])
+
+    def identity(place: DataType, value: DataType) -> Any:
+        limits = _Limits.of(value)
+        # a place behind all others: any real element wins against it
+        far = -1 if last else (1 << (place.bits - 1)) - 1
+        return build.const(far, place), build.const(
+            limits.lowest if largest else limits.highest, value
+        )
+
+    return comm_reducer(combine, identity, name="argmax" if largest else "argmin")
+
+
+class _Limits:
+    """The ends of a type's range; infinities for floats."""
+
+    def __init__(self, lowest: Any, highest: Any) -> None:
+        self.lowest, self.highest = lowest, highest
+
+    @staticmethod
+    def of(dtype: DataType) -> "_Limits":
+        """Those of an element type."""
+        if dtype.is_float:
+            return _Limits(-math.inf, math.inf)
+        if dtype.is_uint or dtype.is_bool:
+            return _Limits(0, (1 << dtype.bits) - 1)
+        return _Limits(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
+
+
+def _compute_arg(largest: bool) -> Callable[..., Tensor]:
+    name = "T_argmax" if largest else "T_argmin"
+
+    def build_it(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+        axes = reduced_axes(attrs, data.ndim)
+        reducer = _arg_reducer(largest, attrs.select_last_index)
+        ranges = {place: reduce_axis((0, data.shape[place]), f"k{place}") for place in axes}
+
+        def total(*indices: Expr) -> Any:
+            rest = iter(indices)
+            read: list[Any] = []
+            flat: Any = build.const(0, out.dtype)
+            for place in range(data.ndim):
+                if place in ranges:
+                    read.append(ranges[place].var)
+                    step = build.cast(out.dtype, build.as_expr(data.shape[place]))
+                    flat = flat * step + build.cast(out.dtype, ranges[place].var)
+                    if attrs.keepdims:
+                        next(rest)
+                else:
+                    read.append(next(rest))
+            return reducer((flat, data(*read)), list(ranges.values()))
+
+        places, _ = compute(out.shape, total, name=f"{name}_pairs")
+        made: Tensor = compute(out.shape, lambda *i: places(*i), name=name)
+        return made
+
+    return build_it
+
+
+def _reference_arg(largest: bool) -> Callable[..., Array]:
+    def reference(attrs: Any, data: Array) -> Array:
+        axes = _axes_of(attrs, data)
+        kept = [place for place in range(data.ndim) if place not in axes]
+        rows = data.transpose(*kept, *axes).reshape([data.shape[p] for p in kept] + [-1])
+        find = np.argmax if largest else np.argmin
+        if attrs.select_last_index:
+            place = rows.shape[-1] - 1 - find(rows[..., ::-1], axis=-1)
+        else:
+            place = find(rows, axis=-1)
+        shape = [1 if p in axes else data.shape[p] for p in range(data.ndim)]
+        made = np.asarray(place).astype(str(attrs.dtype))
+        return made.reshape(shape) if attrs.keepdims else made
+
+    return reference
+
+
+for _name, _largest in (("argmax", True), ("argmin", False)):
+    _register(
+        _name,
+        _infer(*_NUMBERS, "bool", dtype=lambda attrs: attrs.dtype),
+        _compute_arg(_largest),
+        _reference_arg(_largest),
+        f"The place of the {'largest' if _largest else 'smallest'} element over axes.",
+        [
+            Case(((3, 4, 5),), {"axis": 1}),
+            Case(((3, 4),), {"axis": (0, 1), "keepdims": True, "dtype": "int64"}),
+            Case((((4, 6), "int8"),), {"axis": -1, "select_last_index": True}),
+            Case((np.array([[1, np.nan, 3], [2, 2, 1]], "float32"),), {"axis": 1}),
+        ],
+        ArgReduceAttrs,
+        mixed_precision="never",
+    )
+
