@@ -10,6 +10,7 @@ from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
+from sterna.target.abi import check_abi
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
 from sterna.tir import pipeline
@@ -96,7 +97,8 @@ def _generate(kernels: list[PrimFunc], target: Target, name: str) -> Code:
 def llvm_options(target: Target) -> LLVMOptions:
     """What LLVM is told about a target."""
     machine = machine_of(target)
-    return LLVMOptions(machine.triple, machine.cpu, machine.features)
+    check_abi(machine)
+    return LLVMOptions(machine.triple, machine.cpu, machine.features, abi=machine.abi)
 
 
 def runs_here(target: Target) -> bool:

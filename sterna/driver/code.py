@@ -133,17 +133,21 @@ class KernelsCode:
     can_rename = False
 
     def __init__(
-        self, objects: dict[str, bytes], runs_here: bool, triple: str, text: Callable[[str], str]
+        self,
+        objects: dict[str, bytes],
+        runs_here: bool,
+        options: LLVMOptions,
+        text: Callable[[str], str],
     ) -> None:
         self.objects = objects
         self.names = list(objects)
         self.runs_here = runs_here
-        self.description = triple
+        self.options = options
         self._text = text
 
     def find(self, name: str) -> int | PackedFunc | None:
         if not self.runs_here:
-            raise _elsewhere(self.description)
+            raise _elsewhere(self.options.triple)
         return self.jit.find(f"__tvm_ffi_{name}") if self.objects else None
 
     @cached_property
@@ -160,8 +164,8 @@ class KernelsCode:
     def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
         contents = list(self.objects.values())
         if table:
-            options = LLVMOptions(self.description)
-            contents.insert(0, CompiledModule([], options, "modules", table).object_bytes())
+            made = CompiledModule([], self.options, "modules", table)
+            contents.insert(0, made.object_bytes())
         paths = [folder / f"{stem}.{place}.o" for place in range(len(contents))]
         for path, content in zip(paths, contents, strict=True):
             path.write_bytes(content)

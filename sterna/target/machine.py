@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from sterna.target.abi import with_float_abi
 from sterna.target.kind import TargetKind, Value
 from sterna.target.names import Names, architectures_of_cpu, names_of
 from sterna.target.processor import NATIVE, base_name
-from sterna.target.triple import Triple, parse_triple
+from sterna.target.triple import Triple, in_full, parse_triple
 
 if TYPE_CHECKING:
     from sterna.target.host import Host
@@ -33,6 +34,7 @@ class Machine:
     """A processor, in LLVM's words and in numbers."""
 
     triple: str
+    """With all of its parts."""
     cpu: str
     features: str
     """LLVM's feature string: what differs from the processor's own, with commas between."""
@@ -49,7 +51,9 @@ class Machine:
     object_format: str
     """elf, macho, coff or wasm."""
     abi: str = ""
+    """As -mabi names it; empty: what is usual for the triple and the processor."""
     float_abi: str = ""
+    """As -mfloat-abi names it; the triple says the same."""
     cores: int | None = None
     l1_bytes: int | None = None
     l2_bytes: int | None = None
@@ -101,10 +105,11 @@ def machine_of(target: Described) -> Machine:
         )
     asked = str(attrs.get("mcpu") or attrs.get("arch") or "")
     triple = _triple(kind, attrs, asked)
+    float_abi = str(attrs.get("mfloat-abi", ""))
+    triple = parse_triple(with_float_abi(triple.text, float_abi))
     names = names_of(triple.architecture)
     mattr = attrs.get("mattr")
     changes = list(mattr) if isinstance(mattr, tuple) else []
-    float_abi = str(attrs.get("mfloat-abi", ""))
     if float_abi == "soft" and triple.architecture == "arm":
         changes.append("+soft-float")
     own: list[str] = []
@@ -120,7 +125,7 @@ def machine_of(target: Described) -> Machine:
     width = attrs.get("vector-width")
     bits, registers = _vectors(triple, held)
     return Machine(
-        triple=triple.text,
+        triple=in_full(triple.text),
         cpu=cpu,
         features=",".join([*own, *changes]),
         architecture=triple.architecture,
@@ -162,8 +167,7 @@ def _triple(kind: TargetKind, attrs: Mapping[str, Value], asked: str) -> Triple:
     if own.architecture in architectures or not architectures:
         return own
     if "mclass" in names_of(architectures[0]).cpus[base_name(asked)]:
-        hard = attrs.get("mfloat-abi") == "hard"
-        return parse_triple("thumb-none-eabihf" if hard else "thumb-none-eabi")
+        return parse_triple("thumb-none-eabi")
     return parse_triple(_DEFAULT_TRIPLES[architectures[0]])
 
 

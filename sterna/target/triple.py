@@ -72,6 +72,41 @@ def parse_triple(text: str) -> Triple:
     raise unknown(first, _NAMES, f"It should be the architecture in the triple '{text}'")
 
 
+_SYSTEMS = re.compile(
+    r"(linux|none|windows|win32|darwin|macosx?|ios|tvos|watchos|xros|driverkit|freebsd|netbsd|openbsd"
+    r"|solaris|haiku|fuchsia|hermit|rtems|uefi|wasi|wasip\d|emscripten|cuda|nvcl|amdhsa|amdpal|mesa3d"
+    r"|zos|aix)[\d.]*"
+)
+_ENVIRONMENTS = re.compile(
+    r"(gnu|musl|eabi|android|ohos|llvm|uclibc|newlib|msvc|itanium|cygnus|elf|coff|macho|simulator"
+    r"|macabi|x32|ilp32)\w*[\d.]*"
+)
+
+
+def in_full(text: str) -> str:
+    """A triple with its four parts at their places, as LLVM reads them: architecture, vendor,
+    system, environment. People leave out the vendor, and LLVM then takes one part for another."""
+    first, *rest = text.split("-")
+    system = environment = ""
+    vendors = []
+    for part in rest:
+        if _ENVIRONMENTS.fullmatch(part) and not environment:
+            environment = part
+        elif _SYSTEMS.fullmatch(part) and system in ("", "none"):
+            vendors += [system] if system else []
+            system = part
+        else:
+            vendors.append(part)
+    if len(vendors) > 1 and not system:
+        system = vendors.pop()
+    if len(vendors) > 1:
+        return text  # more than we know of
+    vendor = vendors[0] if vendors else "unknown"
+    if not rest or not (system or environment):
+        return text
+    return "-".join([first, vendor, system or "unknown", *([environment] if environment else [])])
+
+
 def _object_format(text: str, architecture: str) -> str:
     system = text.lower().split("-", 1)[-1] if "-" in text else ""
     if architecture == "wasm":

@@ -222,3 +222,13 @@ def test_lowering_twice_gives_the_same() -> None:
     stage.split(stage.op.axis[0], factor=7)
     first = tvm.build(schedule, args, name="f").get_source()
     assert tvm.build(schedule, args, name="f").get_source() == first
+
+
+def test_a_triple_in_short_means_this_machine_too() -> None:
+    triple = tvm.target.machine_of(tvm.target.Target("llvm")).triple
+    first, _, *rest = triple.split("-")
+    schedule, args = vector_add()
+    module = tvm.build(schedule, args, target=f"llvm -mtriple={'-'.join([first, *rest])}")
+    a, b, c = arrays()
+    module(a, b, c)
+    np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())

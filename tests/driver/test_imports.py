@@ -327,7 +327,7 @@ def kernels(name: str, amount: float) -> OperatorModule:
     assert isinstance(code, LLVMCode)
     functions = [function for function in code.functions if function.name != "main"]
     content = CompiledModule(functions, code.options, name).object_bytes()
-    finished = KernelsCode({name: content}, True, code.options.triple, code.source)
+    finished = KernelsCode({name: content}, True, code.options, code.source)
     return OperatorModule.make(finished, name, built.target, built.ir_module)
 
 

@@ -12,7 +12,7 @@ import sterna.target.host as host_module
 from sterna.target import Machine, Target, kind, machine_of
 from sterna.target.host import Host
 from sterna.target.names import ARCHITECTURES, names_of
-from sterna.target.triple import parse_triple
+from sterna.target.triple import in_full, parse_triple
 
 # Target; architecture, pointer bits, vector bits, vector registers, fused multiply-add, object.
 MACHINES = [
@@ -69,17 +69,18 @@ def test_machines(text: str, wanted: tuple[str, int, int, int, bool, str]) -> No
 def test_what_a_machine_says_to_llvm() -> None:
     made = Target("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+crc,-lse").resolved()
     assert (made.triple, made.cpu, made.features) == (
-        "aarch64-linux-gnu", "cortex-a72", "+crc,-lse",
+        "aarch64-unknown-linux-gnu", "cortex-a72", "+crc,-lse",
     )  # fmt: skip
     assert (made.lanes(32), made.lanes(8), made.endianness) == (4, 16, "little")
     assert machine_of(Target("hexagon -mcpu=v68")).cpu == "hexagonv68"
-    assert machine_of(Target("hexagon")).triple == "hexagon-unknown-elf"
+    assert machine_of(Target("hexagon")).triple == "hexagon-unknown-unknown-elf"
     assert machine_of(Target("llvm -mtriple=arm64-apple-macos")).cpu == "apple-m1"
     assert machine_of(Target("cuda -arch=sm_80")).cpu == "sm_80"
     assert machine_of(Target("llvm -mtriple=s390x-linux-gnu")).endianness == "big"
     arm = machine_of(Target("c -mcpu=cortex-m4 -mfloat-abi=soft"))
-    assert (arm.triple, arm.features, arm.float_abi) == ("thumb-none-eabi", "+soft-float", "soft")
-    assert machine_of(Target("c -mcpu=cortex-m4 -mfloat-abi=hard")).triple == "thumb-none-eabihf"
+    assert (arm.triple, arm.features) == ("thumb-unknown-none-eabi", "+soft-float")
+    arm = machine_of(Target("c -mcpu=cortex-m4 -mfloat-abi=hard"))
+    assert (arm.triple, arm.float_abi) == ("thumb-unknown-none-eabihf", "hard")
     assert machine_of(Target("llvm -mtriple=wasm32 -vector-width=256")).vector_bits == 256
     assert machine_of(Target("llvm -mtriple=wasm32 -num-cores=3")).cores == 3
 
@@ -186,6 +187,34 @@ def test_lists_are_those_of_llvm() -> None:
         listed = {line.split()[0] for line in told.splitlines() if line.startswith("  ")}
         names = names_of(architecture)
         assert (set(names.cpus) | set(names.features)) - listed == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("x86_64-linux-gnu", "x86_64-unknown-linux-gnu"),
+        ("x86_64-pc-linux-gnu", "x86_64-pc-linux-gnu"),
+        ("armv7l-linux-gnueabihf", "armv7l-unknown-linux-gnueabihf"),
+        ("arm-none-eabi", "arm-unknown-none-eabi"),
+        ("arm-none-linux-gnueabihf", "arm-none-linux-gnueabihf"),
+        ("aarch64-linux-android21", "aarch64-unknown-linux-android21"),
+        ("aarch64-apple-darwin23.1.0", "aarch64-apple-darwin23.1.0"),
+        ("aarch64-elf", "aarch64-unknown-unknown-elf"),
+        ("riscv32-unknown-elf", "riscv32-unknown-unknown-elf"),
+        ("wasm32-unknown-unknown", "wasm32-unknown-unknown"),
+        ("wasm32", "wasm32"),
+        ("nvptx64-nvidia-cuda", "nvptx64-nvidia-cuda"),
+        ("x86_64-pc-windows-msvc", "x86_64-pc-windows-msvc"),
+        ("x86_64-w64-windows-gnu", "x86_64-w64-windows-gnu"),
+        ("hexagon-unknown-elf", "hexagon-unknown-unknown-elf"),
+        ("avr-a-b-c-d", "avr-a-b-c-d"),
+    ],
+)
+def test_triples_in_full(text: str, full: str) -> None:
+    """LLVM, given the full one, finds the parts that it finds when it puts the text in order."""
+    assert in_full(text) == in_full(full) == full
+    llvm = importlib.import_module("llvmlite.binding")
+    assert llvm.get_triple_parts(full) == llvm.get_triple_parts(text)
 
 
 @pytest.mark.parametrize("text", ["x86_64-linux-gnu", "thumbebv7em-none-eabi", "aarch64_be-elf"])

@@ -19,6 +19,8 @@ class LLVMOptions:
     cpu: str = ""
     features: str = ""
     opt_level: int = 3
+    abi: str = ""
+    """The calling convention, where a processor has several; empty: the usual one."""
 
     @staticmethod
     @functools.cache
@@ -45,13 +47,12 @@ def create_machine(options: LLVMOptions) -> llvm.TargetMachine:
         target = llvm.Target.from_triple(options.triple)
     except RuntimeError as error:
         raise ValueError(f"LLVM has no target '{options.triple}': {error}") from None
-    abi = "lp64d" if options.triple.startswith("riscv64") and "+d" in options.features else ""
     # WebAssembly and bare metal are linked statically.
     alone = "wasm" in options.triple or "-none" in options.triple
     return target.create_target_machine(
         cpu=options.cpu, features=options.features, opt=options.opt_level,
         reloc="static" if alone else "pic",
-        codemodel="default", abiname=abi,
+        codemodel="default", abiname=options.abi,
     )  # fmt: skip
 
 
