@@ -60,10 +60,10 @@ def value_of_axes(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, E
             inner = ranges[relation.inner].extent
             fused = values[relation.fused]
             single = build.is_const(inner, 1)
-            values[relation.outer] = fused if single else build.floordiv(fused, inner)
-            values[relation.inner] = (
-                build.const(0, fused.dtype) if single else build.floormod(fused, inner)
-            )
+            quotient = fused if single else build.floordiv(fused, inner)
+            rest = build.const(0, fused.dtype) if single else build.floormod(fused, inner)
+            values[relation.outer] = build.cast(relation.outer.var.dtype, quotient)
+            values[relation.inner] = build.cast(relation.inner.var.dtype, rest)
     return values
 
 
@@ -80,7 +80,6 @@ def root_values(stage: Stage, ranges: dict[IterVar, Range]) -> dict[Var, Expr]:
 
 def pass_down(stage: Stage, ranges: dict[IterVar, Range], analyzer: Analyzer) -> None:
     """The ranges of derived axes from those of the operation's axes."""
-    zero = build.const(0)
     for relation in stage.relations:
         if isinstance(relation, Split):
             whole = ranges[relation.parent].extent
@@ -91,13 +90,17 @@ def pass_down(stage: Stage, ranges: dict[IterVar, Range], analyzer: Analyzer) ->
             else:
                 assert relation.nparts is not None
                 outer, inner = relation.nparts, ceil_div(whole, relation.nparts)
-            ranges[relation.outer] = Range(zero, analyzer.simplify(outer))
-            ranges[relation.inner] = Range(zero, analyzer.simplify(inner))
+            ranges[relation.outer] = _from_zero(analyzer.simplify(outer))
+            ranges[relation.inner] = _from_zero(analyzer.simplify(inner))
         elif isinstance(relation, Fuse):
             product = ranges[relation.outer].extent * ranges[relation.inner].extent
-            ranges[relation.fused] = Range(zero, analyzer.simplify(product))
+            ranges[relation.fused] = _from_zero(analyzer.simplify(product))
         elif isinstance(relation, Singleton):
-            ranges[relation.iter] = Range(zero, build.const(1))
+            ranges[relation.iter] = _from_zero(build.const(1))
+
+
+def _from_zero(extent: Expr) -> Range:
+    return Range(build.const(0, extent.dtype), extent)
 
 
 def _is_less(a: Expr, b: Expr) -> bool:

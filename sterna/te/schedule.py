@@ -155,12 +155,13 @@ class Stage:
         if parent.iter_type not in (DATA_PAR, COMM_REDUCE, ORDERED):
             raise ValueError(f"Cannot split on {_kind_name(parent.iter_type)} axis {parent.name}")
         position = self._find_leaf(parent)
-        chosen = build.as_expr(factor if factor is not None else nparts)
+        dtype = parent.var.dtype
+        chosen = build.cast(dtype, build.as_expr(factor if factor is not None else nparts))
         number = build.int_value(chosen)
         if number is not None and number <= 0:
             raise ValueError(f"the axis {parent.name} cannot be split by {number}")
-        outer = IterVar(None, f"{parent.name}.outer", parent.iter_type)
-        inner = IterVar(None, f"{parent.name}.inner", parent.iter_type)
+        outer = IterVar(None, f"{parent.name}.outer", parent.iter_type, dtype=dtype)
+        inner = IterVar(None, f"{parent.name}.inner", parent.iter_type, dtype=dtype)
         by_factor = factor is not None
         self.relations.append(
             Split(
@@ -203,7 +204,9 @@ class Stage:
                 "Can only fuse iterations that are consecutive between each other: "
                 f"{outer.name} and {inner.name} of stage {self.op.name} are not"
             )
-        fused = IterVar(None, f"{outer.name}.{inner.name}.fused", outer.iter_type)
+        dtype = build.common_type(outer.var.dtype, inner.var.dtype)
+        name = f"{outer.name}.{inner.name}.fused"
+        fused = IterVar(None, name, outer.iter_type, dtype=dtype)
         self.relations.append(Fuse(outer, inner, fused))
         self.all_iter_vars.append(fused)
         self.leaf_iter_vars[at_outer : at_inner + 1] = [fused]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sterna.ir import build
-from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.ir.expr import INT32, Expr, ExprLike, Var
 from sterna.ir.node import node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.support.dtype import DataType
@@ -30,11 +30,16 @@ class IterVar:
     """An axis: a variable that runs over a range. In an expression it stands for the variable."""
 
     def __init__(
-        self, dom: Range | None, name: str, iter_type: int = DATA_PAR, thread_tag: str = ""
+        self,
+        dom: Range | None,
+        name: str,
+        iter_type: int = DATA_PAR,
+        thread_tag: str = "",
+        dtype: DataType = INT32,
     ) -> None:
-        dtype = dom.extent.dtype if dom is not None else DataType("int32")
+        """An axis whose range is not yet known says its variable's type itself."""
         self.dom = dom
-        self.var = Var(name, dtype)
+        self.var = Var(name, dtype if dom is None else dom.extent.dtype)
         self.iter_type = iter_type
         self.thread_tag = thread_tag
 

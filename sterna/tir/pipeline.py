@@ -22,7 +22,11 @@ def passes(simple: bool = False) -> list[Pass]:
     if not simple:
         # before vectors: a vector has no room for a guard
         order += [T.LoopPartition(), T.HoistIfThenElse()]
-    order += [T.FlattenBuffer(), *_added(1)]  # before vectors: one index to widen, not several
+    order += [
+        T.FlattenBuffer(),  # before vectors: one index to widen, not several
+        T.NarrowDataType(32),  # after flattening: an index is as large as it gets
+        *_added(1),
+    ]
     if not setting("tir.disable_storage_rewrite"):
         order += [T.StorageRewrite()]  # after flattening: memory has a size, no longer a shape
     order += [

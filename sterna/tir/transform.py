@@ -15,6 +15,7 @@ from sterna.tir.passes.inject_double_buffer import inject_double_buffer
 from sterna.tir.passes.inline_calls import inline_calls
 from sterna.tir.passes.inline_lets import inline_lets
 from sterna.tir.passes.lower_prefetch import lower_prefetch
+from sterna.tir.passes.narrow_indices import narrow_indices
 from sterna.tir.passes.partition_loops import partition_loops
 from sterna.tir.passes.remove_no_ops import remove_no_ops
 from sterna.tir.passes.reuse_storage import reuse_storage
@@ -26,8 +27,8 @@ from sterna.tir.verify import verify
 
 __all__ = [
     "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "InlineCalls",
-    "InlineLets", "LoopPartition", "PrimFuncPass", "RemoveNoOp", "Simplify", "StorageRewrite",
-    "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "InlineLets", "LoopPartition", "NarrowDataType", "PrimFuncPass", "RemoveNoOp", "Simplify",
+    "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -135,6 +136,11 @@ def HoistIfThenElse() -> Pass:
 def FlattenBuffer() -> Pass:
     """Make every buffer one-dimensional."""
     return _plain("FlattenBuffer", flatten_buffers)
+
+
+def NarrowDataType(target_bits: int = 32) -> Pass:
+    """Compute indices in so many bits where their bounds allow it."""
+    return _plain("NarrowDataType", lambda func: narrow_indices(func, target_bits))
 
 
 def StorageRewrite() -> Pass:
