@@ -11,6 +11,7 @@ from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 from sterna.relay.op import find
+from sterna.relay.passes.fold_scale_axis import ScaleRule
 
 
 def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
@@ -66,3 +67,24 @@ def _kernel_layout(
     lanes = p.lanes(result.dtype)
     tile = register_tile(extents["W"], kernel["O"], lanes, p.vector_registers)
     return f"OHWI{tile.columns}o" if kernel["O"] % tile.columns == 0 else "HWIO"
+
+
+def _channel(layout: str, axis: str) -> int | None:
+    found = layout_of(layout)
+    return None if found.is_blocked else found.index_of(axis)
+
+
+def _weight_of_result(attrs: Any) -> int | None:
+    return _channel(attrs.kernel_layout, "O") if attrs.groups == 1 else None
+
+
+def _weight_of_data(attrs: Any) -> int | None:
+    return _channel(attrs.kernel_layout, "I") if attrs.groups == 1 else None
+
+
+CONV_SCALE = ScaleRule(
+    result=lambda attrs: _channel(attrs.out_layout or attrs.data_layout, "C"),
+    weight_of_result=_weight_of_result,
+    data=lambda attrs: _channel(attrs.data_layout, "C"),
+    weight_of_data=_weight_of_data,
+)

@@ -15,7 +15,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.contraction import schedule_contraction
-from sterna.op.nn._conv_layout import alter_conv2d, conv_layout, convert_conv
+from sterna.op.nn._conv_layout import CONV_SCALE, alter_conv2d, conv_layout, convert_conv
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -290,6 +290,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         schedule=schedule_contraction,
         mixed_precision="always",
         layout=conv_layout,
+        scale=CONV_SCALE,
         convert_layout=convert_conv,
         cases=cases,
         **more,

@@ -231,9 +231,11 @@ _register("sum", _infer(*_NUMBERS), _compute("sum", te_sum), _reference(np.sum),
 _register("prod", _infer(*_NUMBERS), _compute("prod", te_prod), _reference(np.prod),
           "The product over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")  # fmt: skip
 _register("max", _infer(*_NUMBERS), _compute("max", _extreme("max", te_max, True)),
-          _reference(np.max), "The largest element over axes.", _cases(_INTEGERS, _NANS))  # fmt: skip
+          _reference(np.max), "The largest element over axes.",
+          _cases(_INTEGERS, _NANS))  # fmt: skip
 _register("min", _infer(*_NUMBERS), _compute("min", _extreme("min", te_min, False)),
-          _reference(np.min), "The smallest element over axes.", _cases(_INTEGERS, _NANS))  # fmt: skip
+          _reference(np.min), "The smallest element over axes.",
+          _cases(_INTEGERS, _NANS))  # fmt: skip
 _register("mean", _infer(*_NUMBERS), _compute_mean, _reference_mean, "The mean over axes.",
           _cases(_INTEGERS), mixed_precision="never")  # fmt: skip
 

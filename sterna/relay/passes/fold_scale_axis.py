@@ -1,0 +1,181 @@
+"""Factors per channel, folded into the weights of what computes the channels.
+
+    multiply(add(nn.conv2d(%x, %w), %b), %s)  ->  add(nn.conv2d(%x, multiply(%w, %s')), %b * %s)
+    nn.conv2d(multiply(%x, %s), %w)           ->  nn.conv2d(%x, multiply(%w, %s'))
+
+The weights are constants as a rule, and FoldConstant then computes the products.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.transform import Pass, Sequential, function_pass
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import from_numpy, to_numpy
+from sterna.relay.expr import Call, Constant, Function, RelayExpr
+from sterna.relay.op import call, is_call_of, record_of
+from sterna.relay.passes.fold_constant import FoldConstant
+from sterna.relay.traverse import not_primitive, post_order, rewrite
+
+# How far back a factor is carried.
+LONGEST_WAY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRule:
+    """Where channels are in an operator's operands and result; None where there are none.
+
+    Each is a function of the attributes.
+    """
+
+    result: Callable[[Any], int | None]
+    weight_of_result: Callable[[Any], int | None]
+    data: Callable[[Any], int | None]
+    weight_of_data: Callable[[Any], int | None]
+
+
+def BackwardFoldScaleAxis() -> Pass:
+    """Fold factors into the weights of what stands before them."""
+    made: Pass = function_pass(
+        lambda func, mod, context: backward_fold_scale_axis(func),
+        opt_level=3, name="BackwardFoldScaleAxis", kind=Function,
+    )  # fmt: skip
+    return made
+
+
+def ForwardFoldScaleAxis() -> Pass:
+    """Fold factors into the weights of what stands behind them."""
+    made: Pass = function_pass(
+        lambda func, mod, context: forward_fold_scale_axis(func),
+        opt_level=3, name="ForwardFoldScaleAxis", kind=Function,
+    )  # fmt: skip
+    return made
+
+
+def FoldScaleAxis() -> Pass:
+    """Both, and the constants that they make computed."""
+    order = [BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()]
+    return Sequential(order, name="FoldScaleAxis")
+
+
+def backward_fold_scale_axis(func: Function) -> Function:
+    """The function with factors carried back into weights."""
+    users = _count_users(func)
+    single: set[int] = set()  # the new forms of expressions that are used once
+
+    def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+        made = new
+        if is_call_of(new, "multiply"):
+            assert isinstance(new, Call)
+            for data, factor in (new.args, new.args[::-1]):
+                if isinstance(factor, Constant):
+                    found = _scaled(data, to_numpy(factor.data), new, single, LONGEST_WAY)
+                    if found is not None and found.checked_type == new.checked_type:
+                        made = found
+                        break
+        if users.get(id(old), 0) <= 1:
+            single.add(id(made))
+        return made
+
+    made = rewrite(func, change, not_primitive)
+    assert isinstance(made, Function)
+    return made
+
+
+def _count_users(func: Function) -> dict[int, int]:
+    users: dict[int, int] = {}
+    for expr in post_order(func, not_primitive):
+        for operand in expr.operands() if not_primitive(expr) else ():  # type: ignore[attr-defined]
+            users[id(operand)] = users.get(id(operand), 0) + 1
+    return users
+
+
+def _scaled(
+    expr: RelayExpr, factor: Any, like: RelayExpr, single: set[int], steps: int
+) -> RelayExpr | None:
+    """The expression times a factor, without a multiplication of its own; None if that fails."""
+    if not isinstance(expr, Call) or id(expr) not in single or steps == 0:
+        return None
+    record = record_of(expr)
+    if record is None or expr.checked_type != like.checked_type:
+        return None
+    if record.scale is not None:
+        return _weights_scaled(expr, factor)
+    if record.name in ("add", "subtract"):
+        for place in (0, 1):
+            other = expr.args[1 - place]
+            if not isinstance(other, Constant):
+                continue
+            inner = _scaled(expr.args[place], factor, like, single, steps - 1)
+            if inner is not None:
+                moved = call("multiply", other, _constant(factor, other))
+                return call(record.name, *((inner, moved) if place == 0 else (moved, inner)))
+    return None
+
+
+def _weights_scaled(expr: Call, factor: Any) -> RelayExpr | None:
+    record = record_of(expr)
+    assert record is not None and record.scale is not None
+    rule: ScaleRule = record.scale
+    axis, place = rule.result(expr.attrs), rule.weight_of_result(expr.attrs)
+    scaled = _scaled_weight(expr, expr.checked_type, factor, axis, place)
+    return None if scaled is None else Call(expr.op, (expr.args[0], scaled), expr.attrs)
+
+
+def _scaled_weight(
+    expr: Call, data: Any, factor: Any, axis: int | None, place: int | None
+) -> RelayExpr | None:
+    """The weights times a factor that varies along one axis of the data only."""
+    weight = expr.args[1].checked_type
+    if axis is None or place is None or not isinstance(data, TensorType):
+        return None
+    assert isinstance(weight, TensorType)
+    vector = _along(factor, axis % data.ndim, data.ndim)
+    if vector is None or vector.size not in (1, weight.shape[place % weight.ndim]):
+        return None
+    shape = [1] * weight.ndim
+    shape[place % weight.ndim] = vector.size
+    return call("multiply", expr.args[1], _constant(vector.reshape(shape), expr.args[1]))
+
+
+def _along(factor: Any, axis: int, ndim: int) -> Any:
+    """The factor's values along an axis; None if it varies along another."""
+    shape = (1,) * (ndim - factor.ndim) + factor.shape
+    if len(shape) > ndim or any(extent != 1 for i, extent in enumerate(shape) if i != axis):
+        return None
+    return np.asarray(factor).reshape(-1)
+
+
+def _constant(values: Any, like: RelayExpr) -> Constant:
+    kind = like.checked_type
+    assert isinstance(kind, TensorType)
+    return Constant(from_numpy(np.asarray(values), kind.dtype))
+
+
+def forward_fold_scale_axis(func: Function) -> Function:
+    """The function with factors of data moved into the weights that the data meets."""
+
+    def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+        record = record_of(new)
+        if record is None or record.scale is None or not isinstance(new, Call):
+            return new
+        product = new.args[0]
+        if not is_call_of(product, "multiply"):
+            return new
+        assert isinstance(product, Call)
+        rule: ScaleRule = record.scale
+        axis, place = rule.data(new.attrs), rule.weight_of_data(new.attrs)
+        for data, factor in (product.args, product.args[::-1]):
+            if isinstance(factor, Constant) and data.checked_type == product.checked_type:
+                values = to_numpy(factor.data)
+                weight = _scaled_weight(new, data.checked_type, values, axis, place)
+                if weight is not None:
+                    return Call(new.op, (data, weight), new.attrs)
+        return new
+
+    made = rewrite(func, change, not_primitive)
+    assert isinstance(made, Function)
+    return made
