@@ -1,10 +1,10 @@
 """lower and build: from a schedule to loops, and from loops to a module that runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sterna.codegen.llvm import LLVMOptions
-from sterna.driver.code import CCode, Code, LLVMCode
+from sterna.driver.code import CCode, Code, LLVMCode, MixedCode
 from sterna.driver.operator_module import OperatorModule
 from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
@@ -36,7 +36,11 @@ def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc
     if isinstance(inp, Schedule):
         if args is None:
             raise ValueError("args must be given for lowering a schedule: its inputs and outputs")
-        return [lower_schedule(inp, args, name)]
+        made = lower_schedule(inp, args, name)
+        if len(args) == len(made.params):
+            return [made]
+        attrs = {**made.attrs, "arguments": len(args)}
+        return [PrimFunc(made.name, made.params, made.buffers, made.body, attrs)]
     if isinstance(inp, PrimFunc):
         return [inp]
     if isinstance(inp, IRModule):
@@ -48,8 +52,11 @@ def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc
     raise ValueError(f"expected a schedule, a PrimFunc or an IRModule, got {type(inp).__name__}")
 
 
+Lowered = Schedule | PrimFunc | IRModule
+
+
 def build(
-    inputs: Schedule | PrimFunc | IRModule,
+    inputs: Lowered | Sequence[PrimFunc | IRModule] | Mapping[str | Target, Lowered],
     args: Sequence[Any] | None = None,
     target: str | Target | None = None,
     target_host: str | Target | None = None,
@@ -57,38 +64,74 @@ def build(
     name: str = "default_function",
     binds: Any = None,
 ) -> OperatorModule:
-    """A module with one function per function of loops, compiled for a target."""
-    wanted = Target(target) if target is not None else Target.current(allow_none=True)
-    if wanted is None:
-        wanted = Target("llvm")
-    if target_host is not None:
-        wanted = wanted.with_host(target_host)
+    """A module with one function per function of loops, each compiled for its target.
+
+    inputs: a schedule (with args), a PrimFunc, an IRModule, a list of these two, or a dict from
+    targets to what is compiled for them. Without a target: the one of the `with` around, else what
+    a function's attribute "target" says, else llvm.
+    """
     if runtime is not None:
-        raise ValueError("runtime= has no meaning for single functions; leave it out")
-    wanted.kind.require_codegen()
+        raise ValueError(
+            f"runtime={runtime!r} is for whole models: single functions run with every runtime; "
+            "leave it out"
+        )
     with deep_recursion():
-        return _build(inputs, args, wanted, name, binds)
+        return _build(_wanted(inputs, args, target, target_host, name, binds), name)
 
 
-def _build(
-    inputs: Schedule | PrimFunc | IRModule,
+def _wanted(
+    inputs: Any,
     args: Sequence[Any] | None,
-    target: Target,
+    target: str | Target | None,
+    target_host: str | Target | None,
     name: str,
     binds: Any,
-) -> OperatorModule:
-    lowered = lower(inputs, args, name, binds)
-    kernels: list[PrimFunc] = []
-    for function in lowered.functions.values():
+) -> dict[Target, IRModule]:
+    """The loops of each target."""
+    if isinstance(inputs, Mapping):
+        given = [(_buildable(key, target_host), each) for key, each in inputs.items()]
+        return {key: lower(each, args, name, binds) for key, each in given}
+    asked = target if target is not None else Target.current(allow_none=True)
+    if asked is not None:
+        asked = _buildable(asked, target_host)
+    listed = inputs if isinstance(inputs, list | tuple) else [inputs]
+    lowered = _merged([lower(each, args, name, binds) for each in listed])
+    wanted: dict[Target, IRModule] = {}
+    for known, function in lowered.functions.items():
         assert isinstance(function, PrimFunc)
-        kernels += _with_wrapper(function, len(args) if args is not None else None)
-    wrappers = [f for f in kernels if f.attrs.get("packed")]
+        home = asked or _buildable(function.attrs.get("target", "llvm"), target_host)
+        wanted.setdefault(home, IRModule())[known] = function
+    return wanted or {asked or _buildable("llvm", target_host): lowered}
+
+
+def _buildable(target: str | Target, host: str | Target | None) -> Target:
+    wanted = Target(target)
+    wanted.kind.require_codegen()
+    return wanted if host is None else wanted.with_host(host)
+
+
+def _merged(modules: Sequence[IRModule]) -> IRModule:
+    functions: dict[str, Any] = {}
+    for module in modules:
+        twice = functions.keys() & module.functions.keys()
+        if twice:
+            raise ValueError(f"two of the inputs have a function '{min(twice)}'; rename one")
+        functions |= module.functions
+    return IRModule(functions)
+
+
+def _build(wanted: Mapping[Target, IRModule], name: str) -> OperatorModule:
+    _merged(list(wanted.values()))  # a module has one function of a name
+    kernels = {target: _with_wrappers(module) for target, module in wanted.items()}
+    wrappers = [f for each in kernels.values() for f in each if f.attrs.get("packed")]
     if len(wrappers) == 1:
-        kernels.append(_entry(wrappers[0]))
-    return OperatorModule.make(_generate(kernels, target, name), name, target, lowered)
+        next(each for each in kernels.values() if wrappers[0] in each).append(_entry(wrappers[0]))
+    parts = [_generate(each, target, name) for target, each in kernels.items()]
+    code: Code = parts[0] if len(parts) == 1 else MixedCode(parts)
+    return OperatorModule.make(code, name, wanted)
 
 
-def _generate(kernels: list[PrimFunc], target: Target, name: str) -> Code:
+def _generate(kernels: list[PrimFunc], target: Target, name: str) -> LLVMCode | CCode:
     if target.kind.name == "c":
         return CCode(kernels, name)
     return LLVMCode(kernels, llvm_options(target), name, runs_here(target))
@@ -114,7 +157,17 @@ def _entry(only: PrimFunc) -> PrimFunc:
     return PrimFunc("main", params, only.buffers, Evaluate(call), {"packed": True})
 
 
-def _with_wrapper(func: PrimFunc, arguments: int | None) -> list[PrimFunc]:
-    """A function and the packed function around it."""
-    count = arguments if arguments is not None else len(func.params)
-    return [func, make_packed(func, count)]
+def _with_wrappers(module: IRModule) -> list[PrimFunc]:
+    """The functions, each with the packed function around it."""
+    made: list[PrimFunc] = []
+    for function in module.functions.values():
+        assert isinstance(function, PrimFunc)
+        made += [function, make_packed(function, arguments_of(function))]
+    return made
+
+
+def arguments_of(function: PrimFunc) -> int:
+    """How many of a function's parameters its callers give; the shapes of arrays say the others."""
+    count = function.attrs.get("arguments", len(function.params))
+    assert isinstance(count, int)
+    return count

@@ -172,6 +172,37 @@ class KernelsCode:
         return paths
 
 
+class MixedCode:
+    """The functions of one module, compiled for different targets."""
+
+    can_rename = True
+
+    def __init__(self, parts: Sequence[LLVMCode | CCode]) -> None:
+        self.parts = parts
+        self.kind = parts[0].kind
+        self.names = [name for part in parts for name in part.names]
+
+    def find(self, name: str) -> int | PackedFunc | None:
+        home = next((part for part in self.parts if name in part.names), None)
+        return None if home is None else home.find(name)
+
+    def source(self, form: str) -> str:
+        raise ValueError(
+            "the module's functions are compiled for different targets; build it for one target "
+            "to see its source"
+        )
+
+    def joins(self, other: Code) -> bool:
+        return False
+
+    def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
+        _, own = members[0]
+        files: list[Path] = []
+        for place, part in enumerate(self.parts):
+            files += part.write(folder, f"{stem}.{place}", [(part, own)], b"" if files else table)
+        return files
+
+
 def _elsewhere(triple: str) -> RuntimeError:
     return RuntimeError(
         f"the module is built for {triple}, which is not this machine; export it with "

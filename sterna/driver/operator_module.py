@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,8 +21,7 @@ class Compiled:
 
     code: Code
     name: str
-    target: Target
-    ir_module: IRModule
+    modules: Mapping[Target, IRModule]
 
     def find(self, name: str) -> int | PackedFunc | None:
         """A function of it, ready to run here."""
@@ -34,9 +34,9 @@ class OperatorModule(Module):
     _implementation: Compiled
 
     @classmethod
-    def make(cls, code: Code, name: str, target: Target, lowered: IRModule) -> Self:
+    def make(cls, code: Code, name: str, modules: Mapping[Target, IRModule]) -> Self:
         """A module over code; machine code for this machine is made when it is first run."""
-        module: Self = _core.make_module(cls, Compiled(code, name, target, lowered))
+        module: Self = _core.make_module(cls, Compiled(code, name, dict(modules)))
         return module
 
     @property
@@ -51,18 +51,13 @@ class OperatorModule(Module):
 
     @property
     def target(self) -> Target:
-        """What it was compiled for."""
-        return self._implementation.target
-
-    @property
-    def ir_module(self) -> IRModule:
-        """The loops that it was compiled from."""
-        return self._implementation.ir_module
+        """What it was compiled for; the first where there are several targets."""
+        return next(iter(self._implementation.modules))
 
     @property
     def ir_module_by_target(self) -> dict[Target, IRModule]:
-        """The same, by target."""
-        return {self.target: self.ir_module}
+        """The loops that it was compiled from, by target."""
+        return dict(self._implementation.modules)
 
     @property
     def kind(self) -> str:

@@ -246,8 +246,9 @@ def _print_function(printer: Printer, node: PrimFunc) -> Printed:
         f"{printer.expr(var)}: {_type(var)}" if buffer is None else printer.expr(buffer)
         for var, buffer in pairs
     ]
-    # What the parameters were before flattening is for the wrapper, not for readers.
-    attrs = {key: value for key, value in node.attrs.items() if key != "declared"}
+    # Which parameters callers give, and what they were before flattening, is for the wrapper.
+    hidden = ("arguments", "declared")
+    attrs = {key: value for key, value in node.attrs.items() if key not in hidden}
     lines = [f"@attrs({printer.value(attrs)})"] if attrs else []
     lines.append(f"def {node.name}({', '.join(params)}):")
     return "\n".join([*lines, *_indent(_Block(printer, node.body).lines(node.body))]), LEVEL_ATOM

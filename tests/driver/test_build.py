@@ -1,5 +1,6 @@
 """From a schedule to a function that runs, shows its sources and refuses wrong arguments."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,77 @@ def test_a_triple_in_short_means_this_machine_too() -> None:
     a, b, c = arrays()
     module(a, b, c)
     np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_lowered_module_is_called_like_its_schedule(target: str) -> None:
+    schedule, args = vector_add(te.size_var("n"))
+    module = tvm.build(tvm.lower(schedule, args, name="vecadd"), target=target)
+    a, b, c = arrays(7)
+    module["vecadd"](a, b, c)
+    np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())
+    with pytest.raises(TypeError, match="expected 3 arguments"):
+        module["vecadd"](a, b)
+
+
+def scaled(name: str, factor: float) -> tvm.IRModule:
+    x = te.placeholder((16,), name="x")
+    y = te.compute((16,), lambda i: x[i] * factor, name="y")
+    return tvm.lower(te.create_schedule(y.op), [x, y], name=name)
+
+
+def first_of(function: Any) -> float:
+    x, y = np.ones(16, "float32"), np.zeros(16, "float32")
+    function(x, y)
+    return float(y[0])
+
+
+def test_lists_are_merged() -> None:
+    one, two = scaled("one", 1), scaled("two", 2)
+    module = tvm.build([one, two["two"]], target="llvm")
+    assert [first_of(module[name]) for name in ("one", "two")] == [1, 2]
+    assert not module.implements_function("main")
+    assert list(module.ir_module_by_target) == [tvm.target.Target("llvm")]
+    with pytest.raises(ValueError, match="two of the inputs have a function 'one'"):
+        tvm.build([one, one])
+    with pytest.raises(ValueError, match="expected a schedule, a PrimFunc or an IRModule, got str"):
+        tvm.build(["one"])  # type: ignore[list-item]
+
+
+def test_each_target_gets_its_functions(tmp_path: Path) -> None:
+    inputs: dict[Any, Any] = {
+        "llvm": scaled("one", 1), tvm.target.Target("c"): scaled("two", 2),
+        "llvm -mcpu=native": scaled("three", 3),
+    }  # fmt: skip
+    module = tvm.build(inputs)
+    names = ("one", "two", "three")
+    assert [first_of(module[name]) for name in names] == [1, 2, 3]
+    assert [t.kind.name for t in module.ir_module_by_target] == ["llvm", "c", "llvm"]
+    assert module.target == tvm.target.Target("llvm")
+    with pytest.raises(ValueError, match="different targets"):
+        module.get_source()
+    for suffix in (".so", ".tar", ".o", ".a"):
+        module.export_library(tmp_path / f"all{suffix}")
+        loaded = tvm.runtime.load_module(tmp_path / f"all{suffix}")
+        assert [first_of(loaded[name]) for name in names] == [1, 2, 3]
+    with pytest.raises(ValueError, match="two of the inputs have a function 'one'"):
+        tvm.build({"llvm": scaled("one", 1), "c": scaled("one", 1)})
+    with pytest.raises(ValueError, match="'opencl' can be described but not built for"):
+        tvm.build({"llvm": scaled("one", 1), "opencl": scaled("two", 1)})
+
+
+def test_functions_may_name_their_target() -> None:
+    function = scaled("two", 2)["two"]
+    function.attrs["target"] = tvm.target.Target("c")
+    module = tvm.build([scaled("one", 1), function])
+    assert {t.kind.name: list(m.functions) for t, m in module.ir_module_by_target.items()} == {
+        "llvm": ["one"], "c": ["two"],
+    }  # fmt: skip
+    assert tvm.build(function, target="llvm").target.kind.name == "llvm"
+
+
+def test_what_cannot_be_built_says_what_can() -> None:
+    schedule, args = vector_add()
+    for target in ("cuda -arch=sm_80", "opencl", "metal"):
+        with pytest.raises(ValueError, match=rf"'{target.split()[0]}' can be .* It builds for: c, .*llvm"):
+            tvm.build(schedule, args, target=target)

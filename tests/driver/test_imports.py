@@ -328,7 +328,7 @@ def kernels(name: str, amount: float) -> OperatorModule:
     functions = [function for function in code.functions if function.name != "main"]
     content = CompiledModule(functions, code.options, name).object_bytes()
     finished = KernelsCode({name: content}, True, code.options, code.source)
-    return OperatorModule.make(finished, name, built.target, built.ir_module)
+    return OperatorModule.make(finished, name, built.ir_module_by_target)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
