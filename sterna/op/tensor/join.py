@@ -1,0 +1,221 @@
+"""Several tensors side by side: concatenate, stack, meshgrid."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.checks import axis_of, expect_dim, map_dims, same_dtype, tensor, tensors
+from sterna.op.indexing import taken_from
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.expr import RelayExpr, TupleGetItem, TupleWrapper
+from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.te import Tensor, compute
+
+
+@attributes
+class JoinAttrs(Attrs):
+    """Of concatenate and stack."""
+
+    axis: int
+
+
+def _names(kinds: Sequence[TensorType]) -> list[str]:
+    return [f"data[{place}]" for place in range(len(kinds))]
+
+
+def _common(dims: Sequence[Dim]) -> Dim:
+    """A dimension that several tensors share: the one of them that is known best."""
+    for dim in dims:
+        if not isinstance(dim, AnyDim):
+            return dim
+    return dims[0]
+
+
+def _infer_concatenate(attrs: JoinAttrs, data: Type) -> TensorType:
+    kinds = tensors(data, "data")
+    same_dtype(kinds, _names(kinds))
+    first = kinds[0]
+    axis = axis_of(attrs.axis, first.ndim)
+    for kind, name in zip(kinds, _names(kinds), strict=True):
+        tensor(kind, name, first.ndim)
+        for place, (have, want) in enumerate(zip(kind.shape, first.shape, strict=True)):
+            if place != axis:
+                expect_dim(have, want, f"dimension {place} of {name}")
+    columns = list(zip(*[kind.shape for kind in kinds], strict=True))
+    total = map_dims(lambda *dims: sum(dims), *columns[axis])
+    shape = [total if i == axis else _common(dims) for i, dims in enumerate(columns)]
+    return TensorType(tuple(shape), first.dtype)
+
+
+def _compute_concatenate(attrs: JoinAttrs, out: TensorType, data: list[Tensor]) -> Tensor:
+    axis = attrs.axis % out.ndim
+
+    def element(*indices: Any) -> Any:
+        place = indices[axis]
+        ends = []
+        total: Any = 0
+        for part in data:
+            total = part.shape[axis] + total
+            ends.append(total)
+        begin = ends[-2] if len(ends) > 1 else 0
+        value = data[-1](*indices[:axis], place - begin, *indices[axis + 1 :])
+        for number in reversed(range(len(data) - 1)):
+            begin = ends[number - 1] if number else 0
+            read = data[number](*indices[:axis], place - begin, *indices[axis + 1 :])
+            value = build.if_then_else(place < ends[number], read, value)
+        return value
+
+    made: Tensor = compute(out.shape, element, name="T_concat")
+    return made
+
+
+def _one_part(attrs: JoinAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    kind = args[0].checked_type
+    alone = isinstance(kind, TupleType) and len(kind.fields) == 1
+    return TupleGetItem(args[0], 0) if alone else None
+
+
+register(OpRecord(
+    "concatenate",
+    inputs=("*data",),
+    attrs=JoinAttrs,
+    infer=_infer_concatenate,
+    compute=_compute_concatenate,
+    reference=lambda attrs, data: np.concatenate(data, attrs.axis),
+    simplify=_one_part,
+    pattern=INJECTIVE,
+    cases=[
+        Case(([(2, 3), (1, 3), (4, 3)],), {"axis": 0}),
+        Case(([((2, 1), "int8"), ((2, 0), "int8"), ((2, 2), "int8")],), {"axis": -1}),
+        Case(([(3,)],), {"axis": 0}),
+        Case(([((2, 2), "bool"), ((2, 1), "bool")],), {"axis": 1}),
+    ],
+    doc="Tensors one after another along an axis.",
+))  # fmt: skip
+
+
+def _infer_stack(attrs: JoinAttrs, data: Type) -> TensorType:
+    kinds = tensors(data, "data")
+    same_dtype(kinds, _names(kinds))
+    first = kinds[0]
+    axis = axis_of(attrs.axis, first.ndim + 1)
+    for kind, name in zip(kinds, _names(kinds), strict=True):
+        tensor(kind, name, first.ndim)
+        for place, (have, want) in enumerate(zip(kind.shape, first.shape, strict=True)):
+            expect_dim(have, want, f"dimension {place} of {name}")
+    shape = [_common(dims) for dims in zip(*[kind.shape for kind in kinds], strict=True)]
+    shape.insert(axis, len(kinds))
+    return TensorType(tuple(shape), first.dtype)
+
+
+def _compute_stack(attrs: JoinAttrs, out: TensorType, data: list[Tensor]) -> Tensor:
+    axis = attrs.axis % out.ndim
+
+    def element(*indices: Any) -> Any:
+        own = indices[:axis] + indices[axis + 1 :]
+        value = data[-1](*own)
+        for number in reversed(range(len(data) - 1)):
+            value = build.if_then_else(indices[axis] == number, data[number](*own), value)
+        return value
+
+    made: Tensor = compute(out.shape, element, name="T_stack")
+    return made
+
+
+register(OpRecord(
+    "stack",
+    inputs=("*data",),
+    attrs=JoinAttrs,
+    infer=_infer_stack,
+    compute=_compute_stack,
+    reference=lambda attrs, data: np.stack(data, attrs.axis),
+    pattern=INJECTIVE,
+    cases=[
+        Case(([(2, 3), (2, 3), (2, 3)],), {"axis": 1}),
+        Case(([((), "int8"), ((), "int8")],), {"axis": 0}),
+        Case(([(2, 3)],), {"axis": -1}),
+    ],
+    doc="Tensors of one shape along a new axis.",
+))  # fmt: skip
+
+
+# ---- meshgrid ----
+
+
+@attributes
+class MeshgridAttrs(Attrs):
+    """Of meshgrid."""
+
+    indexing: str = "ij"
+
+    def normalize(self) -> None:
+        if self.indexing not in ("ij", "xy"):
+            raise ValueError(f"indexing is 'ij' or 'xy', not {self.indexing!r}")
+
+
+def _order(attrs: MeshgridAttrs, count: int) -> list[int]:
+    """For every dimension of the result the tensor that runs along it."""
+    order = list(range(count))
+    if attrs.indexing == "xy" and count > 1:
+        order[:2] = [1, 0]
+    return order
+
+
+def _infer_meshgrid(attrs: MeshgridAttrs, data: Type) -> TupleType:
+    kinds = tensors(data, "data")
+    same_dtype(kinds, _names(kinds))
+    for kind, name in zip(kinds, _names(kinds), strict=True):
+        if kind.ndim > 1:
+            tensor(kind, name, 1)
+    extents = [kind.shape[0] if kind.ndim else 1 for kind in kinds]
+    shape = tuple(extents[number] for number in _order(attrs, len(kinds)))
+    return TupleType(tuple(TensorType(shape, kind.dtype) for kind in kinds))
+
+
+def _compute_meshgrid(attrs: MeshgridAttrs, out: TupleType, data: list[Tensor]) -> list[Tensor]:
+    order = _order(attrs, len(data))
+    return [
+        _along(part, order.index(number), tensor(kind, "a grid").shape, f"T_meshgrid_{number}")
+        for number, (part, kind) in enumerate(zip(data, out.fields, strict=True))
+    ]
+
+
+def _along(vector: Tensor, axis: int, shape: Sequence[Dim], name: str) -> Tensor:
+    return taken_from(vector, shape, lambda i: [i[axis]] if vector.ndim else [], name)
+
+
+def _grids(attrs: MeshgridAttrs, data: list[Array]) -> list[Array]:
+    return list(np.meshgrid(*data, indexing="xy" if attrs.indexing == "xy" else "ij"))
+
+
+def _meshgrid(data: Any, indexing: str = "ij") -> TupleWrapper:
+    """For each of several vectors a grid in which its elements run along one axis."""
+    grids = make("meshgrid", data, indexing=indexing).tuple_value
+    kind = grids.checked_type
+    assert isinstance(kind, TupleType)
+    return TupleWrapper(grids, len(kind.fields))
+
+
+register(OpRecord(
+    "meshgrid",
+    inputs=("*data",),
+    attrs=MeshgridAttrs,
+    infer=_infer_meshgrid,
+    compute=_compute_meshgrid,
+    reference=_grids,
+    builder=_meshgrid,
+    num_outputs=2,  # at least; the builder counts the grids
+    pattern=INJECTIVE,
+    cases=[
+        Case(([(2,), (3,), (4,)],)),
+        Case(([(2,), (3,)],), {"indexing": "xy"}),
+        Case(([((2,), "int8"), ((), "int8")],)),
+    ],
+    doc="For each of several vectors a grid in which its elements run along one axis.",
+))  # fmt: skip

@@ -1,0 +1,262 @@
+"""Parts of a tensor cut out: strided_slice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.checks import axis_of, expect_dim, tensor
+from sterna.op.dynamic import known_dims, length_of, to_static
+from sterna.op.indexing import as_index, dims_of, taken_from
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.te import Tensor
+
+
+@attributes
+class StridedSliceAttrs(Attrs):
+    """Of strided_slice."""
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    strides: tuple[int, ...] = (1,)
+    axes: tuple[int, ...] | None = None
+    slice_mode: str = "end"
+
+    def normalize(self) -> None:
+        self.strides = _all_strides(self.strides, len(self.begin), self.slice_mode)
+
+
+@attributes
+class DynStridedSliceAttrs(Attrs):
+    """Of dyn.strided_slice."""
+
+    axes: tuple[int, ...] | None = None
+    slice_mode: str = "end"
+
+    def normalize(self) -> None:
+        _expect_mode(self.slice_mode)
+
+
+def _expect_mode(slice_mode: str) -> None:
+    if slice_mode not in ("end", "size"):
+        raise ValueError(f"slice_mode is 'end' or 'size', not {slice_mode!r}")
+
+
+def _all_strides(strides: Sequence[int], count: int, slice_mode: str) -> tuple[int, ...]:
+    """A stride for every begin: those that are not given are 1."""
+    _expect_mode(slice_mode)
+    if 0 in strides:
+        raise ValueError(f"strides are not 0, as in {strides}")
+    if slice_mode == "size":
+        return (1,) * count
+    return (*strides[:count], *(1,) * (count - len(strides)))
+
+
+def _slices(
+    begin: Sequence[int], end: Sequence[int], strides: Sequence[int], axes: Sequence[int] | None,
+    slice_mode: str, ndim: int,
+) -> dict[int, slice]:  # fmt: skip
+    """The slice of each axis that is cut, as Python understands slices."""
+    if len(begin) != len(end):
+        raise ValueError(f"begin has {len(begin)} numbers, end has {len(end)}")
+    places = range(len(begin)) if axes is None else axes
+    if len(places) != len(begin):
+        raise ValueError(f"axes has {len(places)} numbers, begin has {len(begin)}")
+    found: dict[int, slice] = {}
+    for place, first, last, stride in zip(places, begin, end, strides, strict=True):
+        axis = axis_of(place, ndim, "axes" if axes is not None else "begin's dimension")
+        if slice_mode == "size":  # a size below 0 goes to the end
+            stop = None if last < 0 else first + last
+            found[axis] = slice(first, None if stop is None or first < 0 <= stop else stop)
+        else:
+            found[axis] = slice(first, last, stride)
+    return found
+
+
+def slices_of(attrs: StridedSliceAttrs, ndim: int) -> dict[int, slice]:
+    return _slices(
+        attrs.begin, attrs.end, attrs.strides, attrs.axes, attrs.slice_mode, ndim
+    )
+
+
+# Ends at least as large as this mean the end of the axis, whatever its extent.
+FAR = 2**31 - 1
+
+
+def _extent(dim: Dim, part: slice) -> Dim:
+    if type(dim) is int:
+        return len(range(*part.indices(dim)))
+    stride, first = part.step or 1, part.start or 0
+    whole = stride == 1 and first == 0 and (part.stop is None or part.stop >= FAR)
+    return dim if whole else AnyDim()
+
+
+def infer_slice(attrs: StridedSliceAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    parts = slices_of(attrs, kind.ndim)
+    shape = [
+        _extent(dim, parts[axis]) if axis in parts else dim for axis, dim in enumerate(kind.shape)
+    ]
+    return TensorType(tuple(shape), kind.dtype)
+
+
+def first_of(dim: Dim, part: slice) -> Any:
+    """Where a slice begins in a dimension that may be known only when the program runs."""
+    if type(dim) is int:
+        return part.indices(dim)[0]
+    return first_index(build.as_expr(part.start), build.as_expr(part.step or 1), dim)
+
+
+def first_index(begin: Expr, stride: Expr, dim: Any) -> Expr:
+    """Where a slice begins: from the end if begin is below 0, and within the dimension."""
+    forward = stride > 0
+    counted = build.select(begin < 0, begin + dim, begin)
+    low = build.select(forward, build.const(0, counted.dtype), build.const(-1, counted.dtype))
+    high = build.select(forward, build.as_expr(dim), build.as_expr(dim) - 1)
+    return build.maximum(low, build.minimum(high, counted))
+
+
+def _compute(attrs: StridedSliceAttrs, out: TensorType, data: Tensor) -> Tensor:
+    parts = slices_of(attrs, data.ndim)
+    dims = dims_of(data)
+
+    def where(i: Any) -> Any:
+        return [
+            index * (parts[axis].step or 1) + first_of(dims[axis], parts[axis])
+            if axis in parts else index
+            for axis, index in enumerate(i)
+        ]  # fmt: skip
+
+    return taken_from(data, out.shape, where, "T_strided_slice")
+
+
+def _cut(data: Array, parts: dict[int, slice]) -> Array:
+    return data[tuple(parts.get(axis, slice(None)) for axis in range(data.ndim))]
+
+
+def _strided_slice(
+    data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None,
+    slice_mode: str = "end",
+) -> Any:  # fmt: skip
+    """The part of data from begin to end, every so many elements, for the first or some axes.
+
+    Numbers below 0 count from the end, as in Python. With slice_mode="size" end holds sizes, and
+    -1 means all that is left.
+    """
+    numbers = [known_dims(given) for given in (begin, end, strides if strides is not None else 1)]
+    chosen = None if axes is None else known_dims(axes)
+    if axes is not None and chosen is None:
+        raise ValueError("strided_slice: axes are not known before the run; give numbers")
+    if None not in numbers:
+        first, last, steps = numbers
+        return make(
+            "strided_slice", data, begin=first, end=last, strides=steps, axes=chosen,
+            slice_mode=slice_mode,
+        )  # fmt: skip
+    if strides is None:
+        count = len(numbers[0]) if numbers[0] is not None else length_of(
+            begin.checked_type, "begin")  # fmt: skip
+        strides = np.ones(count, np.int64)
+    arrays = [
+        given if isinstance(given, RelayExpr) else np.array(given, np.int64)
+        for given in (begin, end, strides)
+    ]
+    return make("dyn.strided_slice", data, *arrays, axes=chosen, slice_mode=slice_mode)
+
+
+register(OpRecord(
+    "strided_slice",
+    inputs=("data",),
+    attrs=StridedSliceAttrs,
+    infer=infer_slice,
+    compute=_compute,
+    reference=lambda attrs, data: _cut(data, slices_of(attrs, data.ndim)),
+    builder=_strided_slice,
+    pattern=INJECTIVE,
+    cases=[
+        Case(((4, 5, 3),), {"begin": (1, -4), "end": (3, 5)}),
+        Case(((4, 7),), {"begin": (0, 6), "end": (99, -8), "strides": (3, -2)}),
+        Case(((4, 7),), {"begin": (5,), "end": (1,), "strides": (-2,), "axes": (-1,)}),
+        Case((((4, 7), "int8"),), {"begin": (1, -3), "end": (2, -1), "slice_mode": "size"}),
+        Case(((4,),), {"begin": (3,), "end": (1,)}),
+        Case(((5,),), {"begin": (-99,), "end": (99,), "strides": (2,)}),
+    ],
+    doc=_strided_slice.__doc__ or "",
+))  # fmt: skip
+
+
+# ---- with numbers that are computed ----
+
+
+def _dyn_axes(attrs: DynStridedSliceAttrs, count: int, ndim: int) -> list[int]:
+    axes = range(count) if attrs.axes is None else attrs.axes
+    if len(axes) != count:
+        raise ValueError(f"axes has {len(axes)} numbers, begin has {count}")
+    return [axis_of(axis, ndim, "axes") for axis in axes]
+
+
+def _infer_dyn(
+    attrs: DynStridedSliceAttrs, data: Type, begin: Type, end: Type, strides: Type
+) -> TensorType:
+    kind = tensor(data, "data")
+    count = length_of(begin, "begin")
+    for name, given in (("end", end), ("strides", strides)):
+        expect_dim(length_of(given, name), count, f"the length of {name}")
+    axes = _dyn_axes(attrs, count, kind.ndim)
+    shape = [AnyDim() if axis in axes else dim for axis, dim in enumerate(kind.shape)]
+    return TensorType(tuple(shape), kind.dtype)
+
+
+def _compute_dyn(
+    attrs: DynStridedSliceAttrs, out: TensorType, data: Tensor, begin: Tensor, end: Tensor,
+    strides: Tensor,
+) -> Tensor:  # fmt: skip
+    (count,) = dims_of(begin)
+    assert type(count) is int
+    axes = _dyn_axes(attrs, count, data.ndim)
+
+    def where(i: Any) -> Any:
+        found = list(i)
+        for number, axis in enumerate(axes):
+            stride = as_index(strides(number))
+            if attrs.slice_mode == "size":
+                stride = build.const(1, stride.dtype)
+            first = first_index(as_index(begin(number)), stride, data.shape[axis])
+            found[axis] = i[axis] * stride + first
+        return found
+
+    return taken_from(data, out.shape, where, "T_strided_slice")
+
+
+def _dyn_reference(
+    attrs: DynStridedSliceAttrs, data: Array, begin: Array, end: Array, strides: Array
+) -> Array:
+    steps = _all_strides(strides.tolist(), len(begin), attrs.slice_mode)
+    return _cut(data, _slices(
+        begin.tolist(), end.tolist(), steps, attrs.axes, attrs.slice_mode, data.ndim))  # fmt: skip
+
+
+register(OpRecord(
+    "dyn.strided_slice",
+    inputs=("data", "begin", "end", "strides"),
+    attrs=DynStridedSliceAttrs,
+    infer=_infer_dyn,
+    compute=_compute_dyn,
+    reference=_dyn_reference,
+    to_static=to_static("strided_slice", ["begin", "end", "strides"]),
+    pattern=INJECTIVE,
+    cases=[
+        Case(((4, 7), np.array([1, 6]), np.array([9, -8]), np.array([2, -3]))),
+        Case(((4, 7), np.array([-5], "int32"), np.array([3], "int32"), np.array([1], "int32")),
+             {"axes": (1,), "slice_mode": "size"}),
+    ],
+    doc="strided_slice from, to and by numbers that are computed.",
+))  # fmt: skip
