@@ -1,0 +1,145 @@
+"""Numbers at equal distances."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import FLOAT32, Expr
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import of_kind, tensor
+from sterna.op.dynamic import known, to_static
+from sterna.op.tensor.convert import convert
+from sterna.relay.arrays import numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.expr import RelayExpr, const
+from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, compute
+
+
+@attributes
+class ArangeAttrs(Attrs):
+    """Of arange."""
+
+    start: int | float
+    stop: int | float
+    step: int | float
+    dtype: DataType = DataType("float32")
+
+
+@attributes
+class DynArangeAttrs(Attrs):
+    """Of dyn.arange."""
+
+    dtype: DataType = DataType("float32")
+
+
+def _length(start: int | float, stop: int | float, step: int | float) -> int:
+    if step == 0:
+        raise ValueError("step is not 0")
+    if not all(math.isfinite(number) for number in (start, stop, step)):
+        raise ValueError(f"start, stop and step are finite, as {start}, {stop}, {step} are not")
+    if all(isinstance(number, int) for number in (start, stop, step)):
+        return max(0, -int((start - stop) // step))
+    return max(0, math.ceil((stop - start) / step))
+
+
+def _infer(attrs: ArangeAttrs) -> TensorType:
+    return TensorType((_length(attrs.start, attrs.stop, attrs.step),), attrs.dtype)
+
+
+def _steps(start: Expr, step: Expr, out: TensorType) -> Tensor:
+    """Narrow floats are counted in float32, so that the rounding of a step does not add up."""
+    kind = FLOAT32 if out.dtype.is_float and out.dtype.bits < 32 else out.dtype
+    first, each = convert(start, kind), convert(step, kind)
+    made: Tensor = compute(
+        out.shape,
+        lambda i: build.cast(out.dtype, first + build.cast(kind, i) * each),
+        name="T_arange",
+    )
+    return made
+
+
+def _compute(attrs: ArangeAttrs, out: TensorType) -> Tensor:
+    return _steps(_constant(attrs.start, out), _constant(attrs.step, out), out)
+
+
+def _constant(number: int | float, out: TensorType) -> Expr:
+    whole = isinstance(number, int) and out.dtype.is_integer
+    return build.const(number, out.dtype if whole else "float64")
+
+
+def _numbers(start: Any, stop: Any, step: Any, dtype: DataType) -> Any:
+    length = _length(start, stop, step)
+    if dtype.is_integer:
+        kind = np.uint64 if dtype.is_uint else np.int64
+        return (kind(int(start)) + np.arange(length, dtype=kind) * kind(int(step))).astype(
+            numpy_dtype(dtype))  # fmt: skip
+    return (start + np.arange(length, dtype=np.float64) * step).astype(numpy_dtype(dtype))
+
+
+def _arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Any:
+    """The numbers from start to before stop, by steps of 1 or of step."""
+    if stop is None:
+        start, stop = 0, start
+    given = [start, stop, 1 if step is None else step]
+    numbers = [_scalar(value) for value in given]
+    if None not in numbers:
+        first, last, each = numbers
+        return make("arange", start=first, stop=last, step=each, dtype=dtype)
+    exprs = [value if isinstance(value, RelayExpr) else const(value, dtype) for value in given]
+    return make("dyn.arange", *exprs, dtype=dtype)
+
+
+def _scalar(value: Any) -> Any:
+    found = known(value)
+    return found[0] if isinstance(found, tuple) and len(found) == 1 else found
+
+
+register(OpRecord(
+    "arange",
+    inputs=(),
+    attrs=ArangeAttrs,
+    infer=_infer,
+    compute=_compute,
+    reference=lambda attrs: _numbers(attrs.start, attrs.stop, attrs.step, attrs.dtype),
+    builder=_arange,
+    pattern=INJECTIVE,
+    mixed_precision="never",
+    cases=[
+        Case((), {"start": 1, "stop": 6.0, "step": 1.5}),
+        Case((), {"start": 5, "stop": -4, "step": -3, "dtype": "int64"}),
+        Case((), {"start": 3, "stop": 1, "step": 1, "dtype": "int8"}),
+        Case((), {"start": 0.0, "stop": 1.0, "step": 0.1, "dtype": "float16"}, tolerance=1e-3),
+    ],
+    doc=_arange.__doc__ or "",
+))  # fmt: skip
+
+
+def _infer_dyn(attrs: DynArangeAttrs, start: Type, stop: Type, step: Type) -> TensorType:
+    for name, kind in (("start", start), ("stop", stop), ("step", step)):
+        of_kind(tensor(kind, name, 0), name, "float", "int", "uint")
+    return TensorType((AnyDim(),), attrs.dtype)
+
+
+register(OpRecord(
+    "dyn.arange",
+    inputs=("start", "stop", "step"),
+    attrs=DynArangeAttrs,
+    infer=_infer_dyn,
+    compute=lambda attrs, out, start, stop, step: _steps(start(), step(), out),
+    reference=lambda attrs, start, stop, step: _numbers(
+        start.item(), stop.item(), step.item(), attrs.dtype),
+    to_static=to_static("arange", ["start", "stop", "step"]),
+    pattern=INJECTIVE,
+    mixed_precision="never",
+    cases=[
+        Case((np.array(1.0, "float32"), np.array(4.2, "float32"), np.array(0.5, "float32"))),
+        Case((np.array(5), np.array(-5), np.array(-2)), {"dtype": "int64"}),
+    ],
+    doc="arange of numbers that are computed.",
+))  # fmt: skip

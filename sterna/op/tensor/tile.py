@@ -1,0 +1,213 @@
+"""Elements repeated: tile, repeat, sliding_window."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.checks import axis_of, map_dims, tensor
+from sterna.op.dynamic import known_dims, length_of, to_static, unknown_shape
+from sterna.op.indexing import dims_of, is_one, taken_from, unravel
+from sterna.op.tensor.reshape import product
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.te import Tensor
+
+
+@attributes
+class TileAttrs(Attrs):
+    """Of tile."""
+
+    reps: tuple[int, ...]
+
+
+def _infer_tile(attrs: TileAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    if any(count < 0 for count in attrs.reps):
+        raise ValueError(f"reps are at least 0, as {attrs.reps} are not")
+    ndim = max(kind.ndim, len(attrs.reps))
+    dims = (1,) * (ndim - kind.ndim) + kind.shape
+    reps = (1,) * (ndim - len(attrs.reps)) + attrs.reps
+    shape = [map_dims(lambda a, b: a * b, dim, n) for dim, n in zip(dims, reps, strict=True)]
+    return TensorType(tuple(shape), kind.dtype)
+
+
+def _compute_tile(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
+    new = out.ndim - data.ndim
+    dims = dims_of(data)
+
+    def where(i: Any) -> Any:
+        if 0 in out.shape:  # there are no elements
+            return [index * 0 for index in i[new:]]
+        return [0 if is_one(dim) else index % dim for index, dim in zip(i[new:], dims, strict=True)]
+
+    return taken_from(data, out.shape, where, "T_tile")
+
+
+def _tile(data: Any, reps: Any) -> Any:
+    """data repeated as a whole, so many times along every axis; reps stand for the last axes."""
+    counts = known_dims(reps)
+    if counts is None:
+        return make("dyn.tile", data, reps)
+    return make("tile", data, reps=counts)
+
+
+register(OpRecord(
+    "tile",
+    inputs=("data",),
+    attrs=TileAttrs,
+    infer=_infer_tile,
+    compute=_compute_tile,
+    reference=lambda attrs, data: np.tile(data, attrs.reps),
+    builder=_tile,
+    pattern=INJECTIVE,
+    cases=[
+        Case(((2, 3),), {"reps": (2, 1, 3)}),
+        Case(((2, 3),), {"reps": (2,)}),
+        Case((((), "int8"),), {"reps": (3,)}),
+        Case(((0, 2),), {"reps": (2, 2)}),
+    ],
+    doc=_tile.__doc__ or "",
+))  # fmt: skip
+
+
+def _infer_dyn_tile(attrs: Any, data: Type, reps: Type) -> TensorType:
+    kind = tensor(data, "data")
+    return TensorType(unknown_shape(max(kind.ndim, length_of(reps, "reps"))), kind.dtype)
+
+
+register(OpRecord(
+    "dyn.tile",
+    inputs=("data", "reps"),
+    infer=_infer_dyn_tile,
+    compute=_compute_tile,
+    reference=lambda attrs, data, reps: np.tile(data, reps.tolist()),
+    to_static=to_static("tile", "reps"),
+    pattern=INJECTIVE,
+    cases=[Case(((2, 3), np.array([2, 1, 2])))],
+    doc="tile so many times as is computed.",
+))  # fmt: skip
+
+
+# ---- every element several times ----
+
+
+@attributes
+class RepeatAttrs(Attrs):
+    """Of repeat."""
+
+    repeats: int
+    axis: int | None = None
+
+
+def _infer_repeat(attrs: RepeatAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    if attrs.repeats < 0:
+        raise ValueError(f"repeats is at least 0, not {attrs.repeats}")
+    if attrs.axis is None:
+        size = map_dims(lambda *dims: product(dims) * attrs.repeats, *kind.shape)
+        return TensorType((size,), kind.dtype)
+    axis = axis_of(attrs.axis, kind.ndim)
+    shape = list(kind.shape)
+    shape[axis] = map_dims(lambda dim: dim * attrs.repeats, shape[axis])
+    return TensorType(tuple(shape), kind.dtype)
+
+
+def _compute_repeat(attrs: RepeatAttrs, out: TensorType, data: Tensor) -> Tensor:
+    def where(i: Any) -> Any:
+        if 0 in out.shape:  # there are no elements
+            return [0] * data.ndim
+        if attrs.axis is None:
+            return unravel(i[0] // attrs.repeats, dims_of(data))
+        axis = attrs.axis % data.ndim
+        return [*i[:axis], i[axis] // attrs.repeats, *i[axis + 1 :]]
+
+    return taken_from(data, out.shape, where, "T_repeat")
+
+
+register(OpRecord(
+    "repeat",
+    inputs=("data",),
+    attrs=RepeatAttrs,
+    infer=_infer_repeat,
+    compute=_compute_repeat,
+    reference=lambda attrs, data: np.repeat(data, attrs.repeats, attrs.axis),
+    pattern=INJECTIVE,
+    cases=[
+        Case(((2, 3),), {"repeats": 3, "axis": -1}),
+        Case((((2, 3), "int8"),), {"repeats": 2}),
+        Case(((2,),), {"repeats": 0, "axis": 0}),
+    ],
+    doc="Every element several times, along an axis or, without one, of all elements in a row.",
+))  # fmt: skip
+
+
+# ---- windows ----
+
+
+@attributes
+class SlidingWindowAttrs(Attrs):
+    """Of sliding_window."""
+
+    axis: int
+    window_shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def _infer_window(attrs: SlidingWindowAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    axis = axis_of(attrs.axis, kind.ndim)
+    slid = kind.shape[axis:]
+    for name, given in (("window_shape", attrs.window_shape), ("strides", attrs.strides)):
+        if len(given) != len(slid):
+            raise ValueError(f"{name} has a number for each axis from {axis} on: {len(slid)}")
+        if any(number < 1 for number in given):
+            raise ValueError(f"{name} are at least 1, as {given} are not")
+    counts = [
+        map_dims(lambda d, w, s: _windows(d, w, s), dim, window, stride)
+        for dim, window, stride in zip(slid, attrs.window_shape, attrs.strides, strict=True)
+    ]
+    return TensorType((*kind.shape[:axis], *counts, *attrs.window_shape), kind.dtype)
+
+
+def _windows(dim: Dim, window: int, stride: int) -> Dim:
+    if type(dim) is int and dim < window:
+        raise ValueError(f"a window of {window} does not fit into a dimension of {dim}")
+    return (dim - window) // stride + 1
+
+
+def _compute_window(attrs: SlidingWindowAttrs, out: TensorType, data: Tensor) -> Tensor:
+    axis = attrs.axis % data.ndim
+
+    def where(i: Any) -> Any:
+        place, inside = i[axis : data.ndim], i[data.ndim :]
+        steps = zip(place, attrs.strides, inside, strict=True)
+        return [*i[:axis], *[p * stride + k for p, stride, k in steps]]
+
+    return taken_from(data, out.shape, where, "T_sliding_window")
+
+
+def _window_reference(attrs: SlidingWindowAttrs, data: Any) -> Any:
+    axis = attrs.axis % data.ndim
+    axes: Sequence[int] = range(axis, data.ndim)
+    every = np.lib.stride_tricks.sliding_window_view(data, attrs.window_shape, tuple(axes))
+    picked = (slice(None),) * axis + tuple(slice(None, None, step) for step in attrs.strides)
+    return every[picked]
+
+
+register(OpRecord(
+    "sliding_window",
+    inputs=("data",),
+    attrs=SlidingWindowAttrs,
+    infer=_infer_window,
+    compute=_compute_window,
+    reference=_window_reference,
+    pattern=INJECTIVE,
+    cases=[
+        Case(((2, 5, 7),), {"axis": 1, "window_shape": (2, 3), "strides": (1, 2)}),
+        Case((((6,), "int8"),), {"axis": -1, "window_shape": (4,), "strides": (2,)}),
+    ],
+    doc="Windows of the last axes, from one axis on, each moved on from the one before.",
+))  # fmt: skip
