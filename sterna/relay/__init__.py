@@ -59,6 +59,7 @@ _WHERE = {
     "optimize": "sterna.driver.relay_build",
     "save_param_dict": "sterna.runtime.params",
     "load_param_dict": "sterna.runtime.params",
+    "backend": None,
     "testing": None,
     "transform": None,
 }
