@@ -40,6 +40,9 @@ register_config(
     "passes of your own, as pairs (phase, pass): 0 before all others, 1 when buffers have one "
     "dimension, 2 when vectors and unrolled loops are written out, 3 after all others",
 )  # fmt: skip
+register_config(
+    "tir.instrument_bound_checkers", bool, False, "check every index, and name it in an error"
+)
 register_config("tir.disable_vectorize", bool, False, "make serial loops of vectorized ones")
 register_config("tir.disable_storage_rewrite", bool, False, "let no buffers share memory")
 register_config(

@@ -156,7 +156,9 @@ class _Interpreter:
 
     def check(self, stmt: S.AssertStmt) -> None:
         if not self.expr(stmt.condition):
-            raise make_exception(stmt.kind, stmt.message)
+            values = [str(self.expr(value)) for value in stmt.values]
+            parts = zip(stmt.texts(), [*values, ""], strict=True)
+            raise make_exception(stmt.kind, "".join(text + value for text, value in parts))
 
     def allocate(self, stmt: S.Allocate) -> None:
         shape = [self.expr(extent) for extent in stmt.buffer.shape]

@@ -176,9 +176,12 @@ class _Parser:
             kind = line.kind("name", "an error's name")
             line.need("(")
             message = line.string()
+            values = []
+            while line.take(","):
+                values.append(exprs.expr())
             line.need(")")
             line.end()
-            return AssertStmt(condition, kind, message)
+            return AssertStmt(condition, kind, message, tuple(values))
         if line.take("prefetch_region"):
             return _prefetch(line, exprs)
         column = line.next.column

@@ -17,8 +17,11 @@ def passes(simple: bool = False) -> list[Pass]:
         T.InjectPrefetch(),  # first: the other passes know elements, no rectangles
         T.InjectDoubleBuffer(),  # before simplifying: a loop of one iteration is still a loop
         T.InlineLets(),
-        T.Simplify(),
     ]
+    if setting("tir.instrument_bound_checkers"):
+        # while indices are the user's own; simplifying removes what is certain
+        order += [T.InstrumentBoundCheckers()]
+    order += [T.Simplify()]
     if not simple:
         # before vectors: a vector has no room for a guard
         order += [T.LoopPartition(), T.HoistIfThenElse()]

@@ -178,7 +178,8 @@ class _Block:
 
     def check(self, stmt: AssertStmt) -> list[str]:
         condition = self.printer.expr(stmt.condition)
-        return [f"assert {condition}, {stmt.kind}({quote(stmt.message)})"]
+        said = ", ".join([quote(stmt.message), *map(self.printer.expr, stmt.values)])
+        return [f"assert {condition}, {stmt.kind}({said})"]
 
     def allocate(self, stmt: Allocate) -> list[str]:
         buffer, printer = stmt.buffer, self.printer

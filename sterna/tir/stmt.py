@@ -5,7 +5,7 @@ Grammar (expressions: see sterna/ir/expr.py)
     stmt := For(var, min, extent, kind, body, thread, annotations)
           | BufferStore(buffer, value, indices, predicate?) | Evaluate(value)
           | SeqStmt(stmts) | IfThenElse(condition, then, otherwise?)
-          | LetStmt(var, value, body) | AssertStmt(condition, kind, message)
+          | LetStmt(var, value, body) | AssertStmt(condition, kind, message, values)
           | Allocate(buffer, body) | AttrStmt(key, node?, value, body)
           | Prefetch(buffer, mins, extents) | Tensorized(name, body, meaning)
     func := PrimFunc(name, params, buffers, body, attrs)
@@ -24,6 +24,8 @@ Meaning
     Allocate   The buffer exists while body runs, once per iteration of the loops around it, and in
                each thread for itself.
     Assert     Ends the function with an error of that kind and message if the condition is false.
+               If there are values, which are integers, each {} in the message stands for one; they
+               are evaluated only then.
     Prefetch   A hint that a rectangle of a buffer, which may stick out of it, will soon be read.
     Tensorized What the loops in meaning do, done by body in a machine's or a library's own way.
                Code is made from body; what it does is known from meaning.
@@ -231,6 +233,11 @@ class AssertStmt(Stmt):
     condition: Expr
     kind: str
     message: str
+    values: tuple[Expr, ...] = ()
+
+    def texts(self) -> list[str]:
+        """The parts of the message between which the values stand."""
+        return self.message.split("{}") if self.values else [self.message]
 
 
 @node

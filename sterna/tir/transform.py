@@ -14,6 +14,7 @@ from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.inject_double_buffer import inject_double_buffer
 from sterna.tir.passes.inline_calls import inline_calls
 from sterna.tir.passes.inline_lets import inline_lets
+from sterna.tir.passes.instrument_bounds import instrument_bounds
 from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.narrow_indices import narrow_indices
 from sterna.tir.passes.partition_loops import partition_loops
@@ -27,8 +28,8 @@ from sterna.tir.verify import verify
 
 __all__ = [
     "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "InlineCalls",
-    "InlineLets", "LoopPartition", "NarrowDataType", "PrimFuncPass", "RemoveNoOp", "Simplify",
-    "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "InlineLets", "InstrumentBoundCheckers", "LoopPartition", "NarrowDataType", "PrimFuncPass",
+    "RemoveNoOp", "Simplify", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -103,6 +104,11 @@ def InlineCalls() -> Pass:
 def InlineLets() -> Pass:
     """Put constants and variables in the place of the names that stand for them."""
     return _plain("InlineLets", inline_lets)
+
+
+def InstrumentBoundCheckers() -> Pass:
+    """Check every index before it is used."""
+    return _plain("InstrumentBoundCheckers", instrument_bounds)
 
 
 def Simplify() -> Pass:

@@ -243,6 +243,15 @@ class _Verifier:
 
     def check(self, stmt: AssertStmt) -> None:
         self.condition(stmt.condition)
+        for value in stmt.values:
+            self.expr(value)
+            good = value.dtype.is_integer and value.dtype.lanes == 1
+            self.require(good, "a message says {} of type {}", value, value.dtype)
+        places = len(stmt.texts()) - 1
+        self.require(
+            places == len(stmt.values),
+            "a message has {} places for {} values", places, len(stmt.values),
+        )
 
     def allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer

@@ -73,6 +73,8 @@ BAD: list[tuple[Stmt, str]] = [
     (Prefetch(STRAY, (ZERO,), (ZERO,)), "the buffer S is used outside what binds it"),
     (Prefetch(A, (ONE,), (ZERO,)), "1.0 is no place in A"),
     (AssertStmt(N, "E", "m"), "a condition has type int32, not bool"),
+    (AssertStmt(N > 0, "E", "{} m", (N, N)), "a message has 1 places for 2 values"),
+    (AssertStmt(N > 0, "E", "{} m", (const(0.5),)), "a message says 0.5 of type float32"),
     (IfThenElse(E.And(N, N), put(ONE)), "n and n needs bools"),
     (LetStmt(X, N, put(ONE)), "the variable x of type float32 is bound to a value of type int32"),
     (put(E.Let(X, N, ONE)), "the variable x of type float32 is bound to a value of type int32"),

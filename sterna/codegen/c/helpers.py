@@ -33,6 +33,20 @@ static int32_t sterna_fail(const char *kind, const char *message) {
   return -1;
 }"""
 
+MESSAGE = """\
+static char *sterna_put_text(char *at, const char *text) {
+  while ((*at = *text++) != 0) at++;
+  return at;
+}
+
+static char *sterna_put_number(char *at, int64_t value) {
+  uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value, unit = 1;
+  if (value < 0) *at++ = '-';
+  while (rest / unit > 9) unit *= 10;
+  for (; unit > 0; unit /= 10) *at++ = (char)('0' + rest / unit % 10);
+  return at;
+}"""
+
 PARALLEL = """\
 static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data, int64_t extent) {
   const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
@@ -98,6 +112,7 @@ PREFETCH = """\
 _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "host": ((), HOST),
     "fail": (("host",), FAIL),
+    "message": ((), MESSAGE),
     "parallel": (("host",), PARALLEL),
     "allocate": (("host", "fail"), ALLOCATE),
     "any": ((), ANY),

@@ -261,7 +261,25 @@ class FunctionWriter(CallWriter):
         self.helpers.fixed("fail")
         error = f"sterna_fail({string_literal(stmt.kind)}, {string_literal(stmt.message)})"
         condition = self.text(stmt.condition, UNARY)
-        self.block(f"if (!{condition})", lambda: self.fail(error))
+        if stmt.values:
+            self.block(f"if (!{condition})", lambda: self._fail_with(stmt))
+        else:
+            self.block(f"if (!{condition})", lambda: self.fail(error))
+
+    def _fail_with(self, stmt: S.AssertStmt) -> None:
+        """Leave the function with a message that says values."""
+        self.helpers.fixed("message")
+        message, at = self.names.make("message"), self.names.make("at")
+        texts = stmt.texts()
+        room = sum(len(text.encode()) for text in texts) + 20 * len(stmt.values) + 1
+        self.line(f"char {message}[{room}];")
+        self.line(f"char *{at} = {message};")
+        for i, text in enumerate(texts):
+            if i:
+                value = self.text(stmt.values[i - 1], UNARY)
+                self.line(f"{at} = sterna_put_number({at}, (int64_t){value});")
+            self.line(f"{at} = sterna_put_text({at}, {string_literal(text)});")
+        self.fail(f"sterna_fail({string_literal(stmt.kind)}, {message})")
 
     def attribute(self, stmt: S.AttrStmt) -> None:
         self.stmt(stmt.body)

@@ -17,9 +17,15 @@ errors through TVM's C function if the process has that.
 """
 
 from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
+from sterna.codegen.llvm.types import value_type
+from sterna.support.dtype import DataType
 
 HOST = "__sterna__host"
 _STRUCT = "{ i64, ptr, ptr, ptr, ptr, ptr }"
+MESSAGE_BYTES = 1024
+"""The longest message that is made while the code runs."""
+NUMBER_BYTES = 20
+"""The longest number in it."""
 _SET_ERROR, _PARALLEL, _NUM_THREADS, _ALLOCATE, _RELEASE = range(1, 6)
 
 
@@ -68,6 +74,86 @@ without:
 """
 
     return module.helper("sterna.fail", write)
+
+
+def number_type(module: ModuleWriter) -> DataType:
+    """The type of numbers in messages: one that the processor divides without a library."""
+    return DataType("int64" if module.pointer_bits == 64 else "int32")
+
+
+def put_text(module: ModuleWriter) -> str:
+    """ptr (ptr at, ptr text): copies text with its zero, returns the address of that zero."""
+
+    def write() -> str:
+        return f"""\
+define internal ptr @"sterna.put_text"(ptr %at, ptr %text) {COLD} {{
+entry:
+  br label %copy
+copy:
+  %from = phi ptr [ %text, %entry ], [ %from.next, %more ]
+  %to = phi ptr [ %at, %entry ], [ %to.next, %more ]
+  %char = load i8, ptr %from
+  store i8 %char, ptr %to
+  %end = icmp eq i8 %char, 0
+  br i1 %end, label %done, label %more
+more:
+  %from.next = getelementptr i8, ptr %from, i32 1
+  %to.next = getelementptr i8, ptr %to, i32 1
+  br label %copy
+done:
+  ret ptr %to
+}}
+"""
+
+    return module.helper("sterna.put_text", write)
+
+
+def put_number(module: ModuleWriter) -> str:
+    """ptr (ptr at, number): writes a number's digits, returns the address after them."""
+
+    def write() -> str:
+        kind = value_type(number_type(module))
+        return f"""\
+define internal ptr @"sterna.put_number"(ptr %at, {kind} %value) {COLD} {{
+entry:
+  %below = icmp slt {kind} %value, 0
+  br i1 %below, label %minus, label %plain
+minus:
+  store i8 45, ptr %at
+  %after = getelementptr i8, ptr %at, i32 1
+  %opposite = sub {kind} 0, %value
+  br label %plain
+plain:
+  %begin = phi ptr [ %at, %entry ], [ %after, %minus ]
+  %size = phi {kind} [ %value, %entry ], [ %opposite, %minus ]
+  br label %scale
+scale:
+  %power = phi {kind} [ 1, %plain ], [ %larger, %grow ]
+  %quotient = udiv {kind} %size, %power
+  %more = icmp ugt {kind} %quotient, 9
+  br i1 %more, label %grow, label %digits
+grow:
+  %larger = mul {kind} %power, 10
+  br label %scale
+digits:
+  %to = phi ptr [ %begin, %scale ], [ %next, %digits ]
+  %rest = phi {kind} [ %size, %scale ], [ %smaller, %digits ]
+  %unit = phi {kind} [ %power, %scale ], [ %lower, %digits ]
+  %digit = udiv {kind} %rest, %unit
+  %smaller = urem {kind} %rest, %unit
+  %narrow = trunc {kind} %digit to i8
+  %char = add i8 %narrow, 48
+  store i8 %char, ptr %to
+  %next = getelementptr i8, ptr %to, i32 1
+  %lower = udiv {kind} %unit, 10
+  %last = icmp eq {kind} %lower, 0
+  br i1 %last, label %done, label %digits
+done:
+  ret ptr %next
+}}
+"""
+
+    return module.helper("sterna.put_number", write)
 
 
 def parallel(module: ModuleWriter) -> str:

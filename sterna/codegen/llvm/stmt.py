@@ -44,6 +44,7 @@ class StmtEmitter(CallEmitter):
         self.name = name
         self.in_parallel = False
         self._heap: list[str] = []
+        self._message: str | None = None
         self._frame = 0
 
     def stmt(self, stmt: Stmt) -> None:
@@ -100,7 +101,29 @@ class StmtEmitter(CallEmitter):
         self.stmt(stmt.body)
 
     def _assert(self, stmt: AssertStmt) -> None:
-        self._unless(self.expr(stmt.condition), lambda: self._set_error(stmt.kind, stmt.message))
+        holds = self.expr(stmt.condition)
+        if stmt.values:
+            self._unless(holds, lambda: self._set_error_with(stmt))
+        else:
+            self._unless(holds, lambda: self._set_error(stmt.kind, stmt.message))
+
+    def _set_error_with(self, stmt: AssertStmt) -> None:
+        """Writes the message with its values into the function's frame."""
+        if self._message is None:
+            self._message = self.writer.alloca(f"[{host.MESSAGE_BYTES} x i8]", 1)
+        room = host.MESSAGE_BYTES - host.NUMBER_BYTES * len(stmt.values) - 1
+        at = self._message
+        for i, text in enumerate(stmt.texts()):
+            if i:
+                value = build.cast(host.number_type(self.module), stmt.values[i - 1])
+                number = host.put_number(self.module)
+                at = self.writer.value(f"call ptr {number}(ptr {at}, {self.typed(value)})")
+            kept = text.encode()[:room].decode(errors="ignore")
+            room -= len(kept.encode())
+            words = self.module.string(kept)
+            at = self.writer.value(f"call ptr {host.put_text(self.module)}(ptr {at}, ptr {words})")
+        texts = f"ptr {self.module.string(stmt.kind)}, ptr {self._message}"
+        self.writer.emit(f"call i32 {host.fail(self.module)}({texts})")
 
     def _if(self, stmt: IfThenElse) -> None:
         condition = stmt.condition

@@ -117,4 +117,4 @@ class _Simplifier(Rewriter):
             return nothing()
         if condition is check.condition:
             return check
-        return AssertStmt(condition, check.kind, check.message)
+        return AssertStmt(condition, check.kind, check.message, check.values)

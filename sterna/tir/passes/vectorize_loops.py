@@ -197,7 +197,8 @@ class _Vectorizer(Rewriter):
         return evaluate
 
     def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
-        return AssertStmt(self.scalar(check.condition), check.kind, check.message)
+        values = tuple(self.scalar(value) for value in check.values)
+        return AssertStmt(self.scalar(check.condition), check.kind, check.message, values)
 
     def visit_Allocate(self, allocate: Allocate) -> Stmt:
         raise _Divergent  # each iteration has memory of its own
