@@ -4,11 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sterna.contrib import cc
+    from sterna.contrib import cc, clang
 
-_MODULES = frozenset({"cc"})
+_MODULES = frozenset({"cc", "clang"})
 
-__all__ = ["cc"]
+__all__ = ["cc", "clang"]
 
 
 def __getattr__(name: str) -> Any:

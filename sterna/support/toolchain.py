@@ -44,6 +44,12 @@ def find_cxx_compiler() -> list[str] | None:
     return _first_found(options.cxx_compiler, ("c++", "g++", "clang++")) or _zig("c++")
 
 
+def find_clang() -> list[str] | None:
+    """The command of a compiler that writes LLVM's text: clang, or zig for any processor."""
+    zig = _zig("cc")
+    return _first_found(None, ("clang",)) or (zig and [*zig, "-mcpu=baseline"])
+
+
 def _choose(cc: str | os.PathLike[str] | None, inputs: Sequence[Path]) -> list[str]:
     if cc is not None:
         words = shlex.split(os.fspath(cc))

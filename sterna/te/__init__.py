@@ -3,6 +3,7 @@
 from sterna.te.env_threads import env_threads
 from sterna.te.extern import ExternOp, extern, extern_primfunc
 from sterna.te.group import Group, create_group
+from sterna.te.intrin import TensorIntrin, decl_tensor_intrin
 from sterna.te.normalize import normalize
 from sterna.te.operation import (
     comm_reducer,
@@ -33,10 +34,10 @@ AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 
 __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp",
-    "Range", "ScanOp", "Schedule", "Stage", "Tensor", "comm_reducer", "compute", "const",
-    "create_schedule", "extern", "extern_primfunc", "max", "max_value", "min", "min_value",
-    "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis",
-    "var",
+    "Range", "ScanOp", "Schedule", "Stage", "Tensor", "TensorIntrin", "comm_reducer", "compute",
+    "const", "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc", "max",
+    "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis", "scan", "size_var",
+    "sum", "tag_scope", "thread_axis", "var",
     *_op.__all__,
 ]  # fmt: skip
 

@@ -17,6 +17,7 @@ from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
 from sterna.te.tensor import (
     COMM_REDUCE,
     PARALLELIZED,
+    TENSORIZED,
     THREAD_INDEX,
     UNROLLED,
     VECTORIZED,
@@ -28,6 +29,7 @@ from sterna.te.tensor import (
     axis_range,
     replace_loads,
 )
+from sterna.te.tensorize import tensorized_leaf, tensorized_loops
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -50,6 +52,7 @@ _KINDS: dict[int | None, LoopKind] = {
     PARALLELIZED: "parallel",
     VECTORIZED: "vectorized",
     UNROLLED: "unrolled",
+    TENSORIZED: "serial",
 }
 
 Argument = Tensor | Buffer | Var
@@ -291,11 +294,11 @@ class _Lowering:
         if isinstance(op, ScanOp):
             first = [s for s in self.schedule.stages if s.attach_type == "init"]
             first = [s for s in first if s.attach_stage is stage]
-            nest = _Nest(self, stage, op)
+            nest = Nest(self, stage, op)
             body = self.with_producers(first, nest.steps())
             return nest.launching(seq(*self.enough_rows(op), body))
         assert isinstance(op, ComputeOp)
-        return _Nest(self, stage, op).make()
+        return Nest(self, stage, op).make()
 
     def enough_rows(self, op: ScanOp) -> list[Stmt]:
         """A check that a scan's tensors have room for its init."""
@@ -309,7 +312,7 @@ class _Lowering:
         return self.places[self.schedule[tensor]].buffers[tensor.value_index]
 
 
-class _Nest:
+class Nest:
     """The loops, guards and stores of one stage."""
 
     def __init__(self, lowering: _Lowering, stage: Stage, op: ComputeOp | ScanOp) -> None:
@@ -409,6 +412,9 @@ class _Nest:
             (i for i, leaf in enumerate(leaves) if leaf.iter_type == COMM_REDUCE), len(leaves)
         )
         promises = list(self.promises())
+        tensorized = tensorized_leaf(self)
+        if tensorized is not None:
+            return seq(*promises, tensorized_loops(self, tensorized))
         if not self.op.reduce_axis:
             return seq(*promises, self.loops(leaves, self.guarded(self.store(), True)))
         inner = self.loops(leaves[first:], self.guarded(self.update(), True))
@@ -473,9 +479,7 @@ class _Nest:
 
     def loop(self, leaf: IterVar, var: Var, body: Stmt) -> Stmt:
         attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())
-        for key, value in reversed(attributes.pragmas):
-            said = build.as_expr(1 if value is None else value)
-            body = AttrStmt(f"pragma_{key}", None, said, body)
+        body = self.with_pragmas(leaf, body)
         extent = self.ranges[leaf].extent
         zero = build.const(0, extent.dtype)
         thread = leaf if leaf.iter_type == THREAD_INDEX else attributes.bind_thread
@@ -483,6 +487,13 @@ class _Nest:
             self.check_thread(leaf, thread)
             return For(var, zero, extent, "thread", body, thread.thread_tag)
         return For(var, zero, extent, _KINDS[attributes.kind], body)
+
+    def with_pragmas(self, leaf: IterVar, body: Stmt) -> Stmt:
+        attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())
+        for key, value in reversed(attributes.pragmas):
+            said = build.as_expr(1 if value is None else value)
+            body = AttrStmt(f"pragma_{key}", None, said, body)
+        return body
 
     def check_thread(self, leaf: IterVar, thread: IterVar) -> None:
         """A loop must fit into the range of the thread that runs it."""
@@ -516,12 +527,18 @@ class _Nest:
 
     def init(self, leaves: Sequence[IterVar]) -> Stmt:
         """Sets the results to those of nothing, with loops of its own."""
+        reduced = {x.var for x in leaves if x.iter_type == COMM_REDUCE}
+        return self.init_loops(leaves, self.guarded(self.predicated(self.start(), reduced), False))
+
+    def start(self) -> Stmt:
+        """Sets one element of each result to that of nothing."""
         reduce = self.op.body[0]
         assert isinstance(reduce, Reduce)
         start = reduce.init or reduce.combiner.identity
-        body = seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(start)])
-        body = self.predicated(body, {x.var for x in leaves if x.iter_type == COMM_REDUCE})
-        body = self.guarded(body, False)
+        return seq(*[self.store_at(i, self.value(e)) for i, e in enumerate(start)])
+
+    def init_loops(self, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
+        """Loops like those over the data axes among some, with variables of their own."""
         renamed: dict[Var, Expr] = {}
         for leaf in reversed(leaves):
             if leaf.iter_type == COMM_REDUCE:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.te.intrin import TensorIntrin
 from sterna.te.tensor import (
     COMM_REDUCE,
     DATA_PAR,
     OPAQUE,
     ORDERED,
     PARALLELIZED,
+    TENSORIZED,
     THREAD_INDEX,
     UNROLLED,
     VECTORIZED,
@@ -73,8 +75,9 @@ class AxisAttributes:
     """How one loop runs."""
 
     kind: int | None = None
-    """PARALLELIZED, VECTORIZED or UNROLLED."""
+    """PARALLELIZED, VECTORIZED, UNROLLED or TENSORIZED."""
     bind_thread: IterVar | None = None
+    tensor_intrin: TensorIntrin | None = None
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
     prefetches: list[tuple[Tensor, Expr]] = field(default_factory=list)
     """What to fetch ahead, and how many iterations."""
@@ -259,6 +262,18 @@ class Stage:
     def unroll(self, var: IterVar) -> None:
         """Write the loop's iterations out one by one."""
         self._mark(var, UNROLLED)
+
+    def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin) -> None:
+        """Let an intrinsic do what the loop, and all loops inside it, would compute."""
+        if not isinstance(self.op, ComputeOp):
+            raise ValueError(f"{self.op.name} cannot be tensorized: only a compute can be")
+        if not isinstance(tensor_intrin, TensorIntrin):
+            raise TypeError(
+                f"stage {self.op.name}: {var.name} is tensorized by what te.decl_tensor_intrin "
+                f"declares, not by {tensor_intrin!r}"
+            )
+        self._mark(var, TENSORIZED)
+        self._attributes(var).tensor_intrin = tensor_intrin
 
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
         """for i in n  ->  for i in n:  # thread threadIdx.x"""

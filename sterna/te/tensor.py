@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sterna.ir import build
 from sterna.ir.expr import INT32, Expr, ExprLike, Var
 from sterna.ir.node import node, post_order
+from sterna.ir.printer import LEVEL_ATOM, Printed, Printer, prints
 from sterna.ir.visitor import Rewriter
 from sterna.support.dtype import DataType
 
 # The kinds of axis, by the numbers that the classic API gives them.
 DATA_PAR, THREAD_INDEX, COMM_REDUCE, ORDERED, OPAQUE = 0, 1, 2, 3, 4
-UNROLLED, VECTORIZED, PARALLELIZED = 5, 6, 7
+UNROLLED, VECTORIZED, PARALLELIZED, TENSORIZED = 5, 6, 7, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,22 @@ class Reduce(Expr):
 
     def __post_init__(self) -> None:
         self.dtype = self.source[self.value_index].dtype
+
+
+@prints(ProducerLoad)
+def _print_load(printer: Printer, load: ProducerLoad) -> Printed:
+    return f"{load.tensor.name}[{printer.args(load.indices)}]", LEVEL_ATOM
+
+
+@prints(Reduce)
+def _print_reduce(printer: Printer, reduce: Reduce) -> Printed:
+    axes = ", ".join(printer.expr(axis.var) for axis in reduce.axis)
+    parts = [printer.args(reduce.combiner.result), printer.args(reduce.source), f"axis=[{axes}]"]
+    if not build.is_const(reduce.condition, 1):
+        parts.append(f"where={printer.expr(reduce.condition)}")
+    if reduce.init:
+        parts.append(f"init={printer.args(reduce.init)}")
+    return f"reduce({', '.join(parts)})", LEVEL_ATOM
 
 
 class PlaceholderOp(Operation):

@@ -82,6 +82,11 @@ class Buffer(Node):
 
     # ---- what users write ----
 
+    @property
+    def elem_offset(self) -> Expr:
+        """How many elements after its address a buffer begins: it begins there."""
+        return build.const(0)
+
     __iter__: ClassVar[None] = None  # else Python would ask for elements 0, 1, ... without an end
 
     def __getitem__(self, indices: Any) -> "BufferLoad":

@@ -99,9 +99,10 @@ def test_wrong_texts() -> None:
     other = LLVM_TEXT.replace("i32 %n)", "i64 %m)").replace("%next, %n", "%next, 8")
     with pytest.raises(ValueError, match=r"thrice is called as i32 \(ptr, ptr, i32\), but the te"):
         tvm.build(calling(llvm=other), target="llvm")
-    body = tir.AttrStmt("pragma_import_llvm", None, tir.const(1), tir.Evaluate(tir.const(0)))
+    a = tir.decl_buffer((8,), "float32", "A")
+    body = tir.AttrStmt("pragma_import_llvm", None, tir.const(1), a.vstore([0], 1.0))
     with pytest.raises(ValueError, match="f: import_llvm takes text, not 1"):
-        tvm.build(function(body), target="llvm")
+        tvm.build(function(body, a), target="llvm")
     twice = calling(llvm=LLVM_TEXT)
     body = tir.AttrStmt("pragma_import_llvm", None, tir.StringImm(LLVM_TEXT + "\n"), twice.body)
     with pytest.raises(ValueError, match="import_llvm brings two functions thrice"):
