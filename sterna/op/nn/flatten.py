@@ -26,6 +26,7 @@ register(OpRecord(
         "reshape", args[0], newshape=_infer(attrs, args[0].checked_type).shape, allowzero=True)
         if _infer(attrs, args[0].checked_type).is_static else None,
     pattern=INJECTIVE,
+    is_view=True,
     cases=[Case(((2, 3, 4),)), Case(((3,),)), Case((((2, 0, 3), "int8"),))],
     doc="All dimensions but the first in one.",
 ))  # fmt: skip

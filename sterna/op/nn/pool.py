@@ -33,6 +33,7 @@ from sterna.op.windows import (
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.layout import Layout, from_plain, to_plain
+from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, abs, compute, div, power, reduce_axis, sqrt
@@ -430,6 +431,7 @@ def _register(
             compute=compute_it,
             reference=reference,
             pattern=OUT_ELEMWISE_FUSABLE,
+            layout=with_layout,
             cases=_CASES[kind][rank],
             doc=f"{_DOCS[kind]}; windows move along {axes}.",
         ))  # fmt: skip

@@ -14,6 +14,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, TupleGetItem, TupleWrapper
+from sterna.relay.layout_rules import joined
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor, compute
 
@@ -90,6 +91,7 @@ register(OpRecord(
     reference=lambda attrs, data: np.concatenate(data, attrs.axis),
     simplify=_one_part,
     pattern=INJECTIVE,
+    layout=joined,
     cases=[
         Case(([(2, 3), (1, 3), (4, 3)],), {"axis": 0}),
         Case(([((2, 1), "int8"), ((2, 0), "int8"), ((2, 2), "int8")],), {"axis": -1}),

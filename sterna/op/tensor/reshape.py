@@ -227,6 +227,7 @@ register(OpRecord(
     simplify=_simplify,
     builder=_reshape,
     pattern=INJECTIVE,
+    is_view=True,
     cases=[
         Case(((2, 3, 4),), {"newshape": (4, 0, 2)}),
         Case(((2, 3, 4),), {"newshape": (6, 1, -1)}),
@@ -283,6 +284,7 @@ register(OpRecord(
     reference=lambda attrs, data: data.reshape(_resolve_reverse(attrs.newshape, data.shape)),
     builder=lambda data, newshape: make("reverse_reshape", data, newshape=newshape),
     pattern=INJECTIVE,
+    is_view=True,
     cases=[
         Case(((5, 8, 4),), {"newshape": (-1, 0)}),
         Case(((2, 3, 4),), {"newshape": (-3, 0)}),

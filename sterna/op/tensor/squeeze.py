@@ -68,6 +68,7 @@ register(OpRecord(
         _expanded(data.shape, attrs.axis, attrs.num_newaxis)),
     builder=_expand_dims,
     pattern=BROADCAST,
+    is_view=True,
     cases=[
         Case(((2, 3),), {"axis": 1}),
         Case(((2, 3),), {"axis": -1, "num_newaxis": 2}),
@@ -147,6 +148,7 @@ register(OpRecord(
     reference=lambda attrs, data: data.reshape(_squeezed(data.shape, attrs.axis)),
     builder=_squeeze,
     pattern=INJECTIVE,
+    is_view=True,
     cases=[
         Case(((1, 3, 1, 2),)),
         Case(((1, 3, 1, 2),), {"axis": (-2,)}),

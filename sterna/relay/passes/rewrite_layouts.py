@@ -15,9 +15,11 @@ from typing import Any
 from sterna.ir.types import TensorType, TupleType
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
+from sterna.relay.layout import layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operand, rule_of
 from sterna.relay.op import OpRecord, call, record_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
+from sterna.support.errors import InternalError
 
 # Other attributes for a call that shall run in another layout; None to leave it.
 Alter = Callable[[OpRecord, Call], Attrs | None]
@@ -80,7 +82,10 @@ class _Rewriter:
             plan = rule(attrs, old.attrs, [self._operand(arg) for arg in old.args])
         if plan is None:
             return _Held(self._as_before(old))
-        return self._make(old, plan)
+        made = self._make(old, plan)
+        if not _gives(made, old):
+            raise InternalError(f"the layout rule of {record.name} is wrong: {old.checked_type!r}")
+        return made
 
     def _any_laid(self, old: Call) -> bool:
         def laid(held: _Held) -> bool:
@@ -158,3 +163,16 @@ class _Rewriter:
             self.kept.append(expr)
             self.transforms[key] = make(expr)
         return self.transforms[key]
+
+
+def _gives(made: _Held, old: RelayExpr) -> bool:
+    """Whether what a rule led to has the shape that the user's expression has in that layout."""
+    if made.parts is not None:
+        items = [TupleGetItem(old, place) for place in range(len(made.parts))]
+        return all(map(_gives, made.parts, items))
+    wanted, given = old.checked_type, made.expr.checked_type
+    if made.laid is None:
+        return wanted == given
+    assert isinstance(wanted, TensorType) and isinstance(given, TensorType)
+    dims = layout_of(made.laid.before).dims(wanted.shape)
+    return TensorType(layout_of(made.laid.now).shape(dims), wanted.dtype) == given
