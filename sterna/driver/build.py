@@ -8,6 +8,7 @@ from sterna.driver.code import CCode, Code, LLVMCode, MixedCode
 from sterna.driver.operator_module import OperatorModule
 from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
+from sterna.ir.transform import PassContext
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
 from sterna.target.abi import check_abi
@@ -15,6 +16,7 @@ from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
 from sterna.tir import pipeline
 from sterna.tir.passes.make_packed import make_packed
+from sterna.tir.passes.remove_asserts import remove_asserts
 from sterna.tir.stmt import Evaluate, PrimFunc
 
 
@@ -29,6 +31,8 @@ def lower(
     if binds:
         raise ValueError("binds is not supported: pass the buffers themselves in args")
     functions = {f.name: f for f in _functions(inp, args, name)}
+    if not PassContext.current().get_config("tir.noalias"):
+        functions = {name: _with_attr(f, "noalias", False) for name, f in functions.items()}
     return pipeline.run_module(IRModule(functions), simple_mode)
 
 
@@ -39,8 +43,7 @@ def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc
         made = lower_schedule(inp, args, name)
         if len(args) == len(made.params):
             return [made]
-        attrs = {**made.attrs, "arguments": len(args)}
-        return [PrimFunc(made.name, made.params, made.buffers, made.body, attrs)]
+        return [_with_attr(made, "arguments", len(args))]
     if isinstance(inp, PrimFunc):
         return [inp]
     if isinstance(inp, IRModule):
@@ -50,6 +53,11 @@ def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc
             raise ValueError(f"only functions of loops can be built, not {wrong[0]!r}")
         return functions  # type: ignore[return-value]
     raise ValueError(f"expected a schedule, a PrimFunc or an IRModule, got {type(inp).__name__}")
+
+
+def _with_attr(func: PrimFunc, name: str, value: Any) -> PrimFunc:
+    attrs = {**func.attrs, name: value}
+    return PrimFunc(func.name, func.params, func.buffers, func.body, attrs)
 
 
 Lowered = Schedule | PrimFunc | IRModule
@@ -163,6 +171,8 @@ def _with_wrappers(module: IRModule) -> list[PrimFunc]:
     for function in module.functions.values():
         assert isinstance(function, PrimFunc)
         made += [function, make_packed(function, arguments_of(function))]
+    if PassContext.current().get_config("tir.disable_assert"):
+        return [remove_asserts(function) for function in made]
     return made
 
 

@@ -43,6 +43,13 @@ register_config(
 register_config(
     "tir.instrument_bound_checkers", bool, False, "check every index, and name it in an error"
 )
+register_config(
+    "tir.noalias", bool, True, "whether the arrays that a function is called with never overlap"
+)
+register_config(
+    "tir.disable_assert", bool, False,
+    "check nothing while the code runs: a call with wrong arguments has no meaning then",
+)  # fmt: skip
 register_config("tir.disable_vectorize", bool, False, "make serial loops of vectorized ones")
 register_config("tir.disable_storage_rewrite", bool, False, "let no buffers share memory")
 register_config(

@@ -18,6 +18,7 @@ from sterna.tir.passes.instrument_bounds import instrument_bounds
 from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.narrow_indices import narrow_indices
 from sterna.tir.passes.partition_loops import partition_loops
+from sterna.tir.passes.remove_asserts import remove_asserts
 from sterna.tir.passes.remove_no_ops import remove_no_ops
 from sterna.tir.passes.reuse_storage import reuse_storage
 from sterna.tir.passes.simplify import simplify
@@ -29,7 +30,8 @@ from sterna.tir.verify import verify
 __all__ = [
     "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "InlineCalls",
     "InlineLets", "InstrumentBoundCheckers", "LoopPartition", "NarrowDataType", "PrimFuncPass",
-    "RemoveNoOp", "Simplify", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "RemoveNoOp", "Simplify", "SkipAssert", "StorageRewrite", "UnrollLoop", "VectorizeLoop",
+    "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -118,6 +120,11 @@ def Simplify() -> Pass:
         return simplify(func, context.get_config("tir.debug_keep_trivial_loop"))
 
     return PrimFuncPass(change, _info("Simplify"), PrimFunc)
+
+
+def SkipAssert() -> Pass:
+    """Remove all checks."""
+    return _plain("SkipAssert", remove_asserts)
 
 
 def RemoveNoOp() -> Pass:

@@ -15,7 +15,7 @@ from sterna.support.errors import InternalError
 from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter, pipeline
 from sterna.tir import transform as T
-from sterna.tir.stmt import Evaluate
+from sterna.tir.stmt import Evaluate, seq
 
 
 def scaled(n: Any, factor: int, mark: str = "", pragma: tuple[str, int] | None = None) -> PrimFunc:
@@ -230,3 +230,39 @@ def test_passes_of_ones_own_that_are_none(
 ) -> None:
     with PassContext(config={"tir.add_lower_pass": given}), pytest.raises(kind, match=message):
         pipeline.run(scaled(16, 4))
+
+
+@pytest.mark.parametrize(("target", "word"), [("llvm", "ptr noalias %p"), ("c", "*restrict b")])
+def test_arrays_that_may_overlap(target: str, word: str) -> None:
+    a = te.placeholder((64,), name="a")
+    b = te.compute((64,), lambda i: a[i] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    s[b].parallel(b.op.axis[0])
+    assert word in tvm.build(s, [a, b], target=target).get_source()
+    with PassContext(config={"tir.noalias": False}):
+        module = tvm.build(s, [a, b], target=target)
+    assert word not in module.get_source()
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_checks_can_be_left_out(target: str) -> None:
+    a = te.placeholder((64,), name="a")
+    b = te.compute((64,), lambda i: a[i] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    assert "argument b must be" in tvm.build(s, [a, b], target=target).get_source()
+    with PassContext(config={"tir.disable_assert": True}):
+        module = tvm.build(s, [a, b], target=target)
+    assert "argument b must be" not in module.get_source()
+    if target == "llvm":
+        values, result = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+        module(values, result)
+        np.testing.assert_array_equal(result, values * 2)
+
+
+def test_skip_assert() -> None:
+    n = tvm.tir.Var("n")
+    check = tvm.tir.AssertStmt(n < 4, "ValueError", "n is large")
+    func = PrimFunc("f", (n,), (None,), seq(check, Evaluate(n)))
+    assert str(T.SkipAssert()(IRModule({"f": func}))["f"].body) == "pass"
+    plain = scaled(16, 4)
+    assert T.SkipAssert()(IRModule({"f": plain}))["f"] is plain

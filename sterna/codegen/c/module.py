@@ -8,7 +8,7 @@ loader fills and which may stay 0.
 
 import re
 
-from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as
+from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as, restrict
 from sterna.codegen.c.types import CodegenError, Names, storage_type, value_type
 from sterna.codegen.imports import imported_texts
 from sterna.codegen.part import LIBRARY_TABLE, Functions, Part, as_parts
@@ -119,8 +119,9 @@ def _prototype(state: ModuleState, func: PrimFunc) -> str:
     if func.attrs.get("packed"):
         name = state.c_names[known_as(func)]
         return f"STERNA_EXPORT int32_t {name}(void *, const void *, int32_t, void *);"
+    restricted = restrict(func).strip()
     kinds = [
-        value_type(var.dtype) if buffer is None else f"{storage_type(buffer.dtype)} *restrict"
+        value_type(var.dtype) if buffer is None else f"{storage_type(buffer.dtype)} *{restricted}"
         for var, buffer in zip(func.params, func.buffers, strict=True)
     ]
     return f"static int32_t {state.c_names[known_as(func)]}({', '.join(kinds) or 'void'});"

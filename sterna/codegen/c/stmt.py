@@ -57,6 +57,11 @@ def known_as(func: PrimFunc) -> str:
     return f"__tvm_ffi_{func.name}" if func.attrs.get("packed") else func.name
 
 
+def restrict(func: PrimFunc) -> str:
+    """What C is told about addresses of buffers that do not overlap."""
+    return "restrict " if func.attrs.get("noalias", True) else ""
+
+
 class FunctionWriter(CallWriter):
     """Writes one function, and the task functions of its parallel loops before it."""
 
@@ -91,7 +96,7 @@ class FunctionWriter(CallWriter):
                 params.append(declare(c_type, name))
             else:
                 name, c_type = self.names.make(buffer.name), f"{storage_type(buffer.dtype)} *"
-                params.append(f"{c_type}restrict {name}")
+                params.append(f"{c_type}{restrict(self.func)}{name}")
                 self.known[id(buffer.data)] = Lookup(name, c_type)
             self.known[id(var)] = Lookup(name, c_type)
             self.mark_unused(name)
@@ -350,7 +355,7 @@ class FunctionWriter(CallWriter):
             f"const {c_type} {bound} = {shift}({c_type})((int64_t){extent}*{part} / sterna_tasks);"
             for bound, part in ((begin, "sterna_task"), (end, "(sterna_task + 1)"))
         ]
-        self.tasks.append(_task_function(task, fields, bounds, body))
+        self.tasks.append(_task_function(task, fields, bounds, body, restrict(self.func)))
         data = "0"
         if fields:
             data = self.names.make("outside")
@@ -385,7 +390,7 @@ def _settled(lines: list[str]) -> list[str]:
 
 
 def _task_function(
-    task: str, fields: list[Lookup], bounds: list[str], body: list[str]
+    task: str, fields: list[Lookup], bounds: list[str], body: list[str], restricted: str
 ) -> str:
     """A function that does one task's share of a loop."""
     struct = f"struct {task}_data"
@@ -400,7 +405,7 @@ def _task_function(
     for found in fields:
         kind = _field_type(found)
         is_buffer = kind.endswith("*") and not kind.startswith(("void", "const"))
-        left = f"{kind}restrict {found.name}" if is_buffer else declare(kind, found.name)
+        left = f"{kind}{restricted}{found.name}" if is_buffer else declare(kind, found.name)
         opening.append(f"  {left} = sterna_outside->{found.name};")
     return "\n".join([*opening, *(f"  {bound}" for bound in bounds), *body, "  return 0;", "}"])
 

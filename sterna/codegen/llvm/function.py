@@ -63,13 +63,14 @@ class FunctionEmitter(StmtEmitter):
         if len(function.params) != len(function.buffers):
             raise InternalError(f"{function.name} has parameters without an entry in buffers")
         packed = bool(function.attrs.get("packed"))
+        self.noalias = bool(function.attrs.get("noalias", True))
         params = []
         for i, (var, buffer) in enumerate(zip(function.params, function.buffers, strict=True)):
             operand = f"%p{i}"
             self.bind(var, operand)
             if buffer is not None:
                 self.bind(buffer.data, operand)
-            params.append(f"{_parameter(var, buffer)} {operand}")
+            params.append(f"{self._parameter(var, buffer)} {operand}")
         export = bool(function.attrs.get("export"))
         place = "" if packed else "hidden " if export else "internal "
         if packed and self.module.is_coff:
@@ -80,6 +81,12 @@ class FunctionEmitter(StmtEmitter):
         return self.writer.text(
             f"define {place}i32 {symbol(name)}({', '.join(params)}) {ATTRIBUTES}"
         )
+
+    def _parameter(self, var: Var, buffer: Buffer | None) -> str:
+        if buffer is None:
+            return value_type(var.dtype)
+        align = f" align {buffer.alignment}" if buffer.alignment > 1 else ""
+        return f"ptr{' noalias' if self.noalias else ''}{align}"
 
     # ---- parallel loops ----
 
@@ -121,12 +128,13 @@ class FunctionEmitter(StmtEmitter):
     ) -> str:
         inner = FunctionEmitter(self.module, self.symbols, self.name)
         inner.in_parallel = True
+        inner.noalias = self.noalias
         inner.ranges = self.ranges.copy()
         kind = value_type(stmt.var.dtype)
         params = [f"{kind} %begin", f"{kind} %end"]
         for i, (var, buffer) in enumerate(captured):
             inner.bind(var, f"%p{i}")
-            params.append(f"{_parameter(var, buffer)} %p{i}")
+            params.append(f"{self._parameter(var, buffer)} %p{i}")
         inner.ranges.bind_loop(stmt.var, stmt.min, stmt.extent)
         inner.count(stmt.var, "%begin", "%end", False, None, lambda: inner.stmt(stmt.body))
         inner.finish()
@@ -147,13 +155,6 @@ class FunctionEmitter(StmtEmitter):
             f"call i32 {host.parallel(self.module)}(ptr {symbol(task)}, ptr {data}, i64 {wide})"
         )
         self._unless(writer.value(f"icmp eq i32 {code}, 0"), lambda: None)
-
-
-def _parameter(var: Var, buffer: Buffer | None) -> str:
-    if buffer is None:
-        return value_type(var.dtype)
-    align = f" align {buffer.alignment}" if buffer.alignment > 1 else ""
-    return f"ptr noalias{align}"
 
 
 def _task_function(name: str, inner: str, stmt: For, values: list[tuple[str, str]]) -> str:

@@ -43,6 +43,8 @@ class StmtEmitter(CallEmitter):
         self.symbols = symbols
         self.name = name
         self.in_parallel = False
+        self.noalias = True
+        """Whether the function's buffers do not overlap."""
         self._heap: list[str] = []
         self._message: str | None = None
         self._frame = 0
