@@ -92,6 +92,30 @@ def test_a_depthwise_convolution_takes_weights_in_both_forms() -> None:
     np.testing.assert_array_equal(by_input, by_output)
 
 
+def test_a_deformed_convolution() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 4, 7, 6)), rng.standard_normal((6, 2, 3, 3))
+    attrs: dict[str, Any] = {"groups": 2, "padding": 1, "strides": 2}
+    still = np.zeros((2, 18, 4, 3))
+    want = reference("nn.conv2d", x, w, **attrs)
+    np.testing.assert_allclose(reference("nn.deformable_conv2d", x, still, w, **attrs), want)
+    halves = np.full((2, 9, 4, 3), 0.5)
+    got = reference("nn.modulated_deformable_conv2d", x, still, w, halves, **attrs)
+    np.testing.assert_allclose(got, want / 2)
+
+
+def test_what_a_deformed_window_reads_is_torchs() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 3, 7, 6)), np.eye(3).reshape(3, 3, 1, 1)
+    moves = 3 * rng.standard_normal((2, 2, 7, 6))
+    rows, columns = np.mgrid[:7, :6]
+    grid = np.stack(
+        [(columns + moves[:, 1]) * 2 / 5 - 1, (rows + moves[:, 0]) * 2 / 6 - 1], axis=-1
+    )
+    want = functional().grid_sample(tensor(x), tensor(grid), align_corners=True).numpy()
+    np.testing.assert_allclose(reference("nn.deformable_conv2d", x, moves, w), want, atol=1e-12)
+
+
 def test_attributes_are_normalised() -> None:
     x, w = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
     y = relay.nn.conv2d(x, w, strides=2, padding=[1, 2], kernel_size=3)

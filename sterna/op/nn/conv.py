@@ -128,7 +128,7 @@ class Sizes:
     result: tuple[Dim, ...]
 
 
-def sizes_of(attrs: ConvAttrs, data: TensorType, weight: TensorType) -> Sizes:
+def sizes_of(attrs: Any, data: TensorType, weight: TensorType) -> Sizes:
     """The extents of a convolution, checked."""
     positive([attrs.groups], "groups")
     layouts = Layouts.of(attrs)

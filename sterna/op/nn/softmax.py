@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.build import as_expr
-from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.extremes import first_largest
 from sterna.op.products import narrowed, wide, widened
+from sterna.op.rows import Rows
 from sterna.op.schedules import schedule_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
-from sterna.te import Tensor, compute, exp, log, reduce_axis
+from sterna.te import Tensor, compute, exp, log
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
 
@@ -42,29 +42,7 @@ def _infer_hardmax(attrs: SoftmaxAttrs, data: Type) -> TensorType:
     return kind
 
 
-class _Rows:
-    """The elements along one axis: what is reduced over it, and reads of both."""
-
-    def __init__(self, data: Tensor, axis: int) -> None:
-        self.data = data
-        self.axis = axis_of(axis, data.ndim)
-        self.shape = [extent for i, extent in enumerate(data.shape) if i != self.axis]
-
-    def reduced(self, reduction: Any, element: Any, name: str) -> Any:
-        """A reduction of element(indices) along the axis."""
-        k = reduce_axis((0, self.data.shape[self.axis]), "k")
-
-        def total(*i: Expr) -> Any:
-            return reduction(element((*i[: self.axis], k, *i[self.axis :])), k)
-
-        return compute(self.shape, total, name=name)
-
-    def row(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The place in a reduced tensor that belongs to an element."""
-        return indices[: self.axis] + indices[self.axis + 1 :]
-
-
-def _shifted(rows: _Rows, name: str) -> Any:
+def _shifted(rows: Rows, name: str) -> Any:
     """Elements, less the largest of their row, in the type that is computed in."""
     dtype = wide(rows.data.dtype)
     largest = rows.reduced(te_max, lambda i: rows.data(*i), f"{name}_maxelem")
@@ -73,7 +51,7 @@ def _shifted(rows: _Rows, name: str) -> Any:
 
 def _compute_softmax(name: str, reciprocal: bool) -> Any:
     def build(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
-        rows = _Rows(data, attrs.axis)
+        rows = Rows(data, [axis_of(attrs.axis, data.ndim)])
         shifted = _shifted(rows, name)
         power = compute(out.shape, lambda *i: exp(shifted(i)), name=f"{name}_exp")
         total = rows.reduced(te_sum, lambda i: power(*i), f"{name}_expsum")
@@ -93,7 +71,7 @@ def _compute_softmax(name: str, reciprocal: bool) -> Any:
 
 def _compute_log(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
     name = "T_log_softmax"
-    rows = _Rows(data, attrs.axis)
+    rows = Rows(data, [axis_of(attrs.axis, data.ndim)])
     shifted = _shifted(rows, name)
     total = rows.reduced(te_sum, lambda i: exp(shifted(i)), f"{name}_expsum")
     logs = compute(total.shape, lambda *i: log(total(*i)), name=f"{name}_log")
@@ -102,13 +80,13 @@ def _compute_log(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
 
 
 def _compute_hardmax(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
-    rows = _Rows(data, attrs.axis)
+    rows = Rows(data, [axis_of(attrs.axis, data.ndim)])
     largest = rows.reduced(
-        first_largest, lambda i: (as_expr(i[rows.axis]), data(*i)), "T_hardmax_argmax"
+        first_largest, lambda i: (as_expr(i[rows.axes[0]]), data(*i)), "T_hardmax_argmax"
     )[0]
     made: Tensor = compute(
         out.shape,
-        lambda *i: (i[rows.axis] == largest(*rows.row(i))).astype(out.dtype),
+        lambda *i: (i[rows.axes[0]] == largest(*rows.row(i))).astype(out.dtype),
         name="T_hardmax",
     )
     return made
