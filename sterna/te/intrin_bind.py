@@ -134,7 +134,7 @@ class _Mover(Rewriter):
             return buffer, tuple(own)
         own = self.carried(buffer, own)
         found = [
-            low if place not in view.dims else build.add(own[view.dims.index(place)], low)
+            low if place not in view.dims else build.add(low, own[view.dims.index(place)])
             for place, low in enumerate(view.first)
         ]
         return view.buffer, tuple(self.analyzer.simplify(index) for index in found)

@@ -10,7 +10,7 @@ from sterna.te.bounds import Bounds, infer_bounds, root_axes, thread_variables, 
 from sterna.te.env_threads import launched
 from sterna.te.extern import ExternOp, extern_body
 from sterna.te.normalize import normalize
-from sterna.te.prefetch import with_prefetch
+from sterna.te.prefetch import with_prefetches
 from sterna.te.rolling_buffer import Roll, find_roll
 from sterna.te.scan import ScanOp
 from sterna.te.schedule import AxisAttributes, Schedule, Split, Stage
@@ -439,7 +439,7 @@ class Nest:
             attached = self.lowering.attached_at(self.stage, leaf)
             if attached:
                 body = self.lowering.with_producers(attached, body)
-            body = self.prefetching(leaf, self.rolling(leaf, body))
+            body = with_prefetches(self, leaf, self.rolling(leaf, body))
             body = self.lowering.with_rolling(leaf, self.loop(leaf, leaf.var, body))
         return body
 
@@ -454,28 +454,6 @@ class Nest:
         used = variables_in(relative)
         last = [axis for axis in self.stage.leaf_iter_vars if axis.var in used][-1]
         return IfThenElse(self.place.roll.is_new(relative), body) if last is leaf else body
-
-    def prefetching(self, leaf: IterVar, body: Stmt) -> Stmt:
-        """The body of a loop with the prefetches that it is marked with."""
-        attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())
-        for tensor, offset in reversed(attributes.prefetches):
-            what = f"prefetch of {tensor.name} in the loop {leaf.name} of {self.op.name}"
-            if self.is_vectorized(leaf):
-                raise ValueError(f"{what}: a vectorized loop cannot prefetch; choose an outer one")
-            place = self.lowering.places.get(self.lowering.schedule[tensor])
-            buffer = None if place is None else place.buffers[tensor.value_index]
-            fetching = with_prefetch(body, buffer, leaf.var, offset, self.analyzer)
-            if fetching is None:
-                raise ValueError(f"{what}: the loop does not read it from memory")
-            body = fetching
-        return body
-
-    def is_vectorized(self, leaf: IterVar) -> bool:
-        """Whether a loop, or one around it in the stage, is vectorized."""
-        leaves = self.stage.leaf_iter_vars
-        around = leaves[: next(i for i, other in enumerate(leaves) if other is leaf) + 1]
-        marks = [self.stage.iter_var_attrs.get(axis, AxisAttributes()) for axis in around]
-        return any(mark.kind == VECTORIZED for mark in marks)
 
     def loop(self, leaf: IterVar, var: Var, body: Stmt) -> Stmt:
         attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())

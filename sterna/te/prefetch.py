@@ -1,18 +1,43 @@
 """Fetching ahead what a loop will read."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from sterna.arith import Analyzer, interval, substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var, variables_in
 from sterna.ir.node import Node, post_order
+from sterna.te.schedule import AxisAttributes
+from sterna.te.tensor import VECTORIZED, IterVar
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, For, LetStmt, Prefetch, Stmt, seq
+
+if TYPE_CHECKING:
+    from sterna.te.lower import Nest
 
 Domains = dict[Var, tuple[Expr, Expr] | None]
 """The first and last value of the variables that are bound inside a loop; None: not known."""
 
 
-def with_prefetch(
+def with_prefetches(nest: "Nest", leaf: IterVar, body: Stmt) -> Stmt:
+    """The body of a loop with the prefetches that the loop is marked with."""
+    stage, lowering = nest.stage, nest.lowering
+    leaves = stage.leaf_iter_vars
+    around = leaves[: next(i for i, other in enumerate(leaves) if other is leaf) + 1]
+    marks = [stage.iter_var_attrs.get(axis, AxisAttributes()) for axis in around]
+    for tensor, offset in reversed(marks[-1].prefetches):
+        what = f"prefetch of {tensor.name} in the loop {leaf.name} of {nest.op.name}"
+        if any(mark.kind == VECTORIZED for mark in marks):
+            raise ValueError(f"{what}: a vectorized loop cannot prefetch; choose an outer one")
+        place = lowering.places.get(lowering.schedule[tensor])
+        buffer = None if place is None else place.buffers[tensor.value_index]
+        fetching = _with_prefetch(body, buffer, leaf.var, offset, nest.analyzer)
+        if fetching is None:
+            raise ValueError(f"{what}: the loop does not read it from memory")
+        body = fetching
+    return body
+
+
+def _with_prefetch(
     body: Stmt, buffer: Buffer | None, var: Var, offset: Expr, analyzer: Analyzer
 ) -> Stmt | None:
     """The body of the loop over var, after a hint about what it reads offset iterations later.

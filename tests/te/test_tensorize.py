@@ -345,6 +345,59 @@ def test_an_intrinsic_may_bring_its_own_text() -> None:
     check(s, [big, out], [p], p + 1, ["c"], bodies=False)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_extents_known_at_run_time(dtype: str) -> None:
+    n = te.size_var("n", dtype)
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute((n,), lambda i: a[i] + b[i], name="C")
+    s = te.create_schedule(c.op)
+    s[c].tensorize(s[c].split(c.op.axis[0], 8)[1], vector_add(8))
+    function = tvm.build(s, [a, b, c])
+    for count in (0, 1, 7, 8, 9, 37):
+        p, q, out = numbers(count), numbers(count), np.zeros(count, "float32")
+        function(p, q, out)
+        np.testing.assert_array_equal(out, p + q)
+
+
+@pytest.mark.parametrize("columns", [4, 8])
+def test_a_vector_may_go_on_in_the_next_row(columns: int) -> None:
+    a = te.placeholder((3, 4), name="a")
+    c = te.compute((3, 4), lambda i, j: a[i, j] * 2.0, name="c")
+
+    def fcompute(ins: Any, outs: Any) -> Any:
+        first = outs[0].vstore([0, 0], ins[0].vload([0, 0], "float32x8") * 2.0)
+        return tir.SeqStmt((first, outs[0].vstore([1, 2], ins[0].vload([1, 2], "float32x6") * 2.0)))
+
+    binds = {tensor: strided(tensor, x) for tensor, x in ((a, "A"), (c, "C"))}
+    twice = te.decl_tensor_intrin(c.op, fcompute, name="twice", binds=binds)
+    data = te.placeholder((6, columns), name="A")
+    out = te.compute((6, columns), lambda i, j: data[i, j] * 2.0, name="C")
+    s = te.create_schedule(out.op)
+    i, j = out.op.axis
+    s[out].tensorize(s[out].tile(i, j, 3, 4)[2], twice)
+    p = numbers(6, columns)
+    check(s, [data, out], [p], p * 2)
+    text = str(tvm.lower(s, [data, out]))
+    assert ("ramp(i.outer*12, 1, 8)" in text) == (columns == 4)
+
+
+def test_loops_in_any_shape_and_marks_around() -> None:
+    s, a, b, c = matmul(8, 8, 10)
+    cached = s.cache_read(a, "global", [c])
+    i, j = c.op.axis
+    xo, yo, xi, yi = s[c].tile(i, j, 4, 8)
+    ko, ki = s[c].split(c.op.reduce_axis[0], 5)
+    s[c].reorder(xo, yo, ko, xi, yi, ki)
+    s[c].tensorize(s[c].fuse(xi, yi), gemm(4, 8, 5))
+    s[c].pragma(ki, "said", "inside")
+    s[c].prefetch(b, ko, 1)
+    s[cached].compute_at(s[c], ko)
+    s[cached].double_buffer()
+    p, q = numbers(8, 10), numbers(10, 8)
+    text = check(s, [a, b, c], [p, q], p @ q)
+    assert 'attr("pragma_said", None, "inside"):' in text
+
+
 # ---- drawn at random ----
 
 
