@@ -17,19 +17,27 @@ import compilers  # noqa: E402
 WINDOWS = sys.platform == "win32"
 MAC = sys.platform == "darwin"
 
+# The runtime is made small: what is hot in a model is the model's own code.
+SMALL = ["-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunction-sections",
+         "-fdata-sections"]  # fmt: skip
+
 if WINDOWS:
     C_FLAGS = ["/O2", "/std:c11", "/experimental:c11atomics"]
+    RUNTIME_FLAGS = C_FLAGS
     SHARED_NAME, SHARED_FLAGS, EXTENSION_FLAGS = "sterna.dll", [], []
 elif MAC:
     C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]
+    RUNTIME_FLAGS = [*C_FLAGS, *SMALL]
     SHARED_NAME = "libsterna.dylib"
-    SHARED_FLAGS = ["-Wl,-install_name,@rpath/libsterna.dylib"]
+    SHARED_FLAGS = ["-Wl,-install_name,@rpath/libsterna.dylib", "-Wl,-dead_strip"]
     EXTENSION_FLAGS = ["-Wl,-rpath,@loader_path/../native/lib"]
 else:
     C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]
+    RUNTIME_FLAGS = [*C_FLAGS, *SMALL]
     SHARED_NAME = "libsterna.so"
     # The library's code runs in pool threads, so it is never unloaded.
-    SHARED_FLAGS = ["-Wl,-soname,libsterna.so", "-Wl,-z,nodelete", "-Wl,-s", "-lpthread", "-ldl"]
+    SHARED_FLAGS = ["-Wl,-soname,libsterna.so", "-Wl,-z,nodelete", "-Wl,-s", "-Wl,--gc-sections",
+                    "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-lpthread", "-ldl"]  # fmt: skip
     EXTENSION_FLAGS = ["-Wl,-rpath,$ORIGIN/../native/lib", "-Wl,-s"]
 
 
@@ -71,7 +79,7 @@ class BuildNative(build_ext):
             output_dir=self.build_temp,
             include_dirs=[str(native / "include")],
             macros=[("STERNA_BUILD", "1")],
-            extra_preargs=C_FLAGS,
+            extra_preargs=RUNTIME_FLAGS,
         )
         shared = native / "lib" / SHARED_NAME
         shared.unlink(missing_ok=True)  # a process that has it loaded keeps its own copy

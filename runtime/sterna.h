@@ -13,7 +13,8 @@
  *   6  Devices and arrays   allocation, copies, DLPack in and out
  *   7  Modules              shared libraries, static tables, imports
  *   8  Threads              the pool behind parallel loops
- *   9  The process          allocator, version, shutdown
+ *   9  Models               compiled models: load, set inputs, run, get outputs
+ *  10  The process          allocator, version, shutdown
  *
  *
  * 1  CONVENTIONS
@@ -588,7 +589,86 @@ STERNA_API int sterna_set_num_threads(int32_t threads);
 STERNA_API int sterna_num_threads(int32_t *out); /* the caller's thread counts */
 
 /*
- * 9  THE PROCESS
+ * 9  MODELS
+ *
+ * A compiled model is a graph, its parameters and the functions that its nodes call. All of it is in
+ * one library, or in one object that is linked into the program. A sterna_model runs it:
+ *
+ *     sterna_model *m = NULL;
+ *     if (sterna_model_load("resnet18.so", &m) ||
+ *         sterna_model_set_input(m, "input", pixels, sizeof pixels) ||
+ *         sterna_model_run(m) || sterna_model_get_output(m, 0, scores, sizeof scores))
+ *       fprintf(stderr, "%s\n", sterna_last_error());
+ *     sterna_model_free(m);
+ *
+ * It has memory of its own for what it computes; parameters are used where they lie in the library and
+ * are shared. A run allocates nothing. Only one thread at a time may use a model, any other one gets a
+ * RuntimeError: for more threads, sterna_model_share it.
+ */
+typedef struct sterna_model sterna_model;
+
+typedef struct {
+  const char *name;
+  DLDataType dtype;
+  int32_t ndim;
+  const int64_t *shape;
+  size_t bytes;
+  int is_parameter; /* the model has a value for it */
+} sterna_tensor_info;
+
+/* path: a library that holds a model; null: the model that is linked into this program. */
+STERNA_API int sterna_model_load(const char *path, sterna_model **out);
+/* One of several, by the name that it was built under. */
+STERNA_API int sterna_model_load_named(const char *path, const char *name, sterna_model **out);
+/* From parts: a graph in JSON, a module with the functions that it calls, and the devices that its
+   entries lie on, the first one being the usual one. All of its inputs are yet to be set. */
+STERNA_API int sterna_model_create(const char *graph, size_t size, sterna_module *functions,
+                                   const DLDevice *devices, int32_t device_count, sterna_model **out);
+/* Another one over the same graph and parameters. */
+STERNA_API int sterna_model_share(sterna_model *model, sterna_model **out);
+STERNA_API void sterna_model_free(sterna_model *model); /* null is allowed */
+
+/* Inputs count parameters too. What an info points to lives as long as the model. */
+STERNA_API int32_t sterna_model_num_inputs(const sterna_model *model);
+STERNA_API int32_t sterna_model_num_outputs(const sterna_model *model);
+STERNA_API int32_t sterna_model_num_nodes(const sterna_model *model);
+STERNA_API int sterna_model_input_info(const sterna_model *model, int32_t index, sterna_tensor_info *out);
+STERNA_API int sterna_model_output_info(const sterna_model *model, int32_t index, sterna_tensor_info *out);
+STERNA_API const char *sterna_model_node_name(const sterna_model *model, int32_t index); /* or null */
+
+/* Copies the values of an input in. An input that nobody sets is zero. */
+STERNA_API int sterna_model_set_input(sterna_model *model, const char *name, const void *data, size_t bytes);
+STERNA_API int sterna_model_run(sterna_model *model);
+/* The same, with the nanoseconds that each node took. */
+STERNA_API int sterna_model_run_timed(sterna_model *model, uint64_t *nanoseconds);
+STERNA_API int sterna_model_get_output(sterna_model *model, int32_t index, void *data, size_t bytes);
+
+/* Without copies: from now on runs read and write here. The memory stays yours and must live until it
+   is replaced by other memory or by null, which stands for the model's own. An output may lie where an
+   input does: it is then filled when a run has read everything. */
+STERNA_API int sterna_model_bind_input(sterna_model *model, const char *name, const void *data,
+                                       size_t bytes);
+STERNA_API int sterna_model_bind_output(sterna_model *model, int32_t index, void *data, size_t bytes);
+
+/* Parameters in the format of save_param_dict; those that the graph does not have are left out. */
+STERNA_API int sterna_model_load_params(sterna_model *model, const void *data, size_t size);
+
+/* The model's functions under the names of the classic API: set_input, run, get_output, ... */
+STERNA_API int sterna_model_module(sterna_model *model, sterna_module **out);
+
+/* For compiled code: an object that holds a model announces it when the program starts. */
+typedef struct sterna_linked_model {
+  struct sterna_linked_model *next; /* the runtime's */
+  const char *name;
+  const void *data;
+  const sterna_table_entry *functions;
+  size_t function_count;
+  const sterna_host **host; /* set here, or null */
+} sterna_linked_model;
+STERNA_API void sterna_register_model(sterna_linked_model *model);
+
+/*
+ * 10  THE PROCESS
  */
 
 /* All memory comes from here. Set it before anything else; later is an error. */

@@ -165,6 +165,25 @@ int sterna_wrap_error(const char *kind, const char *message) {
   return -1;
 }
 
+int error_prefix(const char *format, const char *name) {
+  sterna_error *cause = sterna_take_error(), *error;
+  const char *kind = cause ? cause->kind.data : "RuntimeError";
+  const char *message = cause ? cause->message.data : "it failed without saying why";
+  size_t size = strlen(format) + strlen(name) + strlen(message) + 3;
+  char *text = memory_allocate(size, 1);
+  if (text) {
+    int used = snprintf(text, size, format, name);
+    snprintf(text + used, size - (size_t)used, ": %s", message);
+    if (sterna_error_create(kind, text, cause, NULL, &error) == 0) {
+      sterna_raise(error);
+      sterna_release(error);
+    }
+    memory_release(text);
+  }
+  sterna_release(cause);
+  return -1;
+}
+
 int error_type(const sterna_any *value, const char *expected) {
   return sterna_set_errorf("TypeError", "expected %s, got %s", expected,
                            sterna_type_name(value->type_index));

@@ -29,6 +29,8 @@ INTERNAL const sterna_any *value_seen(const sterna_any *value, sterna_any *room)
 /* error.c */
 INTERNAL int error_out_of_memory(void); /* needs no memory; returns -1 */
 INTERNAL int error_type(const sterna_any *value, const char *expected); /* "expected int, got text" */
+/* Says in front of the error's message where it happened; the error itself becomes the cause. */
+INTERNAL int error_prefix(const char *format, const char *name);
 INTERNAL void error_before_fork(void);
 INTERNAL void error_after_fork(void);
 
@@ -56,11 +58,20 @@ typedef struct {
   size_t capacity, used, live;
 } table;
 INTERNAL void **table_find(const table *t, const char *name);
+INTERNAL void **table_find_sized(const table *t, const char *name, size_t size);
 /* The name must not be there yet. -1 when memory runs out, with no error set. */
 INTERNAL int table_put(table *t, const char *name, void *value);
 INTERNAL void *table_remove(table *t, const char *name);
 INTERNAL void table_free(table *t);
 INTERNAL int table_is_live(const struct table_entry *entry);
+
+/* ndarray.c */
+enum { MOST_DIMENSIONS = 64 }; /* of arrays that are read from files */
+/* An array over memory that is described by a tensor and that owner, if any, keeps alive. */
+INTERNAL int ndarray_over(const DLTensor *t, sterna_object *owner, int read_only, sterna_ndarray **out);
+INTERNAL size_t tensor_alignment(DLDataType dtype); /* what an element's address must be a multiple of */
+/* Puts the tensor at an offset into the memory of another one. */
+INTERNAL void tensor_place(DLTensor *t, const DLTensor *memory, uint64_t byte_offset);
 
 /* device.c: the device's table, or an error that says why there is none. */
 INTERNAL int device_get(DLDevice device, const sterna_device_api **out);
@@ -98,6 +109,8 @@ struct symbols {
 };
 /* A module over symbols: all that belong to no other. */
 INTERNAL int symbols_module(symbols *under, sterna_module **out);
+/* The data of a library's model, by its name or, when that is null, of its only one; null: none. */
+INTERNAL int symbols_find_model(sterna_module *module, const char *name, void **out);
 /* Gives a module symbols of its own: the function name, or its context variable, is this symbol. */
 INTERNAL int symbols_own(sterna_module *module, const char *name, const char *symbol);
 INTERNAL void symbols_publish(symbols *under);
@@ -119,6 +132,147 @@ INTERNAL void module_after_fork(void);
 INTERNAL void host_shutdown(void);
 INTERNAL void host_before_fork(void);
 INTERNAL void host_after_fork(void);
+
+/* json.c: a value is a pointer to its first character, in a text that was checked. */
+INTERNAL int json_check(const char *text, size_t size, const char *what); /* that it is an object */
+INTERNAL const char *json_first(const char *container); /* its first item or key; null when empty */
+INTERNAL const char *json_next(const char *item); /* a key's value, else the next item; null at the end */
+INTERNAL const char *json_member(const char *object, const char *name); /* or null */
+/* Several at once. Of members with the same name the first counts. */
+INTERNAL void json_members(const char *object, const char *const *names, const char **values, size_t count);
+INTERNAL int64_t json_count(const char *array); /* -1 when it is no array or null */
+INTERNAL int json_is(const char *string, const char *text);
+INTERNAL int json_integer(const char *value, int64_t *out); /* as a number or as text; sets no error */
+INTERNAL size_t json_text(const char *string, char *out); /* its size; out may be null, gets no zero */
+
+/* graph.c */
+enum { NODE_INPUT, NODE_CALL, NODE_VIEW, NODE_COPY };
+#define NO_INPUT UINT32_MAX
+#define NO_VIEW UINT32_MAX
+
+typedef struct {
+  const char *name, *function_name;
+  sterna_function *function; /* of a NODE_CALL */
+  uint32_t link, link_count; /* the entries that it reads, in graph.links */
+  uint32_t entry, entry_count; /* those that it writes */
+  uint32_t argument;           /* of a call or copy: where its arguments begin in graph.arguments */
+  uint32_t input;              /* of an input: its number */
+  uint8_t kind, flat;
+} graph_node;
+
+typedef struct {
+  size_t bytes;
+  int64_t offset;   /* in the arena, or -1 */
+  uint32_t storage; /* else which buffer */
+  uint32_t root;    /* the entry whose memory it shows: itself unless a NODE_VIEW made it */
+  uint32_t node;    /* that writes it */
+} graph_entry;
+
+typedef struct {
+  sterna_object header;
+  sterna_module *module;
+  DLDevice device; /* where the arena is */
+  int64_t arena_bytes;
+  graph_node *nodes;
+  graph_entry *entries;
+  DLTensor *views;     /* without data: one for each entry, then the flat ones that nodes see */
+  uint32_t *next_view; /* from an entry through all views of its memory, NO_VIEW at the end */
+  uint32_t *links, *arguments; /* entries; views */
+  uint32_t *inputs, *outputs;  /* nodes; entries */
+  int64_t *dimensions, *flat_sizes;
+  char *text;
+  uint32_t node_count, entry_count, input_count, output_count;
+  uint32_t link_count, argument_count, flat_count, call_count;
+  table input_index; /* name to node */
+} graph;
+INTERNAL int graph_create(const char *json, size_t size, sterna_module *module, const DLDevice *devices,
+                          int32_t device_count, graph **out);
+INTERNAL uint32_t graph_find_input(const graph *g, const char *name, size_t size); /* or NO_INPUT */
+
+/* executor.c: runs a graph. All of it expects that the caller has entered the executor. */
+typedef struct {
+  sterna_ndarray *given; /* the parameter that all executors share, or null */
+  sterna_ndarray *own;   /* made when it is first needed */
+  sterna_ndarray *now;   /* what the nodes read, counted once more; null while there is nothing */
+} executor_input;
+
+typedef struct {
+  sterna_ndarray *bound; /* the caller's array, or null */
+  int is_copied;         /* it is filled at the end of a run; otherwise the nodes write to it */
+} executor_output;
+
+struct sterna_model {
+  sterna_object header;
+  graph *g;
+  atomic_flag in_use;
+  sterna_ndarray *arena, **buffers; /* a buffer for each storage number that is used */
+  DLTensor *tensors;                /* the graph's views, with data */
+  struct prepared_call *calls;
+  executor_input *inputs;
+  executor_output *outputs;
+  uint32_t buffer_count, bound_outputs;
+  int has_copied_outputs, lacks_inputs;
+};
+INTERNAL int executor_enter(sterna_model *m); /* RuntimeError when somebody is inside */
+INTERNAL void executor_leave(sterna_model *m);
+INTERNAL int executor_create(graph *g, sterna_model **out);
+/* Lets all views of an entry's memory lie in other memory, or in the executor's own. */
+INTERNAL void executor_move(sterna_model *m, uint32_t root, const DLTensor *memory, uint64_t byte_offset);
+INTERNAL void executor_move_home(sterna_model *m, uint32_t root);
+INTERNAL sterna_ndarray *executor_home(const sterna_model *m, uint32_t root, uint64_t *byte_offset);
+INTERNAL int executor_run(sterna_model *m, uint64_t *nanoseconds); /* one for each node, or null */
+INTERNAL int executor_run_node(sterna_model *m, int64_t node);
+
+/* binding.c: what an executor reads and writes. */
+INTERNAL int binding_find_input(const sterna_model *m, const char *name, size_t size, uint32_t *out);
+INTERNAL int binding_check_input(const sterna_model *m, int64_t index, uint32_t *out);
+INTERNAL int binding_check_output(const sterna_model *m, int64_t index, uint32_t *out);
+INTERNAL const graph_node *binding_output_node(const sterna_model *m, uint32_t output);
+INTERNAL int binding_give_parameter(sterna_model *m, uint32_t input, sterna_ndarray *values);
+INTERNAL int binding_set_input(sterna_model *m, uint32_t input, const DLTensor *values);
+INTERNAL int binding_bind_input(sterna_model *m, uint32_t input, sterna_ndarray *array);
+INTERNAL int binding_bind_output(sterna_model *m, uint32_t output, sterna_ndarray *array);
+INTERNAL int binding_share_parameter(sterna_model *m, uint32_t input, sterna_model *from, uint32_t theirs);
+INTERNAL int binding_get_input(sterna_model *m, uint32_t input, sterna_ndarray **out);
+INTERNAL int binding_get_output(sterna_model *m, uint32_t output, sterna_ndarray **out);
+INTERNAL int binding_provide_inputs(sterna_model *m);    /* zeros for those that nobody has set */
+INTERNAL int binding_copy_outputs(sterna_model *m);      /* to the arrays that nodes could not write to */
+INTERNAL void binding_reset(sterna_model *m);
+INTERNAL void binding_release(sterna_model *m);
+
+/* executor_module.c: the values of a parameter that a graph may have; for params_read. */
+INTERNAL int executor_load_param(void *model, const char *name, size_t size, const DLTensor *values);
+
+/* params.c: parameters as the classic system saves them. */
+typedef int (*params_visit)(void *context, const char *name, size_t name_size, const DLTensor *values);
+/* Visits all, after everything was checked. The values lie in data and may not be aligned. */
+INTERNAL int params_read(const void *data, size_t size, params_visit visit, void *context);
+INTERNAL int params_copy(const DLTensor *from, sterna_ndarray **out);
+
+/* model_data.c */
+typedef struct model_data model_data;
+INTERNAL int model_check(const model_data *d); /* before anything else is asked of it */
+INTERNAL sterna_bytes model_name(const model_data *d);
+INTERNAL sterna_bytes model_graph(const model_data *d);
+INTERNAL int64_t model_param_count(const model_data *d);
+/* A parameter as an array over the data, which owner keeps alive. */
+INTERNAL int model_get_param(const model_data *d, int64_t index, sterna_object *owner, sterna_bytes *name,
+                             sterna_ndarray **out);
+/* An executor of a model whose functions are in a module. */
+INTERNAL int model_open(const model_data *d, sterna_module *module, int with_params, const DLDevice *devices,
+                        int32_t device_count, sterna_model **out);
+
+/* factory.c */
+#define MODEL_SYMBOL "__sterna__model" /* a library's model; with _name behind it the one of that name */
+INTERNAL int factory_names(const char *name); /* whether every model adds a function of this name */
+/* The function of a name that a model adds to its module; null when it adds none. */
+INTERNAL int factory_function(sterna_module *module, const void *data, const char *name,
+                              sterna_function **out);
+INTERNAL sterna_call factory_find_global(const char *name);
+
+/* model.c */
+INTERNAL void model_before_fork(void);
+INTERNAL void model_after_fork(void);
 
 /* threads.c */
 INTERNAL void threads_shutdown(void);

@@ -5,14 +5,14 @@
 
 enum { DATA_ALIGNMENT = 64 };
 
-typedef enum { OWNS_MEMORY, VIEWS_ARRAY, HOLDS_DLPACK, HOLDS_DLPACK_VERSIONED } holding;
+typedef enum { OWNS_MEMORY, VIEWS_OBJECT, HOLDS_DLPACK, HOLDS_DLPACK_VERSIONED } holding;
 
 typedef struct {
   sterna_ndarray array;
   holding holds;
   int read_only;
   const sterna_device_api *api; /* that gave the block, when it owns one */
-  void *held;                   /* the block, the array or the DLPack structure */
+  void *held;                   /* the block, the owner or the DLPack structure */
   int64_t dims[]; /* shape, then strides */
 } array_object;
 
@@ -22,7 +22,7 @@ static void free_array(void *self, int flags) {
       case OWNS_MEMORY:
         if (a->held) a->api->release(a->api->self, a->array.tensor.device, a->held);
         break;
-      case VIEWS_ARRAY: sterna_release(a->held); break;
+      case VIEWS_OBJECT: sterna_release(a->held); break;
       case HOLDS_DLPACK: {
         DLManagedTensor *managed = a->held;
         if (managed->deleter) managed->deleter(managed);
@@ -141,6 +141,26 @@ static void place(DLTensor *t, void *data, uint64_t byte_offset) {
   t->byte_offset = opaque ? byte_offset : 0;
 }
 
+void tensor_place(DLTensor *t, const DLTensor *memory, uint64_t byte_offset) {
+  place(t, memory->data, memory->byte_offset + byte_offset);
+}
+
+int ndarray_over(const DLTensor *t, sterna_object *owner, int read_only, sterna_ndarray **out) {
+  array_object *a = new_array(t->shape, t->ndim, t->dtype, t->device, VIEWS_OBJECT, owner);
+  if (!a) return -1;
+  sterna_retain(owner);
+  a->read_only = read_only;
+  place(&a->array.tensor, t->data, t->byte_offset);
+  *out = &a->array;
+  return 0;
+}
+
+size_t tensor_alignment(DLDataType dtype) {
+  size_t bits = (size_t)dtype.bits * dtype.lanes, power = (bits / 8) & (0 - bits / 8);
+  if (bits % 8) return 1;
+  return power < DATA_ALIGNMENT ? power : DATA_ALIGNMENT;
+}
+
 int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndim, DLDataType dtype,
                         uint64_t byte_offset, sterna_ndarray **out) {
   size_t whole, part;
@@ -155,10 +175,10 @@ int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndi
   if (!sterna_tensor_is_compact(&array->tensor))
     return sterna_set_error("ValueError", "the array is not contiguous; view a contiguous copy");
   /* A view of a view holds what that one holds, so that no chain grows. */
-  sterna_ndarray *owner = array;
-  if (array->header.deleter == free_array && ((array_object *)array)->holds == VIEWS_ARRAY)
+  void *owner = array;
+  if (array->header.deleter == free_array && ((array_object *)array)->holds == VIEWS_OBJECT)
     owner = ((array_object *)array)->held;
-  array_object *a = new_array(shape, ndim, dtype, array->tensor.device, VIEWS_ARRAY, owner);
+  array_object *a = new_array(shape, ndim, dtype, array->tensor.device, VIEWS_OBJECT, owner);
   if (!a) return -1;
   sterna_retain(owner);
   a->read_only = sterna_ndarray_is_read_only(array);

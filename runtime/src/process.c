@@ -25,9 +25,11 @@ static void before_fork(void) {
   library_before_fork();
   error_before_fork();
   host_before_fork();
+  model_before_fork();
 }
 
 static void after_fork(void) {
+  model_after_fork();
   host_after_fork();
   error_after_fork();
   library_after_fork();

@@ -48,6 +48,8 @@ int sterna_get_global(const char *name, sterna_function **out) {
   sterna_function *found = there ? *there : NULL;
   sterna_retain(found);
   platform_unlock(&registry_mutex);
+  sterna_call own = found ? NULL : factory_find_global(name);
+  if (own) return sterna_function_create(own, NULL, NULL, out);
   *out = found;
   return 0;
 }

@@ -71,6 +71,16 @@ static void *shared_symbol(void *self, const char *symbol) {
   return table_find(&under->owned, symbol) ? NULL : under->find(under->self, symbol);
 }
 
+/* What a model among the symbols adds to the functions. */
+static int model_function(sterna_module *m, symbols *under, const char *name, sterna_function **out) {
+  void *data;
+  if (find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, &data)) return -1;
+  if (!data && factory_names(name)) data = under->find(under->self, MODEL_SYMBOL);
+  if (data) return factory_function(m, data, name, out);
+  *out = NULL;
+  return 0;
+}
+
 static int part_function(sterna_module *m, void *self, const char *name, sterna_function **out) {
   module_part *p = self;
   void *address = NULL;
@@ -84,7 +94,8 @@ static int part_function(sterna_module *m, void *self, const char *name, sterna_
   } else if (find_symbol(shared_symbol, p->under, SYMBOL_PREFIX, name, &address)) {
     return -1;
   }
-  if (address && p->under->foreign) return sterna_module_function(m, call_foreign, address, out);
+  if (!address) return model_function(m, p->under, name, out);
+  if (p->under->foreign) return sterna_module_function(m, call_foreign, address, out);
   return function_at(m, address, out);
 }
 
@@ -97,6 +108,13 @@ static void destroy_part(void *self) {
 }
 
 static const sterna_module_type part_type = {"library", part_function, destroy_part};
+
+int symbols_find_model(sterna_module *module, const char *name, void **out) {
+  symbols *under = ((module_part *)sterna_module_self(module))->under;
+  if (name) return find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, out);
+  *out = under->find(under->self, MODEL_SYMBOL);
+  return 0;
+}
 
 int symbols_module(symbols *under, sterna_module **out) {
   module_part *p = memory_allocate(sizeof *p, 16);

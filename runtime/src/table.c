@@ -10,28 +10,31 @@ static char table_gone[1]; /* marks an entry whose name was removed */
 
 int table_is_live(const struct table_entry *entry) { return entry->name && entry->name != table_gone; }
 
-static size_t hash_name(const char *name) {
+static size_t hash_name(const char *name, size_t size) {
   uint64_t h = 1469598103934665603u; /* FNV-1a */
-  for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
+  for (size_t i = 0; i < size; i++) h = (h ^ (unsigned char)name[i]) * 1099511628211u;
   return (size_t)(h ^ (h >> 32));
 }
 
-static struct table_entry *find_entry(const table *t, const char *name) {
+static struct table_entry *find_entry(const table *t, const char *name, size_t size) {
   if (!t->capacity) return NULL;
-  for (size_t i = hash_name(name);; i++) {
+  for (size_t i = hash_name(name, size);; i++) {
     struct table_entry *entry = &t->entries[i & (t->capacity - 1)];
     if (!entry->name) return NULL;
-    if (entry->name != table_gone && strcmp(entry->name, name) == 0) return entry;
+    if (entry->name != table_gone && strncmp(entry->name, name, size) == 0 && !entry->name[size])
+      return entry;
   }
 }
 
-void **table_find(const table *t, const char *name) {
-  struct table_entry *entry = find_entry(t, name);
+void **table_find_sized(const table *t, const char *name, size_t size) {
+  struct table_entry *entry = find_entry(t, name, size);
   return entry ? &entry->value : NULL;
 }
 
+void **table_find(const table *t, const char *name) { return table_find_sized(t, name, strlen(name)); }
+
 static void insert_entry(table *t, char *name, void *value) {
-  size_t i = hash_name(name);
+  size_t i = hash_name(name, strlen(name));
   while (t->entries[i & (t->capacity - 1)].name) i++;
   t->entries[i & (t->capacity - 1)] = (struct table_entry){name, value};
   t->used++;
@@ -62,7 +65,7 @@ int table_put(table *t, const char *name, void *value) {
 }
 
 void *table_remove(table *t, const char *name) {
-  struct table_entry *entry = find_entry(t, name);
+  struct table_entry *entry = find_entry(t, name, strlen(name));
   if (!entry) return NULL;
   void *value = entry->value;
   memory_release(entry->name);

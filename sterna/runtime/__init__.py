@@ -32,6 +32,7 @@ from sterna.runtime.module import (
     system_lib,
 )
 from sterna.runtime.ndarray import NDArray
+from sterna.runtime.params import load_param_dict, save_param_dict
 from sterna.runtime.registry import (
     get_global_func,
     list_global_func_names,
@@ -57,7 +58,7 @@ __all__ = [
     "BenchmarkResult", "DataType", "Device", "Module", "ModulePropertyMask", "NDArray", "Object",
     "PackedFunc",
     "cpu", "cuda", "device", "enabled", "ext_dev", "get_global_func", "hexagon",
-    "list_global_func_names", "load_extension", "load_module", "metal", "ndarray", "num_threads",
-    "opencl", "register_func", "remove_global_func", "rocm", "set_num_threads", "system_lib",
-    "vpi", "vulkan", "webgpu",
+    "list_global_func_names", "load_extension", "load_module", "load_param_dict", "metal",
+    "ndarray", "num_threads", "opencl", "register_func", "remove_global_func", "rocm",
+    "save_param_dict", "set_num_threads", "system_lib", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip

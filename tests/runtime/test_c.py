@@ -23,12 +23,20 @@ TESTS = Path(__file__).resolve().parent / "c"
 PROGRAMS = sorted(path.stem for path in TESTS.glob("*.c") if path.stem != "check")
 # The sanitizers' own locks do not survive a fork while other threads run.
 SANITIZED = [name for name in PROGRAMS if name != "forks"]
-THREADED = ["errors", "foreign", "functions", "libraries", "modules", "pool", "values"]
+THREADED = [
+    "bindings", "errors", "foreign", "functions", "libraries", "models", "modules", "pool",
+    "values",
+]  # fmt: skip
 
 LONG_NAME = "long_" + "name_" * 60 + "end"
 LANGUAGE = ["-std=c11", f"-I{RUNTIME}"]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 SYSTEM = ["-rdynamic", "-lpthread", "-ldl"]
+# As in setup.py.
+SMALL = [
+    "-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunction-sections",
+    "-fdata-sections", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu",
+]  # fmt: skip
 LARGEST = 100_000  # bytes of the runtime as a stripped shared library
 CROSS_TARGETS = [
     "x86_64-windows-gnu",
@@ -161,7 +169,7 @@ class Workshop:
             ]
         commands += [
             [*make, "-shared", TESTS / "libraries" / f"{name}.c", "-o", place / f"{name}.so"]
-            for name in ("extension", "foreign", "undefined")
+            for name in ("extension", "foreign", "model", "undefined")
         ]
         commands += [
             [*make, "-shared", *more, TESTS / "libraries" / "several.c", "-o", place / name]
@@ -184,9 +192,9 @@ class Workshop:
         return output
 
     def shared_library(self, name: str, *compiler: str) -> Path:
-        """The runtime as users build it: stripped, for size."""
+        """The runtime as it is installed: small and stripped."""
         output = self.folder / f"{name}.so"
-        options = ["-O2", "-fvisibility=hidden", "-fPIC", "-shared", "-s"]
+        options = [*SMALL, "-fvisibility=hidden", "-fPIC", "-shared", "-s"]
         run([*compiler, *LANGUAGE, *WARNINGS, *options, self.source(), "-o", output, "-lpthread"])
         return output
 

@@ -1,7 +1,8 @@
 /* Runs out of memory at every single allocation of a scenario that touches the whole API. */
 #include <stdatomic.h>
 
-#include "check.h"
+#include "model_data.h"
+#include "network.h"
 
 /* A step gives 0, or -1 with the error set; it cleans up after itself either way. */
 typedef int (*step)(void);
@@ -318,6 +319,125 @@ static int extensions(void) {
   return failed ? -1 : 0;
 }
 
+/* ---- models ---- */
+
+static const float six[6] = {1, 2, 3, 4, 5, 6};
+
+static int call_it(sterna_module *module, const char *name, const sterna_any *args, int32_t n) {
+  sterna_function *f = NULL;
+  sterna_any ret = sterna_any_none();
+  int failed = sterna_module_get_function(module, name, 0, &f);
+  if (!failed) failed = sterna_function_call(f, args, n, &ret);
+  sterna_any_release(&ret);
+  sterna_release(f);
+  return failed;
+}
+
+/* Each of an executor's functions. */
+static int executor_functions(sterna_model *m) {
+  sterna_module *module = NULL;
+  sterna_ndarray *array = NULL, *times = NULL;
+  sterna_any x = sterna_any_c_string("x"), zero = sterna_any_int(0), args[2], list = sterna_any_none(), pair = list;
+  int64_t nodes = 6;
+  int failed = sterna_model_module(m, &module) || sterna_ndarray_empty(sides, 2, float32, cpu, &array) ||
+               sterna_ndarray_empty(&nodes, 1, (DLDataType){kDLInt, 64, 1}, cpu, &times);
+  if (!failed) {
+    memset(array->tensor.data, 0, 48);
+    args[0] = x, args[1] = sterna_any_object(array);
+    failed = expect(call_it(module, "set_input", args, 2), "ValueError") ||
+             expect(call_it(module, "set_input_zero_copy", args, 2), "ValueError") ||
+             call_it(module, "get_input", &x, 1) || call_it(module, "get_output", &zero, 1) ||
+             call_it(module, "get_input_info", NULL, 0) || call_it(module, "get_node_names", NULL, 0);
+    args[0] = sterna_any_int(2), args[1] = zero;
+    if (!failed) failed = call_it(module, "get_node_output", args, 2);
+    args[0] = sterna_any_object(times);
+    if (!failed) failed = call_it(module, "run_timed", args, 1);
+    args[0] = sterna_any_c_string("w"), args[1] = sterna_any_object(array);
+    if (!failed) failed = sterna_list(args, 2, &pair) || sterna_list(&pair, 1, &list);
+    if (!failed) failed = expect(call_it(module, "give_params", &list, 1), "ValueError");
+    if (!failed) failed = call_it(module, "reset", NULL, 0);
+  }
+  sterna_any_release(&pair);
+  sterna_any_release(&list);
+  sterna_release(array);
+  sterna_release(times);
+  sterna_release(module);
+  return failed;
+}
+
+static int use_model(sterna_model *m) {
+  sterna_model *second = NULL;
+  sterna_tensor_info info;
+  float y[6] = {0};
+  uint64_t took[6];
+  int failed = sterna_model_set_input(m, "x", six, 24) || sterna_model_run(m) ||
+               sterna_model_get_output(m, 0, y, 24) || sterna_model_share(m, &second);
+  check(sterna_model_num_inputs(m) == 2 && sterna_model_num_outputs(m) == 4);
+  check(sterna_model_num_nodes(m) == 6 && sterna_model_node_name(m, 0));
+  check(sterna_model_input_info(m, 1, &info) == 0 && sterna_model_output_info(m, 0, &info) == 0);
+  if (!failed)
+    failed = sterna_model_bind_input(second, "x", six, 24) || sterna_model_bind_output(second, 0, y, 24) ||
+             sterna_model_bind_output(second, 2, y, 24) || sterna_model_run_timed(second, took) ||
+             sterna_model_bind_output(second, 0, NULL, 0) || executor_functions(second);
+  if (!failed) check(y[5] == 6);
+  sterna_model_free(second);
+  return failed ? -1 : 0;
+}
+
+static int models(void) {
+  static _Alignas(64) unsigned char data[MODEL_SIZE];
+  static sterna_linked_model linked = {NULL, "linked", data, network_functions, 6, NULL};
+  sterna_model *m = NULL, *other = NULL;
+  char *path = check_library("model.so");
+  if (!data[0]) {
+    char *graph = json_of(NETWORK_CLASSIC);
+    write_model(data, "linked", graph, six);
+    sterna_register_model(&linked);
+    free(graph);
+  }
+  int failed = sterna_model_load(NULL, &m) || use_model(m) || sterna_model_load_named(path, "net", &other) ||
+               use_model(other) || expect(sterna_model_load_params(m, "", 0), "ValueError");
+  sterna_model_free(m);
+  sterna_model_free(other);
+  free(path);
+  return failed ? -1 : 0;
+}
+
+static int model_from_parts(void) {
+  sterna_model *m = NULL;
+  sterna_module *module = NULL;
+  sterna_function *f = NULL;
+  sterna_any args[3], ret = sterna_any_none();
+  char *graph = json_of(NETWORK_PLANNED);
+  if (sterna_module_from_table(network_functions, 6, &module)) {
+    free(graph);
+    return -1;
+  }
+  args[0] = sterna_any_c_string(graph);
+  args[1] = sterna_any_object(module);
+  args[2] = sterna_any_device(kDLCPU, 0);
+  int failed = sterna_model_create(graph, strlen(graph), module, &cpu, 1, &m) || use_model(m) ||
+               sterna_get_global("tvm.graph_executor.create", &f) || sterna_function_call(f, args, 3, &ret);
+  sterna_any_release(&ret);
+  sterna_release(f);
+  sterna_model_free(m);
+  sterna_release(module);
+  free(graph);
+  return failed ? -1 : 0;
+}
+
+static int factory(void) {
+  sterna_module *module = NULL;
+  sterna_any args[2] = {sterna_any_c_string("net"), sterna_any_device(kDLCPU, 0)};
+  char *path = check_library("model.so");
+  int failed = sterna_module_load(path, &module) || call_it(module, "net", &args[1], 1) ||
+               call_it(module, "debug_create", args, 2) || call_it(module, "get_graph_json", NULL, 0) ||
+               call_it(module, "get_graph_params", NULL, 0) || call_it(module, "remove_params", NULL, 0);
+  sterna_release(module);
+  free(path);
+  return failed ? -1 : 0;
+}
+
 /* ---- threads ---- */
 
 static int count_task(int32_t task, int32_t tasks, void *data) {
@@ -353,7 +473,8 @@ static int process(void) {
 }
 
 static const step steps[] = {conversions, values,    errors,     functions, arrays,  dlpack,
-                             modules,     symbols,   libraries,  extensions, threads,  process};
+                             modules,     symbols,   libraries,  extensions, threads,  process,
+                             models,      model_from_parts,     factory};
 
 /* Runs every step; how many of them failed. */
 static int run_steps(void) {

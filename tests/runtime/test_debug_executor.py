@@ -1,0 +1,98 @@
+"""Looking into the graph executor: times of nodes, what they give, tables and traces."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna.contrib.debugger import debug_executor
+from sterna.runtime.node_times import NodeTime, NodeTimes
+from tests.runtime.graphs import kernels, sample, small_graph
+
+CPU = tvm.cpu(0)
+
+
+def make(dump_root: str | None = None) -> debug_executor.GraphModuleDebug:
+    return debug_executor.create(small_graph().planned_json(), kernels(), CPU, dump_root)
+
+
+def test_run_prints_and_dumps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    m = make(str(tmp_path / "dump"))
+    m.run(x=sample(1), w=sample(2))
+    np.testing.assert_array_equal(m.get_output(1).numpy(), sample(1) + sample(2))
+    printed = capsys.readouterr().out
+    for word in ("Node Name", "add2", "halve_row4", "__nop", "Total", "GFLOP/s"):
+        assert word in printed
+    graph = json.loads((tmp_path / "dump" / "graph.json").read_text())
+    assert len(graph["nodes"]) == 5
+    events = json.loads((tmp_path / "dump" / "trace.json").read_text())["traceEvents"]
+    assert [event["name"] for event in events] == ["add2", "__nop3", "halve_row4"]
+
+
+def test_profile_gives_times_and_work() -> None:
+    m = make()
+    report = m.profile(repeat=3, peak_gflops=10, peak_gbytes=1, x=sample(1))
+    assert [node.name for node in report.nodes] == ["add2", "__nop3", "halve_row4"]
+    last = report.nodes[-1]
+    assert (last.flops, last.bytes, last.inputs, last.shapes) == (15, 120, 1, ((15,),))
+    assert last.seconds > 0 and report.seconds >= last.seconds
+    assert report.nodes[1].seconds == 0
+    assert "Peak(%)" in str(report)
+    with pytest.raises(ValueError, match="repeat=0"):
+        m.profile(repeat=0)
+
+
+def test_any_node_is_looked_at() -> None:
+    m = make()
+    m.set_input(x=sample(1), w=sample(2))
+    total = sample(1) + sample(2)
+    np.testing.assert_array_equal(m.debug_get_output("add2").numpy(), total)
+    np.testing.assert_array_equal(m.debug_get_output(3).numpy(), total.ravel())
+    np.testing.assert_array_equal(m.debug_get_output("w", 0).numpy(), sample(2))
+    out = tvm.nd.empty((15,))
+    m.debug_get_output("halve_row4", out)
+    np.testing.assert_array_equal(out.numpy(), total.ravel() * np.float32(0.5))
+    with pytest.raises(RuntimeError, match="Could not find 'nothing' in graph's nodes"):
+        m.debug_get_output("nothing")
+    with pytest.raises(IndexError, match="no node 2 with an output 1"):
+        m.debug_get_output("add2", 1)
+
+
+def test_nodes_are_timed_alone() -> None:
+    m = make()
+    assert m.run_individual_node("add2", number=2, repeat=3).min > 0
+    assert len(m.run_individual(2)) == 5
+    m.exit()
+
+
+def test_another_graph_is_refused() -> None:
+    m = make()
+    text = small_graph().json().replace('"add2"', '"sum"')
+    with pytest.raises(ValueError, match="not the one that the executor runs"):
+        debug_executor.GraphModuleDebug(m.module, CPU, text)
+
+
+def test_tables_and_traces_say_what_was_measured() -> None:
+    times = NodeTimes(
+        [
+            NodeTime("conv", "f", 2e-3, 2, ((1, 8),), flops=4_000_000, bytes=1_000_000),
+            NodeTime("copy", "g", 1e-3, 1, ((1, 8), (3,)), bytes=2_000_000),
+        ],
+        peak_gflops=4,
+        peak_gbytes=4,
+    )
+    assert times.seconds == pytest.approx(3e-3)
+    assert times.table().splitlines() == [
+        "Node Name  Ops  Time(us)  Time(%)  Shape         Inputs  Outputs  GFLOP/s  GB/s  Peak(%)",
+        "---------  ---  --------  -------  -----         ------  -------  -------  ----  -------",
+        "conv       f    2000.000  66.7     (1, 8)        2       1        2.00     0.50  50.0",
+        "copy       g    1000.000  33.3     (1, 8), (3,)  1       2                 2.00  50.0",
+        "Total           3000.000",
+    ]
+    first, second = json.loads(times.trace())["traceEvents"]
+    assert (first["ts"], first["dur"], second["ts"], second["dur"]) == (0, 2000, 2000, 1000)
+    assert second["args"] == {"function": "g", "shapes": [[1, 8], [3]], "bytes": 2_000_000}
+    plain = NodeTimes([NodeTime("a", "f", 0.0, 1, ((2,),))])
+    assert "GFLOP/s" not in plain.table() and plain.table(sort=False)
