@@ -28,7 +28,7 @@ class IRModule:
     # How a graph's expression becomes the function of a module; the graph IR sets it.
     wrap: ClassVar[Callable[[Any], Node]]
     # How a module of graph functions is written; the graph IR sets it.
-    show: ClassVar[Callable[["IRModule"], str] | None] = None
+    show: ClassVar[Callable[..., str] | None] = None
 
     def __init__(
         self, functions: Mapping[Any, Node] | None = None, attrs: Mapping[str, Any] | None = None
@@ -73,10 +73,10 @@ class IRModule:
         return IRModule(self.functions, self.attrs)
 
     def astext(self, show_meta_data: bool = True) -> str:
-        """The functions as text."""
-        return repr(self)
+        """The functions as text, with constants that are too large to stand in it."""
+        return repr(self) if IRModule.show is None else IRModule.show(self, show_meta_data)
 
     def __repr__(self) -> str:
-        if self.show is not None:
-            return IRModule.show(self)  # type: ignore[misc]
+        if IRModule.show is not None:
+            return IRModule.show(self)
         return "\n\n".join(repr(function) for function in self.functions.values())

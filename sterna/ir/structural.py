@@ -15,6 +15,7 @@ from typing import Any
 
 from sterna.ir.expr import Let, Var
 from sterna.ir.leaves import leaf_of
+from sterna.ir.module import IRModule
 from sterna.ir.node import Node, class_name
 
 
@@ -73,7 +74,15 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
 
 def explain_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
     """The first place where two nodes differ, and how; None if they are equal."""
-    return _Comparison(map_free_vars).run(a, b)
+    return _Comparison(map_free_vars).run(_opened(a), _opened(b))
+
+
+def _opened(value: Any) -> Any:
+    """A module as what it consists of."""
+    if isinstance(value, IRModule):
+        functions = {str(name): function for name, function in value.functions.items()}
+        return {"functions": functions, "attrs": value.attrs}
+    return value
 
 
 class _Comparison:
@@ -180,6 +189,7 @@ def _brief(value: Any) -> str:
 
 def structural_hash(root: Any, map_free_vars: bool = False) -> int:
     """A 64-bit number that equal nodes share, in every process."""
+    root = _opened(root)
     numbers = _number_bound(root, map_free_vars)
     digests: dict[int, bytes] = {}
     for found in _children_first(root):

@@ -28,6 +28,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.infer import TypeInferenceError, infer
 from sterna.relay.op import Op
+from sterna.relay.parser import fromtext, parse
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
 
 Expr = RelayExpr
@@ -36,7 +37,7 @@ __all__ = [
     "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
     "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
-    "const", "infer", "operators", "var",
+    "const", "fromtext", "infer", "operators", "parse", "var",
 ]  # fmt: skip
 
 

@@ -65,11 +65,11 @@ class RelayExpr(Node):
         return RelayExpr.show(self)
 
     # How an expression is written; text.py sets it.
-    show: ClassVar[Callable[["RelayExpr"], str]]
+    show: ClassVar[Callable[..., str]]
 
     def astext(self, show_meta_data: bool = True) -> str:
         """The expression as text that fromtext reads."""
-        return RelayExpr.show(self)
+        return RelayExpr.show(self, show_meta_data)
 
     if TYPE_CHECKING:
 
