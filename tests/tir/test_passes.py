@@ -35,6 +35,19 @@ def same_numbers(before: PrimFunc, after: PrimFunc, n: int, *more: int) -> None:
     np.testing.assert_array_equal(first, second)
 
 
+def test_simplify_keeps_a_buffer_one_object() -> None:
+    n = te.size_var("n")
+    a = te.placeholder((n,), name="a")
+    k = te.reduce_axis((0, 3), "k")
+    b = te.compute((n - 3 + 1,), lambda i: te.sum(a[i + k], axis=k), name="b")
+    c = te.compute((n - 3 + 1,), lambda i: b[i] * 2.0, name="c")
+    func = lower_schedule(te.create_schedule(c.op), [a, c], "f")
+    done = verify(simplify(func))
+    values, result = np.arange(5, dtype="float32"), np.zeros(3, "float32")
+    interpreter.run(done, values, result, 5)
+    np.testing.assert_array_equal(result, [6, 12, 18])
+
+
 def test_partition_loops_peels_the_tail() -> None:
     func = scaled(22, 8)
     done = partition_loops(simplify(func))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.build import const
+from sterna.ir.build import const, maximum
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import map_dims, tensor
@@ -36,9 +36,7 @@ def _infer(attrs: DilateAttrs, data: Type) -> TensorType:
 
 def _apart(extent: Dim, stride: int) -> Dim:
     """How far elements reach that are set apart; nothing stays nothing."""
-    if type(extent) is int and extent == 0:
-        return 0
-    return map_dims(lambda n: (n - 1) * stride + 1, extent)
+    return extent if stride == 1 else map_dims(lambda n: maximum((n - 1) * stride + 1, 0), extent)
 
 
 def _compute(attrs: DilateAttrs, out: TensorType, data: Tensor) -> Tensor:

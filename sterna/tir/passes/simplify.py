@@ -9,6 +9,7 @@ from sterna.ir.expr import Expr, ExprLike, Var
 from sterna.ir.visitor import Rewriter
 from sterna.tir.stmt import (
     AssertStmt,
+    Buffer,
     BufferStore,
     Evaluate,
     For,
@@ -92,6 +93,9 @@ class _Simplifier(Rewriter):
         body = self.rewrite(let.body)
         same = value is let.value and body is let.body
         return let if same else LetStmt(let.var, value, body)
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return buffer  # one object for all its uses, whose expressions do not see its shape
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         value = self.rewrite(store.value)
