@@ -5,10 +5,18 @@ from typing import Any
 
 from sterna.arith import Analyzer, interval
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Call, Expr, Var
 from sterna.ir.node import Node, post_order
 from sterna.support.errors import InternalError
-from sterna.te.tensor import ComputeOp, Operation, PlaceholderOp, ProducerLoad, Tensor, axis_range
+from sterna.te.tensor import (
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    ProducerLoad,
+    Reduce,
+    Tensor,
+    axis_range,
+)
 from sterna.tir.buffer import decl_buffer
 from sterna.tir.stmt import Buffer, Evaluate, PrimFunc, Stmt
 from sterna.tir.verify import verify
@@ -34,6 +42,20 @@ class TensorIntrin:
         """One for each input, then one for each output."""
         self.scalar_params = list(scalar_params)
         self.body, self.reduce_init, self.reduce_update = statements
+
+    @property
+    def reads_under_conditions(self) -> bool:
+        """Whether the computation may leave out some elements of its inputs."""
+        found: list[Node] = []
+
+        def look(node: Node) -> None:
+            lazy = isinstance(node, Call) and node.op == "if_then_else"
+            if lazy or (isinstance(node, Reduce) and not build.is_const(node.condition, 1)):
+                found.append(node)
+
+        for expr in self.op.body:
+            post_order(expr, look)
+        return bool(found)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"

@@ -78,18 +78,11 @@ class _Matcher:
         if len(ours.body) != len(theirs.body):
             raise Mismatch(f"{len(theirs.body)} results against {len(ours.body)}")
         output_dims = self.axes(theirs.axis, ours.axis)
-        pairs = list(zip(output_dims, ours.axis, strict=True))
-        reduced = self.axes(theirs.reduce_axis, ours.reduce_axis)
-        at = {axis.var: r.min for axis, r in self.tile.ranges.items()}
-        for (place, own), others in [
-            *[(pair, theirs.axis) for pair in pairs],
-            *[(p, theirs.reduce_axis) for p in zip(reduced, ours.reduce_axis, strict=True)],
-        ]:
-            index = self.local_index(own)
-            self.bound[own.var] = index
-            if place is not None:
-                axis = others[place]
-                at[axis.var] = self.analyzer.simplify(self.tile.ranges[axis].min + index)
+        reduced_dims = self.axes(theirs.reduce_axis, ours.reduce_axis)
+        at = {
+            **self.indices(theirs.axis, ours.axis, output_dims),
+            **self.indices(theirs.reduce_axis, ours.reduce_axis, reduced_dims),
+        }
         for a, b in zip(ours.body, theirs.body, strict=True):
             self.same(a, substitute(b, at))
         inputs = {tensor: self.region(tensor) for tensor in self.intrin.inputs}
@@ -125,6 +118,18 @@ class _Matcher:
                 return None
         rest = [extent for place, extent in enumerate(offered) if place not in dims]
         return values if all(build.is_const(extent, 1) for extent in rest) else None
+
+    def indices(
+        self, theirs: Sequence[IterVar], ours: Sequence[IterVar], dims: Dims
+    ) -> dict[Var, Expr]:
+        """The tile's axes in terms of where the intrinsic is on its own."""
+        found = {axis.var: self.tile.ranges[axis].min for axis in theirs}
+        for axis, place in zip(ours, dims, strict=True):
+            index = self.bound[axis.var] = self.local_index(axis)
+            if place is not None:
+                var = theirs[place].var
+                found[var] = self.analyzer.simplify(found[var] + index)
+        return found
 
     def local_index(self, axis: IterVar) -> Expr:
         """Where the intrinsic is on one of its axes."""

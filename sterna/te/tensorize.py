@@ -17,7 +17,7 @@ from sterna.ir.visitor import Rewriter
 from sterna.te.bounds import root_axes
 from sterna.te.intrin import TensorIntrin
 from sterna.te.intrin_bind import Binding, View
-from sterna.te.intrin_match import Dims, Mismatch, Tile, match
+from sterna.te.intrin_match import Dims, Mismatch, Region, Tile, match
 from sterna.te.schedule import AxisAttributes
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -144,12 +144,27 @@ class _Tensorization:
         buffers = iter(self.intrin.buffers)
         for tensor in self.intrin.inputs:
             region = found.inputs[tensor]
+            if self.intrin.reads_under_conditions:
+                self.check_inside(tensor, region, found.values)
             first = [lowering.load(index) for index in region.first]
             binding.bind(next(buffers), self.view(region.tensor, first, region.dims))
         first = [self.tile.ranges[axis].min for axis in self.op.axis]
         for tensor in self.op.outputs:
             binding.bind(next(buffers), self.view(tensor, first, found.output_dims))
         return binding
+
+    def check_inside(self, own: Tensor, region: Region, values: dict[Var, Expr]) -> None:
+        """The intrinsic may read all of an input, even what the loops never do."""
+        for dim, place in enumerate(region.dims):
+            if place is None:
+                continue
+            first, extent = region.first[place], substitute(own.shape[dim], values)
+            inside = (first >= 0, first + extent <= region.tensor.shape[place])
+            if not all(self.analyzer.can_prove(condition) for condition in inside):
+                raise self.refuse(
+                    f"it reads {own.name} under a condition, and {extent} elements from {first} on "
+                    f"may stick out of {region.tensor.name}"
+                )
 
     def view(self, tensor: Tensor, first: Sequence[Expr], dims: Dims) -> View:
         lowering = self.nest.lowering

@@ -151,6 +151,23 @@ def test_a_rolling_buffer_goes_round() -> None:
     refuse(s, [a, c], "B is kept in a rolling buffer, in which a tile does not lie in one piece")
 
 
+def test_what_is_read_under_a_condition_must_be_there() -> None:
+    a = te.placeholder((8,), name="a")
+    c = te.compute((8,), lambda i: te.if_then_else(i < 5, a[i], 0.0), name="c")
+    first = te.decl_tensor_intrin(
+        c.op, lambda ins, outs: tir.call_extern("int32", "f", *ins, *outs), name="first"
+    )
+    for columns in (5, 8):
+        x = te.placeholder((3, columns), name="X")
+        out = te.compute((3, 8), lambda i, j: te.if_then_else(j < 5, x[i, j], 0.0), name="C")  # noqa: B023
+        s = te.create_schedule(out.op)
+        s[out].tensorize(out.op.axis[1], first)
+        if columns == 8:
+            tvm.lower(s, [x, out])
+        else:
+            refuse(s, [x, out], "it reads a under a condition, and 8 elements from 0 on may stick")
+
+
 def test_a_part_of_a_reduction_needs_an_update() -> None:
     s, a, b, c = matmul()
     xo, yo, xi, yi = tiled(s, c, gemm(4, 4, 4, "b"))
