@@ -45,7 +45,7 @@ class Node:
             value = getattr(self, name)
             if isinstance(value, Node):
                 yield value
-            elif value:
+            elif isinstance(value, tuple | dict):
                 yield from _nodes_in(value)
 
 

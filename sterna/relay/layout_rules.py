@@ -74,7 +74,7 @@ def rule_of(record: OpRecord) -> Rule | None:
         return None
     if record.pattern == ELEMWISE and len(record.inputs) == 1:
         return follow
-    if record.pattern in (ELEMWISE, BROADCAST) and len(record.inputs) > 1:
+    if record.pattern in (ELEMWISE, BROADCAST) and len(record.inputs) > 1 and not record.attrs:
         return broadcast
     return None
 

@@ -10,6 +10,7 @@ from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
+from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
 from sterna.te import Tensor, compute
 
@@ -64,6 +65,7 @@ register(OpRecord(
     reference=_reference,
     canonicalize=_as_addition,
     pattern=BROADCAST,
+    layout=along_axis,
     cases=[
         Case(((2, 3, 4), (3,))),
         Case(((2, 5), (5,)), {"axis": -1}),

@@ -12,6 +12,7 @@ from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import elementwise
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import BROADCAST, ELEMWISE, Case, OpRecord, register
 from sterna.te import Tensor, compute
 
@@ -111,6 +112,7 @@ register(OpRecord(
     compute=_compute_prelu,
     reference=_prelu_reference,
     pattern=BROADCAST,
+    layout=along_axis,
     cases=[
         Case(((2, 3, 4), (3,))),
         Case(((2, 5), (5,)), {"axis": -1}),

@@ -17,6 +17,7 @@ from sterna.op.schedules import schedule_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
+from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
 from sterna.te import Tensor, compute, exp, log
 from sterna.te import max as te_max
@@ -143,6 +144,7 @@ register(OpRecord(
     reference=_reference,
     fast=_fast,
     pattern=OUT_ELEMWISE_FUSABLE,
+    layout=along_axis,
     schedule=schedule_rows,
     mixed_precision="never",
     cases=[*_CASES, Case(((2, 0),)), Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
@@ -171,6 +173,7 @@ register(OpRecord(
     compute=_compute_log,
     reference=_reference_log,
     pattern=OUT_ELEMWISE_FUSABLE,
+    layout=along_axis,
     schedule=schedule_rows,
     mixed_precision="never",
     cases=_CASES,

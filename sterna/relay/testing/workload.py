@@ -47,5 +47,6 @@ def _value(name: str, kind: Any, random: np.random.Generator) -> Any:
         made = 0.1 * random.standard_normal(shape)
     else:
         fan_in = max(1, math.prod(shape) // max(1, shape[0]))
-        made = random.standard_normal(shape) * math.sqrt(2.0 / fan_in)
+        last = 0.02 if name.startswith("fc") else 1.0  # probabilities of one class alone hide much
+        made = random.standard_normal(shape) * math.sqrt(2.0 / fan_in) * last
     return made.astype(str(kind.dtype))
