@@ -7,9 +7,9 @@ from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
-from sterna.te import ComputeOp, Schedule, create_schedule
+from sterna.te import ComputeOp, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
-from sterna.tir.stmt import PrimFunc
+from sterna.tir.stmt import Buffer, PrimFunc
 
 
 @dataclass(slots=True)
@@ -25,8 +25,16 @@ def lower_kernel(func: Function, name: str, processor: Processor) -> LoweredKern
     """The loops of a primitive function; its arguments are its parameters and then its results."""
     tensors = kernel_tensors(func)
     schedule, choices = schedule_kernel(tensors, processor)
-    arguments = [*tensors.inputs, *tensors.outputs]
+    inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
+    arguments = [*inputs, *tensors.outputs]
     return LoweredKernel(lower_schedule(schedule, arguments, name), len(arguments), choices)
+
+
+def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:
+    """A parameter; one that is never read, only its shape, is no part of the schedule."""
+    if tensor.op in schedule.stage_map:
+        return tensor
+    return Buffer(tensor.name, tensor.dtype, tensor.shape)
 
 
 def schedule_kernel(
