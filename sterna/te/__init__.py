@@ -4,6 +4,7 @@ from sterna.te.env_threads import env_threads
 from sterna.te.extern import ExternOp, extern, extern_primfunc
 from sterna.te.group import Group, create_group
 from sterna.te.intrin import TensorIntrin, decl_tensor_intrin
+from sterna.te.layout import transform_layout
 from sterna.te.normalize import normalize
 from sterna.te.operation import (
     comm_reducer,
@@ -43,6 +44,7 @@ __all__ = [
 
 # What has a file of its own and is a method all the same.
 Stage.env_threads = env_threads  # type: ignore[method-assign,assignment]
+Stage.transform_layout = transform_layout  # type: ignore[method-assign,assignment]
 Schedule.rfactor = rfactor  # type: ignore[method-assign,assignment]
 Schedule.create_group = create_group  # type: ignore[method-assign,assignment]
 Schedule.normalize = normalize  # type: ignore[method-assign,assignment]

@@ -105,7 +105,6 @@ class _Lowering:
         buffers: list[Buffer | None] = []
         for arg in self.args:
             if isinstance(arg, Tensor):
-                buffer = Buffer(arg.name, arg.dtype, arg.shape)
                 stage = self.schedule.stage_map.get(arg.op)
                 if stage is None:
                     raise ValueError(
@@ -117,6 +116,7 @@ class _Lowering:
                         f"the argument {arg.name} is inlined, so nothing would be stored in it; "
                         "compute it at the root, or remove it from args"
                     )
+                buffer = self.argument_buffer(stage, arg)
                 self.add_argument(stage, arg, buffer)
                 params.append(buffer.data)
                 buffers.append(buffer)
@@ -132,10 +132,16 @@ class _Lowering:
                 )
         return params, buffers
 
+    def argument_buffer(self, stage: Stage, tensor: Tensor) -> Buffer:
+        shape = stage.op.output(tensor.value_index).shape  # in the layout that it has by now
+        return Buffer(
+            tensor.name, tensor.dtype, shape, axis_separators=stage.axis_separators
+        )
+
     def add_argument(self, stage: Stage, tensor: Tensor, buffer: Buffer) -> None:
         known = self.places.get(stage)
         if known is None:
-            outputs = [Buffer(t.name, t.dtype, t.shape) for t in stage.op.outputs]
+            outputs = [self.argument_buffer(stage, t) for t in stage.op.outputs]
             zeros = [build.const(0)] * len(stage.op.axis)
             if stage.axis_alignment or stage.is_rolling:
                 change = "storage_align" if stage.axis_alignment else "rolling_buffer"
@@ -191,9 +197,12 @@ class _Lowering:
             if roll is not None:
                 mins[roll.axis] = roll.start
         buffers = [
-            Buffer(t.name, t.dtype, shape, stage.scope or "global", strides)
+            Buffer(
+                t.name, t.dtype, shape, stage.scope or "global", strides,
+                axis_separators=stage.axis_separators,
+            )
             for t, shape in zip(stage.op.outputs, shapes, strict=True)
-        ]
+        ]  # fmt: skip
         self.places[stage] = Place(buffers, mins, buffers, roll)
 
     def place_parts(self, stage: Stage, op: ScanOp) -> None:
@@ -219,6 +228,10 @@ class _Lowering:
         """Strides as storage_align asks for them; empty when it asks for nothing."""
         if not stage.axis_alignment:
             return ()
+        if stage.axis_separators:
+            raise ValueError(
+                f"storage_align cannot change {stage.op.name}: its memory has axes, not strides"
+            )
         axes = stage.op.axis
         strides: list[Expr] = []
         stride: Expr = build.const(1)
@@ -392,6 +405,8 @@ class Nest:
             if self.ranges[axis] is not whole:
                 self.require(found, self.at[axis.var] >= whole.min)
                 self.require(found, self.at[axis.var] < whole.min + whole.extent)
+        for condition in self.stage.layout_conditions:
+            self.require(found, substitute(condition, self.at))
         return found
 
     def require(self, found: list[Expr], condition: Expr) -> None:

@@ -34,6 +34,8 @@ def rfactor(schedule: Schedule, tensor: Tensor, axis: IterVar, factor_axis: int 
             f"Can only factor a loop over a reduction axis of {op.name}: {', '.join(loops)}; "
             f"{axis.name} is none of them"
         )
+    if stage.layout_conditions:
+        raise ValueError(f"apply rfactor to {op.name} before transform_layout leaves gaps")
     if stage.attach_type != "root":
         raise ValueError(f"apply rfactor to {op.name} before it is computed at a loop")
     if not -len(op.axis) - 1 <= factor_axis <= len(op.axis):

@@ -102,6 +102,9 @@ class Stage:
         self.store_predicate: Expr | None = None
         self.is_double_buffered = False
         self.is_rolling = False
+        self.axis_separators: tuple[int, ...] = ()
+        self.layout_conditions: list[Expr] = []
+        """What holds for the axes where the stage's layout has an element."""
         self.axis_alignment: dict[IterVar, tuple[int, int]] = {}
         self.set_op(op)
 
@@ -300,9 +303,13 @@ class Stage:
                 )
         self._attributes(ivar).bind_thread = thread_ivar
 
-    if TYPE_CHECKING:  # env_threads.py defines it
+    if TYPE_CHECKING:  # env_threads.py and layout.py define them
 
         def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None: ...
+
+        def transform_layout(
+            self, mapping_function: Callable[..., Any]
+        ) -> list[IterVar] | None: ...
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Say something about the loop to the passes behind."""
@@ -498,6 +505,7 @@ class Schedule:
         """A copy of a tensor in another memory, from which the readers read."""
         given: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
         source = self[tensor]
+        tensor = source.op.output(tensor.value_index)  # in the layout that it has by now
         axes = [IterVar(Range(build.const(0), e), f"ax{i}") for i, e in enumerate(tensor.shape)]
         body = tensor(*[axis.var for axis in axes])
         cache = Stage(ComputeOp(f"{tensor.op.name}.{scope}", axes, [body]))
@@ -526,6 +534,8 @@ class Schedule:
             raise ValueError(f"cache write only take ComputeOp as writers, not {op}")
         if stage.relations:
             raise ValueError(f"Create cache_write before doing split/fuse/reorder on {op.name}")
+        if stage.layout_conditions:
+            raise ValueError(f"Create cache_write of {op.name} before transform_layout leaves gaps")
         if any(self[t] is not stage for t in given) or len(given) != op.num_outputs:
             raise ValueError(f"cache_write takes all outputs of {op.name} or its only one")
         # The copy keeps the user's axes; the cache gets its own, and the reduction.

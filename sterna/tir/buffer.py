@@ -20,7 +20,7 @@ def decl_buffer(
     data_alignment: int = -1,
     offset_factor: int = 0,
     buffer_type: str = "",
-    axis_separators: Any = None,
+    axis_separators: Sequence[int] | None = None,
 ) -> Buffer:
     """A rectangle of elements, without gaps unless strides (in elements) are given.
 
@@ -28,14 +28,20 @@ def decl_buffer(
     """
     if data is not None or not (elem_offset is None or build.is_const(elem_offset, 0)):
         raise ValueError(f"the buffer {name} begins at its own address: leave data and elem_offset")
-    if buffer_type or axis_separators:
-        raise ValueError(f"the buffer {name}: buffer_type and axis_separators are not supported")
+    if buffer_type:
+        raise ValueError(f"the buffer {name}: buffer_type is not supported")
     extents = _integers(shape, name)
     steps = _integers(strides or (), name)
     if steps and len(steps) != len(extents):
         raise ValueError(f"the buffer {name} has {len(extents)} dimensions, {len(steps)} strides")
     alignment = data_alignment if data_alignment > 0 else 0
-    return Buffer(name, DataType(dtype or "float32"), extents, scope or "global", steps, alignment)
+    separators = tuple(axis_separators or ())
+    if separators and (steps or list(separators) != sorted(set(separators))):
+        raise ValueError(f"the buffer {name}: axis_separators rise, and leave no place for strides")
+    if any(not 0 <= place <= len(extents) for place in separators):
+        raise ValueError(f"the buffer {name} has no dimensions before {list(separators)}")
+    kind = DataType(dtype or "float32")
+    return Buffer(name, kind, extents, scope or "global", steps, alignment, separators)
 
 
 def _integers(given: Sequence[ExprLike] | ExprLike, name: str) -> tuple[Expr, ...]:

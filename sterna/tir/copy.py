@@ -50,7 +50,9 @@ class _Copier(Rewriter):
         old = allocate.buffer
         shape = tuple(self.rewrite(e) for e in old.shape)
         strides = tuple(self.rewrite(e) for e in old.strides)
-        made = Buffer(old.name, old.dtype, shape, old.scope, strides, old.alignment)
+        made = Buffer(
+            old.name, old.dtype, shape, old.scope, strides, old.alignment, old.axis_separators
+        )
         self.buffers[old] = made
         self.values[old.data] = made.data
         return Allocate(made, self.rewrite(allocate.body))

@@ -119,7 +119,7 @@ class IndexMap:
                 raise ValueError(f"the range of the index {index} of {self!r} is not known")
             if not analyzer.can_prove(build.equal(low, 0)):
                 raise ValueError(f"the index {index} of {self!r} begins at {low}, not at 0")
-            mapped.append(analyzer.simplify(build.add(high, 1)))
+            mapped.append(analyzer.simplify(build.cast(index.dtype, build.add(high, 1))))
         return mapped
 
     def map_ndarray(self, arr_src: Any) -> Any:
@@ -145,12 +145,19 @@ class IndexMap:
 
     def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple["IndexMap", Expr]:
         """The map back, and the condition on final indices that there is no element: padding."""
+        made, conditions = self.inverse_where(shape)
+        inside = build.const(True)
+        for condition in conditions:
+            inside = build.logical_and(inside, condition)
+        analyzer = self._analyzer(made.initial_indices, self.map_shape(shape))
+        return made, analyzer.simplify(build.logical_not(inside))
+
+    def inverse_where(self, shape: Sequence[Any]) -> tuple["IndexMap", list[Expr]]:
+        """The map back, and what holds for the final indices of elements but not for others."""
         extents = self._extents(shape)
         mapped = self.map_shape(shape)
         final = self._final_variables()
-        analyzer = Analyzer()
-        for var, extent in zip(final, mapped, strict=True):
-            analyzer.bind(var, 0, extent)
+        analyzer = self._analyzer(final, mapped)
         places: list[Expr] = [
             # An initial index stays one, even where it can only be 0.
             build.const(0) if build.is_const(extent, 1) and not isinstance(index, Var) else var
@@ -158,14 +165,13 @@ class IndexMap:
         ]
         initial = self._initial(extents, places, shape)
         made = IndexMap(final, [analyzer.simplify(index) for index in initial], self)
-        inside = build.const(True)
+        conditions: list[Expr] = []
         for index, extent in zip(made.final_indices, extents.values(), strict=True):
-            for condition in (build.greater_equal(index, 0), build.less(index, extent)):
-                inside = build.logical_and(inside, analyzer.simplify(condition))
+            conditions += [build.greater_equal(index, 0), build.less(index, extent)]
         again = self.map_indices(made.final_indices)
-        for index, place in zip(again, places, strict=True):
-            inside = build.logical_and(inside, analyzer.simplify(build.equal(index, place)))
-        return made, analyzer.simplify(build.logical_not(inside))
+        conditions += [build.equal(i, place) for i, place in zip(again, places, strict=True)]
+        simple = [analyzer.simplify(condition) for condition in conditions]
+        return made, [condition for condition in simple if not build.is_const(condition, 1)]
 
     def is_equivalent_to(self, other: "IndexMap") -> bool:
         """Whether both map every element to the same place."""
@@ -194,6 +200,12 @@ class IndexMap:
             if isinstance(index, Var):
                 found[index] = place
         return [build.cast(var.dtype, found[var]) for var in self.initial_indices]
+
+    def _analyzer(self, final: Sequence[Var], mapped: Sequence[Expr]) -> Analyzer:
+        analyzer = Analyzer()
+        for var, extent in zip(final, mapped, strict=True):
+            analyzer.bind(var, 0, extent)
+        return analyzer
 
     def _final_variables(self) -> list[Var]:
         """A variable for each final index, named like the initial index if it is one."""

@@ -350,8 +350,16 @@ def _buffer(line: Line, name: str, names: Names, closing: str) -> Buffer:
         elif line.take("alignment"):
             line.need("=")
             buffer = replace(buffer, alignment=line.integer())
+        elif line.take("axis_separators"):
+            line.need("=")
+            line.need("(")
+            places: list[int] = []
+            while not line.take(")"):
+                places.append(line.integer())
+                line.need(",")
+            buffer = replace(buffer, axis_separators=tuple(places))
         else:
-            raise line.expected("a scope, strides= or alignment=")
+            raise line.expected("a scope, strides=, alignment= or axis_separators=")
     line.need(closing)
     return buffer
 

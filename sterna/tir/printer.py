@@ -91,6 +91,9 @@ def _extras(printer: Printer, buffer: Buffer) -> list[str]:
         extras.append(f"strides={printer.tuple(buffer.strides)}")
     if buffer.alignment:
         extras.append(f"alignment={buffer.alignment}")
+    if buffer.axis_separators:
+        places = "".join(f"{place}," for place in buffer.axis_separators)
+        extras.append(f"axis_separators=({places})")
     return extras
 
 

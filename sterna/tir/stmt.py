@@ -62,6 +62,8 @@ class Buffer(Node):
     """In elements; empty for a buffer without gaps."""
     alignment: int = 0
     """Bytes that divide the address; 0: those of one element."""
+    axis_separators: tuple[int, ...] = ()
+    """Dimensions before which another dimension of the memory begins; empty: it has only one."""
     data: Var = field(init=False)
     """The address, as a value."""
 
@@ -75,10 +77,7 @@ class Buffer(Node):
             for index, stride in zip(indices, self.strides, strict=True):
                 offset = offset + index * stride
             return offset
-        offset = indices[0] if indices else build.const(0)
-        for index, extent in zip(indices[1:], self.shape[1:], strict=True):
-            offset = offset * extent + index
-        return offset
+        return row_major(self.shape, indices)
 
     # ---- what users write ----
 
@@ -139,6 +138,14 @@ class Buffer(Node):
             indices.insert(0, build.floormod(rest, extent))
             rest = build.floordiv(rest, extent)
         return (rest, *indices) if self.shape else ()
+
+
+def row_major(shape: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
+    """The place of an element among all, the last index running fastest."""
+    place = indices[0] if indices else build.const(0)
+    for index, extent in zip(indices[1:], shape[1:], strict=True):
+        place = place * extent + index
+    return place
 
 
 @node

@@ -151,6 +151,11 @@ class _Verifier:
             "the buffer {} has {} dimensions but {} strides",
             buffer.name, len(buffer.shape), len(buffer.strides),
         )
+        places = (0, *buffer.axis_separators, len(buffer.shape))
+        self.require(
+            list(places) == sorted(places) and not (buffer.strides and buffer.axis_separators),
+            "the buffer {} has the axis separators {}", buffer.name, list(buffer.axis_separators),
+        )
         for part in (*buffer.shape, *buffer.strides):
             self.expr(part)
             self.require(_is_index(part.dtype), "{} is no extent for {}", part, buffer.name)

@@ -143,6 +143,8 @@ def random_schedule(rng: random.Random, tensors: list[te.Tensor]) -> Any:
     for stage in reversed(schedule.stages):
         if isinstance(stage.op, te.PlaceholderOp):
             continue
+        if not stage.is_output and rng.random() < 0.3:
+            transform_layout(rng, stage)
         schedule_loops(rng, stage)
     if rng.random() < 0.3:
         group_producers(rng, schedule)
@@ -180,6 +182,24 @@ def attachable(stage: Any) -> list[Any]:
     return [axis for axis in stage.leaf_iter_vars if loop_kind(stage, axis) != VECTORIZED]
 
 
+def transform_layout(rng: random.Random, stage: Any) -> None:
+    """Split an index, mirror another, put all into another order, and some into dimensions."""
+    ndim = len(stage.op.axis)
+    split, mirror, factor = rng.randrange(ndim), rng.randrange(ndim), rng.randint(1, 5)
+    last = stage.op.axis[mirror].dom.extent.value - 1
+    order = rng.sample(range(ndim + 1), ndim + 1)
+    separated = rng.random() < 0.3
+
+    def mapping(*indices: Any) -> list[Any]:
+        mirrored = [last - x if place == mirror else x for place, x in enumerate(indices)]
+        parts = [*mirrored[:split], mirrored[split] // factor, mirrored[split] % factor]
+        parts += mirrored[split + 1 :]
+        moved = [parts[place] for place in order]
+        return [moved[0], te.AXIS_SEPARATOR, *moved[1:]] if separated else moved
+
+    stage.transform_layout(mapping)
+
+
 def group_producers(rng: random.Random, schedule: Any) -> None:
     """Compute all that the output reads, directly or not, at one of its loops."""
     output = schedule.stages[-1]
@@ -194,7 +214,7 @@ def place_stage(rng: random.Random, schedule: Any, stage: Any) -> None:
     """Inline a stage, compute it inside its only reader, or leave it at the root."""
     if isinstance(stage.op, te.PlaceholderOp) or stage.is_output:
         return
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and not stage.axis_separators:
         stage.storage_align(rng.choice(stage.op.axis), rng.randint(1, 9), rng.randint(0, 9))
     readers = readers_of(schedule, stage)
     choice = rng.random()

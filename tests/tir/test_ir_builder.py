@@ -171,6 +171,8 @@ def test_buffers_check_what_they_are_given() -> None:
         (lambda: tir.decl_buffer((4,), strides=(1, 1), name="b"), "1 dimensions, 2 strides"),
         (lambda: tir.decl_buffer((4,), elem_offset=te.var("o"), name="b"), "its own address"),
         (lambda: tir.decl_buffer((4,), buffer_type="auto_broadcast"), "not supported"),
+        (lambda: tir.decl_buffer((4, 2), axis_separators=[1, 1]), "axis_separators rise"),
+        (lambda: tir.decl_buffer((4,), axis_separators=[2]), "no dimensions before"),
         (
             lambda: tir.decl_buffer((4, 4), strides=(8, 1)).access_ptr("r", offset=1),
             "name its elements by indices",

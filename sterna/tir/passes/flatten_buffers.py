@@ -1,15 +1,19 @@
-"""Make every buffer one-dimensional."""
+"""Give every buffer the dimensions that its memory has: one, unless separators ask for more."""
+
+import itertools
 
 from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Var
 from sterna.ir.visitor import Rewriter
 from sterna.tir.external import explicit_view
-from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
+from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt, row_major
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
     """C[i, j] of a (4, 8) buffer   ->   C[i*8 + j] of a (32,) buffer
+
+    D[i, j, k] of a (4, 8, 2) buffer with a separator before k   ->   D[i*8 + j, k] of a (32, 2) one
 
     attrs["declared"] keeps the parameters' buffers as they were, for the checks of their callers.
     """
@@ -33,16 +37,15 @@ class _Flattener(Rewriter):
     def flat(self, buffer: Buffer) -> Buffer:
         made = self.known.get(buffer)
         if made is None:
-            size: Expr = build.const(1)
             if buffer.strides and buffer.shape:
-                size = buffer.strides[0] * buffer.shape[0]
+                sizes = [buffer.strides[0] * buffer.shape[0]]
             else:
-                for extent in buffer.shape:
-                    size = size * extent
+                sizes = [_product(buffer.shape[part]) for part in _parts(buffer)]
+            shape = tuple(self.analyzer.simplify(size) for size in sizes)
+            separators = tuple(range(1, len(shape)))
             made = Buffer(
-                buffer.name, buffer.dtype, (self.analyzer.simplify(size),), buffer.scope, (),
-                buffer.alignment,
-            )  # fmt: skip
+                buffer.name, buffer.dtype, shape, buffer.scope, (), buffer.alignment, separators
+            )
             self.known[buffer] = made
             self.addresses[buffer.data] = made.data
         return made
@@ -63,14 +66,34 @@ class _Flattener(Rewriter):
 
     def visit_BufferLoad(self, load: BufferLoad) -> Expr:
         indices = tuple(self.rewrite(i) for i in load.indices)
-        return BufferLoad(self.flat(load.buffer), (load.buffer.offset_of(indices),))
+        return BufferLoad(self.flat(load.buffer), _offsets(load.buffer, indices))
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         indices = tuple(self.rewrite(i) for i in store.indices)
         predicate = None if store.predicate is None else self.rewrite(store.predicate)
         value = self.rewrite(store.value)
-        offset = store.buffer.offset_of(indices)
-        return BufferStore(self.flat(store.buffer), value, (offset,), predicate)
+        offsets = _offsets(store.buffer, indices)
+        return BufferStore(self.flat(store.buffer), value, offsets, predicate)
 
     def visit_Allocate(self, allocate: Allocate) -> Stmt:
         return Allocate(self.flat(allocate.buffer), self.rewrite(allocate.body))
+
+
+def _parts(buffer: Buffer) -> list[slice]:
+    """The dimensions that lie in each dimension of the memory."""
+    places = (0, *buffer.axis_separators, len(buffer.shape))
+    return [slice(begin, end) for begin, end in itertools.pairwise(places)]
+
+
+def _offsets(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The indices of an element in the memory."""
+    if buffer.strides:
+        return (buffer.offset_of(indices),)
+    return tuple(row_major(buffer.shape[part], indices[part]) for part in _parts(buffer))
+
+
+def _product(extents: tuple[Expr, ...]) -> Expr:
+    size: Expr = build.const(1)
+    for extent in extents:
+        size = size * extent
+    return size

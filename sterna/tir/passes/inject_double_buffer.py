@@ -184,7 +184,10 @@ def _doubled(buffer: Buffer) -> Buffer:
     if strides:
         strides = (strides[0] * buffer.shape[0], *strides)
     shape = (build.const(2), *buffer.shape)
-    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, strides, buffer.alignment)
+    separators = tuple(place + 1 for place in buffer.axis_separators)
+    return Buffer(
+        buffer.name, buffer.dtype, shape, buffer.scope, strides, buffer.alignment, separators
+    )
 
 
 def _in_half(stmt: Stmt, halves: Mapping[Buffer, Buffer], half: Expr) -> Stmt:
