@@ -124,6 +124,13 @@ def test_attributes_are_normalised() -> None:
     assert y.attrs.kernel_size == (3, 3)
 
 
+def test_classic_layouts_of_transposed_weights() -> None:
+    x, w = relay.var("x", shape=(1, 3, 8)), relay.var("w", shape=(3, 5, 4))
+    y = relay.nn.conv1d_transpose(x, w, (2,), (1,), (1,), 1, 5, (4,), "NCW", "OIW")
+    assert y.checked_type == TensorType((1, 5, 16))
+    assert y.attrs.kernel_layout == "IOW"
+
+
 def test_untyped_weights() -> None:
     x = relay.var("x", shape=(1, 8, 9, 9), dtype="float16")
     w = relay.var("w")

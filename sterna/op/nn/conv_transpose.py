@@ -36,6 +36,9 @@ from sterna.te import Tensor, compute, if_then_else, reduce_axis
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum
 
+# The classic API calls input channels O and output channels I here, but not for two axes.
+_CLASSIC_LAYOUTS = {"OIW": "IOW", "OIDHW": "IODHW"}
+
 
 @attributes
 class ConvTransposeAttrs(Windowed):
@@ -44,14 +47,19 @@ class ConvTransposeAttrs(Windowed):
     strides: tuple[int, ...] = ()
     padding: Padding = 0
     dilation: tuple[int, ...] = ()
+    groups: int = 1
     channels: int | None = None
     kernel_size: tuple[int, ...] | None = None
-    groups: int = 1
     data_layout: str = ""
     kernel_layout: str = ""
     out_layout: str = ""
     output_padding: tuple[int, ...] = ()
     out_dtype: DataType = AS_DATA
+
+    def normalize(self) -> None:
+        """Full padding; and the classic layout names of one and three axes as what they mean."""
+        Windowed.normalize(self)
+        self.kernel_layout = _CLASSIC_LAYOUTS.get(self.kernel_layout, self.kernel_layout)
 
 
 @attributes
