@@ -1,0 +1,19 @@
+"""Operators by simpler ones, which more passes know.
+
+    nn.bias_add(%x, %b, axis=1)  ->  add(%x, expand_dims(%b, axis=1, num_newaxis=2))
+"""
+
+from sterna.ir.transform import Pass
+from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.op import OpRecord
+from sterna.relay.passes.rewrite_calls import call_pass
+
+
+def CanonicalizeOps() -> Pass:
+    """Write operators by simpler ones."""
+    return call_pass("CanonicalizeOps", 3, canonicalize_ops)
+
+
+def canonicalize_ops(record: OpRecord, call: Call) -> RelayExpr | None:
+    """A call by simpler operators."""
+    return None if record.canonicalize is None else record.canonicalize(call.attrs, call.args)
