@@ -549,6 +549,15 @@ STERNA_API int sterna_module_get_import(sterna_module *module, size_t index, ste
    the module. The result is borrowed from the module. A missing name is a ValueError. */
 STERNA_API int sterna_module_lookup(void *library_ctx, const char *name, sterna_function **out);
 
+/* A place in compiled code that calls a function by name. The code fills in the first three. */
+typedef struct sterna_call_site {
+  const char *caller; /* the function that the place is in, for messages */
+  const char *name;
+  void **library_ctx; /* the variable that points to the code's module, or null */
+  uint64_t module_id; /* the rest is for the runtime to remember what it has found */
+  sterna_function *function;
+} sterna_call_site;
+
 /* What compiled code may ask of its host. A library that exports a variable
    "const sterna_host *__sterna__host" has it set when it is loaded, and so needs no symbol of the
    runtime: it also loads where there is none, and then finds the variable null. */
@@ -561,6 +570,12 @@ typedef struct sterna_host {
      for the next one who asks, up to 64 MiB of it. */
   void *(*allocate)(uint64_t bytes, uint64_t alignment);
   void (*release)(void *block);
+  /* Calls the function that a place names: one that the code's module imports, else a registered
+     one; which, is decided at the first call. wanted is the kind of result that the code needs
+     (STERNA_INT, STERNA_FLOAT or STERNA_POINTER, null for none); with STERNA_NONE it needs nothing
+     and any result is dropped. */
+  int (*call)(sterna_call_site *site, const sterna_any *args, int32_t n, int32_t wanted,
+              sterna_any *ret);
 } sterna_host;
 STERNA_API const sterna_host *sterna_get_host(void);
 

@@ -122,6 +122,9 @@ INTERNAL void symbols_after_fork(void);
 INTERNAL int blob_load(symbols *under, const void *blob, const char *origin, sterna_module **out);
 
 /* module.c */
+INTERNAL uint64_t module_id(const sterna_module *module); /* never another's, not even later */
+/* What sterna_module_lookup finds, or null. */
+INTERNAL int module_look_up(sterna_module *module, const char *name, sterna_function **out);
 INTERNAL int module_is_own(const sterna_object *object); /* not another runtime's */
 /* Takes an array and its references over as the imports of a module that had none. */
 INTERNAL void module_set_imports(sterna_module *module, sterna_module **imports, size_t count);

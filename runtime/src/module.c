@@ -7,6 +7,7 @@ struct sterna_module {
   sterna_object header;
   const sterna_module_type *type;
   void *self;
+  uint64_t id;
   /* module_mutex guards what follows. */
   sterna_module **imports;
   size_t import_count;
@@ -18,6 +19,7 @@ struct sterna_module {
 };
 
 static platform_mutex module_mutex = PLATFORM_MUTEX_INIT;
+static _Atomic uint64_t modules_made;
 static uint64_t walks; /* guarded by it too */
 
 /* Modules that nobody else holds end one after the other: a long chain must not fill the stack. */
@@ -64,9 +66,12 @@ int sterna_module_create(const sterna_module_type *type, void *self, sterna_modu
   object_init(&m->header, STERNA_MODULE, free_module);
   m->type = type;
   m->self = self;
+  m->id = atomic_fetch_add_explicit(&modules_made, 1, memory_order_relaxed) + 1;
   *out = m;
   return 0;
 }
+
+uint64_t module_id(const sterna_module *module) { return module->id; }
 
 int module_is_own(const sterna_object *object) { return object->deleter == free_module; }
 
@@ -256,19 +261,17 @@ static sterna_function *remembered(sterna_module *module, const char *name) {
   return found;
 }
 
-int sterna_module_lookup(void *library_ctx, const char *name, sterna_function **out) {
-  sterna_module *module = library_ctx;
-  if (!module) return sterna_set_errorf("RuntimeError", "'%s' was looked up in no module", name);
+int module_look_up(sterna_module *module, const char *name, sterna_function **out) {
   sterna_function *found = remembered(module, name);
   if (found) {
     *out = found;
     return 0;
   }
   if (search_imports(module, name, &found) || (!found && sterna_get_global(name, &found))) return -1;
-  if (!found)
-    return sterna_set_errorf("ValueError",
-                             "no function '%s' among the module's imports or the registered functions",
-                             name);
+  if (!found) {
+    *out = NULL;
+    return 0;
+  }
   platform_lock(&module_mutex);
   void **there = table_find(&module->looked_up, name);
   sterna_function *spare = NULL;
@@ -283,6 +286,18 @@ int sterna_module_lookup(void *library_ctx, const char *name, sterna_function **
   platform_unlock(&module_mutex);
   sterna_release(spare);
   if (failed) return error_out_of_memory();
+  *out = found;
+  return 0;
+}
+
+int sterna_module_lookup(void *library_ctx, const char *name, sterna_function **out) {
+  sterna_function *found;
+  if (!library_ctx) return sterna_set_errorf("RuntimeError", "'%s' was looked up in no module", name);
+  if (module_look_up(library_ctx, name, &found)) return -1;
+  if (!found)
+    return sterna_set_errorf("ValueError",
+                             "no function '%s' among the module's imports or the registered functions",
+                             name);
   *out = found;
   return 0;
 }

@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sterna.ir.expr import Call
+from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc
 
 PACKED_PREFIX = "__tvm_ffi_"
+LIBRARY_CONTEXT = "__tvm_ffi__library_ctx"
+"""The variable that a loader points to the module that the code belongs to."""
 LIBRARY_TABLE = "__tvm_ffi__library_bin"
 """The symbol of the bytes that say which modules a file holds; see runtime/src/blob.c."""
 
@@ -16,11 +20,31 @@ class Part:
 
     functions: Sequence[PrimFunc]
     symbols: Mapping[str, str] = field(default_factory=dict)
-    """Those of packed functions, by name, where they are not __tvm_ffi_<name>."""
+    """Those of packed functions, by name, where they are not __tvm_ffi_<name>.
+
+    Under the name _library_ctx: the variable of the module itself.
+    """
 
     def packed_symbol(self, function: PrimFunc) -> str:
         """The symbol of a packed function."""
         return self.symbols.get(function.name, PACKED_PREFIX + function.name)
+
+    @property
+    def context(self) -> str:
+        """The variable through which the functions find their module."""
+        return self.symbols.get("_library_ctx", LIBRARY_CONTEXT)
+
+    def calls_by_name(self) -> bool:
+        """Whether a function looks others up, and so needs its module."""
+        found: list[Node] = []
+
+        def look(node: Node) -> None:
+            if isinstance(node, Call) and node.op == "call_packed":
+                found.append(node)
+
+        for function in self.functions:
+            post_order(function, look)
+        return bool(found)
 
 
 Functions = Sequence[PrimFunc] | Sequence[Part]

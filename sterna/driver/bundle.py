@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sterna.codegen.part import PACKED_PREFIX
+from sterna.codegen.part import LIBRARY_CONTEXT, PACKED_PREFIX
 from sterna.driver.code import Code
 from sterna.driver.operator_module import OperatorModule
 from sterna.runtime import Module
@@ -118,6 +118,8 @@ def _own_symbols(code: Mapping[int, Code]) -> dict[int, dict[str, str]]:
         symbols[number] = {}
         for name in code[number].names:
             symbol = PACKED_PREFIX + name
+            if symbol == LIBRARY_CONTEXT and number != first:
+                symbol += f"__{number}"  # the plain one is the first module's, even if unused
             if symbol in taken and (number == first or not code[number].can_rename):
                 raise ValueError(
                     f"two of the modules have a function '{name}', and the code of one is "

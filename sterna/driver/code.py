@@ -1,5 +1,6 @@
 """Compiled code in its forms: what runs here, what is shown, what is written."""
 
+import ctypes
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -8,8 +9,9 @@ from typing import Protocol
 
 from sterna.codegen import c
 from sterna.codegen.llvm import CompiledModule, JitModule, LLVMOptions
-from sterna.codegen.part import Part
-from sterna.runtime import Module, load_module
+from sterna.codegen.llvm.host import HOST
+from sterna.codegen.part import LIBRARY_CONTEXT, Part
+from sterna.runtime import Module, _core, load_module
 from sterna.runtime._core import PackedFunc
 from sterna.support import toolchain
 from sterna.tir.stmt import PrimFunc
@@ -20,8 +22,10 @@ class Code(Protocol):
 
     kind: str
     """llvm or c."""
+    context: int
+    """The address of the module, once there is one."""
     names: list[str]
-    """Its packed functions."""
+    """Its packed functions, and _library_ctx if it looks others up."""
     can_rename: bool
     """Whether their symbols are still open."""
 
@@ -42,8 +46,9 @@ Members = Sequence[tuple[Code, Mapping[str, str]]]
 """Code with the symbols of those functions whose symbol is not __tvm_ffi_<name>."""
 
 
-def _packed_names(functions: Sequence[PrimFunc]) -> list[str]:
-    return [function.name for function in functions if function.attrs.get("packed")]
+def _names(functions: Sequence[PrimFunc]) -> list[str]:
+    names = [function.name for function in functions if function.attrs.get("packed")]
+    return [*names, "_library_ctx"] if Part(functions).calls_by_name() else names
 
 
 class LLVMCode:
@@ -51,12 +56,13 @@ class LLVMCode:
 
     kind = "llvm"
     can_rename = True
+    context = 0
 
     def __init__(
         self, functions: Sequence[PrimFunc], options: LLVMOptions, name: str, runs_here: bool
     ) -> None:
         self.functions = functions
-        self.names = _packed_names(functions)
+        self.names = _names(functions)
         self.options = options
         self.name = name
         self.runs_here = runs_here
@@ -70,7 +76,7 @@ class LLVMCode:
     @cached_property
     def jit(self) -> JitModule:
         """The code in memory."""
-        return self.compiled.jit()
+        return self.compiled.jit(self.context if "_library_ctx" in self.names else 0)
 
     def source(self, form: str) -> str:
         if form in ("", "ll"):
@@ -96,20 +102,27 @@ class CCode:
 
     kind = "c"
     can_rename = True
+    context = 0
 
     def __init__(self, functions: Sequence[PrimFunc], name: str) -> None:
         self.functions = functions
-        self.names = _packed_names(functions)
+        self.names = _names(functions)
         self.name = name
         self.text = c.generate(functions, name)
 
     @cached_property
-    def loaded(self) -> Module:
-        """The code as a module of the runtime."""
-        return load_c(self.text)
+    def library(self) -> ctypes.CDLL:
+        """The code in memory; who loads it tells it the host and its module."""
+        with tempfile.TemporaryDirectory() as name:
+            library = ctypes.CDLL(str(_compile_c(self.text, Path(name))))
+        for variable, address in ((HOST, _core.host_address()), (LIBRARY_CONTEXT, self.context)):
+            if hasattr(library, variable):
+                ctypes.c_void_p.in_dll(library, variable).value = address or None
+        return library
 
     def find(self, name: str) -> int | PackedFunc | None:
-        return self.loaded._get_function(name, False)
+        found = getattr(self.library, f"__tvm_ffi_{name}", None)
+        return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
 
     def source(self, form: str) -> str:
         if form in ("", "c"):
@@ -131,6 +144,7 @@ class KernelsCode:
 
     kind = "llvm"
     can_rename = False
+    context = 0
 
     def __init__(
         self,
@@ -153,7 +167,7 @@ class KernelsCode:
     @cached_property
     def jit(self) -> JitModule:
         """The code in memory."""
-        return JitModule(*self.objects.values())
+        return JitModule(*self.objects.values(), context=self.context)
 
     def source(self, form: str) -> str:
         return self._text(form)
@@ -181,6 +195,16 @@ class MixedCode:
         self.parts = parts
         self.kind = parts[0].kind
         self.names = [name for part in parts for name in part.names]
+
+    @property
+    def context(self) -> int:
+        """The address of the module."""
+        return self.parts[0].context
+
+    @context.setter
+    def context(self, address: int) -> None:
+        for part in self.parts:
+            part.context = address
 
     def find(self, name: str) -> int | PackedFunc | None:
         home = next((part for part in self.parts if name in part.names), None)
@@ -213,7 +237,11 @@ def _elsewhere(triple: str) -> RuntimeError:
 def load_c(text: str) -> Module:
     """A file of C as a module, by way of the machine's compiler."""
     with tempfile.TemporaryDirectory() as name:
-        source, library = Path(name) / "lib.c", Path(name) / "lib.so"
-        source.write_text(text, encoding="utf-8")
-        toolchain.link_shared(library, [source], ["-lm"])
-        return load_module(library)
+        return load_module(_compile_c(text, Path(name)))
+
+
+def _compile_c(text: str, folder: Path) -> Path:
+    source, library = folder / "lib.c", folder / "lib.so"
+    source.write_text(text, encoding="utf-8")
+    toolchain.link_shared(library, [source], ["-lm"])
+    return library

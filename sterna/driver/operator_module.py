@@ -25,6 +25,8 @@ class Compiled:
 
     def find(self, name: str) -> int | PackedFunc | None:
         """A function of it, ready to run here."""
+        if name.startswith("_library_"):  # variables, not functions
+            return None
         return self.code.find(name)
 
 
@@ -37,6 +39,7 @@ class OperatorModule(Module):
     def make(cls, code: Code, name: str, modules: Mapping[Target, IRModule]) -> Self:
         """A module over code; machine code for this machine is made when it is first run."""
         module: Self = _core.make_module(cls, Compiled(code, name, dict(modules)))
+        code.context = module.handle
         return module
 
     @property

@@ -1,5 +1,6 @@
 """Calls that leave the loops: C functions, LLVM's intrinsics, and packed functions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sterna.ir import build
@@ -26,6 +27,8 @@ def call_packed(*args: Any, dtype: str = "int32") -> Expr:
     given = (view_of(arg) if isinstance(arg, Buffer) else build.as_expr(arg) for arg in args[1:])
     call = Call(kind, "call_packed", (StringImm(name), *given))
     for arg in call.args:
+        if isinstance(arg, StringImm) and "\0" in arg.value:
+            raise ValueError(f"call_packed of {name!r}: the text {arg.value!r} has a zero in it")
         if arg.dtype.lanes != 1:
             raise TypeError(f"call_packed of '{name}': {arg} of {arg.dtype} is no single value")
     return call
@@ -41,11 +44,18 @@ def explicit_view(view: Call) -> tuple[BufferLoad, tuple[Expr, ...], tuple[Expr,
     first = view.args[0]
     if not isinstance(first, BufferLoad):
         raise TypeError(f"{view} is a view of what is no element")
-    given = view.args[1:]
-    if given:
-        ndim = len(given) // 2
-        return first, given[:ndim], given[ndim:]
-    return first, first.buffer.shape, strides_of(first.buffer)
+    if len(view.args) == 1:
+        return first, first.buffer.shape, strides_of(first.buffer)
+    ndim = build.int_value(view.args[1])
+    numbers = view.args[2:]
+    if ndim is None or len(numbers) != 2 * ndim:
+        raise TypeError(f"{view} does not say its dimensions, extents and strides")
+    return first, numbers[:ndim], numbers[ndim:]
+
+
+def view_at(first: BufferLoad, shape: Sequence[Expr], strides: Sequence[Expr]) -> Call:
+    """The view_of an array that begins at an element and has this shape and these strides."""
+    return Call(HANDLE, "view_of", (first, build.const(len(shape)), *shape, *strides))
 
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import expr as E
+from sterna.ir.build import wrap_int
 from sterna.ir.expr import Expr, Var
 from sterna.ir.node import Node
 from sterna.runtime import get_global_func
@@ -38,6 +39,8 @@ from sterna.tir.memory import (
     to_storage,
 )
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
+
+_INT64 = DataType("int64")
 
 Value = Any
 """An int, a float, a list of them (a vector), or a handle: Pointer, Tensor, PackedArgs, 0."""
@@ -367,9 +370,10 @@ class _Interpreter:
         function = self.externs.get(name) or get_global_func(name, allow_missing=True)
         if function is None:
             raise ValueError(
-                f"{self.caller} calls '{name}', but no function of that name is registered"
+                f"{self.caller} calls '{name}', but no function of that name is registered or "
+                "among the imports of its module"
             )
-        return function(*[self.expr(arg) for arg in expr.args[1:]])
+        return function(*[_packed_value(self.expr(arg), arg.dtype) for arg in expr.args[1:]])
 
     def call_packed(self, expr: E.Call) -> Value:
         result, dtype = self.call_by_name(expr), expr.dtype
@@ -382,7 +386,7 @@ class _Interpreter:
             raise self.no_result(expr, result)
         value = as_type(result, dtype)
         if isinstance(result, int) and not dtype.is_float and not dtype.is_bool and value != result:
-            raise OverflowError(f"{self.said(expr)} {result}, which does not fit in {dtype}")
+            raise OverflowError(f"{self.said(expr)} a number that does not fit in {dtype}")
         return value
 
     def said(self, expr: E.Call) -> str:
@@ -431,6 +435,11 @@ def _scalar(arg: Any, var: Var) -> Value:
             raise TypeError(f"{var.name} is a number, not {type(arg).__name__}")
         return arg
     return as_type(arg, var.dtype)
+
+
+def _packed_value(value: Value, dtype: DataType) -> Any:
+    """A value as a packed function gets it: integers have 64 bits and a sign."""
+    return bool(value) if dtype.is_bool else wrap_int(value, _INT64) if dtype.is_uint else value
 
 
 def _text(expr: Expr) -> str:

@@ -17,7 +17,8 @@ use the same row. Arguments and result have one type unless the row says otherwi
                               value of the call's type, unless nothing uses that. If it fails, or
                               there is none of that name, so does the function that calls it
     view_of(load)             an argument of call_packed: the array that is the load's whole buffer.
-                              With extents and as many strides after it, the array that begins there
+                              With a number of dimensions, the extents and the strides after it, the
+                              array that begins there
     address_of(load)          the address of the element that a BufferLoad names
     prefetch(load)            a hint that the element will be needed
     try_call(name, ...)       another function of the same module; if it fails, so does this one. A

@@ -13,9 +13,9 @@ Grammar (expressions: see sterna/ir/expr.py)
 Meaning
     For        Runs body for var = min, min+1, ..., min+extent-1; not at all if extent <= 0.
                kind: serial, in this order; parallel, in any order and at once; unrolled, as serial;
-               vectorized, as parallel and without calls that have effects; thread, each iteration
-               is the thread of that name on a GPU, and in a loop over the same thread it does
-               the same whichever iteration of that one it is in.
+               vectorized, as parallel, though never in several threads; thread, each iteration is
+               the thread of that name on a GPU, and in a loop over the same thread it does the
+               same whichever iteration of that one it is in.
     Buffers    A rectangle of elements; indices start at 0 and must be inside. Without strides the
                last index runs fastest and there are no gaps. Two buffers of one function never
                overlap. Reading what was never written has no meaning.

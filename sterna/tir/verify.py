@@ -91,7 +91,6 @@ class _Verifier:
         self.current: Node = func
         self.scope: set[int] = set()
         self.bound: set[int] = set()
-        self.vectorized = False
 
     def fail(self, reason: str) -> InternalError:
         lines = repr(self.current).splitlines()
@@ -194,9 +193,7 @@ class _Verifier:
                 "the loop variable {} is {}, its bound {}", stmt.var, stmt.var.dtype, part.dtype,
             )
         self.bind(stmt.var)
-        outer, self.vectorized = self.vectorized, self.vectorized or stmt.kind == "vectorized"
         self.inside(stmt.body, stmt.var)
-        self.vectorized = outer
 
     def store(self, stmt: BufferStore) -> None:
         self.use_buffer(stmt.buffer)
@@ -314,12 +311,6 @@ class _Verifier:
             self.require(known, "the variable {} is used outside what binds it", found)
         elif isinstance(found, BufferLoad):
             self.use_buffer(found.buffer)
-        elif isinstance(found, Call) and self.vectorized:
-            row = INTRINSICS.get(found.op)
-            self.require(
-                row is None or not row.has_effect,
-                "a vectorized loop calls {}, which has an effect", found.op,
-            )
         if self.full:
             for kind in type(found).__mro__:
                 if kind in _EXPRS:
@@ -400,10 +391,12 @@ class _Verifier:
             self.require(value.dtype.lanes == 1, "{} takes or gives the vector {}", found, value)
 
     def view(self, found: Call) -> None:
-        given = found.args[1:]
-        good = bool(found.args) and isinstance(found.args[0], BufferLoad) and len(given) % 2 == 0
-        self.require(good, "{} is no element with extents and as many strides", found)
-        for part in given:
+        good = bool(found.args) and isinstance(found.args[0], BufferLoad)
+        if good and len(found.args) > 1:
+            ndim = found.args[1]
+            good = isinstance(ndim, IntImm) and len(found.args) == 2 + 2 * ndim.value
+        self.require(good, "{} is no element, or no array that begins there", found)
+        for part in found.args[2:]:
             self.require(_is_index(part.dtype), "{} is no extent or stride of {}", part, found)
 
     def ramp(self, found: Ramp) -> None:

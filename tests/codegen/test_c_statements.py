@@ -362,9 +362,6 @@ def test_what_c_cannot_say_is_refused() -> None:
     thread = For(Var("t"), ZERO, const(4), "thread", store(a, const(0.0), 0), "threadIdx.x")
     with pytest.raises(CodegenError, match=r"threadIdx\.x needs a GPU"):
         generate([PrimFunc("f", (a.data,), (a,), thread)], "m")
-    call = Evaluate(E.Call(E.INT32, "call_packed", (StringImm("g"),)))
-    with pytest.raises(CodegenError, match="packed function g"):
-        generate([PrimFunc("f", (), (), call)], "m")
     missing = Evaluate(E.Call(E.INT32, "try_call", (StringImm("g"),)))
     with pytest.raises(CodegenError, match="f calls g, which is no function beside it"):
         generate([PrimFunc("f", (), (), missing)], "m")

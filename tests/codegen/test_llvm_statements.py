@@ -124,12 +124,6 @@ def test_small_integers_have_no_memory() -> None:
         generate([kernel("f", [out], body)], LLVMOptions.native(), "m")
 
 
-def test_packed_calls_are_refused() -> None:
-    call = Call(DataType("int32"), "call_packed", (StringImm("tvm.contrib.sort"),))
-    with pytest.raises(ValueError, match=r"call_packed of 'tvm\.contrib\.sort'"):
-        generate([kernel("f", [], Evaluate(call))], LLVMOptions.native(), "m")
-
-
 # ---- vectors ----
 
 

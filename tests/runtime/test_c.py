@@ -24,8 +24,8 @@ PROGRAMS = sorted(path.stem for path in TESTS.glob("*.c") if path.stem != "check
 # The sanitizers' own locks do not survive a fork while other threads run.
 SANITIZED = [name for name in PROGRAMS if name != "forks"]
 THREADED = [
-    "bindings", "errors", "foreign", "functions", "libraries", "models", "modules", "pool",
-    "values",
+    "bindings", "callsites", "errors", "foreign", "functions", "libraries", "models", "modules",
+    "pool", "values",
 ]  # fmt: skip
 
 LONG_NAME = "long_" + "name_" * 60 + "end"

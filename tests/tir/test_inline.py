@@ -145,7 +145,7 @@ def test_addresses_follow() -> None:
     text = str(inline_calls(IRModule({"main": main, "use": use, "pack": pack}))["main"].body)
     first, second, third = text.splitlines()
     assert "address_of(B[4])" in first
-    assert "view_of(B[4], 4, " in second
+    assert "view_of(B[4], 1, 4, " in second
     assert third.endswith("B.data)")
 
 

@@ -91,8 +91,11 @@ BAD: list[tuple[Stmt, str]] = [
     (put(E.Broadcast(E.Broadcast(ONE, 2), 4), VECTOR), "repeats a vector"),
     (put(E.Shuffle((E.Broadcast(ONE, 2),), (0, 2)), E.Ramp(ZERO, const(1), 2)), "from 2 lanes"),
     (put(E.Cast(F32, E.IntImm(DataType("int8"), 200))), "does not fit in int8"),
-    (loop(Evaluate(E.Call(E.INT32, "call_extern", (StringImm("f"),))), kind="vectorized"),
-     "a vectorized loop calls call_extern"),
+    (Evaluate(E.Call(E.INT32, "call_extern", ())), "does not name what it calls"),
+    (Evaluate(E.Call(E.INT32, "call_packed", (N,))), "does not name what it calls"),
+    (Evaluate(E.Call(E.INT32, "call_packed", (StringImm("f"), VECTOR))), "the vector ramp"),
+    (Evaluate(E.Call(E.INT32, "call_packed", (StringImm("f"), E.Call(E.HANDLE, "view_of", (N,))))),
+     "is no element, or no array that begins there"),
 ]  # fmt: skip
 
 

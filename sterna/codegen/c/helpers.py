@@ -13,6 +13,7 @@ struct sterna_host {
   int (*num_threads)(int32_t *out);
   void *(*allocate)(uint64_t bytes, uint64_t alignment);
   void (*release)(void *block);
+  int (*call)(void *site, const void *args, int32_t n, int32_t wanted, void *ret);
 };"""
 
 FAIL = """\
@@ -109,6 +110,80 @@ PREFETCH = """\
 #define STERNA_PREFETCH(address) ((void)(address))
 #endif"""
 
+CALL = """\
+struct sterna_call_site {
+  const char *caller;
+  const char *name;
+  void **library_ctx;
+  uint64_t module_id;
+  void *function;
+};
+
+#if defined(__GNUC__) && defined(__ELF__)
+extern void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t n)
+    __attribute__((weak));
+extern int TVMFFIEnvModLookupFromImports(void *library_ctx, const char *name, void **out)
+    __attribute__((weak));
+extern int TVMFFIFunctionCall(void *function, void *args, int32_t n, void *ret)
+    __attribute__((weak));
+extern int TVMFFIObjectDecRef(void *object) __attribute__((weak));
+
+static int32_t sterna_complain(const struct sterna_call_site *site, const char *kind,
+                               const char *reason) {
+  const char *parts[4] = {site->caller, " calls '", site->name, reason};
+  if (TVMFFIErrorSetRaisedFromCStrParts) TVMFFIErrorSetRaisedFromCStrParts(kind, parts, 4);
+  return -1;
+}
+
+/* Through TVM's functions, where there is no host of ours. */
+static int32_t sterna_foreign_call(struct sterna_call_site *site, sterna_any *args, int32_t n,
+                                   int32_t wanted, sterna_any *ret) {
+  /* There all modules of a file are one, and the file's variable points to it. */
+  void *module = *site->library_ctx ? *site->library_ctx : __tvm_ffi__library_ctx;
+  void *function = 0;
+  int32_t whole;
+  if (!TVMFFIEnvModLookupFromImports || !module)
+    return sterna_complain(site, "RuntimeError",
+                           "', but nothing in this process finds functions by name");
+  if (TVMFFIEnvModLookupFromImports(module, site->name, &function) != 0)
+    return sterna_complain(
+        site, "ValueError",
+        "', but no function of that name is registered or among the imports of its module");
+  if (TVMFFIFunctionCall(function, args, n, ret) != 0) return -1;
+  whole = ret->type_index == 1 || ret->type_index == 2;
+  if (ret->type_index == wanted || (wanted == 1 && whole)) return 0;
+  if (wanted == 3 && whole) {
+    ret->value.v_float64 = (double)ret->value.v_int64;
+    return 0;
+  }
+  if (wanted == 4 && ret->type_index == 0) {
+    ret->value.v_int64 = 0;
+    return 0;
+  }
+  if (ret->type_index >= 64) TVMFFIObjectDecRef(ret->value.v_ptr);
+  if (wanted == 0) return 0;
+  return sterna_complain(site, "TypeError",
+                         "', which returned a value of another kind than is needed there");
+}
+#endif
+
+static int32_t sterna_call(struct sterna_call_site *site, sterna_any *args, int32_t n,
+                           int32_t wanted, sterna_any *ret) {
+  const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
+  ret->type_index = 0;
+  ret->zero = 0;
+  ret->value.v_int64 = 0;
+  if (host && host->size >= sizeof *host) return host->call(site, args, n, wanted, ret);
+  if (host)
+    return sterna_fail("RuntimeError",
+                       "the code calls functions by name, which needs a newer Sterna runtime");
+#if defined(__GNUC__) && defined(__ELF__)
+  return sterna_foreign_call(site, args, n, wanted, ret);
+#else
+  return -1;
+#endif
+}"""
+
 _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "host": ((), HOST),
     "fail": (("host",), FAIL),
@@ -118,6 +193,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "any": ((), ANY),
     "tensor": ((), TENSOR),
     "any_tensor": (("any",), ANY_TENSOR),
+    "call": (("host", "fail", "any"), CALL),
     "prefetch": ((), PREFETCH),
 }
 

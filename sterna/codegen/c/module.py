@@ -11,7 +11,7 @@ import re
 from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as, restrict
 from sterna.codegen.c.types import CodegenError, Names, storage_type, value_type
 from sterna.codegen.imports import imported_texts
-from sterna.codegen.part import LIBRARY_TABLE, Functions, Part, as_parts
+from sterna.codegen.part import LIBRARY_CONTEXT, LIBRARY_TABLE, Functions, Part, as_parts
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc
@@ -50,6 +50,10 @@ _SLOT = """\
 /* What the host offers: the address of a struct sterna_host, or 0. */
 STERNA_SLOT void *__sterna__host = 0;"""
 
+_CONTEXT = """\
+/* The module that this code belongs to, which its loader says. */
+STERNA_SLOT void *{} = 0;"""
+
 
 def generate(functions: Functions, module_name: str, table: bytes = b"") -> str:
     """The functions as one file of C99.
@@ -73,6 +77,7 @@ def generate(functions: Functions, module_name: str, table: bytes = b"") -> str:
     if shared.aligned:
         sections.append(_ALIGNED)
     sections.append(_SLOT)
+    sections += [_CONTEXT.format(name) for name in shared.slots]
     if table:
         sections.append(_table(table))
     sections += shared.helpers.text()
@@ -94,6 +99,7 @@ def _enter(state: ModuleState, part: Part) -> set[str]:
         called |= _called(func)
         packed = bool(func.attrs.get("packed"))
         state.c_names[known] = part.packed_symbol(func) if packed else state.names.make(func.name)
+    state.c_names[LIBRARY_CONTEXT] = part.context
     return called
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sterna.codegen.c.calls import CallWriter
 from sterna.codegen.c.expr import OTHER, UNARY, Lookup
 from sterna.codegen.c.helpers import Helpers
+from sterna.codegen.c.packed import PackedWriter
 from sterna.codegen.c.types import (
     HALVES,
     CodegenError,
@@ -18,6 +18,7 @@ from sterna.codegen.c.types import (
     string_literal,
     value_type,
 )
+from sterna.codegen.part import LIBRARY_CONTEXT
 from sterna.ir import expr as E
 from sterna.ir.build import int_value
 from sterna.ir.expr import Expr, Var
@@ -45,11 +46,14 @@ class ModuleState:
     functions: dict[str, PrimFunc] = field(default_factory=dict)
     c_names: dict[str, str] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
+    slots: dict[str, None] = field(default_factory=dict)
     aligned: bool = False
 
     def for_another_part(self) -> "ModuleState":
         """The same file, but functions that do not see those before."""
-        return ModuleState(self.helpers, self.externs, self.imported, names=self.names)
+        return ModuleState(
+            self.helpers, self.externs, self.imported, names=self.names, slots=self.slots
+        )
 
 
 def known_as(func: PrimFunc) -> str:
@@ -62,13 +66,15 @@ def restrict(func: PrimFunc) -> str:
     return "restrict " if func.attrs.get("noalias", True) else ""
 
 
-class FunctionWriter(CallWriter):
+class FunctionWriter(PackedWriter):
     """Writes one function, and the task functions of its parallel loops before it."""
 
     def __init__(self, module: ModuleState, func: PrimFunc) -> None:
         super().__init__(module.helpers, Names([*module.c_names.values(), *module.imported]))
         self.module = module
         self.func = func
+        self.caller = func.name
+        self.slots = module.slots
         self.externs = module.externs
         self.imported = module.imported
         self.tasks: list[str] = []
@@ -130,6 +136,9 @@ class FunctionWriter(CallWriter):
         if len(callee.params) != count:
             raise CodegenError(f"{self.func.name} calls {name} with {count} arguments")
         return self.module.c_names[name]
+
+    def context(self) -> str:
+        return self.module.c_names[LIBRARY_CONTEXT]
 
     def fail(self, value: str = "-1") -> None:
         for block in reversed(self.blocks):
@@ -234,6 +243,9 @@ class FunctionWriter(CallWriter):
 
     def evaluate(self, stmt: S.Evaluate) -> None:
         if not has_effect(stmt.value):
+            return
+        if isinstance(stmt.value, E.Call) and stmt.value.op == "call_packed":
+            self.call_packed(stmt.value, is_used=False)
             return
         text = self.text(stmt.value, UNARY)
         if text != "0":

@@ -110,10 +110,14 @@ def float_literal(value: float, dtype: DataType) -> str:
     return text + suffix
 
 
+MAX_TEXT = 4000
+"""Bytes in a text: about as many as C99 promises to take."""
+
+
 def string_literal(text: str) -> str:
-    """Text as a C string; at most as long as C99 promises to take."""
+    """Text as a C string; what is too long is cut."""
     out = []
-    for byte in text.encode("utf-8")[:4000]:
+    for byte in text.encode("utf-8")[:MAX_TEXT]:
         char = chr(byte)
         if char in '"\\?':
             out.append(f"\\{char}")

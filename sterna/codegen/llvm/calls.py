@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from sterna.codegen.llvm import convert, math
 from sterna.codegen.llvm.emitter import COLD, INLINE
+from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
 from sterna.codegen.llvm.types import (
     element_type,
@@ -19,9 +20,7 @@ from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.stmt import BufferLoad
 
-# Layouts of runtime/sterna.h; LLVM places the members by the target's rules.
-ANY = "{ i32, i32, i64 }"
-TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
+# The members of a DLTensor by their places.
 _DATA, _DEVICE, _NDIM, _SHAPE, _STRIDES, _OFFSET = 0, 1, 3, 7, 8, 9
 _NDARRAY = 70
 _OBJECT_BYTES = 24
@@ -318,13 +317,9 @@ class CallEmitter(MemoryEmitter):
             return convert.zero(expr.dtype)
         return self.writer.value(f"call {value_type(expr.dtype)} {symbol(name.value)}({arguments})")
 
-    def _call_packed(self, expr: Call) -> str:
-        name = expr.args[0]
-        shown = name.value if isinstance(name, StringImm) else "?"
-        raise ValueError(
-            f"call_packed of '{shown}': the LLVM code generator cannot call packed functions yet; "
-            "use call_extern, or call it outside of the kernel"
-        )
+    def call_packed(self, expr: Call, is_used: bool) -> str:
+        """A call by name; packed.py: it needs statements around it."""
+        raise NotImplementedError
 
     # ---- packed arguments ----
 
@@ -431,7 +426,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "call_extern": CallEmitter._call_extern, "call_pure_extern": CallEmitter._call_extern,
-    "call_packed": CallEmitter._call_packed,
+    "call_packed": lambda emitter, expr: emitter.call_packed(expr, True),
     "call_llvm_intrin": CallEmitter._call_llvm, "call_llvm_pure_intrin": CallEmitter._call_llvm,
     "call_llvm_void": CallEmitter._call_llvm,
     "try_call": lambda emitter, expr: emitter._try_call(expr),

@@ -58,9 +58,9 @@ class CompiledModule:
                 self._object = machine.emit_object(module)
         return self._object
 
-    def jit(self) -> JitModule:
-        """The functions loaded into this process."""
-        return JitModule(self.object_bytes())
+    def jit(self, context: int = 0) -> JitModule:
+        """The functions loaded into this process; context: the address of their module."""
+        return JitModule(self.object_bytes(), context=context)
 
     def _run(self) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
         machine = create_machine(self.options)

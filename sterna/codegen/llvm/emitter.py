@@ -57,6 +57,14 @@ class ModuleWriter:
             )
         return name
 
+    def loader_variable(self, name: str) -> str:
+        """A pointer that a loader fills. It is weak, so that objects of one program share it."""
+        linkage = "dllexport" if self.is_coff else "weak"
+        line = f"@{name} = {linkage} global ptr null, align {self.pointer_bits // 8}"
+        if line not in self.globals:
+            self.globals.append(line)
+        return f"@{name}"
+
     def declare(self, name: str, result: str, parameters: str, linkage: str = "") -> str:
         """The symbol of a function that is defined elsewhere, or of an intrinsic."""
         if name not in self._declarations:

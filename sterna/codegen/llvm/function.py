@@ -5,7 +5,14 @@ from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import hex_quoted, symbol, value_type
-from sterna.codegen.part import LIBRARY_TABLE, PACKED_PREFIX, Functions, Part, as_parts
+from sterna.codegen.part import (
+    LIBRARY_CONTEXT,
+    LIBRARY_TABLE,
+    PACKED_PREFIX,
+    Functions,
+    Part,
+    as_parts,
+)
 from sterna.ir import build
 from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
@@ -42,6 +49,7 @@ def _generate_part(module: ModuleWriter, part: Part, suffix: str) -> None:
             raise ValueError(f"two functions are named '{function.name}'")
         # A packed function is called by its symbol, since a kernel may have the same name.
         symbols[symbol_of(function) if packed else function.name] = name
+    symbols[LIBRARY_CONTEXT] = part.context
     for function in part.functions:
         emitter = FunctionEmitter(module, symbols, function.name)
         module.functions.append(emitter.function(function))

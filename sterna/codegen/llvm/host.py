@@ -1,4 +1,4 @@
-"""What compiled code asks of whoever loaded it: errors, threads, memory.
+"""What compiled code asks of whoever loaded it: errors, threads, memory, functions by name.
 
 A module exports the variable __sterna__host. Its loader puts there the address of
 
@@ -10,35 +10,38 @@ A module exports the variable __sterna__host. Its loader puts there the address 
       int (*num_threads)(int32_t *out);
       void *(*allocate)(uint64_t bytes, uint64_t alignment);
       void (*release)(void *block);
+      int (*call)(struct sterna_call_site *site, const sterna_any *args, int32_t n, int32_t wanted,
+                  sterna_any *ret);
     };
 
 and without one the code still runs: in one thread, with malloc if the process has it, and with
-errors through TVM's C function if the process has that.
+errors and functions through TVM's C functions if the process has those.
 """
 
 from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
+from sterna.codegen.llvm.foreign import foreign_call
+from sterna.codegen.llvm.layouts import HOST_TABLE
 from sterna.codegen.llvm.types import value_type
 from sterna.support.dtype import DataType
 
 HOST = "__sterna__host"
-_STRUCT = "{ i64, ptr, ptr, ptr, ptr, ptr }"
 MESSAGE_BYTES = 1024
 """The longest message that is made while the code runs."""
 NUMBER_BYTES = 20
 """The longest number in it."""
-_SET_ERROR, _PARALLEL, _NUM_THREADS, _ALLOCATE, _RELEASE = range(1, 6)
+_SET_ERROR, _PARALLEL, _NUM_THREADS, _ALLOCATE, _RELEASE, _CALL = range(1, 7)
+
+_TOO_OLD = "the code calls functions by name, which needs a newer Sterna runtime"
 
 
 def define_host(module: ModuleWriter) -> None:
-    """Exports the variable. It is weak, so that several objects of one program share it."""
-    export = "dllexport " if module.is_coff else ""
-    linkage = export if module.is_coff else "weak "
-    module.globals.append(f"@{HOST} = {linkage}global ptr null, align {module.pointer_bits // 8}")
+    """Exports the variable."""
+    module.loader_variable(HOST)
 
 
 def _member(number: int) -> str:
     return f"""\
-  %slot = getelementptr inbounds {_STRUCT}, ptr %host, i32 0, i32 {number}
+  %slot = getelementptr inbounds {HOST_TABLE}, ptr %host, i32 0, i32 {number}
   %function = load ptr, ptr %slot"""
 
 
@@ -193,7 +196,7 @@ go:
   %single = icmp sle i32 %tasks, 1
   br i1 %single, label %direct, label %share
 share:
-  %p.slot = getelementptr inbounds {_STRUCT}, ptr %host, i32 0, i32 {_PARALLEL}
+  %p.slot = getelementptr inbounds {HOST_TABLE}, ptr %host, i32 0, i32 {_PARALLEL}
   %p.function = load ptr, ptr %p.slot
   %result = call i32 %p.function(ptr %body, ptr %data, i32 %tasks)
   ret i32 %result
@@ -276,3 +279,35 @@ without:
 """
 
     return module.helper("sterna.release", write)
+
+
+def call(module: ModuleWriter) -> str:
+    """i32 (ptr site, ptr args, i32 n, i32 wanted, ptr ret): calls a function by name."""
+
+    def write() -> str:
+        kind, text = module.string("RuntimeError"), module.string(_TOO_OLD)
+        return f"""\
+define internal i32 @"sterna.call"(ptr %site, ptr %args, i32 %n, i32 %wanted, ptr %ret) {COLD} {{
+  %host = load ptr, ptr @{HOST}
+  %alone = icmp eq ptr %host, null
+  br i1 %alone, label %without, label %with
+with:
+  %size = load i64, ptr %host
+  %end = getelementptr {HOST_TABLE}, ptr null, i32 1
+  %needed = ptrtoint ptr %end to i64
+  %known = icmp uge i64 %size, %needed
+  br i1 %known, label %go, label %old
+go:
+{_member(_CALL)}
+  %result = call i32 %function(ptr %site, ptr %args, i32 %n, i32 %wanted, ptr %ret)
+  ret i32 %result
+old:
+  %told = call i32 {fail(module)}(ptr {kind}, ptr {text})
+  ret i32 -1
+without:
+  %other = call i32 {foreign_call(module)}(ptr %site, ptr %args, i32 %n, i32 %wanted, ptr %ret)
+  ret i32 %other
+}}
+"""
+
+    return module.helper("sterna.call", write)

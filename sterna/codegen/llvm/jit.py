@@ -6,13 +6,14 @@ import llvmlite.binding as llvm
 
 from sterna.codegen.llvm.host import HOST
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine
+from sterna.codegen.part import LIBRARY_CONTEXT
 from sterna.runtime import _core
 
 
 class JitModule:
     """Compiled functions by name. Their memory is freed with this object."""
 
-    def __init__(self, *object_bytes: bytes, host: int | None = None) -> None:
+    def __init__(self, *object_bytes: bytes, host: int | None = None, context: int = 0) -> None:
         with LOCK:
             machine = create_machine(LLVMOptions(llvm.get_process_triple()))
             self._engine = llvm.create_lljit_compiler(machine, use_jit_link=True)
@@ -27,6 +28,9 @@ class JitModule:
         self._addresses: dict[str, int] = {HOST: self._tracker[HOST]}
         self._held: list[object] = []
         self.set_host(_core.host_address() if host is None else host)
+        slot = self.find(LIBRARY_CONTEXT) if context else None
+        if slot is not None:
+            ctypes.c_void_p.from_address(slot).value = context
 
     def set_host(self, address: int) -> None:
         """Gives the code its sterna_host; 0 for none."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sterna.codegen.llvm import host
-from sterna.codegen.llvm.calls import CallEmitter
 from sterna.codegen.llvm.emitter import ModuleWriter
 from sterna.codegen.llvm.memory import flat_index
+from sterna.codegen.llvm.packed import PackedEmitter
 from sterna.codegen.llvm.slices import can_slice, reads, slice_lanes
 from sterna.codegen.llvm.types import memory_type, symbol, value_type
 from sterna.ir import build
@@ -35,7 +35,7 @@ _FRAME_BYTES = 64 << 10
 _UNROLLED_CHUNKS = 8
 
 
-class StmtEmitter(CallEmitter):
+class StmtEmitter(PackedEmitter):
     """Writes the blocks of statements into a function."""
 
     def __init__(self, module: ModuleWriter, symbols: dict[str, str], name: str) -> None:
@@ -77,6 +77,9 @@ class StmtEmitter(CallEmitter):
         self.give_up()
         self.writer.start(good)
 
+    def unless(self, holds: str, kind: str = "", message: str = "") -> None:
+        self._unless(holds, lambda: self._set_error(kind, message) if kind else None)
+
     def _set_error(self, kind: str, message: str) -> None:
         texts = f"ptr {self.module.string(kind)}, ptr {self.module.string(message)}"
         self.writer.emit(f"call i32 {host.fail(self.module)}({texts})")
@@ -88,7 +91,9 @@ class StmtEmitter(CallEmitter):
             self.stmt(each)
 
     def _evaluate(self, stmt: Evaluate) -> None:
-        if not isinstance(stmt.value, IntImm):
+        if isinstance(stmt.value, Call) and stmt.value.op == "call_packed":
+            self.call_packed(stmt.value, is_used=False)
+        elif not isinstance(stmt.value, IntImm):
             self.expr(stmt.value)
 
     def _attr(self, stmt: AttrStmt) -> None:

@@ -6,7 +6,7 @@ from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Var
 from sterna.ir.visitor import Rewriter
-from sterna.tir.external import explicit_view
+from sterna.tir.external import explicit_view, view_at
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt, row_major
 
 
@@ -57,12 +57,13 @@ class _Flattener(Rewriter):
         return self.addresses.get(var, var)
 
     def visit_Call(self, call: Call) -> Expr:
+        kept: Expr
         if call.op != "view_of":
-            kept: Expr = self.rewrite_children(call)
+            kept = self.rewrite_children(call)
             return kept
         # The shape goes with the buffer: from here on the view itself says it.
-        first, shape, strides = explicit_view(call)
-        return Call(call.dtype, call.op, tuple(self.rewrite(e) for e in (first, *shape, *strides)))
+        kept = self.rewrite_children(view_at(*explicit_view(call)))
+        return kept
 
     def visit_BufferLoad(self, load: BufferLoad) -> Expr:
         indices = tuple(self.rewrite(i) for i in load.indices)

@@ -7,7 +7,7 @@ from sterna.ir.expr import Call, Expr, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
-from sterna.tir.external import explicit_view
+from sterna.tir.external import explicit_view, view_at
 from sterna.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -218,12 +218,13 @@ class _Halves(Rewriter):
         return BufferStore(doubled, value, (self.half, *indices), predicate)
 
     def visit_Call(self, call: Call) -> Expr:
+        kept: Expr
         if call.op != "view_of":
-            kept: Expr = self.rewrite_children(call)
+            kept = self.rewrite_children(call)
             return kept
         # A view of one half has the shape of that half, not of the buffer with both.
-        first, shape, strides = explicit_view(call)
-        return Call(call.dtype, call.op, tuple(self.rewrite(e) for e in (first, *shape, *strides)))
+        kept = self.rewrite_children(view_at(*explicit_view(call)))
+        return kept
 
     def visit_Var(self, var: Var) -> Var:
         if var in self.addresses:

@@ -11,7 +11,7 @@ from sterna.ir.node import Node, post_order
 from sterna.ir.structural import structural_equal
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
-from sterna.tir.external import explicit_view
+from sterna.tir.external import explicit_view, view_at
 from sterna.tir.stmt import (
     Allocate,
     Buffer,
@@ -202,8 +202,7 @@ class _Moved(Rewriter):
     def visit_Call(self, call: Call) -> Expr:
         if call.op == "view_of":
             # The view has the callee's shape, which the caller's buffer may not have.
-            first, shape, strides = explicit_view(call)
-            call = Call(call.dtype, call.op, (first, *shape, *strides))
+            call = view_at(*explicit_view(call))
         kept: Expr = self.rewrite_children(call)
         return kept
 

@@ -32,6 +32,7 @@ struct sterna_host {
   int (*num_threads)(int32_t *out);
   void *(*allocate)(uint64_t bytes, uint64_t alignment);
   void (*release)(void *block);
+  int (*call)(void *site, const void *args, int32_t n, int32_t wanted, void *ret);
 };
 
 static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data, int64_t extent) {
