@@ -205,8 +205,9 @@ def int8_dot(instruction: bool) -> Any:
     )
 
 
-@pytest.mark.parametrize("instruction", [True, False])
-@pytest.mark.parametrize(("n", "m", "k"), [(3, 32, 8), (2, 40, 8)])
+@pytest.mark.parametrize(
+    ("n", "m", "k", "instruction"), [(2, 40, 8, True), (2, 40, 8, False), (3, 32, 8, False)]
+)
 def test_dot_product_of_bytes(n: int, m: int, k: int, instruction: bool) -> None:
     data = te.placeholder((n, k), "uint8", name="data")
     packed = te.placeholder((-(-m // 16), k // 4, 16, 4), "int8", name="packed")
@@ -234,10 +235,12 @@ def test_dot_product_of_bytes(n: int, m: int, k: int, instruction: bool) -> None
         return
     native = machine_of(tvm.target.Target("llvm -mcpu=native"))
     able = "x86_64" in native.triple and "avx512vnni" in str(native.features)
-    targets = ["llvm -mcpu=native"] if able else []
-    check(s, [data, packed, out], [x, laid_out], expected, targets, bodies=False)
+    check(s, [data, packed, out], [x, laid_out], expected, [], bodies=False)
     if able:
         module = tvm.build(s, [data, packed, out], "llvm -mcpu=native")
+        result = np.zeros_like(expected)
+        module(x, laid_out, result)
+        np.testing.assert_array_equal(result, expected)
         assert "vpdpbusd" in module.get_source("asm")
         assert "gather" not in module.get_source("ll")
 
@@ -468,7 +471,7 @@ def draw_schedule(rng: random.Random) -> Any:
     return s, a, b, d, 1 if d is c else 2
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_tiles(seed: int) -> None:
     rng = random.Random(seed)
     s, a, b, d, factor = draw_schedule(rng)
