@@ -41,6 +41,7 @@ from sterna.ir.expr import (
     TruncMod,
 )
 from sterna.support.dtype import DataType
+from sterna.support.float_format import exact_enough, format_of
 
 # ---- constants ----
 
@@ -55,19 +56,19 @@ def wrap_int(value: int, dtype: DataType) -> int:
     return value
 
 
-def round_float(value: float, dtype: DataType) -> float:
-    """A float as the type holds it."""
-    if dtype.kind == "float" and dtype.bits < 64:
-        code = "<f" if dtype.bits == 32 else "<e"
-        try:
-            return float(struct.unpack(code, struct.pack(code, value))[0])
-        except OverflowError:
-            return math.copysign(math.inf, value)
-    if dtype == "bfloat16" and math.isfinite(value):
-        (bits,) = struct.unpack("<I", struct.pack("<f", round_float(value, FLOAT32)))
-        bits += 0x7FFF + ((bits >> 16) & 1)
-        return float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0])
-    return value
+def round_float(value: int | float, dtype: DataType) -> float:
+    """A number as a floating-point type holds it, rounded once."""
+    if dtype.bits == 64:
+        return float(value)
+    number = exact_enough(value) if isinstance(value, int) else float(value)
+    if dtype.kind != "float":
+        format = format_of(dtype.element)
+        return format.decode(format.encode(number))
+    code = "<f" if dtype.bits == 32 else "<e"
+    try:
+        return float(struct.unpack(code, struct.pack(code, number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
@@ -82,7 +83,7 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
             return IntImm(full, value)
         raise ValueError(f"{value} does not fit in {dtype}")
     if element.is_float:
-        made: Expr = FloatImm(element, round_float(float(value), element))
+        made: Expr = FloatImm(element, round_float(value, element))
     elif element.is_integer or element.is_bool:
         if isinstance(value, float) and not value.is_integer():
             raise ValueError(f"{value} is no constant of type {dtype}")
@@ -161,7 +162,7 @@ def _fold_cast(target: DataType, expr: Expr) -> Expr | None:
         return None if inner is None else Broadcast(inner, expr.lanes)
     if isinstance(expr, IntImm):
         if target.is_float:
-            return FloatImm(target, round_float(float(expr.value), target))
+            return FloatImm(target, round_float(expr.value, target))
         if target.is_integer or target.is_bool:
             return IntImm(target, wrap_int(expr.value, target))
     if isinstance(expr, FloatImm):

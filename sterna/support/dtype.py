@@ -106,9 +106,18 @@ class DataType(str):
         return self.kind == "bool"
 
     @property
+    def is_packed(self) -> bool:
+        """Whether arrays of it have more than one element in a byte."""
+        return self.bits < 8
+
+    @property
     def bytes(self) -> int:
         """Bytes of one value with all its lanes."""
         return (self.bits * self.lanes + 7) // 8
+
+    def bytes_of(self, count: int) -> int:
+        """Bytes of an array of so many."""
+        return (self.bits * self.lanes * count + 7) // 8
 
 
 def _unknown(name: str) -> ValueError:

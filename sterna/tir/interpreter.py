@@ -9,7 +9,6 @@ garbage; And, Or and Select evaluate all their operands: what only works by luck
 import ctypes
 import math
 import random
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from sterna.ir.node import Node
 from sterna.runtime import get_global_func
 from sterna.support.dtype import DataType
 from sterna.support.errors import make_exception
+from sterna.support.float_format import format_of
 from sterna.tir import stmt as S
 from sterna.tir.external import explicit_view
 from sterna.tir.intrinsics import INTRINSICS
@@ -32,11 +32,11 @@ from sterna.tir.memory import (
     array_view,
     as_type,
     flat_memory,
-    from_storage,
+    from_bits,
     garbage,
     storage_type,
     tensor_property,
-    to_storage,
+    to_bits,
 )
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
 
@@ -98,19 +98,28 @@ class _Interpreter:
     def _buffer_argument(self, buffer: Buffer, arg: Any) -> Pointer:
         if isinstance(arg, Pointer):
             return arg
-        if not isinstance(arg, np.ndarray) or arg.dtype.itemsize != buffer.dtype.bytes:
-            kind = arg.dtype if isinstance(arg, np.ndarray) else type(arg).__name__
-            raise TypeError(f"{buffer.name} is an array of {buffer.dtype}, not {kind}")
-        if arg.ndim == len(buffer.shape):
-            for extent, number in zip(buffer.shape, arg.shape, strict=True):
+        dtype = buffer.dtype
+        if isinstance(arg, np.ndarray) and (dtype.is_packed or arg.dtype.itemsize == dtype.bytes):
+            arg = Tensor(arg.view(storage_type(dtype)), dtype)
+        if not isinstance(arg, Tensor) or arg.dtype != dtype:
+            kind = arg.dtype if isinstance(arg, np.ndarray | Tensor) else type(arg).__name__
+            raise TypeError(f"{buffer.name} is an array of {dtype}, not {kind}")
+        array, whole = arg.array, arg.extents
+        if len(whole) == len(buffer.shape):
+            for extent, number in zip(buffer.shape, whole, strict=True):
                 if isinstance(extent, Var):
                     self.values.setdefault(id(extent), number)
         shape = tuple(self.expr(extent) for extent in buffer.shape)
-        if math.prod(shape) != arg.size or (arg.ndim == len(shape) and arg.shape != shape):
-            raise ValueError(f"{buffer.name} has the shape {shape}, not {arg.shape}")
-        if not buffer.strides and not arg.flags.c_contiguous:
+        if dtype.is_packed:  # its bytes have no shape of their own
+            fits = array.size == dtype.bytes_of(math.prod(shape)) and arg.shape in (None, shape)
+        else:
+            same = len(whole) != len(shape) or whole == shape
+            fits = math.prod(shape) == array.size and same
+        if not fits:
+            raise ValueError(f"{buffer.name} has the shape {shape}, not {whole}")
+        if not buffer.strides and not array.flags.c_contiguous:
             raise ValueError(f"{buffer.name} must be an array without gaps")
-        return Pointer(flat_memory(arg.view(storage_type(buffer.dtype))))
+        return arg.pointer()
 
     # ---- statements ----
 
@@ -135,7 +144,7 @@ class _Interpreter:
         for lane in range(lanes):
             if _lane(holds, lane):
                 at = self.element(stmt.buffer, [_lane(index, lane) for index in indices])
-                at.memory[at.offset] = to_storage(_lane(value, lane), stmt.buffer.dtype)
+                at.store(_lane(value, lane), stmt.buffer.dtype)
 
     def evaluate(self, stmt: S.Evaluate) -> None:
         if isinstance(stmt.value, E.Call) and stmt.value.op == "call_packed":
@@ -169,7 +178,7 @@ class _Interpreter:
         if stmt.buffer.strides:
             strides = [self.expr(stride) for stride in stmt.buffer.strides]
             count = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        self.values[id(stmt.buffer.data)] = Pointer(garbage(count, stmt.buffer.dtype))
+        self.values[id(stmt.buffer.data)] = garbage(count, stmt.buffer.dtype)
         self.stmt(stmt.body)
 
     def attribute(self, stmt: S.AttrStmt) -> None:
@@ -199,9 +208,9 @@ class _Interpreter:
         start = self.values[id(buffer.data)]
         start = start.viewed_as(buffer.dtype)
         offset += start.offset
-        if not 0 <= offset < len(start.memory):
-            raise self.outside(buffer, indices, f"its memory has {len(start.memory)} elements")
-        return Pointer(start.memory, offset)
+        if not 0 <= offset < start.count:
+            raise self.outside(buffer, indices, f"its memory has {start.count} elements")
+        return Pointer(start.memory, offset, start.packed)
 
     def outside(self, buffer: Buffer, indices: list[int], reason: str) -> IndexError:
         place = f"{buffer.name}[{', '.join(map(str, indices))}]"
@@ -214,7 +223,7 @@ class _Interpreter:
         found = []
         for lane in range(expr.dtype.lanes):
             at = self.element(expr.buffer, [_lane(index, lane) for index in indices])
-            found.append(from_storage(at.memory[at.offset], dtype))
+            found.append(at.load(dtype))
         return found if expr.dtype.lanes > 1 else found[0]
 
     # ---- expressions ----
@@ -315,10 +324,10 @@ class _Interpreter:
         value = self.expr(expr.args[0])
         lanes = value if isinstance(value, list) else [value]
         # The first lane has the lowest bits, as in the memory of a little-endian machine.
-        bits = sum(_to_bits(lane, source) << source.bits * i for i, lane in enumerate(lanes))
+        bits = sum(to_bits(lane, source) << source.bits * i for i, lane in enumerate(lanes))
         mask = (1 << target.bits) - 1
         found = [
-            as_type(_from_bits(bits >> target.bits * i & mask, target), target)
+            as_type(from_bits(bits >> target.bits * i & mask, target), target)
             for i in range(expr.dtype.lanes)
         ]
         return found if expr.dtype.lanes > 1 else found[0]
@@ -338,6 +347,8 @@ class _Interpreter:
         return self.each(_ldexp, expr.dtype, *expr.args)
 
     def next_after(self, expr: E.Call) -> Value:
+        if expr.dtype.kind != "float":
+            raise NotImplementedError(f"the interpreter has no nextafter of {expr.dtype}")
         kind = storage_type(expr.dtype.element).type
         return self.each(lambda a, b: float(np.nextafter(kind(a), kind(b))), expr.dtype, *expr.args)
 
@@ -450,7 +461,10 @@ def _text(expr: Expr) -> str:
 
 def _clamp(x: float, dtype: DataType) -> float:
     if dtype.is_float:
-        return x
+        if dtype.bits > 8:
+            return x
+        format = format_of(dtype)
+        return format.decode(format.encode(x, saturate=True))
     if x != x:
         return 0
     half = 1 << dtype.bits - 1
@@ -463,27 +477,6 @@ def _ldexp(x: float, exponent: float) -> float:
         return math.ldexp(x, int(exponent))
     except OverflowError:
         return math.copysign(math.inf, x)
-
-
-_FLOAT_CODES = {"float16": ("<e", "<H"), "float32": ("<f", "<I"), "float64": ("<d", "<Q")}
-
-
-def _to_bits(x: float, dtype: DataType) -> int:
-    if dtype == "bfloat16":
-        return int(to_storage(x, dtype))
-    if dtype in _FLOAT_CODES:
-        packed, plain = _FLOAT_CODES[dtype]
-        return int(struct.unpack(plain, struct.pack(packed, x))[0])
-    return int(x) & (1 << dtype.bits) - 1
-
-
-def _from_bits(bits: int, dtype: DataType) -> int | float:
-    if dtype == "bfloat16":
-        return from_storage(bits & 0xFFFF, dtype)
-    if dtype in _FLOAT_CODES:
-        packed, plain = _FLOAT_CODES[dtype]
-        return float(struct.unpack(packed, struct.pack(plain, bits))[0])
-    return bits
 
 
 def _divide(a: float, b: float) -> float:

@@ -1,6 +1,7 @@
 """What the interpreter knows about memory: arrays as flat memory, pointers, packed arguments.
 
-bfloat16 has no type in NumPy: its arrays are uint16 arrays that hold the bits.
+NumPy lacks the small floats: their arrays hold the bits as uint16 or uint8. Elements of less than a
+byte are packed into an array of bytes, the first one lowest.
 """
 
 import struct
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from sterna.ir.build import round_float, wrap_int
 from sterna.runtime import ndarray
 from sterna.support.dtype import DataType
+from sterna.support.float_format import format_of, is_small_float
 
 Array = npt.NDArray[Any]
 
@@ -23,36 +25,44 @@ _GARBAGE = 0xCDCDCDCDCDCDCDCD
 
 @cache
 def storage_type(dtype: DataType) -> np.dtype[Any]:
-    """The NumPy type that an array of these elements has."""
-    if dtype == "bfloat16":
-        return np.dtype(np.uint16)
-    if dtype.is_bool:
-        return np.dtype(np.bool_)
-    whole = dtype.is_integer and dtype.bits in (8, 16, 32, 64)
-    if dtype.lanes == 1 and (whole or dtype.kind == "float"):
-        return np.dtype(str(dtype))
+    """The NumPy type of the array that elements lie in."""
+    if dtype.lanes == 1:
+        if dtype.is_bool:
+            return np.dtype(np.bool_)
+        if dtype.is_packed:
+            return np.dtype(np.uint8)
+        if dtype.kind == "float" or (dtype.is_integer and dtype.bits in (8, 16, 32, 64)):
+            return np.dtype(str(dtype))
+        if is_small_float(dtype):
+            return np.dtype(f"uint{dtype.bits}")
     raise TypeError(f"the interpreter has no arrays of {dtype}")
 
 
-def from_storage(value: Any, dtype: DataType) -> int | float:
-    """An element as a Python number."""
-    if dtype == "bfloat16":
-        return float(struct.unpack("<f", struct.pack("<I", int(value) << 16))[0])
-    return float(value) if dtype.is_float else int(value)
+def from_bits(bits: int, dtype: DataType) -> int | float:
+    """The number that an element's bits stand for."""
+    if is_small_float(dtype):
+        return format_of(dtype).decode(bits)
+    if dtype.is_float:
+        code, plain = ("<f", "<I") if dtype.bits == 32 else ("<d", "<Q")
+        return float(struct.unpack(code, struct.pack(plain, bits))[0])
+    return wrap_int(bits, dtype)
 
 
-def to_storage(value: float, dtype: DataType) -> int | float:
-    """A Python number as an element."""
-    if dtype == "bfloat16":
-        return int(struct.unpack("<I", struct.pack("<f", value))[0]) >> 16
-    return value
+def to_bits(value: float, dtype: DataType) -> int:
+    """The bits of a number that a type holds."""
+    if is_small_float(dtype):
+        return format_of(dtype).encode(value)
+    if dtype.is_float:
+        code, plain = ("<f", "<I") if dtype.bits == 32 else ("<d", "<Q")
+        return int(struct.unpack(plain, struct.pack(code, value))[0])
+    return int(value) & (1 << dtype.bits) - 1
 
 
 def as_type(value: Any, dtype: DataType) -> int | float:
     """A Python number as a type holds it; what does not fit an integer becomes its minimum."""
     if dtype.is_float:
         try:
-            return round_float(float(value), dtype)
+            return round_float(value, dtype)
         except OverflowError:
             return float("inf") if value > 0 else float("-inf")
     if dtype.is_bool:
@@ -71,23 +81,89 @@ class Pointer:
     memory: Array
     """One dimension."""
     offset: int = 0
+    """In elements."""
+    packed: int = 0
+    """Bits of an element, if these are less than a byte."""
+
+    @property
+    def _bits(self) -> int:
+        return self.packed or self.memory.itemsize * 8
+
+    @property
+    def count(self) -> int:
+        """How many elements the memory has."""
+        return len(self.memory) * self.memory.itemsize * 8 // self._bits
 
     def viewed_as(self, dtype: DataType) -> "Pointer":
         """The same address as that of an element of another type."""
-        kind, size = storage_type(dtype), self.memory.itemsize
-        if kind == self.memory.dtype:
+        kind, packed = storage_type(dtype), dtype.bits if dtype.is_packed else 0
+        if kind == self.memory.dtype and packed == self.packed:
             return self
-        if self.offset * size % kind.itemsize:
+        bits, wanted = self.offset * self._bits, packed or kind.itemsize * 8
+        if bits % wanted:
             raise ValueError(f"an element of {dtype} would lie across two others")
-        return Pointer(self.memory.view(kind), self.offset * size // kind.itemsize)
+        return Pointer(self.memory.view(kind), bits // wanted, packed)
+
+    def load(self, dtype: DataType) -> int | float:
+        """The element as a Python number."""
+        if self.packed:
+            return from_bits(self._packed_word() >> self._shift & self._mask, dtype)
+        value = self.memory[self.offset]
+        if dtype.is_float:
+            is_number = dtype.kind == "float"
+            return float(value) if is_number else from_bits(int(value), dtype)
+        return int(value)
+
+    def store(self, value: float, dtype: DataType) -> None:
+        """Put a Python number there."""
+        if self.packed:
+            word = self._packed_word() & ~(self._mask << self._shift)
+            word |= to_bits(value, dtype) << self._shift
+            for place in range(self._first_byte, self._last_byte + 1):
+                self.memory[place] = word >> 8 * (place - self._first_byte) & 0xFF
+        else:
+            is_number = dtype.kind == "float" or not dtype.is_float
+            self.memory[self.offset] = value if is_number else to_bits(value, dtype)
+
+    @property
+    def _first_byte(self) -> int:
+        return self.offset * self.packed // 8
+
+    @property
+    def _last_byte(self) -> int:
+        return (self.offset * self.packed + self.packed - 1) // 8
+
+    @property
+    def _shift(self) -> int:
+        return self.offset * self.packed % 8
+
+    @property
+    def _mask(self) -> int:
+        return (1 << self.packed) - 1
+
+    def _packed_word(self) -> int:
+        whole = self.memory[self._first_byte : self._last_byte + 1]
+        return int.from_bytes(whole.tobytes(), "little")
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A packed argument that is an array, with a type that NumPy may not have."""
+    """An argument that is an array, with a type that NumPy may not have."""
 
     array: Array
     dtype: DataType
+    shape: tuple[int, ...] | None = None
+    """That of the elements, where several are in one byte of the array."""
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape in elements."""
+        return self.array.shape if self.shape is None else self.shape
+
+    def pointer(self) -> Pointer:
+        """The address of its first element."""
+        packed = self.dtype.bits if self.dtype.is_packed else 0
+        return Pointer(flat_memory(self.array), 0, packed)
 
 
 def flat_memory(array: Array) -> Array:
@@ -107,25 +183,34 @@ def array_view(
 ) -> Any:
     """The array at an address, as packed functions get it; it shares the memory."""
     reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    if 0 not in shape and not 0 <= start.offset <= start.offset + reach < len(start.memory):
+    if 0 not in shape and not 0 <= start.offset <= start.offset + reach < start.count:
         raise IndexError(f"a view of {tuple(shape)} elements is larger than its buffer")
+    if dtype.is_packed:
+        whole = ndarray.from_dlpack(start.memory)
+        if start.offset * dtype.bits % 8:
+            raise ValueError(f"a view of {dtype} must start with a byte")
+        return whole._view(tuple(shape), str(dtype), start.offset * dtype.bits // 8)
     size = start.memory.itemsize
     array = np.lib.stride_tricks.as_strided(
         start.memory[start.offset :], shape, [s * size for s in strides]
     )
-    if dtype != "bfloat16":
+    if dtype.kind == "float" or not dtype.is_float:
         return array
     return ndarray.from_dlpack(array)._view(tuple(shape), str(dtype), 0)
 
 
-def garbage(count: int, dtype: DataType) -> Array:
+def garbage(count: int, dtype: DataType) -> Pointer:
     """Memory that nobody has written: values that show up when they are used."""
     kind = storage_type(dtype)
-    if dtype == "bfloat16":
-        return np.full(count, 0x7FC0, kind)
+    if dtype.is_packed:
+        return Pointer(np.full(dtype.bytes_of(count), 0xCD, kind), 0, dtype.bits)
     if dtype.is_float:
-        return np.full(count, np.nan, kind)
-    return np.full(count, as_type(_GARBAGE, dtype), kind)
+        return Pointer(np.full(count, np.nan if dtype.kind == "float" else _nan(dtype), kind))
+    return Pointer(np.full(count, as_type(_GARBAGE, dtype), kind))
+
+
+def _nan(dtype: DataType) -> int:
+    return format_of(dtype).nan
 
 
 # ---- packed arguments ----
@@ -189,15 +274,17 @@ def tensor_property(op: str, tensor: Tensor, index: int) -> Any:
     """What tensor_data, tensor_ndim, ... say about a tensor."""
     array, dtype = tensor.array, tensor.dtype
     if op == "tensor_data":
-        return Pointer(flat_memory(array))
+        return tensor.pointer()
     if op == "tensor_ndim":
-        return array.ndim
+        return len(tensor.extents)
     if op == "tensor_device":
         return _CPU
     if op == "tensor_dtype":
         return dtype.type_code | dtype.bits << 8 | dtype.lanes << 16
     if op == "tensor_has_strides":
         return int(not array.flags.c_contiguous)
-    if not 0 <= index < array.ndim:
-        raise IndexError(f"dimension {index} of a tensor with {array.ndim} is read")
-    return array.shape[index] if op == "tensor_shape" else array.strides[index] // array.itemsize
+    if not 0 <= index < len(tensor.extents):
+        raise IndexError(f"dimension {index} of a tensor with {len(tensor.extents)} is read")
+    if op == "tensor_shape":
+        return tensor.extents[index]
+    return array.strides[index] // array.itemsize
