@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from sterna.runtime import _core
 from sterna.runtime.device import Device, cpu, cuda, device, opencl
+from sterna.support import element_arrays
 from sterna.support.dtype import DataType
+from sterna.support.float_format import is_small_float
 
 __all__ = [
     "NDArray", "array", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "opencl",
@@ -21,11 +23,11 @@ _CPU = cpu(0)
 
 
 def _holder(dtype: DataType) -> np.dtype[Any]:
-    """The NumPy type that holds the elements' bits; NumPy itself lacks the newer ones."""
+    """The NumPy type that holds an element, or its bits where NumPy lacks the type."""
     if dtype.lanes != 1:
         raise TypeError(f"NumPy has no type for {dtype}")
-    if dtype.bits % 8:
-        return np.dtype(np.uint8)
+    if dtype.is_packed:
+        return np.dtype(np.int8 if dtype.is_int else np.uint8)
     if dtype.startswith(("float8", "bfloat")):
         return np.dtype(f"uint{dtype.bits}")
     try:
@@ -34,16 +36,35 @@ def _holder(dtype: DataType) -> np.dtype[Any]:
         raise TypeError(f"NumPy has no type for {dtype}") from None
 
 
-def _unpack(packed: NumPyArray, shape: tuple[int, ...], dtype: DataType) -> NumPyArray:
-    """Elements of 1, 2 or 4 bits, several to a byte with the first one lowest, as bytes."""
-    per_byte = 8 // dtype.bits
-    shifts = np.arange(per_byte, dtype=np.uint8) * dtype.bits
-    mask = (1 << dtype.bits) - 1
-    elements = ((packed[:, None] >> shifts) & mask).reshape(-1)[: int(np.prod(shape))]
-    if dtype.startswith("int"):
-        sign = 1 << (dtype.bits - 1)
-        elements = (elements ^ sign).astype(np.int8) - np.int8(sign)
-    return elements.reshape(shape)
+def _as_held(values: NumPyArray, dtype: DataType) -> NumPyArray:
+    """Elements, or their bits, as NumPy holds them."""
+    holder = _holder(dtype)
+    if holder.name == dtype:
+        return values
+    if values.dtype.name == dtype:  # of ml_dtypes, which gives each element its own bytes
+        return values.astype(holder) if dtype.is_integer else values.view(holder)
+    if dtype.is_integer:
+        return _within(values, dtype).astype(holder)
+    if values.dtype.kind == "f":
+        return element_arrays.encode(values, dtype)
+    if values.dtype.kind not in "iu":
+        raise TypeError(
+            f"an array of {dtype} is filled from numbers with a fraction, from {dtype} or from its "
+            f"bits as {holder}, not from {values.dtype}"
+        )
+    if values.dtype.itemsize * 8 == dtype.bits:
+        return values.view(holder)
+    return _within(values, DataType(f"uint{dtype.bits}")).astype(holder)
+
+
+def _within(values: NumPyArray, dtype: DataType) -> NumPyArray:
+    """Integers that a type of few bits can hold."""
+    whole = values if values.dtype.kind in "iu" else values.astype(np.int64)
+    low = -1 << dtype.bits - 1 if dtype.is_int else 0
+    outside = (whole < low) | (whole >= low + (1 << dtype.bits))
+    if outside.any():
+        raise ValueError(f"{whole[outside].flat[0]} does not fit in {dtype}")
+    return whole
 
 
 class NDArray(_core.NDArray):
@@ -61,16 +82,14 @@ class NDArray(_core.NDArray):
         uint8); elements of less than a byte come one to a byte.
         """
         dtype = self.dtype
-        holder = _holder(dtype)
-        if dtype.bits % 8:
-            if 8 % dtype.bits:
-                raise TypeError(f"NumPy has no type for {dtype}")
-            packed = np.empty(self.nbytes, np.uint8)
-            self._copy_to_buffer(packed)
-            return _unpack(packed, self.shape, dtype)
-        result = np.empty(self.shape, holder)
+        result = np.empty(self.nbytes if dtype.is_packed else self.shape, _holder(dtype))
         self._copy_to_buffer(result)
-        return result
+        if not dtype.is_packed:
+            return result
+        codes = element_arrays.unpack(result.view(np.uint8), self.size, dtype)
+        if dtype.is_int:
+            codes = element_arrays.signed(codes, dtype.bits)
+        return codes.reshape(self.shape)
 
     def asnumpy(self) -> NumPyArray:
         """The classic name of numpy()."""
@@ -87,7 +106,8 @@ class NDArray(_core.NDArray):
         """Fill this array from another one, a NumPy array or anything NumPy can read.
 
         An NDArray must have as many bytes; anything else must have the same shape, and its
-        elements are converted. For types that NumPy lacks, integers are the bits of the elements.
+        elements are converted. For floating-point types that NumPy lacks, integers are the bits of
+        the elements. Elements of less than a byte come one to a byte and are packed.
         """
         if isinstance(source, NDArray):
             self._copy_all_bytes(source)
@@ -98,18 +118,8 @@ class NDArray(_core.NDArray):
                 f"array shape do not match the shape of NDArray {values.shape} vs {self.shape}"
             )
         dtype = self.dtype
-        if dtype.bits % 8:
-            raise TypeError(f"NumPy has no type for {dtype}, so it cannot be copied from NumPy")
-        holder = _holder(dtype)
-        if holder.name != dtype:
-            if values.dtype.name == dtype:
-                values = values.view(holder)
-            elif values.dtype.kind not in "iu":
-                raise TypeError(
-                    f"an array of {dtype} is filled from {dtype} or from its bits as {holder}, "
-                    f"not from {values.dtype}"
-                )
-        self._copy_from_buffer(np.ascontiguousarray(values, holder))
+        held = np.ascontiguousarray(_as_held(values, dtype), _holder(dtype))
+        self._copy_from_buffer(element_arrays.pack(held, dtype) if dtype.is_packed else held)
         return self
 
     def _copy_all_bytes(self, source: "NDArray") -> None:
@@ -188,14 +198,23 @@ def empty(
     return made
 
 
-def array(arr: Any, device: Device = _CPU, mem_scope: str | None = None) -> NDArray:
-    """A new array with a copy of these numbers."""
-    if isinstance(arr, NDArray):
+def array(
+    arr: Any, device: Device = _CPU, mem_scope: str | None = None, dtype: str | None = None
+) -> NDArray:
+    """A new array with a copy of these numbers, of their own type or of another."""
+    if isinstance(arr, NDArray) and dtype in (None, arr.dtype):
         return empty(arr.shape, arr.dtype, device, mem_scope).copyfrom(arr)
-    values = np.asarray(arr)
+    values = _numbers(arr) if isinstance(arr, NDArray) else np.asarray(arr)
     if values.dtype.hasobject or (values.dtype.kind in "USVmM" and values.dtype.isbuiltin == 1):
         raise TypeError(f"an array of {values.dtype} cannot be made from {type(arr).__name__}")
-    return empty(values.shape, values.dtype.name, device, mem_scope).copyfrom(values)
+    return empty(values.shape, dtype or values.dtype.name, device, mem_scope).copyfrom(values)
+
+
+def _numbers(array: NDArray) -> NumPyArray:
+    """What an array holds, as numbers even where NumPy lacks its type."""
+    held = array.numpy()
+    is_bits = is_small_float(array.dtype) and array.dtype != held.dtype.name
+    return element_arrays.decode(held, array.dtype) if is_bits else held
 
 
 def from_dlpack(array: Any) -> NDArray:
