@@ -31,10 +31,22 @@ class LoopPartitionConfig:
     """A part of one iteration stays a loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class InjectDoubleBufferConfig:
+    """How loops with double buffers run."""
+
+    split_loop: int = 1
+    """So many iterations are written out in a row: with an even number each knows its half."""
+
+
 register_config("tir.UnrollLoop", UnrollLoopConfig, UnrollLoopConfig(), "which loops to write out")
 register_config(
     "tir.LoopPartition", LoopPartitionConfig, LoopPartitionConfig(), "which loops to split"
 )
+register_config(
+    "tir.InjectDoubleBuffer", InjectDoubleBufferConfig, InjectDoubleBufferConfig(),
+    "how loops with double buffers run",
+)  # fmt: skip
 register_config(
     "tir.add_lower_pass", list, [],
     "passes of your own, as pairs (phase, pass): 0 before all others, 1 when buffers have one "

@@ -94,8 +94,12 @@ def InjectPrefetch() -> Pass:
 
 
 def InjectDoubleBuffer() -> Pass:
-    """Make what is double buffered one iteration ahead of its use."""
-    return _plain("InjectDoubleBuffer", inject_double_buffer)
+    """Make what is double buffered one iteration ahead; config: tir.InjectDoubleBuffer."""
+
+    def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
+        return inject_double_buffer(func, context.get_config("tir.InjectDoubleBuffer"))
+
+    return PrimFuncPass(change, _info("InjectDoubleBuffer"), PrimFunc)
 
 
 def InlineCalls() -> Pass:

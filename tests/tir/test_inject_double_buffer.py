@@ -9,6 +9,7 @@ import sterna as tvm
 from sterna import te, tir
 from sterna.te.lower import lower_schedule
 from sterna.tir import interpreter, pipeline
+from sterna.tir.config import InjectDoubleBufferConfig
 from sterna.tir.passes.inject_double_buffer import inject_double_buffer
 from sterna.tir.verify import verify
 
@@ -60,16 +61,32 @@ def test_the_last_iteration_is_peeled() -> None:
     assert "likely" in str(tvm.lower(s, [a, c], simple_mode=True))
 
 
-def test_a_symbolic_extent_may_be_zero() -> None:
+@pytest.mark.parametrize("split_loop", [1, 2, 3])
+def test_a_symbolic_extent_may_be_zero(split_loop: int) -> None:
     n = te.size_var("n")
     s, a, b, c = window(n)
     s[b].double_buffer()
     func = lower_schedule(s, [a, c, n], "f")
-    for size in (0, 1, 5, 13):
+    injected = inject_double_buffer(func, InjectDoubleBufferConfig(split_loop))
+    with tvm.transform.PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": split_loop}}):
+        passed = pipeline.run(func)
+    for size in (0, 1, 5, 13, 24, 25):
         x, y = np.arange(size + 2, dtype="float32"), np.zeros(size, "float32")
-        for done in (inject_double_buffer(func), pipeline.run(func)):
+        for done in (verify(injected), verify(passed)):
             interpreter.run(done, x, y, size)
             np.testing.assert_array_equal(y, x[:size] * 2 + x[2:] * 2)
+
+
+def test_iterations_written_out_know_their_half() -> None:
+    s, a, b, c = window(40, 5)
+    s[b].double_buffer()
+    with tvm.transform.PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": 2}}):
+        text = str(tvm.lower(s, [a, c]))
+        x = np.arange(42, dtype="float32")
+        runs(s, [a, c], [x], x[:40] * 2 + x[2:] * 2)
+    assert "% 2" not in text
+    with pytest.raises(ValueError, match="split_loop is 0"):
+        inject_double_buffer(lower_schedule(s, [a, c], "f"), InjectDoubleBufferConfig(0))
 
 
 def test_a_reduction_is_buffered_with_its_start() -> None:

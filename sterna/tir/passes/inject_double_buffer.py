@@ -6,6 +6,7 @@ from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
+from sterna.tir.config import InjectDoubleBufferConfig
 from sterna.tir.copy import copy_stmt
 from sterna.tir.external import explicit_view, view_at
 from sterna.tir.stmt import (
@@ -25,8 +26,12 @@ from sterna.tir.stmt import (
 
 KEY = "double_buffer"
 
+_DEFAULT = InjectDoubleBufferConfig()
 
-def inject_double_buffer(func: PrimFunc) -> PrimFunc:
+
+def inject_double_buffer(
+    func: PrimFunc, config: InjectDoubleBufferConfig = _DEFAULT
+) -> PrimFunc:
     """for i in range(n): B = allocate(m); attr double_buffer(B): make B of i; use B
 
     ->  B = allocate(2, m)
@@ -35,7 +40,11 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
             if likely(i + 1 < n): make B[(i + 1) % 2] of i + 1
             use B[i % 2]
     """
-    done = func.with_body(_Injector().rewrite(func.body))
+    if config.split_loop < 1:
+        raise ValueError(
+            f"tir.InjectDoubleBuffer: split_loop is {config.split_loop}, but must be 1 or more"
+        )
+    done = func.with_body(_Injector(config.split_loop).rewrite(func.body))
     post_order(done.body, _refuse_rest)
     return done
 
@@ -49,6 +58,9 @@ def _refuse_rest(found: Node) -> None:
 
 
 class _Injector(Rewriter):
+    def __init__(self, written_out: int) -> None:
+        self.written_out = written_out
+
     def visit_For(self, loop: For) -> Stmt:
         body = self.rewrite(loop.body)
         ahead = _Ahead()
@@ -56,7 +68,7 @@ class _Injector(Rewriter):
         if not ahead.parts or set(ahead.buffers) != set(ahead.allocated):
             return loop.with_body(body)
         _check(loop, ahead, rest)
-        return _pipelined(loop, ahead, rest)
+        return _pipelined(loop, ahead, rest, self.written_out)
 
 
 class _Ahead(Rewriter):
@@ -155,7 +167,7 @@ def _touched(stmt: Stmt) -> tuple[set[Buffer], set[Buffer | Var]]:
     return read, changed
 
 
-def _pipelined(loop: For, ahead: _Ahead, rest: Stmt) -> Stmt:
+def _pipelined(loop: For, ahead: _Ahead, rest: Stmt, written_out: int) -> Stmt:
     halves = {buffer: _doubled(buffer) for buffer in ahead.buffers}
     made = seq(*ahead.parts)
 
@@ -173,10 +185,31 @@ def _pipelined(loop: For, ahead: _Ahead, rest: Stmt) -> Stmt:
         ),
         _in_half(rest, halves, build.floormod(loop.var - first, 2)),
     )
-    done = seq(IfThenElse(zero < loop.extent, make(first, zero)), loop.with_body(body))
+    steps = _in_rows(loop.with_body(body), written_out)
+    done = seq(IfThenElse(zero < loop.extent, make(first, zero)), steps)
     for buffer in reversed(ahead.buffers):
         done = Allocate(halves[buffer], done)
     return done
+
+
+def _in_rows(loop: For, count: int) -> Stmt:
+    """A loop whose iterations are written out so many in a row, and a loop for the rest."""
+    if count == 1:
+        return loop
+    rows = build.floordiv(loop.extent, count)
+    row = Var(f"{loop.var.name}.row", loop.var.dtype)
+    copies = [
+        copy_stmt(loop.body, {loop.var: loop.min + (row * count + place)})
+        for place in range(count)
+    ]
+    zero = build.const(0, loop.var.dtype)
+    together = For(row, zero, rows, loop.kind, seq(*copies), "", loop.annotations)
+    last = Var(loop.var.name, loop.var.dtype)
+    body = copy_stmt(loop.body, {loop.var: last})
+    left = loop.extent - rows * count
+    return seq(
+        together, For(last, loop.min + rows * count, left, loop.kind, body, "", loop.annotations)
+    )
 
 
 def _doubled(buffer: Buffer) -> Buffer:
