@@ -1,5 +1,6 @@
 """Tensor expressions and schedules."""
 
+from sterna.te.cache import cache_read, cache_write
 from sterna.te.env_threads import env_threads
 from sterna.te.extern import ExternOp, extern, extern_primfunc
 from sterna.te.group import Group, create_group
@@ -45,6 +46,8 @@ __all__ = [
 # What has a file of its own and is a method all the same.
 Stage.env_threads = env_threads  # type: ignore[method-assign,assignment]
 Stage.transform_layout = transform_layout  # type: ignore[method-assign,assignment]
+Schedule.cache_read = cache_read  # type: ignore[method-assign,assignment]
+Schedule.cache_write = cache_write  # type: ignore[method-assign,assignment]
 Schedule.rfactor = rfactor  # type: ignore[method-assign,assignment]
 Schedule.create_group = create_group  # type: ignore[method-assign,assignment]
 Schedule.normalize = normalize  # type: ignore[method-assign,assignment]

@@ -12,7 +12,7 @@ from sterna.te.tensor import VECTORIZED, IterVar
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, For, LetStmt, Prefetch, Stmt, seq
 
 if TYPE_CHECKING:
-    from sterna.te.lower import Nest
+    from sterna.te.nest import Nest
 
 Domains = dict[Var, tuple[Expr, Expr] | None]
 """The first and last value of the variables that are bound inside a loop; None: not known."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sterna.arith import substitute
 from sterna.ir import build
-from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.ir.expr import Expr, ExprLike
 from sterna.te.intrin import TensorIntrin
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -30,8 +29,6 @@ from sterna.te.tensor import (
     PlaceholderOp,
     Range,
     Tensor,
-    replace_loads,
-    rewrite_body,
 )
 
 if TYPE_CHECKING:
@@ -456,7 +453,11 @@ class Schedule:
             raise ValueError(f"Cannot find the operation {op} in schedule")
         return stage
 
-    if TYPE_CHECKING:  # rfactor.py, group.py and normalize.py define them
+    if TYPE_CHECKING:  # cache.py, rfactor.py, group.py and normalize.py define them
+
+        def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor: ...
+
+        def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any: ...
 
         def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any: ...
 
@@ -498,61 +499,6 @@ class Schedule:
             self.outputs = [op if o is stage.op else o for o in self.outputs]
         stage.op = op
         self.stage_map[op] = stage
-
-    def cache_read(
-        self, tensor: Tensor, scope: str, readers: Operation | Tensor | Sequence[Any]
-    ) -> Tensor:
-        """A copy of a tensor in another memory, from which the readers read."""
-        given: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
-        source = self[tensor]
-        tensor = source.op.output(tensor.value_index)  # in the layout that it has by now
-        axes = [IterVar(Range(build.const(0), e), f"ax{i}") for i, e in enumerate(tensor.shape)]
-        body = tensor(*[axis.var for axis in axes])
-        cache = Stage(ComputeOp(f"{tensor.op.name}.{scope}", axes, [body]))
-        cache.scope, cache.group = scope, source.group
-        copied = cache.op.output(0)
-
-        def replacement(read: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
-            same = self[read] is source and read.value_index == tensor.value_index
-            return copied(*indices) if same else None
-
-        for reader in given:
-            stage = self[reader]
-            if not any(self[t] is source for t in stage.op.input_tensors):
-                raise ValueError(f"{stage.op.name} does not read {tensor.name}")
-            self.rewrite_stage(stage, lambda expr: replace_loads(expr, replacement))
-        self.insert(self.stages.index(source) + 1, cache)
-        return copied
-
-    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
-        """Compute a tensor in another memory and copy it from there."""
-        several = isinstance(tensor, list | tuple)
-        given: list[Any] = list(tensor) if several else [tensor]  # type: ignore[arg-type]
-        stage = self[given[0]]
-        op = stage.op
-        if not isinstance(op, ComputeOp):
-            raise ValueError(f"cache write only take ComputeOp as writers, not {op}")
-        if stage.relations:
-            raise ValueError(f"Create cache_write before doing split/fuse/reorder on {op.name}")
-        if stage.layout_conditions:
-            raise ValueError(f"Create cache_write of {op.name} before transform_layout leaves gaps")
-        if any(self[t] is not stage for t in given) or len(given) != op.num_outputs:
-            raise ValueError(f"cache_write takes all outputs of {op.name} or its only one")
-        # The copy keeps the user's axes; the cache gets its own, and the reduction.
-        axes = [IterVar(axis.dom, f"{axis.name}.c", axis.iter_type) for axis in op.axis]
-        own: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axis, axes, strict=True)}
-        body = rewrite_body(op.body, lambda expr: substitute(expr, own))
-        cache = Stage(ComputeOp(f"{op.name}.{scope}", axes, body, op.tag, op.attrs))
-        cache.scope, cache.group = scope, stage.group
-        copies = [t(*[axis.var for axis in op.axis]) for t in cache.op.outputs]
-        copy_op = ComputeOp(op.name, op.axis, copies, op.tag, op.attrs)
-        if stage.is_output:
-            self.outputs = [copy_op if o is op else o for o in self.outputs]
-        stage.set_op(copy_op)
-        self.stage_map[copy_op] = stage
-        self.insert(self.stages.index(stage), cache)
-        made = cache.op.outputs
-        return list(made) if several else made[0]
 
 
 def _topological_order(outputs: Sequence[Operation]) -> list[Operation]:

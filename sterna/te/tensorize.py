@@ -33,7 +33,7 @@ from sterna.tir.copy import copy_stmt
 from sterna.tir.stmt import AttrStmt, For, IfThenElse, Stmt, Tensorized, seq
 
 if TYPE_CHECKING:
-    from sterna.te.lower import Nest
+    from sterna.te.nest import Nest
 
 
 Part = Literal["all", "init", "update"]
