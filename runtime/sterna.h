@@ -607,7 +607,8 @@ STERNA_API int sterna_num_threads(int32_t *out); /* the caller's thread counts *
  * 9  MODELS
  *
  * A compiled model is a graph, its parameters and the functions that its nodes call. All of it is in
- * one library, or in one object that is linked into the program. A sterna_model runs it:
+ * one library, or in one object file or archive that is linked into the program (an archive as a
+ * whole: nothing calls what announces the model). A sterna_model runs it:
  *
  *     sterna_model *m = NULL;
  *     if (sterna_model_load("resnet18.so", &m) ||

@@ -266,7 +266,8 @@ INTERNAL int model_open(const model_data *d, sterna_module *module, int with_par
                         int32_t device_count, sterna_model **out);
 
 /* factory.c */
-#define MODEL_SYMBOL "__sterna__model" /* a library's model; with _name behind it the one of that name */
+/* The name of a library's model, or of one of them; with _ and a name behind it, that model's data. */
+#define MODEL_SYMBOL "__sterna__model"
 INTERNAL int factory_names(const char *name); /* whether every model adds a function of this name */
 /* The function of a name that a model adds to its module; null when it adds none. */
 INTERNAL int factory_function(sterna_module *module, const void *data, const char *name,

@@ -71,11 +71,17 @@ static void *shared_symbol(void *self, const char *symbol) {
   return table_find(&under->owned, symbol) ? NULL : under->find(under->self, symbol);
 }
 
+/* The data of the model of a name or, when that is null, of the one that the symbols name. */
+static int find_model(symbols *under, const char *name, void **out) {
+  if (!name) name = under->find(under->self, MODEL_SYMBOL);
+  *out = NULL;
+  return name ? find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, out) : 0;
+}
+
 /* What a model among the symbols adds to the functions. */
 static int model_function(sterna_module *m, symbols *under, const char *name, sterna_function **out) {
   void *data;
-  if (find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, &data)) return -1;
-  if (!data && factory_names(name)) data = under->find(under->self, MODEL_SYMBOL);
+  if (find_model(under, factory_names(name) ? NULL : name, &data)) return -1;
   if (data) return factory_function(m, data, name, out);
   *out = NULL;
   return 0;
@@ -110,10 +116,7 @@ static void destroy_part(void *self) {
 static const sterna_module_type part_type = {"library", part_function, destroy_part};
 
 int symbols_find_model(sterna_module *module, const char *name, void **out) {
-  symbols *under = ((module_part *)sterna_module_self(module))->under;
-  if (name) return find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, out);
-  *out = under->find(under->self, MODEL_SYMBOL);
-  return 0;
+  return find_model(((module_part *)sterna_module_self(module))->under, name, out);
 }
 
 int symbols_module(symbols *under, sterna_module **out) {

@@ -14,6 +14,10 @@ LIBRARY_TABLE = "__tvm_ffi__library_bin"
 """The symbol of the bytes that say which modules a file holds; see runtime/src/blob.c."""
 
 
+MODEL_SYMBOL = "__sterna__model"
+"""The symbol of the name of a file's model; with _ and that name behind it, of the model's data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Functions that see each other, and the symbols under which others find them."""

@@ -21,13 +21,17 @@ def export_library(
     fcompile: Callable[..., Any] | None = None,
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
+    write_more: Callable[[Path], list[Path]] = lambda folder: [],
     **options: Any,
 ) -> Any:
-    """Write a module and all that it imports; see Module.export_library."""
+    """Write a module and all that it imports; see Module.export_library.
+
+    write_more: writes what goes into the file beside the modules, into a folder.
+    """
     path = Path(file_name)
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
-        made = bundle.write(module, Path(name))
-        export = _Export(path, made, [Path(p) for p in addons or ()], Path(name), options)
+        made, more = bundle.write(module, Path(name)), write_more(Path(name))
+        export = _Export(path, made, more, [Path(p) for p in addons or ()], Path(name), options)
         if fcompile is not None:
             return fcompile(os.fspath(path), [os.fspath(p) for p in export.files], **options)
         unknown = sorted(options.keys() - set(LINK_OPTIONS))
@@ -47,13 +51,14 @@ def export_library(
 class _Export:
     path: Path
     made: Sequence[Path]
+    more: Sequence[Path]
     addons: Sequence[Path]
     folder: Path
     options: Mapping[str, Any]
 
     @property
     def files(self) -> list[Path]:
-        return [*self.made, *self.addons]
+        return [*self.made, *self.more, *self.addons]
 
     def link(self, output: Path) -> None:
         extra = [*(self.options.get("options") or ()), "-lm"]
@@ -71,7 +76,7 @@ class _Export:
         write_aside(self.path, lambda aside: pack(aside, [library, *self.files]))
 
     def archive(self) -> None:
-        objects = as_objects(self.files, self.folder)
+        objects = as_objects(self.files, self.folder, self.options.get("cc"))
         write_aside(self.path, lambda aside: toolchain.archive(aside, objects))
 
     def object(self) -> None:
@@ -79,12 +84,13 @@ class _Export:
         write_aside(self.path, lambda aside: write_object(aside, self.files, self.folder, cc))
 
     def source(self) -> None:
-        if len(self.files) != 1 or self.files[0].suffix != ".c":
+        alone = len(self.made) == 1 and not self.addons
+        if not alone or any(path.suffix != ".c" for path in self.files):
             raise ValueError(
                 f"cannot export '{self.path}': not all of the module, its imports and addons is C "
                 'code; build them for the target "c"'
             )
-        text = self.files[0].read_text("utf-8")
+        text = "\n".join(path.read_text("utf-8") for path in self.files)
         write_aside(self.path, lambda aside: aside.write_text(text, encoding="utf-8"))
 
 

@@ -23,13 +23,13 @@ def write_aside(path: Path, fill: Callable[[Path], object]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def as_objects(files: Sequence[Path], folder: Path) -> list[Path]:
+def as_objects(files: Sequence[Path], folder: Path, cc: str | None) -> list[Path]:
     """Sources and objects, with the C sources compiled."""
     done = []
     for path in files:
         if path.suffix == ".c":
             made = folder / f"{path.stem}.o"
-            toolchain.compile_object(made, path)
+            toolchain.compile_object(made, path, cc=cc)
             path = made
         done.append(path)
     return done
@@ -37,7 +37,7 @@ def as_objects(files: Sequence[Path], folder: Path) -> list[Path]:
 
 def write_object(output: Path, files: Sequence[Path], folder: Path, cc: str | None) -> None:
     """One object file from sources and objects."""
-    objects = as_objects(files, folder)
+    objects = as_objects(files, folder, cc)
     if len(objects) == 1:
         shutil.copyfile(objects[0], output)
     else:

@@ -7,11 +7,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sterna.support import native
 from sterna.support.options import options
+
+# What every model exports, and how far into an archive its table of symbols reaches at most.
+MODEL_SYMBOL = b"__sterna__model"
+SYMBOL_TABLE = 1 << 20
 
 CXX_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
@@ -102,13 +106,32 @@ def _link(
     try:
         run_compiler(
             [*command, *mode, "-o", os.path.abspath(aside), f"-I{native.include_folder()}",
-             *map(str, inputs), *extra, *runtime],
+             *_listed(inputs, base), *extra, *runtime],
             cwd,
         )  # fmt: skip
         os.chmod(aside, 0o777 & ~_umask())
         os.replace(aside, target)
     finally:
         Path(aside).unlink(missing_ok=True)
+
+
+def _listed(inputs: Sequence[Path], base: Path) -> Iterator[str]:
+    """Inputs as a linker takes them.
+
+    An archive that holds a model is taken whole: what announces the model is called by nobody.
+    """
+    for path in inputs:
+        if path.suffix != ".a" or not _holds_model(base / path):
+            yield str(path)
+        elif sys.platform == "darwin":
+            yield f"-Wl,-force_load,{path}"
+        else:
+            yield from ("-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive")
+
+
+def _holds_model(archive_path: Path) -> bool:
+    with open(archive_path, "rb") as file:
+        return MODEL_SYMBOL in file.read(SYMBOL_TABLE)
 
 
 def _runtime() -> list[str]:
@@ -138,11 +161,16 @@ def link_shared(
     _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd, needs_runtime)
 
 
-def compile_object(output: Path, source: Path, extra: Sequence[str] = ()) -> None:
+def compile_object(
+    output: Path,
+    source: Path,
+    extra: Sequence[str] = (),
+    cc: str | os.PathLike[str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> None:
     """Compile one source into an object file."""
-    command = _choose(None, [source])
-    include = f"-I{native.include_folder()}"
-    run_compiler([*command, "-c", "-fPIC", "-O2", include, *extra, str(source), "-o", str(output)])
+    command = [*_choose(cc, [source]), "-c", "-fPIC", "-O2", f"-I{native.include_folder()}"]
+    run_compiler([*command, *extra, str(source), "-o", str(output)], cwd)
 
 
 def link_relocatable(

@@ -125,7 +125,7 @@ static _Alignas(64) unsigned char broken_data[MODEL_SIZE];
 
 static void *find_broken(void *self, const char *symbol) {
   (void)self;
-  if (strcmp(symbol, "__sterna__model") == 0 || strcmp(symbol, "__sterna__model_one") == 0) return broken_data;
+  if (strcmp(symbol, "__sterna__model_one") == 0) return broken_data;
   void *address = NULL;
   if (strcmp(symbol, "__tvm_ffi_add") == 0) memcpy(&address, &(sterna_call){node_add}, sizeof address);
   if (strcmp(symbol, "__tvm_ffi_double") == 0) memcpy(&address, &(sterna_call){node_double}, sizeof address);

@@ -3,8 +3,8 @@
 #include "../network.h"
 
 __attribute__((aligned(64), visibility("default"))) unsigned char __sterna__model_net[MODEL_SIZE];
-extern unsigned char __sterna__model[MODEL_SIZE]
-    __attribute__((alias("__sterna__model_net"), visibility("default")));
+STERNA_EXPORT const char __sterna__model[];
+const char __sterna__model[] = "net";
 STERNA_EXPORT const sterna_host *__sterna__host;
 const sterna_host *__sterna__host;
 

@@ -1,0 +1,81 @@
+"""Object files that hold a model: its data, and what announces it in a program."""
+
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm
+
+from sterna.codegen.llvm import host
+from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
+from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, data_layout
+from sterna.codegen.llvm.types import symbol
+from sterna.codegen.part import MODEL_SYMBOL, PACKED_PREFIX
+
+ALIGNMENT = 64
+
+# LLVM would take long to read large data as text. So it writes zeros behind a mark, which takes no
+# time, and the bytes are put in their place.
+_MARK = b"here the bytes of the data begin"
+
+
+def model_object(options: LLVMOptions, name: str, size: int) -> tuple[bytearray, int]:
+    """An object file with room for a model's data, and where in the file that is."""
+    if data_layout(options).startswith("E"):
+        raise ValueError(f"a model is written for little-endian machines, not {options.triple}")
+    if size < len(_MARK):
+        raise ValueError(f"a model has at least {len(_MARK)} bytes, not {size}")
+    module = ModuleWriter(options, "model")
+    export, weak = ("dllexport ", "dllexport ") if module.is_coff else ("", "weak ")
+    mark, rest = f"[{len(_MARK)} x i8]", f"[{size - len(_MARK)} x i8]"
+    module.globals += [
+        f"{symbol(f'{MODEL_SYMBOL}_{name}')} = {export}constant <{{ {mark}, {rest} }}> "
+        f'<{{ {mark} c"{_MARK.decode()}", {rest} zeroinitializer }}>, align {ALIGNMENT}',
+        f'{symbol(MODEL_SYMBOL)} = {weak}constant [{len(name) + 1} x i8] c"{name}\\00"',
+    ]
+    made = bytearray(_compile(module))
+    return made, made.index(_MARK)
+
+
+def linked_model_object(options: LLVMOptions, name: str, functions: Sequence[str]) -> bytes:
+    """An object file that announces a model when the program that it is linked into starts."""
+    module = ModuleWriter(options, "linked model")
+    host.define_host(module)
+    entries = []
+    for function in functions:
+        module.declare(PACKED_PREFIX + function, "i32", "ptr, ptr, i32, ptr")
+        entries.append(
+            f"{{ ptr, ptr }} {{ ptr {module.string(function)}, "
+            f"ptr {symbol(PACKED_PREFIX + function)} }}"
+        )
+    size, data = module.index_type, symbol(f"{MODEL_SYMBOL}_{name}")
+    module.globals += [
+        f"{data} = external constant i8",
+        f"@functions = internal constant [{len(entries)} x {{ ptr, ptr }}] [{', '.join(entries)}]",
+        f"@model = internal global {{ ptr, ptr, ptr, ptr, {size}, ptr }} {{ ptr null, "
+        f"ptr {module.string(name)}, ptr {data}, ptr @functions, {size} {len(entries)}, "
+        f"ptr @{host.HOST} }}",
+        "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] "
+        "[{ i32, ptr, ptr } { i32 65535, ptr @announce, ptr null }]",
+    ]
+    # Without the runtime in the program there is nobody to tell.
+    register = module.declare(
+        "sterna_register_model", "void", "ptr", "extern_weak " if module.is_elf else ""
+    )
+    module.functions.append(f"""\
+define internal void @announce() {ATTRIBUTES} {{
+  %missing = icmp eq ptr {register}, null
+  br i1 %missing, label %done, label %tell
+tell:
+  call void {register}(ptr @model)
+  br label %done
+done:
+  ret void
+}}
+""")
+    return _compile(module)
+
+
+def _compile(module: ModuleWriter) -> bytes:
+    with LOCK:
+        machine = create_machine(module.options)
+        made: bytes = machine.emit_object(llvm.parse_assembly(module.text(), llvm.create_context()))
+        return made

@@ -1,0 +1,179 @@
+"""What building a graph gives: code, graph and parameters, and executors of them."""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sterna.driver.code import Code
+from sterna.driver.export import export_library
+from sterna.driver.model_data import ModelData
+from sterna.driver.model_files import ModelFiles
+from sterna.driver.operator_module import OperatorModule
+from sterna.ir.module import IRModule
+from sterna.runtime import Device, Module, NDArray, PackedFunc, _core, ndarray
+from sterna.runtime.graph_executor import create_executor
+from sterna.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltGraph:
+    """What stands behind a factory's module."""
+
+    lib: OperatorModule
+    graph_json: str
+    params: dict[str, NDArray]
+    name: str
+
+    def find(self, name: str) -> int | PackedFunc | None:
+        """One of the functions that make executors and show what they are made from, or a kernel.
+
+        They are those that the runtime gives to a model in a file.
+        """
+        made: dict[str, Callable[..., Any]] = {
+            self.name: self.create,
+            "debug_create": lambda _, *devices: self.create(*devices),
+            "get_graph_json": lambda: self.graph_json,
+            "get_graph_params": self.param_pairs,
+            "remove_params": lambda: GraphExecutorFactoryModule.over(self.without_params()),
+        }
+        return PackedFunc(made[name]) if name in made else self.lib._get_function(name, False)
+
+    def param_pairs(self) -> list[list[str | NDArray]]:
+        """Names and arrays."""
+        return [[name, array] for name, array in self.params.items()]
+
+    def create(self, *devices: Device) -> Module:
+        """An executor over the parameters, which are not copied."""
+        executor = create_executor(self.graph_json, self.lib, devices)
+        executor["give_params"](self.param_pairs())
+        return executor
+
+    def without_params(self) -> "BuiltGraph":
+        """The same with its parameters yet to be set."""
+        return BuiltGraph(self.lib, self.graph_json, {}, self.name)
+
+
+class GraphExecutorFactoryModule:
+    """A built graph. lib["default"](dev) makes an executor; all of them share the parameters."""
+
+    def __init__(
+        self,
+        code: Code,
+        graph_json: str,
+        params: Mapping[str, Any],
+        mod_name: str,
+        target: Target,
+        ir_mod: IRModule | None = None,
+    ) -> None:
+        if not re.fullmatch(r"[A-Za-z_]\w*", mod_name, re.ASCII):
+            raise ValueError(f"mod_name '{mod_name}' is no name: letters, digits and _ make one")
+        lib = OperatorModule.make(code, mod_name, {target: ir_mod or IRModule({})})
+        arrays = {name: _as_array(value) for name, value in params.items()}
+        self._take(BuiltGraph(lib, graph_json, arrays, mod_name))
+
+    @classmethod
+    def over(cls, built: BuiltGraph) -> "GraphExecutorFactoryModule":
+        """A factory over what was built before."""
+        made = cls.__new__(cls)
+        made._take(built)
+        return made
+
+    def _take(self, built: BuiltGraph) -> None:
+        self._built = built
+        self.module: Module = _core.make_module(Module, built)
+
+    # ---- its parts ----
+
+    @property
+    def lib(self) -> OperatorModule:
+        """The kernels alone."""
+        return self._built.lib
+
+    @property
+    def graph_json(self) -> str:
+        """The graph, as the executor reads it."""
+        return self._built.graph_json
+
+    @property
+    def params(self) -> dict[str, NDArray]:
+        """The parameters by name."""
+        return self._built.params
+
+    @property
+    def libmod_name(self) -> str:
+        """The name that it was built under, which is that of the function that makes executors."""
+        return self._built.name
+
+    @property
+    def target(self) -> Target:
+        """What it was built for."""
+        return self._built.lib.target
+
+    @property
+    def ir_mod(self) -> IRModule:
+        """What it was built from."""
+        return self._built.lib.ir_module_by_target[self.target]
+
+    def get_lib(self) -> OperatorModule:
+        """The kernels alone."""
+        return self.lib
+
+    def get_graph_json(self) -> str:
+        """The graph, as the executor reads it."""
+        return self.graph_json
+
+    def get_executor_config(self) -> str:
+        """The graph, as the executor reads it."""
+        return self.graph_json
+
+    def get_params(self) -> dict[str, NDArray]:
+        """The parameters by name."""
+        return self.params
+
+    def __iter__(self) -> Iterator[Any]:
+        warnings.warn(
+            "graph, lib, params = relay.build(...) is the old way: keep what build gives as it is, "
+            'and make executors with lib["default"](dev)',
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter((self.graph_json, self.lib, self.params))
+
+    # ---- its functions ----
+
+    def __getitem__(self, name: str) -> PackedFunc:
+        return self.module[name]
+
+    def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
+        """The function that makes executors, get_graph_json, ..., or a kernel."""
+        return self.module.get_function(name, query_imports)
+
+    # ---- in files ----
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        *,
+        fcompile: Callable[..., Any] | None = None,
+        addons: Sequence[str | os.PathLike[str]] | None = None,
+        workspace_dir: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Write code, graph and parameters to one file; see Module.export_library."""
+        files = ModelFiles(ModelData(self.libmod_name, self.graph_json, self.params), self.lib.code)
+        form = Path(file_name).suffix
+
+        def write(folder: Path) -> list[Path]:
+            return files.write(folder, form, fcompile is None, options.get("cc"))
+
+        return export_library(
+            self.lib, file_name, fcompile, addons, workspace_dir, write, **options
+        )
+
+
+def _as_array(value: Any) -> NDArray:
+    return value if isinstance(value, NDArray) else ndarray.array(value)

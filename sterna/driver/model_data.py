@@ -1,0 +1,102 @@
+"""A model's data: its graph and parameters as one piece that the runtime uses where it lies.
+
+The layout is that of runtime/src/model_data.c.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sterna.runtime import NDArray
+
+MAGIC = b"sterna.m"
+VERSION = 1
+BYTE_ORDER_MARK = 0x01020304
+BOUNDARY = 64
+
+_HEADER = struct.Struct("<8sII8Q")
+_SUMMED_FROM = 40  # behind the checksum
+_PARAM = struct.Struct("<QQQiBBHQQ")
+
+
+def _up(size: int) -> int:
+    return -(-size // BOUNDARY) * BOUNDARY
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """What goes into a file beside the code."""
+
+    name: str
+    graph_json: str
+    params: Mapping[str, NDArray]
+
+    @cached_property
+    def _places(self) -> list[int]:
+        """Where each parameter's values begin, and where the last ones end."""
+        places = [_up(self._head_size)]
+        for array in self.params.values():
+            places.append(_up(places[-1] + array.nbytes))
+        return places
+
+    @cached_property
+    def _texts(self) -> list[bytes]:
+        return [self.name.encode(), *(name.encode() for name in self.params),
+                self.graph_json.encode()]  # fmt: skip
+
+    @cached_property
+    def _shapes_begin(self) -> int:
+        return _HEADER.size + len(self.params) * _PARAM.size
+
+    @cached_property
+    def _texts_begin(self) -> int:
+        return self._shapes_begin + 8 * sum(array.ndim for array in self.params.values())
+
+    @property
+    def _head_size(self) -> int:
+        return self._texts_begin + sum(map(len, self._texts))
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._places[-1]
+
+    @cached_property
+    def head(self) -> bytes:
+        """Everything but the parameters' values."""
+        at = [self._texts_begin]
+        for text in self._texts:
+            at.append(at[-1] + len(text))
+        sizes = [len(text) for text in self._texts]
+        index, shapes, shape_at = [], [], self._shapes_begin
+        for i, array in enumerate(self.params.values()):
+            dtype = array.dtype
+            index.append(_PARAM.pack(
+                at[1 + i], sizes[1 + i], shape_at, array.ndim, dtype.type_code, dtype.bits,
+                dtype.lanes, self._places[i], array.nbytes,
+            ))  # fmt: skip
+            shapes.append(struct.pack(f"<{array.ndim}q", *array.shape))
+            shape_at += 8 * array.ndim
+        body = b"".join([*index, *shapes, *self._texts])
+        fields = [at[0], sizes[0], at[-2], sizes[-1], len(self.params)]
+        checksum = zlib.adler32(struct.pack("<5Q", *fields) + body)
+        return _HEADER.pack(
+            MAGIC, BYTE_ORDER_MARK, VERSION, self.size, self._head_size, checksum, *fields
+        ) + body  # fmt: skip
+
+    def write_into(self, buffer: bytearray, at: int = 0) -> None:
+        """Put it into a buffer of zeros."""
+        buffer[at : at + len(self.head)] = self.head
+        for place, array in zip(self._places, self.params.values(), strict=False):
+            if array.nbytes:
+                array._copy_to_buffer(np.frombuffer(buffer, np.uint8, array.nbytes, at + place))
+
+    def to_bytes(self) -> bytearray:
+        """It as bytes."""
+        made = bytearray(self.size)
+        self.write_into(made)
+        return made
