@@ -26,6 +26,7 @@ from sterna.te.operation import (
 from sterna.te.rfactor import rfactor
 from sterna.te.scan import ScanOp, scan
 from sterna.te.schedule import Schedule, Stage, create_schedule
+from sterna.te.specialized import SpecializedCondition
 from sterna.te.tag import tag_scope
 from sterna.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Range, Tensor
 from sterna.tir import op as _op
@@ -36,10 +37,10 @@ AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 
 __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp",
-    "Range", "ScanOp", "Schedule", "Stage", "Tensor", "TensorIntrin", "comm_reducer", "compute",
-    "const", "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc", "max",
-    "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis", "scan", "size_var",
-    "sum", "tag_scope", "thread_axis", "var",
+    "Range", "ScanOp", "Schedule", "SpecializedCondition", "Stage", "Tensor", "TensorIntrin",
+    "comm_reducer", "compute", "const", "create_schedule", "decl_tensor_intrin", "extern",
+    "extern_primfunc", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis",
+    "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
     *_op.__all__,
 ]  # fmt: skip
 

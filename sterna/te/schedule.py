@@ -216,7 +216,10 @@ class Stage:
         return fused
 
     def reorder(self, *axes: IterVar) -> None:
-        """Put these loops, among the places that they occupy, into this order."""
+        """for i: for j: for k, reorder(k, i)  ->  for k: for j: for i
+
+        The loops keep, among themselves, the places that they occupy.
+        """
         if len({id(axis) for axis in axes}) != len(axes):
             raise ValueError("Same axis can not appear more than once")
         for axis in axes:
@@ -229,7 +232,7 @@ class Stage:
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: ExprLike, y_factor: ExprLike
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Two splits and a reorder: xo, yo, xi, yi"""
+        """for x: for y  ->  for x.outer: for y.outer: for x.inner: for y.inner"""
         xo, xi = self.split(x_parent, factor=x_factor)
         yo, yi = self.split(y_parent, factor=y_factor)
         self.reorder(xo, yo, xi, yi)
@@ -244,13 +247,13 @@ class Stage:
         self._attributes(axis).kind = kind
 
     def vectorize(self, var: IterVar) -> None:
-        """Run the loop's iterations at once, as vectors."""
+        """for i in 8: b[i] = a[i] + 1  ->  b[0:8] = a[0:8] + 1, as one vector"""
         if var.iter_type not in (DATA_PAR, OPAQUE):
             raise ValueError(f"Cannot vectorize on {_kind_name(var.iter_type)} axis {var.name}")
         self._mark(var, VECTORIZED)
 
     def parallel(self, var: IterVar) -> None:
-        """Share the loop's iterations among threads."""
+        """for i in n  ->  for i in n:  # parallel; the threads of the CPU share the iterations"""
         if var.iter_type == COMM_REDUCE:
             raise ValueError(
                 f"Cannot run the reduction axis {var.name} in parallel; use rfactor first"
@@ -260,7 +263,7 @@ class Stage:
         self._mark(var, PARALLELIZED)
 
     def unroll(self, var: IterVar) -> None:
-        """Write the loop's iterations out one by one."""
+        """for i in 2: b[i] = a[i]  ->  b[0] = a[0]; b[1] = a[1]"""
         self._mark(var, UNROLLED)
 
     def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin) -> None:
@@ -309,7 +312,7 @@ class Stage:
         ) -> list[IterVar] | None: ...
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
-        """Say something about the loop to the passes behind."""
+        """for i: s  ->  for i: with attr("pragma_type", value): s, for the passes behind"""
         self._find_leaf(var)
         self._attributes(var).pragmas.append((pragma_type, pragma_value))
 
@@ -326,7 +329,7 @@ class Stage:
     # ---- where it is computed ----
 
     def compute_at(self, parent: "Stage", scope: IterVar) -> None:
-        """Compute what a loop of another stage needs inside that loop."""
+        """for i in n: b[i] = a[i]; for i in n: c[i] = b[i]  ->  for i in n: b = a[i]; c[i] = b"""
         if parent is self:
             raise ValueError(f"stage {self.op.name} cannot be computed at itself")
         find_scope(parent, scope)
@@ -339,17 +342,17 @@ class Stage:
         self.attach_type, self.attach_stage, self.attach_ivar = "scope", parent, scope
 
     def compute_inline(self) -> None:
-        """Compute each element where it is read."""
+        """for i in n: b[i] = a[i] + 1; for i in n: c[i] = b[i]  ->  for i in n: c[i] = a[i] + 1"""
         if self.is_output:
             raise ValueError(f"the output {self.op.name} cannot be inlined")
         self.attach_type, self.attach_stage, self.attach_ivar = "inline", None, None
 
     def compute_root(self) -> None:
-        """Compute it whole before what reads it."""
+        """for i in n: b = a[i]; c[i] = b  ->  for i in n: b[i] = a[i]; for i in n: c[i] = b[i]"""
         self.attach_type, self.attach_stage, self.attach_ivar = "root", None, None
 
     def set_scope(self, scope: str) -> None:
-        """Which memory it is kept in."""
+        """allocate(b, "global")  ->  allocate(b, scope)"""
         self.scope = scope
 
     def double_buffer(self) -> None:
@@ -525,6 +528,8 @@ def _topological_order(outputs: Sequence[Operation]) -> list[Operation]:
 def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
     """The plain schedule of one or more operations."""
     given: list[Any] = list(ops) if isinstance(ops, list | tuple) else [ops]
+    if not given:
+        raise ValueError("create_schedule takes at least one operation")
     for op in given:
         if not isinstance(op, Operation):
             raise ValueError(

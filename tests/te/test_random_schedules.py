@@ -125,6 +125,8 @@ def schedule_loops(rng: random.Random, stage: Any) -> None:
             stage.unroll(axis)
         elif choice < 0.3 and axis.iter_type == 0:
             stage.parallel(axis)
+    if rng.random() < 0.1:  # a predicate that always holds, though nobody may see that
+        stage.set_store_predicate(rng.choice(stage.all_iter_vars).var * 2 > -1)
     last = stage.leaf_iter_vars[-1]
     if rng.random() < 0.4 and last.iter_type == 0:
         stage.vectorize(last)
