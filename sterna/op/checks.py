@@ -1,5 +1,6 @@
 """What type relations ask of operands, with one wording for what is wrong."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,6 +62,11 @@ def map_dims(function: Callable[..., Any], *dims: Dim) -> Dim:
     if any(isinstance(dim, AnyDim) for dim in dims):
         return AnyDim()
     return as_dim(function(*dims))
+
+
+def size_of(shape: Sequence[Dim]) -> Dim:
+    """The number of elements of a shape; unknown where a dimension is."""
+    return map_dims(lambda *dims: math.prod(dims), *shape)
 
 
 def broadcast_dims(a: Dim, b: Dim) -> Dim | None:

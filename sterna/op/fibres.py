@@ -1,0 +1,96 @@
+"""The lines of a tensor along one axis, and tensors that statements fill line by line."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim, TensorType, flatten_type
+from sterna.op.indexing import INT32, INT64, unravel
+from sterna.op.schedules import PARALLEL_ELEMENTS
+from sterna.te import Tensor, extern
+from sterna.tir import ir_builder
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.stmt import Stmt
+
+Fill = Callable[[IRBuilder, list[BufferVar], list[BufferVar]], None]
+
+
+def statements(out: Any, inputs: Sequence[Tensor], fill: Fill, name: str) -> list[Tensor]:
+    """The tensors of a type, written by fill(builder, inputs, outputs)."""
+    kinds: list[TensorType] = flatten_type(out)
+
+    def body(ins: list[Any], outs: list[Any]) -> Stmt:
+        ib = ir_builder.create()
+        fill(ib, [ib.buffer_ptr(each) for each in ins], [ib.buffer_ptr(each) for each in outs])
+        return ib.get()
+
+    shapes = [kind.shape for kind in kinds]
+    made = extern(shapes, inputs, body, name=name, dtype=[str(kind.dtype) for kind in kinds])
+    return list(made) if isinstance(made, list) else [made]
+
+
+def product(dims: Sequence[Dim]) -> Any:
+    """The number of elements of a shape."""
+    total: Any = 1
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+def index_type(*counts: Dim) -> str:
+    """The type that numbers below these, and sums of two of them, are computed in."""
+    known = [count for count in counts if type(count) is int]
+    return INT64 if any(count >= 2**30 for count in known) else INT32
+
+
+class Fibres:
+    """A shape as lines along one axis; other dimensions count the lines."""
+
+    def __init__(self, shape: Sequence[Dim], axis: int) -> None:
+        self.shape = list(shape)
+        self.axis = axis
+        self.length = self.shape[axis]
+        self.others = [dim for i, dim in enumerate(self.shape) if i != axis]
+
+    @contextmanager
+    def each(self, ib: IRBuilder) -> Iterator[Callable[[Any], tuple[Any, ...]]]:
+        """A loop over the lines, shared among threads if there is much to do.
+
+        Gives what turns a place in the line into indices.
+        """
+        count = product(self.others)
+        sizes = [1024 if build.int_value(dim) is None else dim for dim in self.shape]
+        large = math.prod(sizes) >= PARALLEL_ELEMENTS
+        kind = "parallel" if large and len(self.others) > 0 else "serial"
+        with ib.for_range(0, count, name="line", dtype=index_type(count), kind=kind) as line:
+            around = [ib.let(f"at{i}", at) for i, at in enumerate(unravel(line, self.others))]
+
+            def at(place: Any) -> tuple[Any, ...]:
+                return (*around[: self.axis], place, *around[self.axis :])
+
+            yield at
+
+
+def variable(ib: IRBuilder, dtype: str, name: str, value: Any) -> "Variable":
+    """A number that statements change."""
+    made = Variable(ib.allocate(dtype, (1,), name=name, scope="local"))
+    made.set(value)
+    return made
+
+
+class Variable:
+    """A number that statements change."""
+
+    def __init__(self, held: BufferVar) -> None:
+        self.held = held
+
+    def get(self) -> Expr:
+        """What it is now."""
+        return self.held[0]
+
+    def set(self, value: Any) -> None:
+        """Make it another number."""
+        self.held[0] = build.cast(self.held.dtype, build.as_expr(value))

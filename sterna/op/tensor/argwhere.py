@@ -1,0 +1,229 @@
+"""The elements that are not zero: where they are, and slices that they select.
+
+How many there are is known when the run has counted them. So each operator has a padded form, whose
+result has room for all and which also gives the count.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.checks import at_least, axis_of, of_kind, size_of, tensor
+from sterna.op.fibres import index_type, product, statements, variable
+from sterna.op.indexing import dims_of, unravel
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+
+@attributes
+class ArgWhereAttrs(Attrs):
+    """Of argwhere and argwhere_padded."""
+
+    dtype: DataType = DataType("int32")
+
+
+@attributes
+class CompressAttrs(Attrs):
+    """Of compress and compress_padded."""
+
+    axis: int | None = None
+
+
+_COUNT = TensorType((1,), DataType("int32"))
+
+
+def _infer_argwhere(padded: bool) -> Callable[..., Type]:
+    def infer(attrs: ArgWhereAttrs, condition: Type) -> Type:
+        kind = tensor(condition, "condition")
+        if not padded:
+            return TensorType((AnyDim(), kind.ndim), attrs.dtype)
+        room = TensorType((size_of(kind.shape), kind.ndim), attrs.dtype)
+        return TupleType((room, TensorType((1,), attrs.dtype)))
+
+    return infer
+
+
+def _compute_argwhere(attrs: ArgWhereAttrs, out: Type, condition: Tensor) -> Any:
+    shape = dims_of(condition)
+    count = product(shape)
+    kind = index_type(count)
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        found = variable(ib, kind, "found", 0)
+        with ib.for_range(0, count, name="i", dtype=kind) as i:
+            indices = [ib.let(f"at{d}", at) for d, at in enumerate(unravel(i, shape))]
+            holds = _is_set(ins[0][tuple(indices)])
+            with ib.if_scope(build.logical_and(holds, found.get() < outs[0].shape[0])):
+                for d, index in enumerate(indices):
+                    outs[0][found.get(), d] = build.cast(attrs.dtype, index)
+                found.set(found.get() + 1)
+        if len(outs) > 1:
+            outs[1][0] = build.cast(attrs.dtype, found.get())
+            with ib.for_range(found.get(), outs[0].shape[0], name="k") as k:
+                for d in range(len(shape)):
+                    outs[0][k, d] = build.const(0, attrs.dtype)
+
+    made = statements(out, [condition], fill, "T_argwhere")
+    return made if isinstance(out, TupleType) else made[0]
+
+
+def _is_set(value: Any) -> Any:
+    return value if value.dtype.is_bool else build.not_equal(value, build.const(0, value.dtype))
+
+
+def _reference_argwhere(attrs: ArgWhereAttrs, condition: Array) -> Array:
+    made: Array = np.argwhere(condition.astype(bool)).astype(numpy_dtype(attrs.dtype))
+    return made
+
+
+def _reference_argwhere_padded(attrs: ArgWhereAttrs, condition: Array) -> list[Array]:
+    found = _reference_argwhere(attrs, condition)
+    made = np.zeros((condition.size, condition.ndim), found.dtype)
+    made[: len(found)] = found
+    return [made, np.array([len(found)]).astype(found.dtype)]
+
+
+_FLAGS = np.array([[0, 1, 1], [0, 0, 1]], "float32")
+_WHERE_CASES = [
+    Case((_FLAGS,)),
+    Case((((2, 1, 3), "bool"),), {"dtype": "int64"}),
+    Case((np.array([np.nan, -0.0, 1e-30]),)),
+    Case((((4,), "int8"),)),
+    Case((np.array(True),)),
+]
+
+register(OpRecord(
+    "argwhere",
+    inputs=("condition",),
+    attrs=ArgWhereAttrs,
+    infer=_infer_argwhere(padded=False),
+    compute=_compute_argwhere,
+    reference=_reference_argwhere,
+    pattern=OPAQUE,
+    cases=_WHERE_CASES,
+    doc="The indices of the elements that are not zero, one row for each.",
+))  # fmt: skip
+
+register(OpRecord(
+    "argwhere_padded",
+    inputs=("condition",),
+    attrs=ArgWhereAttrs,
+    infer=_infer_argwhere(padded=True),
+    compute=_compute_argwhere,
+    reference=_reference_argwhere_padded,
+    num_outputs=2,
+    pattern=OPAQUE,
+    cases=[*_WHERE_CASES, Case(((0, 2),))],
+    doc="The indices of the elements that are not zero, with rows of zeros up to the number of all "
+        "elements, and how many there are.",
+))  # fmt: skip
+
+
+# ---- slices that a condition selects ----
+
+
+def _infer_compress(padded: bool) -> Callable[..., Type]:
+    def infer(attrs: CompressAttrs, data: Type, condition: Type) -> Type:
+        kind = at_least(data, "data", 1)
+        flags = of_kind(tensor(condition, "condition", 1), "condition", "bool")
+        shape: list[Dim] = [size_of(kind.shape)] if attrs.axis is None else list(kind.shape)
+        axis = 0 if attrs.axis is None else axis_of(attrs.axis, kind.ndim)
+        many, most = flags.shape[0], shape[axis]
+        if isinstance(many, int) and isinstance(most, int) and many > most:
+            raise ValueError(f"condition has at most {most} elements as data has, not {many}")
+        shape[axis] = many if padded else AnyDim()
+        made = TensorType(tuple(shape), kind.dtype)
+        return TupleType((made, _COUNT)) if padded else made
+
+    return infer
+
+
+def _compute_compress(attrs: CompressAttrs, out: Type, data: Tensor, condition: Tensor) -> Any:
+    shape = dims_of(data)
+    axis = None if attrs.axis is None else axis_of(attrs.axis, data.ndim)
+    rest = [] if axis is None else [*shape[:axis], *shape[axis + 1 :]]
+    kind = index_type(product(shape))
+
+    def along(place: Any, element: Any) -> tuple[Any, ...]:
+        around = unravel(element, rest)
+        return (place,) if axis is None else (*around[:axis], place, *around[axis:])
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, flags, kept = ins[0], ins[1], outs[0]
+        room = kept.shape[axis or 0]
+        found = variable(ib, kind, "found", 0)
+        with (
+            ib.for_range(0, condition.shape[0], name="k", dtype=kind) as k,
+            ib.if_scope(build.logical_and(flags[k], found.get() < room)),
+        ):
+            with ib.for_range(0, product(rest), name="e") as e:
+                place = tuple(unravel(k, shape)) if axis is None else along(k, e)
+                kept[along(found.get(), e)] = source[place]
+            found.set(found.get() + 1)
+        if len(outs) > 1:
+            outs[1][0] = build.cast("int32", found.get())
+            with (
+                ib.for_range(found.get(), room, name="k") as k,
+                ib.for_range(0, product(rest), name="e") as e,
+            ):
+                kept[along(k, e)] = build.const(0, kept.dtype)
+
+    made = statements(out, [data, condition], fill, "T_compress")
+    return made if isinstance(out, TupleType) else made[0]
+
+
+def _reference_compress(attrs: CompressAttrs, data: Array, condition: Array) -> Array:
+    made: Array = np.compress(condition, data, axis=attrs.axis)
+    return made
+
+
+def _reference_compress_padded(
+    attrs: CompressAttrs, data: Array, condition: Array
+) -> list[Array]:
+    found = _reference_compress(attrs, data, condition)
+    axis = 0 if attrs.axis is None else attrs.axis % data.ndim
+    count = found.shape[axis]
+    widths = [(0, len(condition) - count if i == axis else 0) for i in range(found.ndim)]
+    return [np.pad(found, widths), np.array([count], "int32")]
+
+
+_SELECTED = np.array([False, True, True])
+_COMPRESS_CASES = [
+    Case(((2, 3), _SELECTED)),
+    Case((((2, 4, 2), "int8"), _SELECTED), {"axis": 1}),
+    Case(((2, 3), _SELECTED), {"axis": -1}),
+]
+
+register(OpRecord(
+    "compress",
+    inputs=("data", "condition"),
+    attrs=CompressAttrs,
+    infer=_infer_compress(padded=False),
+    compute=_compute_compress,
+    reference=_reference_compress,
+    pattern=OPAQUE,
+    cases=_COMPRESS_CASES,
+    doc="The slices of data along axis, or its elements, for which a condition holds.",
+))  # fmt: skip
+
+register(OpRecord(
+    "compress_padded",
+    inputs=("data", "condition"),
+    attrs=CompressAttrs,
+    infer=_infer_compress(padded=True),
+    compute=_compute_compress,
+    reference=_reference_compress_padded,
+    num_outputs=2,
+    pattern=OPAQUE,
+    cases=_COMPRESS_CASES,
+    doc="What compress gives, with zeros up to the length of the condition, and how many slices "
+        "were selected.",
+))  # fmt: skip

@@ -1,0 +1,133 @@
+"""Sums and products of all elements up to each along an axis."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import axis_of, of_kind, size_of, tensor
+from sterna.op.elementwise import quiet
+from sterna.op.fibres import Fibres, product, statements, variable
+from sterna.op.indexing import dims_of, unravel
+from sterna.op.products import AS_DATA, wide
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+
+@attributes
+class ScanopAttrs(Attrs):
+    """Of cumsum and cumprod."""
+
+    axis: int | None = None
+    dtype: DataType | None = None
+    exclusive: bool | None = None
+    reverse: bool = False
+
+    def normalize(self) -> None:
+        if self.dtype is None:
+            self.dtype = AS_DATA
+        if self.exclusive is None:
+            self.exclusive = False
+
+
+def _infer(attrs: ScanopAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    if not attrs.dtype:
+        of_kind(kind, "data without a dtype for the result", "float", "int", "uint")
+    made = attrs.dtype or kind.dtype
+    if attrs.axis is None:
+        return TensorType((size_of(kind.shape),), made)
+    axis_of(attrs.axis, kind.ndim)
+    return TensorType(kind.shape, made)
+
+
+def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Callable[..., Tensor]:
+    def build_it(attrs: ScanopAttrs, out: TensorType, data: Tensor) -> Tensor:
+        shape = dims_of(data)
+        kind = wide(out.dtype)
+        flat = attrs.axis is None
+        axis = 0 if attrs.axis is None else axis_of(attrs.axis, data.ndim)
+        lines = Fibres([product(shape)] if flat else shape, axis)
+
+        def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+            with lines.each(ib) as at:
+                total = variable(ib, kind, "total", build.const(start, kind))
+                with ib.for_range(0, lines.length, name="k") as k:
+                    place = lines.length - 1 - k if attrs.reverse else k
+                    read = tuple(unravel(place, shape)) if flat else at(place)
+                    if attrs.exclusive:
+                        outs[0][at(place)] = build.cast(out.dtype, total.get())
+                    total.set(combine(total.get(), build.cast(kind, ins[0][read])))
+                    if not attrs.exclusive:
+                        outs[0][at(place)] = build.cast(out.dtype, total.get())
+
+        return statements(out, [data], fill, f"T_{name}")[0]
+
+    return build_it
+
+
+def _reference(combine: Any, start: int) -> Callable[..., Array]:
+    def reference(attrs: ScanopAttrs, data: Array) -> Array:
+        made = numpy_dtype(attrs.dtype) if attrs.dtype else data.dtype
+        source = data.reshape(-1) if attrs.axis is None else data
+        axis = 0 if attrs.axis is None else attrs.axis
+        values = source.astype(numpy_dtype(wide(str(made))))
+        if attrs.reverse:
+            values = np.flip(values, axis)
+        total = combine(values, axis=axis, dtype=values.dtype)
+        if attrs.exclusive:
+            first = np.full_like(np.take(values, [0], axis) if values.size else values, start)
+            rest = np.take(total, np.arange(max(values.shape[axis] - 1, 0)), axis)
+            total = np.concatenate([first, rest], axis)
+        if attrs.reverse:
+            total = np.flip(total, axis)
+        return np.asarray(total).astype(made)
+
+    return quiet(reference)
+
+
+_CASES = [
+    Case(((2, 3, 4),), {"axis": 1}),
+    Case(((2, 5),), {"axis": -1, "exclusive": True}),
+    Case((((4, 3), "int32"),), {"axis": 0, "reverse": True}),
+    Case((((6,), "int8"),), {"axis": 0, "exclusive": True, "reverse": True}),
+    Case(((3, 2),)),
+    Case((((2, 3), "bool"),), {"dtype": "int32", "axis": 1}),
+    Case((((40,), "float16"),), tolerance=2e-3),
+    Case(((2, 0),), {"axis": 1, "exclusive": True}),
+    Case((np.array(3.0, "float32"),)),
+]
+
+register(OpRecord(
+    "cumsum",
+    inputs=("data",),
+    attrs=ScanopAttrs,
+    infer=_infer,
+    compute=_compute("cumsum", build.add, 0),
+    reference=_reference(np.cumsum, 0),
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=_CASES,
+    doc="For each element the sum of all up to it along an axis, or without it; all elements in a "
+        "row if there is no axis. reverse: from the end.",
+))  # fmt: skip
+
+register(OpRecord(
+    "cumprod",
+    inputs=("data",),
+    attrs=ScanopAttrs,
+    infer=_infer,
+    compute=_compute("cumprod", build.mul, 1),
+    reference=_reference(np.cumprod, 1),
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=_CASES,
+    doc="For each element the product of all up to it along an axis, or without it; all elements "
+        "in a row if there is no axis. reverse: from the end.",
+))  # fmt: skip

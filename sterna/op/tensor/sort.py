@@ -1,0 +1,274 @@
+"""Elements in order along an axis: sort, argsort, topk."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.dynamic import known, to_static
+from sterna.op.fibres import Fibres, index_type, statements
+from sterna.op.indexing import dims_of
+from sterna.op.ordering import key_type, less, merge_sort, order_along
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.expr import TupleWrapper
+from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+
+@attributes
+class SortAttrs(Attrs):
+    """Of sort."""
+
+    axis: int = -1
+    is_ascend: bool = True
+
+
+@attributes
+class ArgsortAttrs(Attrs):
+    """Of argsort."""
+
+    axis: int = -1
+    is_ascend: bool = True
+    dtype: DataType = DataType("int32")
+
+
+class _Returns(Attrs):
+    """What a choice of the first elements gives."""
+
+    __slots__ = ()
+
+    ret_type: str
+
+    def normalize(self) -> None:
+        if self.ret_type not in ("both", "values", "indices"):
+            raise ValueError(f"ret_type is both, values or indices, not {self.ret_type!r}")
+
+
+@attributes
+class TopKAttrs(_Returns):
+    """Of topk."""
+
+    k: int = 1
+    axis: int = -1
+    ret_type: str = "both"
+    is_ascend: bool = False
+    dtype: DataType = DataType("int32")
+
+
+@attributes
+class DynTopKAttrs(_Returns):
+    """Of dyn.topk."""
+
+    axis: int = -1
+    ret_type: str = "both"
+    is_ascend: bool = False
+    dtype: DataType = DataType("int32")
+
+
+def _sorted(
+    attrs: Any, out: Type, data: Tensor, wanted: Sequence[str], name: str
+) -> list[Tensor]:
+    """The first values along an axis or their places, or both, as many as the results hold."""
+    lines = Fibres(dims_of(data), axis_of(attrs.axis, data.ndim))
+    key = key_type(data.dtype)
+    length = lines.length
+    place_type = index_type(length)
+
+    def before(values: BufferVar) -> Any:
+        if attrs.is_ascend:
+            return lambda i, j: less(values[i], values[j])
+        return lambda i, j: less(values[j], values[i])
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source = ins[0]
+        with lines.each(ib) as at:
+            values = ib.allocate(key, (length * 2,), name="values")
+            places = ib.allocate(place_type, (length * 2,), name="places")
+            columns = [values, places] if "indices" in wanted else [values]
+            with ib.for_range(0, length, name="k") as k:
+                values[k] = build.cast(key, source[at(k)])
+                if "indices" in wanted:
+                    places[k] = build.cast(place_type, k)
+            begin = merge_sort(ib, length, columns, before(values))
+            held = {"values": values, "indices": places}
+            with ib.for_range(0, outs[0].shape[lines.axis], name="k") as k:
+                for result, what in zip(outs, wanted, strict=True):
+                    result[at(k)] = build.cast(result.dtype, held[what][begin + k])
+
+    return statements(out, [data], fill, name)
+
+
+def _infer_sort(attrs: SortAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    axis_of(attrs.axis, kind.ndim)
+    return kind
+
+
+def _reference_sort(attrs: SortAttrs, data: Array) -> Array:
+    places = order_along(data, attrs.axis, attrs.is_ascend)
+    return np.take_along_axis(data, places, attrs.axis)
+
+
+def _infer_argsort(attrs: ArgsortAttrs, data: Type) -> TensorType:
+    kind = tensor(data, "data")
+    axis_of(attrs.axis, kind.ndim)
+    return TensorType(kind.shape, attrs.dtype)
+
+
+def _reference_argsort(attrs: ArgsortAttrs, data: Array) -> Array:
+    places: Array = order_along(data, attrs.axis, attrs.is_ascend)
+    return places.astype(numpy_dtype(attrs.dtype))
+
+
+_MIXED = np.array(
+    [[3, np.nan, -0.0, np.inf, 0.0, 3, -np.inf], [1, 2, np.nan, -5, np.nan, 2, 1]], "float32"
+)
+_CASES = [
+    Case((_MIXED,)),
+    Case((_MIXED,), {"is_ascend": False}),
+    Case((((9, 2, 3), "int8"),), {"axis": 0}),
+    Case((((2, 33, 2), "uint16"),), {"axis": -2, "is_ascend": False}),
+    Case((((2, 6), "bool"),)),
+    Case((((1, 5), "float16"),)),
+    Case(((3, 0),)),
+    Case(((4, 1),), {"axis": 1}),
+]
+
+register(OpRecord(
+    "sort",
+    inputs=("data",),
+    attrs=SortAttrs,
+    infer=_infer_sort,
+    compute=lambda attrs, out, data: _sorted(attrs, out, data, ["values"], "T_sort")[0],
+    reference=_reference_sort,
+    pattern=OPAQUE,
+    cases=[*_CASES, Case((np.array([2**63, 1, 2**64 - 1, 0], "uint64"),))],
+    doc="Elements in order along an axis, upwards or downwards; NaN counts as the largest.",
+))  # fmt: skip
+
+register(OpRecord(
+    "argsort",
+    inputs=("data",),
+    attrs=ArgsortAttrs,
+    infer=_infer_argsort,
+    compute=lambda attrs, out, data: _sorted(attrs, out, data, ["indices"], "T_argsort")[0],
+    reference=_reference_argsort,
+    pattern=OPAQUE,
+    cases=[*_CASES[:4], Case((((70,), "int32"),), {"dtype": "int64"}),
+           Case((((5,), "bfloat16"),), {"dtype": "float32"})],
+    doc="The places of elements in their order along an axis; of equals the first comes first.",
+))  # fmt: skip
+
+
+# ---- the first ones only ----
+
+
+def _results(attrs: Any, values: TensorType, count: Dim) -> Type:
+    shape = list(values.shape)
+    shape[axis_of(attrs.axis, values.ndim)] = count
+    kinds = {
+        "values": TensorType(tuple(shape), values.dtype),
+        "indices": TensorType(tuple(shape), attrs.dtype),
+    }
+    if attrs.ret_type == "both":
+        return TupleType((kinds["values"], kinds["indices"]))
+    return kinds[attrs.ret_type]
+
+
+def _wanted(attrs: Any) -> list[str]:
+    return ["values", "indices"] if attrs.ret_type == "both" else [attrs.ret_type]
+
+
+def _infer_topk(attrs: TopKAttrs, data: Type) -> Type:
+    kind = tensor(data, "data")
+    length = kind.shape[axis_of(attrs.axis, kind.ndim)]
+    if isinstance(length, int) and attrs.k > length:
+        raise ValueError(f"k is at most the {length} elements along axis {attrs.axis}, "
+                         f"not {attrs.k}")  # fmt: skip
+    return _results(attrs, kind, length if attrs.k < 1 else attrs.k)
+
+
+def _compute_topk(attrs: Any, out: Type, data: Tensor, *k: Tensor) -> Any:
+    made = _sorted(attrs, out, data, _wanted(attrs), "T_topk")
+    return made if attrs.ret_type == "both" else made[0]
+
+
+def _reference_topk(attrs: Any, data: Array, k: Any = None) -> Any:
+    asked = attrs.k if k is None else int(np.asarray(k).item())
+    length = data.shape[attrs.axis]
+    count = length if asked < 1 else min(asked, length)
+    places = order_along(data, attrs.axis, attrs.is_ascend)
+    first = np.take(places, np.arange(count), axis=attrs.axis)
+    found = {
+        "values": np.take_along_axis(data, first, attrs.axis),
+        "indices": first.astype(numpy_dtype(attrs.dtype)),
+    }
+    made = [found[what] for what in _wanted(attrs)]
+    return made if attrs.ret_type == "both" else made[0]
+
+
+def _topk(
+    data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
+    dtype: str = "int32",
+) -> Any:  # fmt: skip
+    """The k largest elements along an axis in order, or the smallest; their places, or both.
+
+    All elements if k is less than 1. Of equals those that stand first come first.
+    """
+    options = {"axis": axis, "ret_type": ret_type, "is_ascend": is_ascend, "dtype": dtype}
+    count = known(k)
+    if count is None:
+        made = make("dyn.topk", data, k, **options)
+    else:
+        made = make("topk", data, k=count, **options)
+    return TupleWrapper(made, 2) if ret_type == "both" else made
+
+
+_TOPK_CASES = [
+    Case((_MIXED,), {"k": 3}),
+    Case((_MIXED,), {"k": 4, "is_ascend": True, "ret_type": "values"}),
+    Case((((5, 3), "int32"),), {"k": 2, "axis": 0, "ret_type": "indices", "dtype": "int64"}),
+    Case((((2, 3), "int8"),), {"k": 0}),
+]
+
+register(OpRecord(
+    "topk",
+    inputs=("data",),
+    attrs=TopKAttrs,
+    infer=_infer_topk,
+    compute=_compute_topk,
+    reference=_reference_topk,
+    builder=_topk,
+    pattern=OPAQUE,
+    cases=_TOPK_CASES,
+    doc=_topk.__doc__ or "",
+))  # fmt: skip
+
+
+def _infer_dyn_topk(attrs: DynTopKAttrs, data: Type, k: Type) -> Type:
+    kind = tensor(data, "data")
+    axis_of(attrs.axis, kind.ndim)
+    of_kind(tensor(k, "k", 0), "k", "int", "uint")
+    return _results(attrs, kind, AnyDim())
+
+
+register(OpRecord(
+    "dyn.topk",
+    inputs=("data", "k"),
+    attrs=DynTopKAttrs,
+    infer=_infer_dyn_topk,
+    compute=_compute_topk,
+    reference=_reference_topk,
+    to_static=to_static("topk", "k"),
+    pattern=OPAQUE,
+    cases=[Case((_MIXED, np.array(2))), Case(((3, 4), np.array(3, "int32")), {"axis": 0})],
+    doc="topk of a number of elements that is computed.",
+))  # fmt: skip
