@@ -14,6 +14,7 @@ from sterna.op.tensor.reshape import product
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import expect_axes, layout_of
+from sterna.relay.layout_rules import LayoutPlan, Operands, with_layout
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
@@ -118,6 +119,11 @@ def _compute_to_space(attrs: DepthToSpaceAttrs, out: TensorType, data: Tensor) -
     return _moved(attrs, out, data, where, "T_depth_to_space")
 
 
+def _layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+    laid = operands[0].laid
+    return with_layout(attrs, old, operands) if laid is None or laid.is_permutation else None
+
+
 def _plain_array(attrs: Any, data: Array) -> Array:
     return data.transpose(_axes(attrs.layout))
 
@@ -150,6 +156,7 @@ register(OpRecord(
     compute=_compute_to_depth,
     reference=_to_depth,
     pattern=INJECTIVE,
+    layout=_layout,
     cases=[
         Case(((2, 3, 4, 6),), {"block_size": 2}),
         Case((((1, 3, 6, 2), "int8"),), {"block_size": 3, "layout": "NHWC"}),
@@ -165,6 +172,7 @@ register(OpRecord(
     compute=_compute_to_space,
     reference=_to_space,
     pattern=INJECTIVE,
+    layout=_layout,
     cases=[
         Case(((2, 8, 2, 3),), {"block_size": 2}),
         Case(((2, 8, 2, 3),), {"block_size": 2, "mode": "CRD"}),

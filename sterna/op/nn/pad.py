@@ -16,6 +16,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, as_expr, const
+from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
@@ -169,6 +170,14 @@ def _pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constan
     return make("nn.pad", operand, pad_value, pad_width=width, pad_mode=pad_mode)
 
 
+def _layout(attrs: PadAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+    laid = operands[0].laid
+    if laid is None or not laid.is_permutation:
+        return None
+    moved = attrs.replace(pad_width=laid.permuted(attrs.pad_width))
+    return LayoutPlan((laid, None), (laid,), moved)
+
+
 _VALUE = np.array(1.5, "float32")
 
 register(OpRecord(
@@ -180,6 +189,7 @@ register(OpRecord(
     reference=_reference,
     builder=_pad,
     pattern=INJECTIVE,
+    layout=_layout,
     cases=[
         Case(((2, 3), _VALUE), {"pad_width": ((1, 2), (0, 1))}),
         Case((((2, 3), "int8"), np.array(-3, "int8")), {"pad_width": ((-1, 1), (2, -2))}),

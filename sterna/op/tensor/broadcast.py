@@ -13,7 +13,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr
-from sterna.relay.op import BROADCAST, COMM_REDUCE, Case, OpRecord, call, register
+from sterna.relay.op import COMM_REDUCE, INJECTIVE, Case, OpRecord, call, register
 from sterna.te import Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 from sterna.te.operation import read_broadcast
@@ -80,7 +80,7 @@ register(OpRecord(
     builder=_broadcast_to,
     simplify=lambda attrs, args: args[0] if tensor_type(args[0]).shape == attrs.shape and
         tensor_type(args[0]).is_static else None,
-    pattern=BROADCAST,
+    pattern=INJECTIVE,
     cases=[
         Case(((3, 1),), {"shape": (2, 3, 4)}),
         Case((((), "int8"),), {"shape": (5,)}),
@@ -105,7 +105,7 @@ register(OpRecord(
     compute=_compute,
     reference=lambda attrs, data, shape: np.broadcast_to(data, tuple(shape)),
     to_static=to_static("broadcast_to", "shape"),
-    pattern=BROADCAST,
+    pattern=INJECTIVE,
     cases=[Case(((3, 1), np.array([2, 3, 4])))],
     doc="broadcast_to a shape that is computed.",
 ))  # fmt: skip
@@ -123,7 +123,7 @@ register(OpRecord(
     compute=_compute,
     reference=lambda attrs, data, like: np.broadcast_to(data, like.shape),
     simplify=_static_like,
-    pattern=BROADCAST,
+    pattern=INJECTIVE,
     cases=[Case(((3, 1), (2, 3, 4)))],
     doc="broadcast_to the shape of another tensor.",
 ))  # fmt: skip

@@ -14,6 +14,7 @@ from sterna.op.elementwise import elementwise, int_range
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
+from sterna.relay.layout_rules import follow
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
 
@@ -99,6 +100,7 @@ register(OpRecord(
     reference=lambda attrs, data, like: converted(data, DataType(str(like.dtype))),
     simplify=lambda attrs, args: call("cast", args[0], dtype=tensor_type(args[1]).dtype),
     pattern=ELEMWISE,
+    layout=follow,
     cases=[Case(((2, 3), ((), "int32")))],
     doc="The elements as the type of another tensor's elements.",
 ))  # fmt: skip

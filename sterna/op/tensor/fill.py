@@ -13,6 +13,7 @@ from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, const
+from sterna.relay.layout_rules import follow
 from sterna.relay.op import ELEMWISE, INJECTIVE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
@@ -195,6 +196,7 @@ register(OpRecord(
         data.shape, converted(value, DataType(str(data.dtype)))),
     simplify=_full_of_shape,
     pattern=INJECTIVE,
+    layout=follow,
     cases=[Case(((2, 3), ())), Case((((2,), "int8"), np.array(7.5, "float32")))],
     doc="A tensor of one number with the shape and the element type of another.",
 ))  # fmt: skip

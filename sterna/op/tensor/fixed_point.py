@@ -11,6 +11,7 @@ from sterna.op.checks import axis_of, expect_dim, tensor
 from sterna.op.elementwise import elementwise
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import BROADCAST, ELEMWISE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
@@ -133,6 +134,16 @@ def _per_axis_reference(attrs: FixedPointMultiplyPerAxisAttrs, x: Array, *params
     return np.asarray(_scaled(x.astype(np.int64), y, left, right, np.int64(1))).astype(np.int32)
 
 
+def _layout(
+    attrs: FixedPointMultiplyPerAxisAttrs, old: Any, operands: Operands
+) -> LayoutPlan | None:
+    laid = operands[0].laid
+    if laid is None or not laid.is_permutation:
+        return None
+    moved = attrs.replace(axes=tuple(laid.axis(axis % len(laid.before)) for axis in attrs.axes))
+    return LayoutPlan((laid, None, None, None), (laid,), moved)
+
+
 _Y = np.array([1 << 30, 1395864371, -77777777], "int32")
 _SHIFTS = np.array([0, 3, 1], "int32")
 
@@ -144,6 +155,7 @@ register(OpRecord(
     compute=_compute_per_axis,
     reference=_per_axis_reference,
     pattern=BROADCAST,
+    layout=_layout,
     cases=[
         Case((((2, 3, 2), "int32"), _Y, _SHIFTS, _SHIFTS[::-1].copy()),
              {"is_lshift_required": left, "is_rshift_required": right, "axes": (1,)})

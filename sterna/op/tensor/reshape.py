@@ -256,6 +256,7 @@ register(OpRecord(
         resolve(newshape.tolist(), data.shape, attrs.allowzero)),
     to_static=to_static("reshape", "newshape"),
     pattern=INJECTIVE,
+    is_view=True,
     cases=[Case(((2, 3, 4), np.array([0, -1]))), Case(((1,), np.zeros(0, "int32")))],
     doc="reshape to a shape that is computed.",
 ))  # fmt: skip
@@ -335,6 +336,7 @@ register(OpRecord(
     reference=lambda attrs, data, like: data.reshape(_shape_like(attrs, data.shape, like.shape)),
     simplify=_static_like,
     pattern=INJECTIVE,
+    is_view=True,
     cases=[
         Case(((2, 6), (3, 4))),
         Case(((2, 3, 4), (9, 6, 7)), {"lhs_end": 2, "rhs_begin": 1, "rhs_end": 2}),

@@ -16,6 +16,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr
+from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor
 
@@ -172,6 +173,16 @@ def _strided_slice(
     return make("dyn.strided_slice", data, *arrays, axes=chosen, slice_mode=slice_mode)
 
 
+def _layout(attrs: StridedSliceAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+    laid = operands[0].laid
+    if laid is None or not laid.is_permutation:
+        return None
+    ndim = len(laid.before)
+    axes = range(len(attrs.begin)) if attrs.axes is None else attrs.axes
+    moved = attrs.replace(axes=tuple(laid.axis(axis % ndim) for axis in axes))
+    return LayoutPlan((laid,), (laid,), moved)
+
+
 register(OpRecord(
     "strided_slice",
     inputs=("data",),
@@ -181,6 +192,7 @@ register(OpRecord(
     reference=lambda attrs, data: _cut(data, slices_of(attrs, data.ndim)),
     builder=_strided_slice,
     pattern=INJECTIVE,
+    layout=_layout,
     cases=[
         Case(((4, 5, 3),), {"begin": (1, -4), "end": (3, 5)}),
         Case(((4, 7),), {"begin": (0, 6), "end": (99, -8), "strides": (3, -2)}),

@@ -14,6 +14,7 @@ from sterna.op.dynamic import known
 from sterna.op.indexing import taken_from
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
+from sterna.relay.layout_rules import LayoutPlan, Operands, along_axis
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor
 
@@ -77,6 +78,11 @@ def _count(attrs: Any) -> int:
     return given if isinstance(given, int) else len(given) + 1
 
 
+def _layout(attrs: SplitAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+    plan = along_axis(attrs, old, operands)
+    return plan and LayoutPlan(plan.operands, plan.results * _count(attrs), plan.attrs)
+
+
 def _split(data: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Parts of data along an axis: so many equal ones, or divided at some places."""
     places = known(indices_or_sections)
@@ -95,6 +101,7 @@ register(OpRecord(
     builder=_split,
     num_outputs=_count,
     pattern=INJECTIVE,
+    layout=_layout,
     cases=[
         Case(((2, 6),), {"indices_or_sections": 3, "axis": -1}),
         Case((((5, 2), "int8"),), {"indices_or_sections": (1, 1, 4)}),

@@ -14,7 +14,8 @@ from sterna.op.tensor.reshape import regrouped
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.op import BROADCAST, INJECTIVE, Case, OpRecord, register
+from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
+from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 
 
 @attributes
@@ -67,7 +68,7 @@ register(OpRecord(
     reference=lambda attrs, data: data.reshape(
         _expanded(data.shape, attrs.axis, attrs.num_newaxis)),
     builder=_expand_dims,
-    pattern=BROADCAST,
+    pattern=INJECTIVE,
     is_view=True,
     cases=[
         Case(((2, 3),), {"axis": 1}),
@@ -94,6 +95,7 @@ register(OpRecord(
         _expanded(data.shape, int(axis), attrs.num_newaxis)),
     to_static=to_static("expand_dims", "axis"),
     pattern=INJECTIVE,
+    is_view=True,
     cases=[Case(((2, 3), np.array(1)), {"num_newaxis": 2})],
     doc="expand_dims at a place that is computed.",
 ))  # fmt: skip
@@ -139,6 +141,18 @@ def _squeeze(data: Any, axis: Any = None) -> Any:
     return make("squeeze", data, axis=places)
 
 
+def _layout(attrs: SqueezeAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+    """What is left keeps its layout."""
+    laid = operands[0].laid
+    if laid is None or not laid.is_permutation or attrs.axis is None:
+        return None
+    places = [place % len(laid.before) for place in attrs.axis]
+    gone = {laid.before[place] for place in places}
+    before, now = ("".join(a for a in name if a not in gone) for name in (laid.before, laid.now))
+    moved = attrs.replace(axis=tuple(laid.axis(place) for place in places))
+    return LayoutPlan((laid,), (Laid(before, now) if before != now else None,), moved)
+
+
 register(OpRecord(
     "squeeze",
     inputs=("data",),
@@ -149,6 +163,7 @@ register(OpRecord(
     builder=_squeeze,
     pattern=INJECTIVE,
     is_view=True,
+    layout=_layout,
     cases=[
         Case(((1, 3, 1, 2),)),
         Case(((1, 3, 1, 2),), {"axis": (-2,)}),
@@ -178,6 +193,7 @@ register(OpRecord(
     reference=_squeezed_array,
     to_static=to_static("squeeze", "axis"),
     pattern=INJECTIVE,
+    is_view=True,
     cases=[Case(((1, 3, 1), np.array([0])))],
     doc="squeeze of dimensions that are computed.",
 ))  # fmt: skip

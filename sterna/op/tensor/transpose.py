@@ -12,6 +12,7 @@ from sterna.op.indexing import as_index, taken_from
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, is_call_of, register
 from sterna.te import Tensor
 
@@ -134,6 +135,7 @@ for _name, _attrs, _cases, _doc in (
         reference=lambda attrs, data: np.flip(
             data, tuple(_flipped_axes(attrs, data.ndim))),
         pattern=INJECTIVE,
+        layout=along_axis if _name == "reverse" else None,
         cases=_cases,
         doc=_doc,
     ))  # fmt: skip
