@@ -40,6 +40,17 @@ def as_index(value: Expr) -> Expr:
     return build.cast(INT64 if value.dtype.bits + value.dtype.is_uint > 32 else INT32, value)
 
 
+def from_either_end(value: Expr, dim: Any) -> Expr:
+    """An index that a tensor holds; below 0 it counts from the end of the dimension."""
+    index = as_index(value)
+    return build.select(index < 0, index + dim, index)
+
+
+def within(index: Expr, dim: Any) -> Expr:
+    """An index held within a dimension, so that nothing outside of it is ever read."""
+    return build.maximum(0, build.minimum(build.as_expr(dim) - 1, index))
+
+
 def ravel(indices: Index, shape: Sequence[Dim]) -> Expr:
     """The place of an element when all of them stand in a row."""
     flat = build.const(0, INT64) if _is_large(shape) else build.const(0)

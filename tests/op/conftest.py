@@ -8,7 +8,7 @@ import pytest
 from tests.support import require_module
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def torch() -> Any:
     """PyTorch, whose operators references are held against."""
     require_module("torch")

@@ -79,7 +79,7 @@ binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPE
 binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPES, UNSIGNED])
 
 
-def _keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
+def keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
     """Min and Max give their second operand if it is NaN; here the first one counts as well."""
 
     def scalar(a: Expr, b: Expr) -> Expr:
@@ -91,9 +91,9 @@ def _keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
 
 
 _ENDS = [REALS, WHOLE, UNSIGNED, Case((((2, 3), "bfloat16"), ((3,), "bfloat16")))]
-binary("maximum", _keep_nan(build.maximum), np.maximum,
+binary("maximum", keep_nan(build.maximum), np.maximum,
        "The larger of lhs and rhs; NaN if one of them is.", cases=_ENDS)  # fmt: skip
-binary("minimum", _keep_nan(build.minimum), np.minimum,
+binary("minimum", keep_nan(build.minimum), np.minimum,
        "The smaller of lhs and rhs; NaN if one of them is.", cases=_ENDS)  # fmt: skip
 
 

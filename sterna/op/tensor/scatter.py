@@ -1,0 +1,279 @@
+"""Elements put where tensors of indices say: scatter_elements, scatter_nd, sparse_to_dense.
+
+Updates are applied one after the other, so that of several at one place the last one counts.
+Indices below 0 count from the end; an update outside of the data is left out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import at_least, axis_of, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.elementwise import quiet
+from sterna.op.indexing import dims_of, from_either_end
+from sterna.op.statements import filled, loops
+from sterna.op.tensor.binary import keep_nan
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.te import Tensor
+from sterna.tir import op as t
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+COMBINE: dict[str, Callable[[Any, Any], Expr]] = {
+    "update": lambda old, new: new,
+    "add": build.add,
+    "mul": build.mul,
+    "min": keep_nan(build.minimum),
+    "max": keep_nan(build.maximum),
+}
+_UFUNCS: dict[str, Any] = {
+    "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+
+
+def _mode(given: str, name: str) -> str:
+    """How an update meets what is there; ONNX says none for update."""
+    mode = "update" if given == "none" else given
+    if mode not in COMBINE:
+        raise ValueError(f"{name} is one of {', '.join(COMBINE)}, not {given!r}")
+    return mode
+
+
+def _numbers(kind: TensorType, mode: str) -> TensorType:
+    """Only numbers can be combined."""
+    return kind if mode == "update" else of_kind(kind, "data", "float", "int", "uint")
+
+
+def _copy(builder: IRBuilder, result: BufferVar, data: BufferVar) -> None:
+    with loops(builder, result.shape) as i:
+        result[i] = data[i]
+
+
+def _put(
+    builder: IRBuilder, result: BufferVar, index: Sequence[Any], value: Any, mode: str,
+    checked: Sequence[int],
+) -> None:  # fmt: skip
+    """result[index] combined with a value, unless one of the checked indices is outside."""
+    inside = []
+    for axis in checked:
+        inside += [index[axis] >= 0, index[axis] < result.shape[axis]]
+    with builder.if_scope(t.all(*inside)):
+        result[list(index)] = COMBINE[mode](result[list(index)], value)
+
+
+def _put_array(result: Array, index: tuple[Array, ...], values: Array, mode: str) -> None:
+    """The same on arrays; the indices count from either end."""
+    shape = values.shape
+    places = [np.broadcast_to(part, shape).astype(np.int64) for part in index]
+    places = [np.where(p < 0, p + dim, p) for p, dim in zip(places, result.shape, strict=True)]
+    inside = np.ones(shape, bool)
+    for place, dim in zip(places, result.shape, strict=True):
+        inside &= (place >= 0) & (place < dim)
+    chosen = tuple(place[inside] for place in places)
+    if mode == "update":
+        result[chosen] = values[inside]
+    else:
+        _UFUNCS[mode].at(result, chosen, values[inside])
+
+
+# ---- scatter_elements ----
+
+
+@attributes
+class ScatterElementsAttrs(Attrs):
+    """Of scatter_elements."""
+
+    axis: int = 0
+    reduction: str = "update"
+
+    def normalize(self) -> None:
+        self.reduction = _mode(self.reduction, "reduction")
+
+
+def _infer_elements(
+    attrs: ScatterElementsAttrs, data: Type, indices: Type, updates: Type
+) -> TensorType:
+    kind = _numbers(tensor(data, "data"), attrs.reduction)
+    places = of_kind(tensor(indices, "indices", kind.ndim), "indices", "int", "uint")
+    values = tensor(updates, "updates", kind.ndim)
+    same_dtype([kind, values], ["data", "updates"])
+    axis = axis_of(attrs.axis, kind.ndim)
+    for place, (have, want) in enumerate(zip(values.shape, places.shape, strict=True)):
+        expect_dim(have, want, f"dimension {place} of updates")
+        most = kind.shape[place]
+        if place != axis and type(want) is int and type(most) is int and want > most:
+            raise ValueError(f"dimension {place} of indices is at most {most}, not {want}")
+    return kind
+
+
+def _compute_elements(
+    attrs: ScatterElementsAttrs, out: TensorType, data: Tensor, indices: Tensor, updates: Tensor
+) -> Tensor:
+    axis = attrs.axis % data.ndim
+    dim = dims_of(data)[axis]
+
+    def fill(builder: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
+        old, places, values = inputs
+        _copy(builder, result, old)
+        with loops(builder, indices.shape, "j") as i:
+            place = builder.let("place", from_either_end(places[i], dim))
+            index = [*i[:axis], place, *i[axis + 1 :]]
+            _put(builder, result, index, values[i], attrs.reduction, [axis])
+
+    return filled(out, [data, indices, updates], fill, "T_scatter_elements")
+
+
+def _elements(attrs: ScatterElementsAttrs, data: Array, indices: Array, updates: Array) -> Array:
+    result = data.copy()
+    index: list[Array] = list(np.indices(indices.shape, sparse=True))
+    index[attrs.axis % data.ndim] = indices
+    _put_array(result, tuple(index), updates, attrs.reduction)
+    return result
+
+
+_AT = np.array([[0, 2, 2], [-1, 0, 7]])
+_CASES = [
+    Case(((4, 3), _AT, (2, 3)), {"reduction": mode}) for mode in ("update", "add", "mul")
+]
+
+register(OpRecord(
+    "scatter_elements",
+    inputs=("data", "indices", "updates"),
+    attrs=ScatterElementsAttrs,
+    infer=_infer_elements,
+    compute=_compute_elements,
+    reference=quiet(_elements),
+    pattern=OPAQUE,
+    cases=[
+        *_CASES,
+        Case((((3, 4), "int8"), np.array([[1, 1, -1]], "int32"), ((1, 3), "int8")),
+             {"axis": 1, "reduction": "max"}),
+        Case(((3,), np.array([0, 0, 1]), np.array([np.nan, 1.0, -9.0], "float32")),
+             {"reduction": "min"}),
+        Case((((2, 2), "bool"), np.array([[0, 1]]), ((1, 2), "bool"))),
+        Case(((3,), np.zeros(0, "int64"), (0,))),
+    ],
+    doc="data with updates[i] put at i, except along one axis, where indices[i] says the place: "
+        "instead of what is there (update, none) or combined with it (add, mul, min, max).",
+))  # fmt: skip
+
+
+def _classic(name: str, reduction: str, doc: str) -> None:
+    def builder_attrs(attrs: ScatterAttrs) -> ScatterElementsAttrs:
+        return ScatterElementsAttrs(attrs.axis, reduction)
+
+    def simplify(attrs: ScatterAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr:
+        return call("scatter_elements", *args, axis=attrs.axis, reduction=reduction)
+
+    register(OpRecord(
+        name,
+        inputs=("data", "indices", "updates"),
+        attrs=ScatterAttrs,
+        infer=lambda attrs, *kinds: _infer_elements(builder_attrs(attrs), *kinds),
+        reference=lambda attrs, *arrays: _elements(builder_attrs(attrs), *arrays),
+        simplify=simplify,
+        pattern=OPAQUE,
+        cases=[Case(((4, 3), _AT, (2, 3)), {"axis": 0})],
+        doc=doc,
+    ))  # fmt: skip
+
+
+@attributes
+class ScatterAttrs(Attrs):
+    """Of scatter and scatter_add."""
+
+    axis: int
+
+
+_classic("scatter", "update", "scatter_elements under its older name.")
+_classic("scatter_add", "add", "scatter_elements with the reduction add, under its older name.")
+
+
+# ---- scatter_nd ----
+
+
+@attributes
+class ScatterNDAttrs(Attrs):
+    """Of scatter_nd."""
+
+    mode: str = "update"
+
+    def normalize(self) -> None:
+        self.mode = _mode(self.mode, "mode")
+
+
+def _infer_nd(attrs: ScatterNDAttrs, data: Type, indices: Type, updates: Type) -> TensorType:
+    kind = _numbers(tensor(data, "data"), attrs.mode)
+    places = of_kind(at_least(indices, "indices", 1), "indices", "int", "uint")
+    rank = places.shape[0]
+    if type(rank) is not int or rank > kind.ndim:
+        raise ValueError(
+            f"the first dimension of indices says how many of data's {kind.ndim} axes they name; "
+            f"it is {rank}"
+        )
+    wanted = (*places.shape[1:], *kind.shape[rank:])
+    values = tensor(updates, "updates", len(wanted))
+    same_dtype([kind, values], ["data", "updates"])
+    for axis, (have, want) in enumerate(zip(values.shape, wanted, strict=True)):
+        expect_dim(have, want, f"dimension {axis} of updates")
+    return kind
+
+
+def _compute_nd(
+    attrs: ScatterNDAttrs, out: TensorType, data: Tensor, indices: Tensor, updates: Tensor
+) -> Tensor:
+    dims = dims_of(data)
+    rank = dims_of(indices)[0]
+    assert type(rank) is int
+
+    def fill(builder: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
+        old, places, values = inputs
+        _copy(builder, result, old)
+        with loops(builder, indices.shape[1:], "j") as i:
+            index = [
+                builder.let(f"place{axis}", from_either_end(places[[axis, *i]], dims[axis]))
+                for axis in range(rank)
+            ]
+            with loops(builder, data.shape[rank:], "k") as rest:
+                put = [*index, *rest]
+                _put(builder, result, put, values[[*i, *rest]], attrs.mode, range(rank))
+
+    return filled(out, [data, indices, updates], fill, "T_scatter_nd")
+
+
+def _nd(attrs: ScatterNDAttrs, data: Array, indices: Array, updates: Array) -> Array:
+    result = data.copy()
+    rank = indices.shape[0]
+    rest = np.indices(data.shape[rank:], sparse=True)
+    shape = (*indices.shape[1:], *(1,) * (data.ndim - rank))
+    wide = [np.asarray(part).reshape(shape) for part in indices]
+    _put_array(result, (*wide, *rest), updates, attrs.mode)
+    return result
+
+
+register(OpRecord(
+    "scatter_nd",
+    inputs=("data", "indices", "updates"),
+    attrs=ScatterNDAttrs,
+    infer=_infer_nd,
+    compute=_compute_nd,
+    reference=quiet(_nd),
+    pattern=OPAQUE,
+    cases=[
+        Case(((3, 4, 2), np.array([[0, 2, 0], [1, -1, 1]]), (3, 2))),
+        Case(((3, 4), np.array([[0, 2, 0, 5]]), (4, 4)), {"mode": "add"}),
+        Case((((3, 4), "int32"), np.array([[[0], [0]], [[1], [1]]], "int32"), ((2, 1), "int32")),
+             {"mode": "mul"}),
+        Case(((3,), np.array([[1, 1]]), (2,)), {"mode": "max"}),
+        Case(((3, 2), np.zeros((1, 0), "int64"), (0, 2))),
+        Case(((3, 2), np.array([1, -1]), ())),
+    ],
+    doc="data with parts put at indices of several axes: updates[i] at indices[:, i], instead of "
+        "what is there (update, none) or combined with it (add, mul, min, max).",
+))  # fmt: skip
