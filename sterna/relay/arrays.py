@@ -25,6 +25,11 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     return np.dtype(extra if extra is not None else str(dtype))
 
 
+def float_info(dtype: str) -> Any:
+    """What NumPy's finfo tells about a type of floats."""
+    return ml_dtypes.finfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
+
+
 def to_numpy(value: NDArray) -> Array:
     """The elements as NumPy's numbers, also of types that NumPy lacks."""
     raw = value.numpy()

@@ -64,6 +64,8 @@ class OpRecord:
     # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
     simplify: Callable[..., RelayExpr | None] | None = None
     """What it is when nothing is trained: batch_norm as a multiplication and an addition."""
+    rewrites: Sequence[Callable[[Call], RelayExpr | None]] = ()
+    """Rules of SimplifyExpr, each of which takes a call of it: x + 0 is x."""
     canonicalize: Callable[..., RelayExpr | None] | None = None
     """Itself by simpler operators: bias_add as an addition."""
     legalize: Callable[..., RelayExpr | None] | None = None

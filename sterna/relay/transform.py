@@ -18,6 +18,7 @@ from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
+from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
@@ -26,6 +27,7 @@ __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeOps", "ConvertLayout",
     "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "FastMath",
     "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "Legalize",
-    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyInference",
+    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
+    "SimplifyExprPostAlterOp", "SimplifyInference",
     "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, as_expr, const
+from sterna.relay.expr import Call, RelayExpr, as_expr, const
 from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
@@ -153,6 +153,13 @@ def _padded_array(data: Array, width: Sequence[Sequence[int]], mode: Any, value:
     )]  # fmt: skip
 
 
+def _no_border(bordered: Call) -> RelayExpr | None:
+    """nn.pad(x) by nothing -> x"""
+    assert isinstance(bordered.attrs, PadAttrs)
+    wide = any(before or after for before, after in bordered.attrs.pad_width)
+    return None if wide else bordered.args[0]
+
+
 def _pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Any:
     """data with a border: for every dimension so many elements before and after.
 
@@ -188,6 +195,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     builder=_pad,
+    rewrites=[_no_border],
     pattern=INJECTIVE,
     layout=_layout,
     cases=[

@@ -12,8 +12,9 @@ from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import elementwise
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout_rules import along_axis
-from sterna.relay.op import BROADCAST, ELEMWISE, Case, OpRecord, register
+from sterna.relay.op import BROADCAST, ELEMWISE, Case, OpRecord, is_call_of, register
 from sterna.te import Tensor, compute
 
 SPECIAL = np.array([-np.inf, -2.5, -0.0, 0.0, 3.5, np.inf, np.nan], "float32")
@@ -21,6 +22,17 @@ SPECIAL = np.array([-np.inf, -2.5, -0.0, 0.0, 3.5, np.inf, np.nan], "float32")
 
 def _infer_numbers(attrs: Any, data: Type) -> TensorType:
     return of_kind(tensor(data, "data"), "data", "float", "int", "uint")
+
+
+def _of_numbers_above(relu: Call) -> RelayExpr | None:
+    """relu(relu(x)) -> relu(x); relu(clip(x)) -> clip(x) if its bounds are not below 0"""
+    (data,) = relu.args
+    if is_call_of(data, "nn.relu"):
+        return data
+    if is_call_of(data, "clip"):
+        bounds: Any = data.attrs  # type: ignore[attr-defined]
+        return data if bounds.a_min >= 0 and bounds.a_max >= 0 else None
+    return None
 
 
 register(OpRecord(
@@ -31,6 +43,7 @@ register(OpRecord(
     compute=elementwise("relu", lambda attrs, x: build.maximum(build.const(0, x.dtype), x)),
     reference=lambda attrs, data: np.where(data < 0, np.zeros_like(data), data),
     pattern=ELEMWISE,
+    rewrites=[_of_numbers_above],
     cases=[Case((SPECIAL,)), Case((((2, 3), "int8"),)), Case((((), "bfloat16"),))],
     doc="max(x, 0); NaN stays NaN.",
 ))  # fmt: skip

@@ -10,7 +10,9 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import broadcast_shapes, of_kind, same_dtype, tensor
 from sterna.op.elementwise import bind, elementwise, quiet
+from sterna.op.tensor._arithmetic import constants_joined, factor_first, with_neutral
 from sterna.relay.arrays import Array
+from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.op import BROADCAST, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.tir import op as t
@@ -52,6 +54,7 @@ def binary(
     result: str = "",
     cases: Sequence[Case],
     mixed_precision: Literal["always", "follow", "never"] = "follow",
+    rewrites: Sequence[Callable[[Call], RelayExpr | None]] = (),
 ) -> None:
     """Registers an operator on two tensors; its result has their element type or `result`."""
 
@@ -66,6 +69,7 @@ def binary(
         reference=quiet(of_type),
         pattern=BROADCAST,
         mixed_precision=mixed_precision,
+        rewrites=rewrites,
         cases=cases,
         doc=doc,
     ))  # fmt: skip
@@ -74,9 +78,12 @@ def binary(
 # ---- arithmetic ----
 
 _SHAPES = [Case(((2, 3), (2, 3))), Case(((2, 1, 4), (3, 1))), Case(((), (5,))), WHOLE]
-binary("add", lambda a, b: a + b, np.add, "lhs + rhs.", cases=[*_SHAPES, UNSIGNED])
-binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPES, UNSIGNED])
-binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPES, UNSIGNED])
+binary("add", lambda a, b: a + b, np.add, "lhs + rhs.", cases=[*_SHAPES, UNSIGNED],
+       rewrites=[with_neutral(0), constants_joined])  # fmt: skip
+binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPES, UNSIGNED],
+       rewrites=[with_neutral(0, on_the_right=True)])  # fmt: skip
+binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPES, UNSIGNED],
+       rewrites=[with_neutral(1), constants_joined, factor_first])  # fmt: skip
 
 
 def keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:

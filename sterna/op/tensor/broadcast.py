@@ -9,6 +9,7 @@ from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import broadcast_dims, of_kind, tensor
 from sterna.op.dynamic import known_dims, length_of, tensor_type, to_static, unknown_shape
 from sterna.op.indexing import dims_of, is_one
+from sterna.op.tensor.reshape import same_shape
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -78,8 +79,7 @@ register(OpRecord(
     compute=_compute,
     reference=lambda attrs, data: np.broadcast_to(data, attrs.shape),
     builder=_broadcast_to,
-    simplify=lambda attrs, args: args[0] if tensor_type(args[0]).shape == attrs.shape and
-        tensor_type(args[0]).is_static else None,
+    rewrites=[same_shape],
     pattern=INJECTIVE,
     cases=[
         Case(((3, 1),), {"shape": (2, 3, 4)}),

@@ -12,7 +12,8 @@ from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import elementwise, int_range
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import ELEMWISE, Case, OpRecord, register
+from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.op import ELEMWISE, Case, OpRecord, call, is_call_of, register
 from sterna.support.dtype import DataType
 
 
@@ -55,6 +56,30 @@ def _reference(attrs: ClipAttrs, a: Array) -> Array:
     return np.asarray(np.minimum(np.maximum(wide, low), high)).astype(a.dtype)
 
 
+def _twice(clip: Call) -> RelayExpr | None:
+    """clip(clip(x, a, b), c, d) -> clip(x, max(a, c), min(b, d)), if these ranges meet"""
+    (data,) = clip.args
+    if not is_call_of(data, "clip"):
+        return None
+    assert isinstance(data, Call)
+    inner: Any = data.attrs
+    outer: Any = clip.attrs
+    low, high = max(inner.a_min, outer.a_min), min(inner.a_max, outer.a_max)
+    if not low <= high:
+        return None
+    return call("clip", data.args[0], a_min=low, a_max=high)
+
+
+def _after_relu(clip: Call) -> RelayExpr | None:
+    """clip(relu(x), a, b) -> clip(x, max(a, 0), b), if b is not below 0"""
+    (data,) = clip.args
+    attrs: Any = clip.attrs
+    if not is_call_of(data, "nn.relu") or not attrs.a_max >= 0:
+        return None
+    assert isinstance(data, Call)
+    return call("clip", data.args[0], a_min=max(attrs.a_min, 0), a_max=attrs.a_max)
+
+
 _SPECIAL = np.array([-np.inf, -9.0, -0.0, 2.5, 6.0, 7.0, np.inf, np.nan], "float32")
 
 register(OpRecord(
@@ -65,6 +90,7 @@ register(OpRecord(
     compute=elementwise("clip", _clip),
     reference=_reference,
     pattern=ELEMWISE,
+    rewrites=[_twice, _after_relu],
     cases=[
         Case((_SPECIAL,), {"a_min": 0.0, "a_max": 6.0}),
         Case((_SPECIAL,), {"a_min": -np.inf, "a_max": 6.0}),

@@ -11,11 +11,11 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import elementwise, int_range
-from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.arrays import Array, float_info, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout_rules import follow
-from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
+from sterna.relay.op import ELEMWISE, Case, OpRecord, call, is_call_of, register
 from sterna.support.dtype import DataType
 
 
@@ -60,8 +60,35 @@ def _wide(dtype: DataType) -> str:
     return "uint64" if dtype.is_uint else "int64"
 
 
-def _nothing_to_do(attrs: CastAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    return args[0] if tensor_type(args[0]).dtype == attrs.dtype else None
+def _same_type(cast: Call) -> RelayExpr | None:
+    """cast(x) to the type that x has -> x"""
+    return cast.args[0] if cast.args[0].checked_type == cast.checked_type else None
+
+
+def _twice(cast: Call) -> RelayExpr | None:
+    """cast(cast(x, wide), any) -> cast(x, any)"""
+    (data,) = cast.args
+    if not (isinstance(data, Call) and is_call_of(data, "cast")):
+        return None
+    (inner,) = data.args
+    if not _keeps_all(tensor_type(inner).dtype, tensor_type(data).dtype):
+        return None
+    return call("cast", inner, dtype=tensor_type(cast).dtype)
+
+
+def _keeps_all(narrow: DataType, wide: DataType) -> bool:
+    """Whether a type has every number of another, and becomes a third in the same way."""
+    if narrow.is_bool or narrow == wide:
+        return True
+    if narrow.is_float and wide.is_float:
+        few, many = float_info(narrow), float_info(wide)
+        return bool(
+            few.nmant <= many.nmant and few.maxexp <= many.maxexp
+            and few.minexp - few.nmant >= many.minexp - many.nmant
+        )  # fmt: skip
+    if not (narrow.is_integer and wide.is_integer) or wide.is_bool:
+        return False  # integers lose their high bits where floats are held within a range
+    return wide.bits > narrow.bits and (narrow.is_uint or not wide.is_uint)
 
 
 _FLOATS = np.array([-np.inf, -300.7, -1.5, -0.0, 0.4, 127.9, 300.0, 3e9, np.inf, np.nan], "float32")
@@ -74,7 +101,7 @@ register(OpRecord(
     compute=elementwise("cast", lambda attrs, x: convert(x, attrs.dtype)),
     reference=lambda attrs, data: converted(data, attrs.dtype),
     pattern=ELEMWISE,
-    simplify=_nothing_to_do,
+    rewrites=[_same_type, _twice],
     cases=[
         Case((_FLOATS,), {"dtype": "int8"}),
         Case((_FLOATS,), {"dtype": "uint8"}),
@@ -125,7 +152,7 @@ register(OpRecord(
     ),
     reference=lambda attrs, data: data.view(numpy_dtype(attrs.dtype)),
     pattern=ELEMWISE,
-    simplify=_nothing_to_do,
+    rewrites=[_same_type],
     cases=[
         Case(((2, 3),), {"dtype": "int32"}),
         Case((np.array([0, 1, 0x3FF0 << 48], "int64"),), {"dtype": "float64"}),

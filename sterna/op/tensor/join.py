@@ -13,7 +13,7 @@ from sterna.op.indexing import taken_from
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, TupleGetItem, TupleWrapper
+from sterna.relay.expr import Call, RelayExpr, Tuple, TupleGetItem, TupleWrapper
 from sterna.relay.layout_rules import joined
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor, compute
@@ -76,10 +76,13 @@ def _compute_concatenate(attrs: JoinAttrs, out: TensorType, data: list[Tensor]) 
     return made
 
 
-def _one_part(attrs: JoinAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    kind = args[0].checked_type
-    alone = isinstance(kind, TupleType) and len(kind.fields) == 1
-    return TupleGetItem(args[0], 0) if alone else None
+def _one_part(joined: Call) -> RelayExpr | None:
+    """concatenate((x,)) -> x"""
+    (parts,) = joined.args
+    kind = parts.checked_type
+    if not isinstance(kind, TupleType) or len(kind.fields) != 1:
+        return None
+    return parts.fields[0] if isinstance(parts, Tuple) else TupleGetItem(parts, 0)
 
 
 register(OpRecord(
@@ -89,7 +92,7 @@ register(OpRecord(
     infer=_infer_concatenate,
     compute=_compute_concatenate,
     reference=lambda attrs, data: np.concatenate(data, attrs.axis),
-    simplify=_one_part,
+    rewrites=[_one_part],
     pattern=INJECTIVE,
     layout=joined,
     cases=[

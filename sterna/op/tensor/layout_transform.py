@@ -10,7 +10,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout import bijective_layout, from_plain, layout_of, to_plain
-from sterna.relay.op import INJECTIVE, Case, OpRecord, is_call_of, register
+from sterna.relay.op import INJECTIVE, Case, OpRecord, call, is_call_of, register
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
 
@@ -52,18 +52,27 @@ def _reference(attrs: LayoutTransformAttrs, data: Array) -> Array:
     return from_plain(to_plain(data, source), source.primal, target)
 
 
-def _simplify(attrs: LayoutTransformAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    """None at all between equal layouts; there and back again is none either."""
-    (data,) = args
-    if attrs.src_layout == attrs.dst_layout:
-        return data
-    if isinstance(data, Call) and is_call_of(data, "layout_transform"):
-        assert isinstance(data.attrs, LayoutTransformAttrs)
-        (inner,) = data.args
-        whole = _infer(attrs, data.checked_type) == inner.checked_type
-        if data.attrs.src_layout == attrs.dst_layout and whole:
-            return inner
-    return None
+def _same_layout(laid: Call) -> RelayExpr | None:
+    """layout_transform(x, A, A) -> x"""
+    attrs: Any = laid.attrs
+    return laid.args[0] if attrs.src_layout == attrs.dst_layout else None
+
+
+def _twice(laid: Call) -> RelayExpr | None:
+    """layout_transform(layout_transform(x, A, B), B, C) -> layout_transform(x, A, C)"""
+    (data,) = laid.args
+    if not (isinstance(data, Call) and is_call_of(data, "layout_transform")):
+        return None
+    first: Any = data.attrs
+    second: Any = laid.attrs
+    if first.dst_layout != second.src_layout:
+        return None
+    made = call(
+        "layout_transform", data.args[0],
+        src_layout=first.src_layout, dst_layout=second.dst_layout,
+    )  # fmt: skip
+    # blocks that B pads are longer than what A has
+    return made if made.checked_type == laid.checked_type else None
 
 
 register(OpRecord(
@@ -73,7 +82,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=_reference,
-    simplify=_simplify,
+    rewrites=[_same_layout, _twice],
     pattern=INJECTIVE,
     cases=[
         Case(((1, 4, 3, 5),), {"src_layout": "NCHW", "dst_layout": "NHWC"}),

@@ -16,7 +16,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import INJECTIVE, Case, OpRecord, call, is_call_of, register
+from sterna.relay.op import INJECTIVE, Case, OpRecord, call, record_of, register
 from sterna.te import Tensor
 
 
@@ -203,18 +203,32 @@ def _reference(attrs: ReshapeAttrs, data: Array) -> Array:
     return data.reshape(shape)  # type: ignore[arg-type]
 
 
-def _simplify(attrs: ReshapeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    """One reshape after another is one, and one to the same shape is none."""
-    (data,) = args
-    kind = tensor_type(data)
-    if not kind.is_static:
+def same_shape(view: Call) -> RelayExpr | None:
+    """reshape(x) to the shape of x -> x, and so for every view"""
+    return view.args[0] if view.args[0].checked_type == view.checked_type else None
+
+
+def there_and_back(view: Call) -> RelayExpr | None:
+    """squeeze(expand_dims(x)) of the shape of x -> x, and so for all views"""
+    inner = viewed_by(view.args[0])
+    return inner if inner is not None and inner.checked_type == view.checked_type else None
+
+
+def viewed_twice(view: Call) -> RelayExpr | None:
+    """reshape(reshape(x)) -> reshape(x), and so for all views"""
+    inner, kind = viewed_by(view.args[0]), tensor_type(view)
+    if inner is None or not kind.is_static:
         return None
-    shape = resolve(attrs.newshape, kind.shape, attrs.allowzero)
-    if shape == kind.shape:
-        return data
-    if isinstance(data, Call) and is_call_of(data, "reshape"):
-        return call("reshape", data.args[0], newshape=shape, allowzero=True)
-    return None
+    return call("reshape", inner, newshape=kind.shape, allowzero=True)
+
+
+def viewed_by(expr: RelayExpr) -> RelayExpr | None:
+    """What a view is a view of; None if it is none."""
+    record = record_of(expr)
+    if record is None or not record.is_view:
+        return None
+    assert isinstance(expr, Call)
+    return expr.args[0]
 
 
 register(OpRecord(
@@ -224,7 +238,7 @@ register(OpRecord(
     infer=_infer,
     compute=regrouped("reshape"),
     reference=_reference,
-    simplify=_simplify,
+    rewrites=[same_shape, there_and_back, viewed_twice],
     builder=_reshape,
     pattern=INJECTIVE,
     is_view=True,
@@ -286,6 +300,7 @@ register(OpRecord(
     builder=lambda data, newshape: make("reverse_reshape", data, newshape=newshape),
     pattern=INJECTIVE,
     is_view=True,
+    rewrites=[same_shape, there_and_back, viewed_twice],
     cases=[
         Case(((5, 8, 4),), {"newshape": (-1, 0)}),
         Case(((2, 3, 4),), {"newshape": (-3, 0)}),

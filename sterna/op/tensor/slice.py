@@ -15,7 +15,7 @@ from sterna.op.indexing import as_index, dims_of, taken_from
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor
@@ -143,6 +143,18 @@ def _cut(data: Array, parts: dict[int, slice]) -> Array:
     return data[tuple(parts.get(axis, slice(None)) for axis in range(data.ndim))]
 
 
+def _everything(cut: Call) -> RelayExpr | None:
+    """strided_slice(x) of all there is -> x"""
+    (data,) = cut.args
+    kind = tensor(data.checked_type, "data")
+    assert isinstance(cut.attrs, StridedSliceAttrs)
+    for axis, part in slices_of(cut.attrs, kind.ndim).items():
+        dim = kind.shape[axis]
+        if type(dim) is not int or range(*part.indices(dim)) != range(dim):
+            return None
+    return data
+
+
 def _strided_slice(
     data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None,
     slice_mode: str = "end",
@@ -191,6 +203,7 @@ register(OpRecord(
     compute=_compute,
     reference=lambda attrs, data: _cut(data, slices_of(attrs, data.ndim)),
     builder=_strided_slice,
+    rewrites=[_everything],
     pattern=INJECTIVE,
     layout=_layout,
     cases=[

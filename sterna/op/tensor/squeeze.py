@@ -10,7 +10,7 @@ from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import known, known_dims, length_of, to_static, unknown_shape
 from sterna.op.indexing import is_one
-from sterna.op.tensor.reshape import regrouped
+from sterna.op.tensor.reshape import regrouped, same_shape, there_and_back, viewed_twice
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -70,6 +70,7 @@ register(OpRecord(
     builder=_expand_dims,
     pattern=INJECTIVE,
     is_view=True,
+    rewrites=[same_shape, there_and_back, viewed_twice],
     cases=[
         Case(((2, 3),), {"axis": 1}),
         Case(((2, 3),), {"axis": -1, "num_newaxis": 2}),
@@ -164,6 +165,7 @@ register(OpRecord(
     pattern=INJECTIVE,
     is_view=True,
     layout=_layout,
+    rewrites=[same_shape, there_and_back, viewed_twice],
     cases=[
         Case(((1, 3, 1, 2),)),
         Case(((1, 3, 1, 2),), {"axis": (-2,)}),

@@ -8,6 +8,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.indexing import as_index, taken_from
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -46,17 +47,25 @@ def _compute(attrs: TransposeAttrs, out: TensorType, data: Tensor) -> Tensor:
     )  # fmt: skip
 
 
-def _simplify(attrs: TransposeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    """One transpose after another is one, and one that changes nothing is none."""
-    (data,) = args
-    order = _order(attrs.axes, tensor(data.checked_type, "data").ndim)
-    if order == sorted(order):
-        return data
-    if isinstance(data, Call) and is_call_of(data, "transpose"):
-        assert isinstance(data.attrs, TransposeAttrs)
-        before = _order(data.attrs.axes, len(order))
-        return call("transpose", data.args[0], axes=tuple(before[i] for i in order))
-    return None
+def _axes_of(transposed: Call) -> list[int]:
+    assert isinstance(transposed.attrs, TransposeAttrs)
+    return _order(transposed.attrs.axes, tensor_type(transposed).ndim)
+
+
+def _in_order(transposed: Call) -> RelayExpr | None:
+    """transpose(x) that changes nothing -> x"""
+    order = _axes_of(transposed)
+    return transposed.args[0] if order == sorted(order) else None
+
+
+def _twice(transposed: Call) -> RelayExpr | None:
+    """transpose(transpose(x)) -> transpose(x)"""
+    (data,) = transposed.args
+    if not (isinstance(data, Call) and is_call_of(data, "transpose")):
+        return None
+    before = _axes_of(data)
+    axes = tuple(before[i] for i in _axes_of(transposed))
+    return call("transpose", data.args[0], axes=axes)
 
 
 register(OpRecord(
@@ -66,7 +75,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=lambda attrs, data: data.transpose(_order(attrs.axes, data.ndim)),
-    simplify=_simplify,
+    rewrites=[_in_order, _twice],
     pattern=INJECTIVE,
     cases=[
         Case(((2, 3, 4),)),

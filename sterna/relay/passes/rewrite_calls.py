@@ -13,21 +13,28 @@ Answer = Callable[[OpRecord, Call], RelayExpr | None]
 
 def rewrite_calls(func: Function, answer: Answer) -> Function:
     """The function with calls replaced; what replaces them is looked at again."""
+    done: dict[int, RelayExpr] = {}  # what was looked at; kept alive, so that ids stay its own
 
     def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
-        if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):
-            return new.tuple_value.fields[new.index]
-        record = record_of(new)
+        if id(new) in done:
+            return new
+        made = replaced(new)
+        done[id(made)] = made
+        return made
+
+    def replaced(expr: RelayExpr) -> RelayExpr:
+        if isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Tuple):
+            return expr.tuple_value.fields[expr.index]
+        record = record_of(expr)
         if record is None:
-            return new
-        assert isinstance(new, Call)
-        made = answer(record, new)
-        if made is None or made is new:
-            return new
+            return expr
+        assert isinstance(expr, Call)
+        made = answer(record, expr)
+        if made is None or made is expr:
+            return expr
         if made.span is None:
-            made.span = new.span
-        known = {id(arg) for arg in new.args}
-        return rewrite(made, change, lambda expr: id(expr) not in known)
+            made.span = expr.span
+        return rewrite(made, change, lambda part: id(part) not in done)
 
     made = rewrite(func, change, not_primitive)
     assert isinstance(made, Function)

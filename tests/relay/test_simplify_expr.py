@@ -1,0 +1,112 @@
+"""SimplifyExpr: each rule with its text before and after, and where it must not apply."""
+
+import numpy as np
+import pytest
+
+from sterna import relay
+from sterna.relay import transform
+from tests.relay.support import apply, check, text_of
+
+X = "fn (%x: Tensor[(2, 3), float32])"
+I8 = "fn (%x: Tensor[(2, 3), int8])"
+ONE = "fn (%x: Tensor[(1, 3, 1), float32])"
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        (X, "add(%x, 0f)", "%x"),
+        (X, "add(0f, %x)", "%x"),
+        (X, "subtract(%x, 0f)", "%x"),
+        (X, "multiply(1f, %x)", "%x"),
+        (X, "divide(%x, 1f)", "%x"),
+        (X, "reshape(reshape(%x, newshape=[6]), newshape=[3, 2])",
+         "reshape(%x, newshape=[3, 2], allowzero=True)"),
+        (X, "reshape(reshape(%x, newshape=[6]), newshape=[2, 3])", "%x"),
+        (X, "reshape(%x, newshape=[0, -1])", "%x"),
+        (X, "transpose(%x, axes=[0, 1])", "%x"),
+        (X, "transpose(transpose(%x))", "%x"),
+        (X, "layout_transform(%x, src_layout=\"NC\", dst_layout=\"NC\")", "%x"),
+        (X, "cast(%x, dtype=\"float32\")", "%x"),
+        (X, "cast(cast(%x, dtype=\"float64\"), dtype=\"int8\")", "cast(%x, dtype=\"int8\")"),
+        (X, "cast(cast(%x, dtype=\"float64\"), dtype=\"float32\")", "%x"),
+        (I8, "cast(cast(%x, dtype=\"int32\"), dtype=\"float32\")", "cast(%x, dtype=\"float32\")"),
+        (X, "squeeze(expand_dims(%x, axis=1), axis=[1])", "%x"),
+        (ONE, "expand_dims(squeeze(%x, axis=[0]), axis=0)", "%x"),
+        (ONE, "squeeze(squeeze(%x, axis=[0]), axis=[1])",
+         "reshape(%x, newshape=[3], allowzero=True)"),
+        (X, "concatenate((%x,), axis=1)", "%x"),
+        (X, "strided_slice(%x, begin=[0, -9], end=[2, 9])", "%x"),
+        (X, "nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0]])", "%x"),
+        (X, "nn.relu(nn.relu(%x))", "nn.relu(%x)"),
+        (X, "nn.relu(clip(%x, a_min=0f, a_max=6f))", "clip(%x, a_min=0f, a_max=6f)"),
+        (X, "clip(clip(%x, a_min=-1f, a_max=2f), a_min=0f, a_max=6f)",
+         "clip(%x, a_min=0f, a_max=2f)"),
+        (X, "clip(nn.relu(%x), a_min=-1f, a_max=6f)", "clip(%x, a_min=0, a_max=6f)"),
+        (X, "add(add(%x, 1f), 2f)", "add(%x, 3f)"),
+        (X, "multiply(3f, multiply(%x, 2f))", "multiply(%x, 6f)"),
+        (X, "multiply(add(multiply(%x, 2f), 1f), 3f)", "add(multiply(%x, 6f), 3f)"),
+        (X, "broadcast_to(%x, shape=[2, 3])", "%x"),
+        (X, "add(multiply(nn.relu(nn.relu(%x)), 1f), 0f)", "nn.relu(%x)"),
+    ],
+)  # fmt: skip
+def test_rule(head: str, before: str, after: str) -> None:
+    check(transform.SimplifyExpr(), f"{head} {{ {before} }}", f"{head} {{ {after} }}")
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (X, "subtract(0f, %x)"),
+        (X, "divide(1f, %x)"),
+        (X, "add(subtract(%x, 1f), 2f)"),
+        (X, "add(add(%x, 12582912f), -12582912f)"),  # rounds to whole numbers
+        (X, "multiply(multiply(%x, 1e-30f), 1e-30f)"),  # the product of both has no digits left
+        (X, "multiply(multiply(%x, 1e30f), 1e-30f)"),
+        (X, "cast(cast(%x, dtype=\"float16\"), dtype=\"float32\")"),
+        (X, "cast(cast(%x, dtype=\"int32\"), dtype=\"float32\")"),
+        (I8, "cast(cast(%x, dtype=\"uint8\"), dtype=\"int32\")"),
+        (I8, "cast(cast(%x, dtype=\"float32\"), dtype=\"uint8\")"),  # held, not wrapped
+        (X, "strided_slice(%x, begin=[1, 2], end=[-9, -9], strides=[-1, -1])"),
+        (X, "nn.relu(clip(%x, a_min=-1f, a_max=6f))"),
+        (X, "clip(clip(%x, a_min=-1f, a_max=0f), a_min=1f, a_max=6f)"),
+        (X, "multiply(add(%x, 1f), 3f)"),  # no fewer calls, and less exact
+    ],
+)  # fmt: skip
+def test_what_stays(head: str, body: str) -> None:
+    check(transform.SimplifyExpr(), f"{head} {{ {body} }}", None)
+
+
+def test_a_constant_that_makes_the_result_larger_stays() -> None:
+    x = relay.var("x", shape=(3,))
+    for constant in (np.zeros((2, 1), "float32"), np.zeros((1, 3), "float32")):
+        check(transform.SimplifyExpr(), relay.Function((x,), relay.add(x, relay.const(constant))),
+              None)  # fmt: skip
+
+
+def test_constants_whose_sum_would_be_larger_than_both_stay() -> None:
+    x = relay.var("x", shape=(3, 4))
+    rows, columns = np.ones((3, 1), "float32"), np.ones((1, 4), "float32")
+    body = relay.add(relay.add(x, relay.const(rows)), relay.const(columns))
+    check(transform.SimplifyExpr(), relay.Function((x,), body), None)
+
+
+def test_layouts_through_a_third() -> None:
+    text = (
+        "fn (%x: Tensor[(1, {c}, 2, 2), float32]) {{ layout_transform(layout_transform(%x, "
+        'src_layout="NCHW", dst_layout="NCHW4c"), src_layout="NCHW4c", dst_layout="NHWC") }}'
+    )
+    after = (
+        'fn (%x: Tensor[(1, 8, 2, 2), float32]) { layout_transform(%x, src_layout="NCHW", '
+        'dst_layout="NHWC") }'
+    )
+    check(transform.SimplifyExpr(), text.format(c=8), after)
+    check(transform.SimplifyExpr(), text.format(c=6), None)  # padded on the way
+
+
+def test_integers_wrap_as_before() -> None:
+    x = relay.var("x", shape=(4,), dtype="int8")
+    body = relay.add(relay.add(x, relay.const(100, "int8")), relay.const(100, "int8"))
+    made = check(transform.SimplifyExpr(), relay.Function((x,), body), "fn (%x: Tensor[(4), int8]) "
+                 "{ add(%x, -56i8) }")  # fmt: skip
+    assert text_of(made) == text_of(apply(transform.SimplifyExprPostAlterOp(), made))
