@@ -167,10 +167,11 @@ class _Maker:
         return [(node, place) for place in range(len(kinds))]
 
     def _add(self, node: Node) -> Entry:
-        count = self.used.get(node.name, 0)
-        self.used[node.name] = count + 1
-        if count:
-            node.name = f"{node.name}_{count}"
+        base = node.name
+        while node.name in self.used:
+            self.used[base] += 1
+            node.name = f"{base}_{self.used[base]}"
+        self.used[node.name] = 0
         self.graph.nodes.append(node)
         return len(self.graph.nodes) - 1, 0
 

@@ -40,7 +40,7 @@ def plan_storage(graph: Graph, algorithm: str = "auto") -> StoragePlan:
         node = graph.nodes[entry[0]]
         if owners[entry] == entry and node.op != "null":
             size = -(-max(1, bytes_of(node.types[entry[1]])) // ALIGNMENT) * ALIGNMENT
-            name = f"{node.name}:{entry[1]}"
+            name = f"{entry[0]}:{entry[1]} of {node.name}"
             end = last.get(entry, entry[0]) + 1
             buffers.append((entry, BufferInfo(name, size, entry[0], end)))
     offsets, arena = plan([info for _, info in buffers], algorithm)

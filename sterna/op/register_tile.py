@@ -25,7 +25,7 @@ def register_tile(rows: int, columns: int, lanes: int, registers: int) -> Regist
     as whole ones, and columns beyond the last whole tile are computed one by one.
     """
     best: tuple[float, int, RegisterTile] | None = None
-    for width in _widths(columns, lanes):
+    for width in _widths(columns, lanes, registers):
         vectors = -(-width // lanes)
         single = 4 * (columns % width) * rows
         for count in range(1, _most_rows(vectors, registers) + 1):
@@ -40,9 +40,9 @@ def register_tile(rows: int, columns: int, lanes: int, registers: int) -> Regist
     return best[2]
 
 
-def _widths(columns: int, lanes: int) -> list[int]:
-    """Up to four whole vectors, and parts of one."""
-    whole = [n * lanes for n in (1, 2, 3, 4)]
+def _widths(columns: int, lanes: int, registers: int) -> list[int]:
+    """Up to four whole vectors that leave room for accumulators, and parts of one."""
+    whole = [n * lanes for n in (1, 2, 3, 4) if 2 * n < registers]
     parts = [lanes >> n for n in range(1, lanes.bit_length())]
     return [width for width in (*whole, *parts) if width <= columns] or [1]
 

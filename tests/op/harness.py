@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 import sterna as tvm
+from sterna.driver.kernel import processor_of
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
+from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
-from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.infer import fits, show_call
-from sterna.relay.op import Case, OpRecord, record_of
+from sterna.relay.op import Case, Op, OpRecord, record_of
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
@@ -77,8 +79,11 @@ def compiled(
     target: str = "llvm",
 ) -> list[Any]:  # fmt: skip
     """The results of an operator's computation; kind is their type where the run must tell."""
-    kind = kind or record.infer(attrs, *[type_of(value) for value in operands])
+    inferred = record.infer(attrs, *[type_of(value) for value in operands])
+    kind = kind or inferred
     assert record.compute is not None
+    if all(part.is_static for part in flatten_type(inferred)):
+        return _as_kernel(record, attrs, operands, kind, target)
     count = iter(range(1000))
     holders = [_placeholders(value, count) for value in operands]
     made = flatten(record.compute(attrs, kind, *holders))
@@ -90,6 +95,20 @@ def compiled(
     given = [from_numpy(np.asarray(value, order="C")) for value in values]
     results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
     function(*given, *results)
+    return [to_numpy(result) for result in results]
+
+
+def _as_kernel(
+    record: OpRecord, attrs: Any, operands: list[Any], kind: Type, target: str
+) -> list[Any]:
+    """The results of the kernel that a graph would run, with the operator's own schedule."""
+    values: dict[Var, Any] = {}
+    args = tuple(_argument(value, values, False) for value in operands)
+    function = Function(tuple(values), Call(Op(record.name), args, attrs))
+    loops = lower_kernel(function, "kernel", processor_of(tvm.target.Target(target))).function
+    given = [from_numpy(np.asarray(value, order="C")) for value in values.values()]
+    results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
+    tvm.build(loops, target=target)["kernel"](*given, *results)
     return [to_numpy(result) for result in results]
 
 

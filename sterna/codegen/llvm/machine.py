@@ -156,7 +156,9 @@ def optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, opt_level: int
     """Runs LLVM's standard passes."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=opt_level)
     tuning.loop_vectorization = opt_level >= 2
-    tuning.slp_vectorization = opt_level >= 2
+    # Schedules say where vectors are. LLVM's search for more in straight lines finds little here,
+    # and LLVM 22 aborts the process in it on some vectors that are no power of two.
+    tuning.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, tuning)
     manager = builder.getModulePassManager()
     manager.run(module, builder)

@@ -1,0 +1,101 @@
+"""Schedules of kernels: whatever the shapes and the machine, the numbers are the references'."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.lowering.lower_kernel import lower_kernel
+from sterna.op.kernel import Processor
+from sterna.op.register_tile import register_tile
+from sterna.relay.interpreter import interpret
+
+PROCESSORS = [Processor(128, 16), Processor(256, 16), Processor(512, 32), Processor(32, 8)]
+
+
+def check(body: Any, processor: Processor, target: str = "llvm") -> None:
+    """One kernel of everything in an expression gives what the interpreter gives."""
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    kernel = main.body.op
+    assert main.body.args == main.params, "it should be one kernel"
+    loops = lower_kernel(kernel, "kernel", processor).function
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(p.checked_type.shape).astype("float32") for p in kernel.params]
+    out = tvm.nd.empty(kernel.body.checked_type.shape)
+    tvm.build(loops, target=target)["kernel"](*map(tvm.nd.array, given), out)
+    want = interpret(kernel, *given)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4 * abs(want).max())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_convolutions(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size, channels, out = (int(rng.integers(low, high)) for low, high in ((5, 20), (1, 9), (1, 40)))
+    window, stride = int(rng.choice([1, 2, 3])), int(rng.choice([1, 2]))
+    options = {"strides": stride, "padding": int(rng.integers(0, window)), "kernel_size": window}
+    if seed % 3 == 0:
+        x = relay.var("x", shape=(1, channels, size, size + 1))
+        w = relay.var("w", shape=(out, channels, window, window))
+        body = relay.nn.conv2d(x, w, channels=out, **options)
+        bias = relay.var("b", shape=(out, 1, 1))
+    elif seed % 3 == 1:
+        block = int(rng.choice([1, 4, 8, 16]))
+        x = relay.var("x", shape=(2, size, size, channels))
+        w = relay.var("w", shape=(2, window, window, channels, block))
+        body = relay.nn.conv2d(
+            x, w, data_layout="NHWC", kernel_layout=f"OHWI{block}o", channels=2 * block, **options
+        )
+        bias = relay.var("b", shape=(2 * block,))
+    else:
+        x = relay.var("x", shape=(1, size, size, 4 * channels))
+        w = relay.var("w", shape=(window, window, 4 * channels, 1))
+        body = relay.nn.conv2d(
+            x, w, data_layout="NHWC", kernel_layout="HWOI", groups=4 * channels, **options
+        )
+        bias = relay.var("b", shape=(4 * channels,))
+    check(relay.nn.relu(relay.add(body, bias)), PROCESSORS[seed % 4])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_products(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    rows, depth, columns = (int(n) for n in rng.integers(1, 40, 3))
+    if seed % 2:
+        x, w = relay.var("x", shape=(rows, depth)), relay.var("w", shape=(columns, depth))
+        body = relay.nn.dense(x, w)
+    else:
+        x = relay.var("x", shape=(3, rows, depth))
+        body = relay.nn.batch_matmul(x, relay.var("w", shape=(3, columns, depth)))
+    check(relay.add(body, relay.var("b", shape=(columns,))), PROCESSORS[seed % 4])
+
+
+@pytest.mark.parametrize("processor", PROCESSORS, ids=lambda p: str(p.vector_bits))
+@pytest.mark.parametrize("shape", [(3, 64), (2, 3, 7), (5, 1000), (1,), (4, 33, 2)])
+def test_rows(shape: tuple[int, ...], processor: Processor) -> None:
+    x = relay.var("x", shape=shape)
+    check(relay.exp(relay.nn.softmax(x)), processor)
+    check(relay.sum(relay.exp(x), axis=-1), processor)
+    check(relay.max(x, axis=0), processor)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_elements(seed: int) -> None:
+    rng = np.random.default_rng(200 + seed)
+    shape = tuple(int(n) for n in rng.integers(1, 60, int(rng.integers(1, 4))))
+    x = relay.var("x", shape=shape)
+    other = relay.var("y", shape=tuple(n if rng.integers(0, 2) else 1 for n in shape))
+    body = relay.add(relay.nn.relu(x), relay.multiply(other, relay.const(2.0)))
+    check(relay.transpose(body) if seed % 3 == 0 else body, PROCESSORS[seed % 4])
+
+
+def test_the_cost_model_fills_registers() -> None:
+    assert register_tile(56, 64, 16, 32).rows * register_tile(56, 64, 16, 32).columns >= 12 * 32
+    for rows in (1, 7, 49, 56):
+        for columns in (1, 3, 16, 40, 1000):
+            for lanes, registers in ((1, 8), (4, 16), (8, 16), (16, 32)):
+                tile = register_tile(rows, columns, lanes, registers)
+                vectors = -(-tile.columns // lanes)
+                assert tile.rows * vectors + vectors + 1 <= max(registers, 4)
+                assert 1 <= tile.columns <= max(columns, 1)
