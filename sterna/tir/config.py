@@ -62,6 +62,7 @@ register_config(
     "tir.disable_assert", bool, False,
     "check nothing while the code runs: a call with wrong arguments has no meaning then",
 )  # fmt: skip
+register_config("tir.disable_cse_tir", bool, False, "compute again what was computed before")
 register_config("tir.disable_vectorize", bool, False, "make serial loops of vectorized ones")
 register_config("tir.disable_storage_rewrite", bool, False, "let no buffers share memory")
 register_config(

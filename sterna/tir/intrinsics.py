@@ -5,6 +5,7 @@ it computes on Python numbers; the interpreter, constant folding and the code ge
 use the same row. Arguments and result have one type unless the row says otherwise.
 
     if_then_else(c, a, b)     a or b; only the one that is taken is evaluated
+    exact(x)                  x; its integers index or bound something, so they do not wrap
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
     saturate(x)               x as the call's type, held within its range; NaN becomes 0
     reinterpret(x)            x's bits as the call's type
@@ -156,6 +157,7 @@ _ROWS = (
     Intrinsic("clz", 1, None),
     Intrinsic("if_then_else", 3, None),
     Intrinsic("likely", 1, lambda c: c),
+    Intrinsic("exact", 1, lambda x: x),
     Intrinsic("saturate", 1, None),
     Intrinsic("reinterpret", 1, None),
     Intrinsic("call_extern", -1, None, has_effect=True),

@@ -38,6 +38,8 @@ def passes(simple: bool = False) -> list[Pass]:
         *_added(2),
         T.Simplify(),
         T.RemoveNoOp(),
+        # last: names hide from the other passes what they stand for
+        T.CommonSubexprElimTIR(not setting("tir.disable_cse_tir")),
         *_added(3),
     ]
     return order

@@ -9,6 +9,7 @@ from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import FunctionPass, ModulePass, Pass, function_pass
 from sterna.support.errors import InternalError
 from sterna.support.options import options
+from sterna.tir.passes.eliminate_common_subexpressions import eliminate_common_subexpressions
 from sterna.tir.passes.flatten_buffers import flatten_buffers
 from sterna.tir.passes.hoist_conditions import hoist_conditions
 from sterna.tir.passes.inject_double_buffer import inject_double_buffer
@@ -28,10 +29,10 @@ from sterna.tir.stmt import PrimFunc
 from sterna.tir.verify import verify
 
 __all__ = [
-    "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer", "InjectPrefetch", "InlineCalls",
-    "InlineLets", "InstrumentBoundCheckers", "LoopPartition", "NarrowDataType", "PrimFuncPass",
-    "RemoveNoOp", "Simplify", "SkipAssert", "StorageRewrite", "UnrollLoop", "VectorizeLoop",
-    "prim_func_pass",
+    "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
+    "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoopPartition",
+    "NarrowDataType", "PrimFuncPass", "RemoveNoOp", "Simplify", "SkipAssert", "StorageRewrite",
+    "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -177,3 +178,9 @@ def UnrollLoop() -> Pass:
         return unroll_loops(func, context.get_config("tir.UnrollLoop"))
 
     return PrimFuncPass(change, _info("UnrollLoop"), PrimFunc)
+
+
+def CommonSubexprElimTIR(enable_cse_tir: bool = True) -> Pass:
+    """Compute once what is needed several times."""
+    change = eliminate_common_subexpressions if enable_cse_tir else lambda func: func
+    return _plain("CommonSubexprElimTIR", change)

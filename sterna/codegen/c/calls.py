@@ -113,6 +113,9 @@ class CallWriter(ExprWriter):
     def _likely(self, expr: E.Call, lane: str) -> Text:
         return self.write(expr.args[0], lane)
 
+    def _exact(self, expr: E.Call, lane: str) -> Text:
+        return self.write(expr.args[0], lane, index=True)
+
     # ---- conversions ----
 
     def _saturate(self, expr: E.Call, lane: str) -> Text:
@@ -248,6 +251,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "popcount": CallWriter._count,
     "clz": CallWriter._count,
     "likely": CallWriter._likely,
+    "exact": CallWriter._exact,
     "saturate": CallWriter._saturate,
     "reinterpret": CallWriter._reinterpret,
     "address_of": CallWriter._address,

@@ -100,7 +100,7 @@ class Ranges:
     def _call(self, expr: E.Call) -> Range | None:
         if expr.op == "if_then_else":
             return self._union(expr.args[1], expr.args[2])
-        if expr.op == "likely":
+        if expr.op in ("likely", "exact"):
             return self.of(expr.args[0])
         if expr.op == "bitwise_and" and expr.dtype.is_integer:
             tops = [found[1] for arg in expr.args if (found := self.of(arg)) and found[0] >= 0]

@@ -85,6 +85,10 @@ class CallEmitter(MemoryEmitter):
     def _likely(self, expr: Call) -> str:
         return self.expr(expr.args[0])
 
+    def _exact(self, expr: Call) -> str:
+        with self.exact():
+            return self.expr(expr.args[0])
+
     def _any_lane(self, expr: Call) -> str:
         lanes = expr.args[0].dtype.lanes
         test = self.expr(expr.args[0])
@@ -417,6 +421,7 @@ _CHEAP = {"likely", "bitwise_and", "bitwise_or", "bitwise_xor", "reinterpret", "
 
 _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "if_then_else": CallEmitter._if_then_else, "likely": CallEmitter._likely,
+    "exact": CallEmitter._exact,
     "any_lane": CallEmitter._any_lane, "table": CallEmitter._table,
     "shift_right": CallEmitter._shift_right, "bitwise_not": CallEmitter._bitwise_not,
     "popcount": CallEmitter._count_bits, "clz": CallEmitter._count_bits,

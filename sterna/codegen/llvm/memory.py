@@ -1,7 +1,7 @@
 """Loads and stores of scalars and vectors."""
 
 from sterna.codegen.llvm.expr import ExprEmitter
-from sterna.codegen.llvm.ranges import as_ramp, divisor_of
+from sterna.codegen.llvm.ranges import as_ramp
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
 from sterna.ir import build
 from sterna.ir.expr import Expr, IntImm
@@ -19,20 +19,19 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     return buffer.offset_of(indices)
 
 
-def element_alignment(buffer: Buffer, offset: Expr, scale: int = 1) -> int:
-    """Bytes that certainly divide the address of an element."""
-    size = buffer.dtype.bytes
-    if not buffer.alignment:
-        return size
-    step = divisor_of(offset) * scale * size
-    align = buffer.alignment & -buffer.alignment
-    return max(size, min(align, step & -step) if step else align)
-
-
 class MemoryEmitter(ExprEmitter):
     """Expressions that read memory, and what writes it."""
 
     # ---- addresses ----
+
+    def alignment(self, buffer: Buffer, offset: Expr) -> int:
+        """Bytes that certainly divide the address of an element."""
+        size = buffer.dtype.bytes
+        if not buffer.alignment:
+            return size
+        step = self.ranges.divisor(offset) * size
+        align = buffer.alignment & -buffer.alignment
+        return max(size, min(align, step & -step) if step else align)
 
     def index(self, expr: Expr) -> str:
         """An index as wide as an address."""
@@ -109,7 +108,7 @@ class MemoryEmitter(ExprEmitter):
 
     def _load_scalar(self, buffer: Buffer, offset: Expr) -> str:
         kind = memory_type(buffer.dtype)
-        align = element_alignment(buffer, offset)
+        align = self.alignment(buffer, offset)
         if self.mask is None:
             address = self.address(buffer, offset)
             return self.writer.value(f"load {kind}, ptr {address}, align {align}")
@@ -132,7 +131,7 @@ class MemoryEmitter(ExprEmitter):
         element = memory_type(buffer.dtype)
         kind = vector_type(element, lanes)
         address = self.address(buffer, base)
-        align = element_alignment(buffer, base)
+        align = self.alignment(buffer, base)
         if mask is None:
             return self.writer.value(f"load {kind}, ptr {address}, align {align}")
         name = f"llvm.masked.load.v{lanes}{_SHORT.get(element, element)}.p0"
@@ -173,7 +172,7 @@ class MemoryEmitter(ExprEmitter):
         mask = self._mask_for(lanes) or splat_literal("i1", "true", lanes)
         name = f"llvm.masked.gather.v{lanes}{_SHORT.get(element, element)}.v{lanes}p0"
         target = self.module.declare(name, kind, f"{pointers}, <{lanes} x i1>, {kind}")
-        align = element_alignment(buffer, build.const(1))
+        align = self.alignment(buffer, build.const(1))
         fill = "zeroinitializer" if self._mask_for(lanes) else "poison"
         return self.writer.value(
             f"call {kind} {target}({pointers} align {align} {self.address(buffer, offset)}, "
@@ -219,7 +218,7 @@ class MemoryEmitter(ExprEmitter):
     def _store_scalar(
         self, buffer: Buffer, offset: Expr, typed: str, predicate: Expr | None
     ) -> None:
-        writer, align = self.writer, element_alignment(buffer, offset)
+        writer, align = self.writer, self.alignment(buffer, offset)
         if predicate is None:
             writer.emit(f"store {typed}, ptr {self.address(buffer, offset)}, align {align}")
             return
@@ -234,7 +233,7 @@ class MemoryEmitter(ExprEmitter):
         self, buffer: Buffer, base: Expr, element: str, operand: str, lanes: int, mask: str | None
     ) -> None:
         kind = vector_type(element, lanes)
-        align = element_alignment(buffer, base)
+        align = self.alignment(buffer, base)
         address = self.address(buffer, base)
         if mask is None:
             self.writer.emit(f"store {kind} {operand}, ptr {address}, align {align}")

@@ -39,13 +39,14 @@ class Ranges:
 
     def __init__(self) -> None:
         self._vars: dict[int, Interval] = {}
+        self._divisors: dict[int, int] = {}
         self.exact = False
         """Whether expressions are indices or bounds, which do not wrap."""
 
     def copy(self) -> "Ranges":
         """The same facts, for a function inside this one."""
         made = Ranges()
-        made._vars = dict(self._vars)
+        made._vars, made._divisors = dict(self._vars), dict(self._divisors)
         return made
 
     def bind_loop(self, var: Var, start: Expr, extent: Expr) -> None:
@@ -57,6 +58,8 @@ class Ranges:
         """A variable that stands for a value."""
         if value.dtype.is_integer and value.dtype.lanes == 1:
             self._vars[id(var)] = self.of(value)
+            if isinstance(value, Call) and value.op == "exact":
+                self._divisors[id(var)] = self.divisor(value.args[0])
 
     def non_negative(self, expr: Expr) -> bool:
         """Whether every lane is certainly at least 0."""
@@ -93,9 +96,31 @@ class Ranges:
             return self._either(expr.then, expr.otherwise)
         if isinstance(expr, Call) and expr.op == "if_then_else":
             return self._either(expr.args[1], expr.args[2])
+        if isinstance(expr, Call) and expr.op == "exact":
+            return self._exact(expr.args[0])
         if isinstance(expr, BinaryExpr) and kind in _RULES:
             return self._binary(expr)
         return UNKNOWN
+
+    def divisor(self, expr: Expr) -> int:
+        """A number that certainly divides an index; 0 for the constant 0."""
+        if isinstance(expr, IntImm):
+            return abs(expr.value)
+        if isinstance(expr, Var):
+            return self._divisors.get(id(expr), 1)
+        if isinstance(expr, (Add, Sub)):
+            return math.gcd(self.divisor(expr.a), self.divisor(expr.b))
+        if isinstance(expr, Mul):
+            return self.divisor(expr.a) * self.divisor(expr.b)
+        if isinstance(expr, Cast) and expr.value.dtype.is_integer:
+            return self.divisor(expr.value)
+        return 1
+
+    def _exact(self, expr: Expr) -> Interval:
+        before, self.exact = self.exact, True
+        found = self.of(expr)
+        self.exact = before
+        return found
 
     def _either(self, a: Expr, b: Expr) -> Interval:
         x, y = self.of(a), self.of(b)
@@ -126,19 +151,6 @@ class Ranges:
 
 
 _RULES = {Add, Sub, Mul, Min, Max, FloorMod, TruncMod, FloorDiv, TruncDiv}
-
-
-def divisor_of(expr: Expr) -> int:
-    """A number that certainly divides the expression; 0 for the constant 0."""
-    if isinstance(expr, IntImm):
-        return abs(expr.value)
-    if isinstance(expr, (Add, Sub)):
-        return math.gcd(divisor_of(expr.a), divisor_of(expr.b))
-    if isinstance(expr, Mul):
-        return divisor_of(expr.a) * divisor_of(expr.b)
-    if isinstance(expr, Cast) and expr.value.dtype.is_integer:
-        return divisor_of(expr.value)
-    return 1
 
 
 def as_ramp(index: Expr) -> tuple[Expr, Expr] | None:

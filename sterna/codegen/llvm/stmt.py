@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from sterna.arith import substitute
 from sterna.codegen.llvm import host
 from sterna.codegen.llvm.emitter import ModuleWriter
 from sterna.codegen.llvm.memory import flat_index
@@ -12,6 +13,7 @@ from sterna.codegen.llvm.types import memory_type, symbol, value_type
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, IntImm, StringImm, Var
 from sterna.ir.node import Node
+from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.stmt import (
     Allocate,
@@ -103,6 +105,10 @@ class StmtEmitter(PackedEmitter):
         self.stmt(stmt.body)
 
     def _let_stmt(self, stmt: LetStmt) -> None:
+        if stmt.value.dtype.lanes > self._chunk(stmt.value.dtype) and _is_one_store(stmt.body):
+            # The store is cut into pieces, each of which computes its own part of the vector.
+            self.stmt(substitute(stmt.body, {stmt.var: stmt.value}))
+            return
         self.bind(stmt.var, self.expr(stmt.value))
         self.ranges.bind(stmt.var, stmt.value)
         self.stmt(stmt.body)
@@ -172,12 +178,16 @@ class StmtEmitter(PackedEmitter):
             )
         offset = flat_index(buffer, stmt.indices)
         lanes = max(value.dtype.lanes, offset.dtype.lanes)
-        chunk = 4 * self.module.abilities.register_bits // buffer.dtype.bits if lanes > 1 else lanes
+        chunk = self._chunk(buffer.dtype) if lanes > 1 else lanes
         parts = [value, offset, *([stmt.predicate] if stmt.predicate is not None else [])]
         if lanes <= chunk or not all(can_slice(part) for part in parts):
             self.store(buffer, offset, value, stmt.predicate)
             return
         self._store_chunks(buffer, offset, value, stmt.predicate, lanes, chunk)
+
+    def _chunk(self, dtype: DataType) -> int:
+        """How many lanes LLVM handles well."""
+        return 4 * self.module.abilities.register_bits // dtype.bits
 
     def _store_chunks(
         self, buffer: Buffer, offset: Expr, value: Expr, predicate: Expr | None, lanes: int,
@@ -321,6 +331,12 @@ class StmtEmitter(PackedEmitter):
         self.stmt(stmt.body)
         self._heap.pop()
         self.writer.emit(f"call void {host.release(self.module)}(ptr {block})")
+
+
+def _is_one_store(stmt: Stmt) -> bool:
+    while isinstance(stmt, LetStmt):
+        stmt = stmt.body
+    return isinstance(stmt, BufferStore)
 
 
 _METHODS: dict[type[Node], Callable[[StmtEmitter, Any], None]] = {
