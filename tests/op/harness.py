@@ -7,12 +7,12 @@ import numpy as np
 
 import sterna as tvm
 from sterna.driver.kernel import processor_of
-from sterna.ir.types import TensorType, TupleType, Type, flatten_type
+from sterna.ir.types import Dim, TensorType, TupleType, Type, flatten_type
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.infer import fits, show_call
-from sterna.relay.op import Case, Op, OpRecord, record_of
+from sterna.relay.op import Case, Op, OpRecord, find, record_of
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
@@ -110,6 +110,18 @@ def _as_kernel(
     results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
     tvm.build(loops, target=target)["kernel"](*given, *results)
     return [to_numpy(result) for result in results]
+
+
+def reference(name: str, *arrays: Any, **attrs: Any) -> Any:
+    """What an operator's reference gives."""
+    record = find(name)
+    assert record.reference is not None
+    return record.reference(record.attrs(**attrs) if record.attrs else None, *arrays)
+
+
+def kind(shape: tuple[Dim, ...], dtype: str = "float32") -> TensorType:
+    """A type of tensors."""
+    return TensorType(shape, DataType(dtype))
 
 
 def assert_same(got: Any, want: Any, tolerance: float) -> None:

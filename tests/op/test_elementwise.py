@@ -10,20 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sterna import relay, te
-from sterna.ir.types import Dim, TensorType
 from sterna.relay.op import find
-from sterna.support.dtype import DataType
-from tests.op.harness import compiled
+from tests.op.harness import compiled, kind, reference
 
 RNG = np.random.default_rng(7)
 WIDE = np.concatenate([RNG.standard_normal(200) * 10.0 ** RNG.integers(-3, 3, 200),
                        [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]]).astype("float32")
-
-
-def reference(name: str, *arrays: Any, **attrs: Any) -> Any:
-    record = find(name)
-    assert record.reference is not None
-    return record.reference(record.attrs(**attrs) if record.attrs else None, *arrays)
 
 
 @pytest.mark.parametrize("name", [
@@ -172,10 +164,6 @@ def test_compiled_accuracy(name: str, bound: float) -> None:
 
 
 # ---- types and messages ----
-
-
-def kind(shape: tuple[Dim, ...], dtype: str = "float32") -> TensorType:
-    return TensorType(shape, DataType(dtype))
 
 
 def test_unknown_and_symbolic_dimensions_pass_through() -> None:

@@ -8,23 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sterna import relay
-from sterna.ir.types import Dim, TensorType
+from sterna.ir.types import Dim
 from sterna.op.tensor.take import TakeAttrs
 from sterna.relay.op import find
-from sterna.support.dtype import DataType
-from tests.op.harness import compiled
+from tests.op.harness import compiled, kind, reference
 
 ANY = relay.Any()
-
-
-def reference(name: str, *arrays: Any, **attrs: Any) -> Any:
-    record = find(name)
-    assert record.reference is not None
-    return record.reference(record.attrs(**attrs) if record.attrs else None, *arrays)
-
-
-def kind(shape: tuple[Dim, ...], dtype: str = "float32") -> TensorType:
-    return TensorType(shape, DataType(dtype))
 
 
 def var(*shape: Dim, dtype: str = "float32") -> relay.Var:

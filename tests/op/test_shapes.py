@@ -13,20 +13,9 @@ from sterna import relay, te
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType
 from sterna.op.indexing import same_row
-from sterna.relay.op import find, is_call_of
-from sterna.support.dtype import DataType
+from tests.op.harness import kind, reference
 
 ANY = relay.Any()
-
-
-def reference(name: str, *arrays: Any, **attrs: Any) -> Any:
-    record = find(name)
-    assert record.reference is not None
-    return record.reference(record.attrs(**attrs) if record.attrs else None, *arrays)
-
-
-def kind(shape: tuple[Dim, ...], dtype: str = "float32") -> TensorType:
-    return TensorType(shape, DataType(dtype))
 
 
 def var(*shape: Dim, dtype: str = "float32") -> relay.Var:
@@ -95,17 +84,6 @@ def test_reshape_keeps_symbolic_dimensions() -> None:
     flat = relay.reshape(var(n, 2, 3), (-1,)).checked_type
     assert isinstance(flat, TensorType)
     assert str(flat.shape[0]) == "n*6"
-
-
-def test_reshape_of_reshape_is_one() -> None:
-    once = relay.reshape(var(2, 6), (3, 4))
-    twice = relay.reshape(once, (4, 3))
-    record = find("reshape")
-    assert record.simplify is not None
-    made = record.simplify(twice.attrs, twice.args)
-    assert isinstance(made, relay.Call) and is_call_of(made, "reshape")
-    assert made.args == once.args
-    assert record.simplify(relay.reshape(once, (3, -1)).attrs, (once,)) is once
 
 
 # ---- references ----
