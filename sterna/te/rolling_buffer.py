@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sterna.arith import detect_linear
 from sterna.ir import build
 from sterna.ir.expr import Expr, variables_in
-from sterna.te.bounds import Bounds, leaves_around
+from sterna.te.bounds import Bounds, leaves_around, value_of_axes
 from sterna.te.schedule import AxisAttributes, Stage
 from sterna.te.tensor import THREAD_INDEX, UNROLLED, IterVar
 
@@ -49,6 +49,7 @@ def find_roll(stage: Stage, bounds: Bounds) -> Roll | None:
             if loop.var in variables_in(bounds.ranges[stage][axis].min)
         ]
         if moving:
+            _require_all_iterations(name, owner, loop, bounds)
             return _roll(stage, bounds, loop, moving)
     if not repeated:
         return None
@@ -75,6 +76,20 @@ def _require_serial(name: str, owner: Stage, loop: IterVar) -> None:
         raise ValueError(
             f"the rolling buffer {name} is computed inside {loop.name} of {owner.op.name}, whose "
             "iterations run at once, so none finds what another one left; use a serial loop"
+        )
+
+
+def _require_all_iterations(name: str, owner: Stage, loop: IterVar, bounds: Bounds) -> None:
+    """A stage that rolls itself skips iterations, which would leave nothing for the next ones."""
+    roll = find_roll(owner, bounds) if owner.is_rolling else None
+    if roll is None:
+        return
+    place = value_of_axes(owner, bounds.ranges[owner])[owner.op.axis[roll.axis]]
+    if loop.var in variables_in(place):
+        raise ValueError(
+            f"the rolling buffer {name} cannot roll with {loop.name} of {owner.op.name}, which "
+            f"skips iterations since it rolls itself; compute {name} where {owner.op.name} is "
+            "computed"
         )
 
 

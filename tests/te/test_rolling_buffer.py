@@ -177,6 +177,22 @@ def test_a_loop_of_one_iteration_leaves_a_plain_buffer() -> None:
     runs(s, [a, c], [x], pooled(x, 1, 3, 1))
 
 
+def test_one_rolling_buffer_inside_another() -> None:
+    _, a, b, c = pooling(rows=8, window=3, stride=1)
+    d = te.compute((6, 6), lambda i, j: c[i, j] + c[i + 2, j], name="d")
+    s = te.create_schedule(d.op)
+    s[c].compute_at(s[d], d.op.axis[0])
+    s[c].rolling_buffer()
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].rolling_buffer()
+    with pytest.raises(ValueError, match="b cannot roll with i of c, which skips iterations"):
+        lower_schedule(s, [a, d], "f")
+    x = numbers(10, 6)
+    rows = pooled(x, 8, 3, 1)
+    s[b].compute_at(s[d], d.op.axis[0])
+    runs(s, [a, d], [x], rows[:6] + rows[2:])
+
+
 def test_what_is_refused() -> None:
     s, a, b, c = pooling(rows=8, window=2, stride=2)
 

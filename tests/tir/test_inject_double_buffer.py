@@ -161,6 +161,20 @@ def test_a_call_gets_a_view_of_one_half() -> None:
         np.testing.assert_array_equal(result, [[0] * 4, [10] * 4, [20] * 4])
 
 
+def test_what_is_made_ahead_must_be_doubled() -> None:
+    whole, one = 'Buffer[(8,), "float32"]', 'Buffer[(1,), "float32"]'
+    text = f"""def f(A: {whole}, T: {one}, C: {whole}):
+    for i in range(8):
+        B = allocate((1,), "float32", "global")
+        with attr("double_buffer", B, 1):
+            T[0] = A[i]
+            B[0] = T[0]
+        C[i] = B[0] + T[0]
+"""
+    with pytest.raises(ValueError, match="T is made with it but kept otherwise"):
+        inject_double_buffer(tir.parse(text))
+
+
 def test_what_is_refused() -> None:
     s, a, b, c = window()
     with pytest.raises(ValueError, match="Cannot apply double buffer on output c"):

@@ -138,8 +138,14 @@ def _check(loop: For, ahead: _Ahead, rest: Stmt) -> None:
             raise ValueError(
                 f"{buffer.name} is double buffered, but its size changes with {loop.var.name}"
             )
-    read, _ = _touched(seq(*ahead.parts))
-    _, changed = _touched(rest)
+    read, made = _touched(seq(*ahead.parts))
+    read_later, changed = _touched(rest)
+    for buffer in read_later:
+        if buffer in made and buffer not in ahead.buffers:
+            raise ValueError(
+                f"{names} is double buffered at the loop {loop.var.name}, and {buffer.name} is "
+                "made with it but kept otherwise; double buffer that too"
+            )
     for buffer in read:
         if buffer in changed or buffer.data in changed:
             raise ValueError(
