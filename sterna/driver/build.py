@@ -132,7 +132,7 @@ def _build(wanted: Mapping[Target, IRModule], name: str) -> OperatorModule:
     _merged(list(wanted.values()))  # a module has one function of a name
     kernels = {target: _with_wrappers(module) for target, module in wanted.items()}
     wrappers = [f for each in kernels.values() for f in each if f.attrs.get("packed")]
-    if len(wrappers) == 1:
+    if len(wrappers) == 1 and wrappers[0].name != "main":
         next(each for each in kernels.values() if wrappers[0] in each).append(_entry(wrappers[0]))
     parts = [_generate(each, target, name) for target, each in kernels.items()]
     code: Code = parts[0] if len(parts) == 1 else MixedCode(parts)

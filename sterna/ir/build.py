@@ -72,10 +72,9 @@ def round_float(value: int | float, dtype: DataType) -> float:
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
-    """A constant. Without a type: bool, int32 and float32 for bool, int and float."""
+    """A constant. Without a type: bool, int32 and float32 for bool, int and float, or 64 bits."""
     if dtype is None:
-        kinds = {bool: BOOL, int: INT32, float: FLOAT32}
-        dtype = kinds[type(value)]
+        value, dtype = _typed_number(value)
     full = dtype if type(dtype) is DataType else DataType(dtype)
     element = full.element
     if type(value) is int and element.kind == "int" and full.lanes == 1:
@@ -94,6 +93,23 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
     else:
         raise ValueError(f"there are no constants of type {dtype}")
     return made if full.lanes == 1 else Broadcast(made, full.lanes)
+
+
+_LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+def _typed_number(value: Any) -> tuple[int | float | bool, str]:
+    """A number of Python or NumPy, and its type as a constant."""
+    if hasattr(value, "dtype"):
+        return value.item(), str(value.dtype)
+    if not isinstance(value, bool | int | float):
+        raise TypeError(f"{value!r} of type {type(value).__name__} is no constant")
+    if isinstance(value, bool):
+        return value, BOOL
+    if isinstance(value, int):
+        return value, INT32 if -(2**31) <= value < 2**31 else "int64"
+    lost = math.isfinite(value) and abs(value) > _LARGEST_FLOAT32
+    return value, "float64" if lost else FLOAT32
 
 
 def as_expr(value: Any, like: Expr | None = None) -> Expr:

@@ -23,6 +23,7 @@ from sterna.te.operation import (
     thread_axis,
     var,
 )
+from sterna.te.prim_func import create_prim_func
 from sterna.te.rfactor import rfactor
 from sterna.te.scan import ScanOp, scan
 from sterna.te.schedule import Schedule, Stage, create_schedule
@@ -38,9 +39,10 @@ AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp",
     "Range", "ScanOp", "Schedule", "SpecializedCondition", "Stage", "Tensor", "TensorIntrin",
-    "comm_reducer", "compute", "const", "create_schedule", "decl_tensor_intrin", "extern",
-    "extern_primfunc", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis",
-    "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
+    "comm_reducer", "compute", "const", "create_prim_func", "create_schedule",
+    "decl_tensor_intrin", "extern", "extern_primfunc", "max", "max_value", "min", "min_value",
+    "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis",
+    "var",
     *_op.__all__,
 ]  # fmt: skip
 

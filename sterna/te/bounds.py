@@ -140,6 +140,14 @@ def leaves_around(stage: Stage, axis: IterVar | None) -> list[IterVar]:
     return stage.leaf_iter_vars[: place + 1]
 
 
+def depends_on_time(stage: Stage, place: Expr) -> bool:
+    """Whether an index into a part of a scan's step moves with that scan's loop over time."""
+    if stage.step_of is None:
+        return False
+    loops = {leaf.var for leaf in stage.step_of.leaf_iter_vars}
+    return not loops.isdisjoint(variables_in(place))
+
+
 def _loads(schedule: Schedule, reader: Stage, stage: Stage) -> list[ProducerLoad]:
     found: list[ProducerLoad] = []
 
@@ -172,7 +180,26 @@ class _Inference:
                 zero = build.const(0, extent.dtype)
                 self.bounds.domains[leaf.var] = (zero, build.sub(extent, 1))
                 self.bounds.analyzer.bind(leaf.var, zero, extent)
+            for axis in root_axes(stage):
+                if axis.var not in self.bounds.domains:  # it has loops in its place
+                    first = ranges[axis].min
+                    last = build.sub(build.add(first, ranges[axis].extent), 1)
+                    self.bounds.domains[axis.var] = (first, last)
         return self.bounds
+
+    def axes_of(self, reader: Stage, allowed: set[Var]) -> dict[Var, Expr]:
+        """The axes of a reader in terms of its loops, as far as not all of these run inside.
+
+        Loops in the place of an axis may run past its end, where nothing is read; the axis itself
+        does not.
+        """
+        ranges = self.bounds.ranges[reader]
+        at, loops = root_values(reader, ranges), value_of_axes(reader, ranges)
+        leaves = {leaf.var for leaf in reader.leaf_iter_vars}
+        for axis in root_axes(reader):
+            if axis.var not in leaves and not allowed.intersection(variables_in(loops[axis])):
+                del at[axis.var]
+        return at
 
     def needed_region(self, stage: Stage) -> dict[IterVar, Range]:
         """What the body of the loop that the stage is computed in reads of it."""
@@ -191,18 +218,24 @@ class _Inference:
         for reader in readers_of(self.schedule, stage):
             if not isinstance(reader.op, ComputeOp):
                 return {}  # it reads the whole
-            at = root_values(reader, self.bounds.ranges[reader])
+            at = self.axes_of(reader, allowed)
             for load in _loads(self.schedule, reader, stage):
                 for dim, index in enumerate(load.indices):
-                    low, high = self.relax(substitute(index, at), allowed)
+                    place = substitute(index, at)
+                    low, high = self.relax(place, allowed)
                     if low is None or high is None:
+                        if depends_on_time(stage, place):
+                            raise ValueError(
+                                f"which times of {stage.op.name} the step of a scan needs cannot "
+                                f"be found out: {reader.op.name} reads it at {index}"
+                            )
                         axis = stage.op.axis[dim]
                         low, high = build.const(0), build.sub(axis_range(axis).extent, 1)
                     lows[dim].append(low)
                     highs[dim].append(high)
         region = {}
         for axis, low_list, high_list in zip(stage.op.axis, lows, highs, strict=True):
-            region[axis] = self.union(axis, low_list, high_list)
+            region[axis] = self.union(stage, axis, low_list, high_list)
         return region
 
     def check_inside(self, stage: Stage, reader: Stage, around: list[IterVar]) -> None:
@@ -239,7 +272,7 @@ class _Inference:
             low, high = interval(low, domains)[0], interval(high, domains)[1]
         return None, None
 
-    def union(self, axis: IterVar, lows: list[Expr], highs: list[Expr]) -> Range:
+    def union(self, stage: Stage, axis: IterVar, lows: list[Expr], highs: list[Expr]) -> Range:
         """One range that holds several."""
         whole = axis_range(axis)
         analyzer = self.bounds.analyzer
@@ -257,10 +290,10 @@ class _Inference:
             if limit != float("inf"):
                 extent = build.const(int(limit), extent.dtype)
         size, full = build.int_value(extent), build.int_value(whole.extent)
-        if size is None and full is not None:
-            return whole
-        if size is not None and full is not None and size >= full:
-            return whole
+        if full is not None and (size is None or size >= full):
+            if not any(depends_on_time(stage, each) for each in lows):
+                return whole
+            extent = whole.extent  # before that time the state is another one
         return Range(build.cast(whole.extent.dtype, low), build.cast(whole.extent.dtype, extent))
 
 

@@ -192,6 +192,7 @@ class _Step:
             stage.attach_type, stage.attach_stage, stage.attach_ivar = "init", self.stage, None
         step = list(dict.fromkeys([*body, *map(self.schedule.__getitem__, update)]))
         for stage in step:
+            stage.step_of = self.stage
             if stage.attach_type == "root":
                 stage.attach_type, stage.attach_stage = "scope", self.stage
                 stage.attach_ivar = self.last_loop

@@ -88,6 +88,8 @@ class Stage:
         self.is_output = is_output
         self.schedule: Schedule | None = None
         self.group: Group | None = None
+        self.step_of: Stage | None = None
+        """The scan on whose state it depends; known when the schedule is normalized."""
         self.scope = ""
         self.all_iter_vars: list[IterVar] = []
         self.leaf_iter_vars: list[IterVar] = []

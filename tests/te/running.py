@@ -19,8 +19,9 @@ def check(
     expected: Sequence[Any],
     sizes: Sequence[int] = (),
     tolerance: float = 0,
+    targets: Sequence[str] = ("llvm", "c"),
 ) -> str:
-    """Loops, passes, LLVM and C give the expected results; the loops as text.
+    """Loops, passes and machine code give the expected results; the loops as text.
 
     sizes: the values of the variables in the arguments' shapes.
     """
@@ -30,7 +31,7 @@ def check(
     runs: list[Callable[..., Any]] = [
         lambda *a: interpreter.run(loops, *a, *sizes),
         lambda *a: interpreter.run(passed, *a, *sizes),
-        *(tvm.build(schedule, args, target=target, name="f") for target in ("llvm", "c")),
+        *(tvm.build(schedule, args, target=target, name="f") for target in targets),
     ]
     for run in runs:
         results = [np.full(e.shape, 77, e.dtype) for e in expected]

@@ -221,3 +221,45 @@ def test_tags_come_from_the_scope() -> None:
             te.tag_scope("inner").__enter__()
     assert y.op.tag == "mine" and summed().op.tag == "rows" and summed().op.tag == "rows"
     assert te.compute((N, M), lambda i, j: x[i, j], tag="other").op.tag == "other"
+
+
+# ---- functions of loops ----
+
+
+def test_tensors_become_a_function_of_loops() -> None:
+    n = te.size_var("n")
+    x, scale = te.placeholder((n,), name="x"), te.var("scale", "float32")
+    y = te.compute((n,), lambda i: x[i] * scale, name="y")
+    z = te.compute((n,), lambda i: y[i] + 1.0, name="z")
+    func = te.create_prim_func([x, scale, z])
+    assert func.name == "main" and isinstance(func, tir.PrimFunc)
+    values, result = np.arange(5, dtype="float32"), np.zeros(5, "float32")
+    tvm.build(func)(values, 2.0, result)
+    np.testing.assert_array_equal(result, values * 2 + 1)
+    both = te.create_prim_func([x, scale, y.op, z])  # what is listed is given out too
+    other = np.zeros(5, "float32")
+    tvm.build(both)["main"](values, 3.0, other, result)
+    np.testing.assert_array_equal(other, values * 3)
+    np.testing.assert_array_equal(result, values * 3 + 1)
+    with pytest.raises(ValueError, match="none of the tensors is computed"):
+        te.create_prim_func([x])
+    with pytest.raises(TypeError, match="takes tensors and variables, not 3"):
+        te.create_prim_func([x, 3])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="index_dtype_override"):
+        te.create_prim_func([x, z], "int64")
+
+
+def test_constants_have_the_type_that_holds_them() -> None:
+    cases: list[tuple[Any, str]] = [
+        (3, "int32"), (2**31, "int64"), (-(2**31), "int32"), (0.1, "float32"), (1e300, "float64"),
+        (float("inf"), "float32"), (True, "bool"), (np.float64(0.1), "float64"),
+        (np.int8(3), "int8"),
+    ]  # fmt: skip
+    for value, dtype in cases:
+        made = te.const(value)
+        assert isinstance(made, tir.IntImm | tir.FloatImm) and made.dtype == dtype
+        assert made.value == (np.float32(value) if dtype == "float32" else value)
+    assert te.const(3, "float16").dtype == "float16" and te.var().name == "tindex"
+    assert te.size_var().name == "size" and te.size_var("n", "int64").dtype == "int64"
+    with pytest.raises(TypeError, match="is no constant"):
+        te.const("3")  # type: ignore[arg-type]
