@@ -53,8 +53,7 @@ def linked_model_object(options: LLVMOptions, name: str, functions: Sequence[str
         f"@model = internal global {{ ptr, ptr, ptr, ptr, {size}, ptr }} {{ ptr null, "
         f"ptr {module.string(name)}, ptr {data}, ptr @functions, {size} {len(entries)}, "
         f"ptr @{host.HOST} }}",
-        "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] "
-        "[{ i32, ptr, ptr } { i32 65535, ptr @announce, ptr null }]",
+        *_at_start(module, "@announce"),
     ]
     # Without the runtime in the program there is nobody to tell.
     register = module.declare(
@@ -72,6 +71,19 @@ done:
 }}
 """)
     return _compile(module)
+
+
+def _at_start(module: ModuleWriter, function: str) -> list[str]:
+    """What lets a program call a function before anything else."""
+    if module.is_elf:  # by its name: LLVM itself would use .ctors, which not every linker knows
+        return [
+            f'@at_start = internal constant ptr {function}, section ".init_array"',
+            '@llvm.used = appending global [1 x ptr] [ptr @at_start], section "llvm.metadata"',
+        ]
+    return [
+        "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] "
+        f"[{{ i32, ptr, ptr }} {{ i32 65535, ptr {function}, ptr null }}]"
+    ]
 
 
 def _compile(module: ModuleWriter) -> bytes:
