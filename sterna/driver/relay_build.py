@@ -1,0 +1,110 @@
+"""relay.build: from a graph to a module that runs it."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.driver.build import llvm_options, runs_here
+from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
+from sterna.driver.compile_kernels import compile_kernels
+from sterna.driver.factory import GraphExecutorFactoryModule
+from sterna.driver.kernel import kernel_functions, processor_of
+from sterna.ir.module import IRModule
+from sterna.ir.transform import Sequential
+from sterna.lowering.graph import is_view, make_graph
+from sterna.lowering.unique_kernels import unique_kernels
+from sterna.relay import pipeline
+from sterna.relay.backend import Executor, Runtime
+from sterna.relay.expr import Function
+from sterna.relay.passes.bind_params import bind_params
+from sterna.target import Target
+from sterna.tir.stmt import PrimFunc
+
+
+def build(
+    ir_mod: IRModule | Function,
+    target: Any = None,
+    target_host: Any = None,
+    executor: Any = None,
+    runtime: Any = None,
+    workspace_memory_pools: Any = None,
+    constant_memory_pools: Any = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+) -> GraphExecutorFactoryModule:
+    """Compile a network for a target; the parameters become part of it."""
+    _check_choices(executor, runtime, workspace_memory_pools, constant_memory_pools)
+    wanted = _target(target, target_host)
+    with wanted:
+        mod, _ = optimize(ir_mod, wanted, params)
+    main = mod["main"]
+    prefix = f"tvmgen_{mod_name}"
+    kernels = unique_kernels(main, prefix)
+    graph = make_graph(main, kernels)
+    needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
+    code = _compile(needed, wanted, prefix)
+    return GraphExecutorFactoryModule(code, graph.to_json(), graph.params, mod_name, wanted, mod)
+
+
+def _check_choices(executor: Any, runtime: Any, *pools: Any) -> None:
+    if Executor.of(executor, "graph").name != "graph":
+        raise ValueError('executor="aot" is not built yet; the graph executor is: leave it out')
+    if Runtime.of(runtime, "cpp").name != "cpp":
+        raise ValueError('runtime="crt" needs executor="aot", which is not built yet')
+    if any(pool is not None for pool in pools):
+        raise ValueError('memory pools need executor="aot", which is not built yet')
+
+
+def optimize(
+    mod: IRModule | Function, target: Any = None, params: Mapping[str, Any] | None = None
+) -> tuple[IRModule, dict[str, Any]]:
+    """The network after all passes over graphs, as the current PassContext wants them."""
+    if isinstance(mod, Function):
+        warnings.warn(
+            "give relay.build an IRModule: IRModule.from_expr(function)",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise TypeError(f"a network is an IRModule, not {type(mod).__name__}")
+    if "main" not in mod:
+        raise ValueError(f"the module has no function main; it has {', '.join(mod) or 'none'}")
+    if params:
+        mod = mod.shallow_copy()
+        mod["main"] = bind_params(mod["main"], params)
+    wanted = _target(target, None)
+    with wanted:
+        order = pipeline.passes(processor_of(wanted))
+        return Sequential(order, name="relay.build")(mod), {}
+
+
+def _target(target: Any, host: Any) -> Target:
+    if isinstance(target, Mapping):
+        if len(target) != 1:
+            raise ValueError("one graph runs on one target; give a single one")
+        target = next(iter(target.values()))
+    wanted = Target(target) if target is not None else Target.current(allow_none=True)
+    wanted = wanted or Target("llvm")
+    if host is not None:
+        wanted = wanted.with_host(host)
+    wanted.kind.require_codegen()
+    return wanted
+
+
+def _compile(functions: dict[str, Function], target: Target, name: str) -> Code:
+    if target.kind.name == "c":
+        return CCode(_all_loops(functions, target), name)
+    objects = compile_kernels(functions, target)
+
+    def text(form: str) -> str:
+        loops = _all_loops(functions, target)
+        return LLVMCode(loops, llvm_options(target), name, False).source(form)
+
+    return KernelsCode(objects, runs_here(target), llvm_options(target), text)
+
+
+def _all_loops(functions: dict[str, Function], target: Target) -> list[PrimFunc]:
+    return [
+        loops for name, f in functions.items() for loops in kernel_functions(name, f, target)
+    ]
