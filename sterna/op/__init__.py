@@ -5,7 +5,9 @@ Importing this package registers all of them.
 
 from sterna.support.discovery import modules_of
 
-FOLDERS = ("sterna.op.tensor", "sterna.op.nn", "sterna.op.image")
+FOLDERS = (
+    "sterna.op.tensor", "sterna.op.nn", "sterna.op.image", "sterna.op.random",
+)  # fmt: skip
 
 for _folder in FOLDERS:
     modules_of(_folder)
