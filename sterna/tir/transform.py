@@ -1,6 +1,6 @@
 """The passes over loops under the names that users know: objects that take and give IRModules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, overload
 
 from sterna.ir.instrument import PassInfo
@@ -16,6 +16,7 @@ from sterna.tir.passes.inject_double_buffer import inject_double_buffer
 from sterna.tir.passes.inline_calls import inline_calls
 from sterna.tir.passes.inline_lets import inline_lets
 from sterna.tir.passes.instrument_bounds import instrument_bounds
+from sterna.tir.passes.lower_intrinsics import lower_intrinsics
 from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.narrow_indices import narrow_indices
 from sterna.tir.passes.partition_loops import partition_loops
@@ -31,8 +32,8 @@ from sterna.tir.verify import verify
 __all__ = [
     "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
     "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoopPartition",
-    "NarrowDataType", "PrimFuncPass", "RemoveNoOp", "Simplify", "SkipAssert", "StorageRewrite",
-    "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "LowerIntrin", "NarrowDataType", "PrimFuncPass", "RemoveNoOp", "Simplify", "SkipAssert",
+    "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -184,3 +185,8 @@ def CommonSubexprElimTIR(enable_cse_tir: bool = True) -> Pass:
     """Compute once what is needed several times."""
     change = eliminate_common_subexpressions if enable_cse_tir else lambda func: func
     return _plain("CommonSubexprElimTIR", change)
+
+
+def LowerIntrin(implemented: Collection[str] = ()) -> Pass:
+    """Say functions by simpler ones, except for those that are implemented."""
+    return _plain("LowerIntrin", lambda func: lower_intrinsics(func, implemented))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sterna.codegen.c.expr import ATOM, OTHER, PRODUCT, UNARY, ExprWriter, Text
+from sterna.codegen.c.expr import ATOM, OTHER, UNARY, ExprWriter, Text
 from sterna.codegen.c.types import (
     HALVES,
     LIBRARY_FUNCTIONS,
@@ -15,6 +15,7 @@ from sterna.codegen.c.types import (
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr
 from sterna.support.dtype import DataType
+from sterna.tir.passes.lower_intrinsics import lower_call
 from sterna.tir.stmt import BufferLoad
 
 # Intrinsics that are functions of <math.h>, under the names that they have there.
@@ -35,6 +36,9 @@ class CallWriter(ExprWriter):
     """Names of functions that imported texts declare."""
 
     def call_function(self, expr: E.Call, lane: str) -> Text:
+        other = lower_call(expr, _MATH)
+        if other is not None:
+            return self.write(other, lane)
         if expr.op in _MATH and expr.dtype.is_float:
             return self._math(_MATH[expr.op], expr, lane)
         write = _CALLS.get(expr.op)
@@ -54,30 +58,11 @@ class CallWriter(ExprWriter):
         text = f"{name}{suffix}({self.args(expr.args, lane)})"
         return self.rounded(text, expr.dtype, ATOM)
 
-    def _exp10(self, expr: E.Call, lane: str) -> Text:
-        double = expr.dtype.element == "float64"
-        name, ten = ("pow", "10.0") if double else ("powf", "10.0f")
-        return self.rounded(f"{name}({ten}, {self.args(expr.args, lane)})", expr.dtype, ATOM)
-
-    def _rsqrt(self, expr: E.Call, lane: str) -> Text:
-        double = expr.dtype.element == "float64"
-        one, name = ("1.0", "sqrt") if double else ("1.0f", "sqrtf")
-        return self.rounded(f"{one} / {name}({self.args(expr.args, lane)})", expr.dtype, PRODUCT)
-
-    def _sigmoid(self, expr: E.Call, lane: str) -> Text:
-        text, level = self.helper("sigmoid", expr.dtype, list(expr.args), lane)
-        return self.rounded(text, expr.dtype, level)
-
     def _ldexp(self, expr: E.Call, lane: str) -> Text:
         name = "ldexp" if expr.dtype.element == "float64" else "ldexpf"
         power = self.text(expr.args[1], UNARY, lane)
         text = f"{name}({self.text(expr.args[0], OTHER, lane)}, (int){power})"
         return self.rounded(text, expr.dtype, ATOM)
-
-    def _abs(self, expr: E.Call, lane: str) -> Text:
-        if expr.dtype.is_int:
-            return self.helper("abs", expr.dtype, list(expr.args), lane)
-        return self.write(expr.args[0], lane)
 
     def _classify(self, expr: E.Call, lane: str) -> Text:
         return f"{expr.op}({self.args(expr.args, lane)}) != 0", OTHER
@@ -234,11 +219,7 @@ def _name(expr: E.Call) -> str:
 
 
 _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
-    "exp10": CallWriter._exp10,
-    "rsqrt": CallWriter._rsqrt,
-    "sigmoid": CallWriter._sigmoid,
     "ldexp": CallWriter._ldexp,
-    "abs": CallWriter._abs,
     "isnan": CallWriter._classify,
     "isinf": CallWriter._classify,
     "isfinite": CallWriter._classify,

@@ -28,6 +28,7 @@ from sterna.codegen.c.types import (
 )
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr, Var
+from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.tir.stmt import Buffer, BufferLoad
 
@@ -251,7 +252,15 @@ class ExprWriter:
         return f"({value_type(target)}){self.text(value, UNARY, lane)}", UNARY
 
     def _let(self, expr: E.Let, lane: str, index: bool) -> Text:
-        self.bind(expr.var, expr.value)
+        if lane and expr.var.dtype.lanes > 1 and not _picks_lanes(expr.body):
+            # Where one lane is computed, one lane of the variable is enough.
+            text, c_type = self.text(expr.value, OTHER, lane), value_type(expr.var.dtype)
+            name = self.names.make(expr.var.name)
+            self.line(f"{declare(c_type, name)} = {text};")
+            self.known[id(expr.var)] = Lookup(name, c_type)
+            self.mark_unused(name)
+        else:
+            self.bind(expr.var, expr.value)
         return self.write(expr.body, lane, index)
 
     def bind(self, var: Var, value: Expr) -> None:
@@ -344,6 +353,13 @@ class ExprWriter:
         if expr.op == "if_then_else":
             return self.choose(expr.args[0], expr.args[1], expr.args[2], lane, index)
         return self.call_function(expr, lane)
+
+
+def _picks_lanes(expr: Expr) -> bool:
+    """Whether a lane of an expression may need other lanes of its parts."""
+    found: list[Node] = []
+    post_order(expr, lambda node: found.append(node) if isinstance(node, E.Shuffle) else None)
+    return bool(found)
 
 
 _WRITERS: dict[type, Callable[[ExprWriter, Any, str, bool], Text]] = {

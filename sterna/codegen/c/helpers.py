@@ -240,23 +240,6 @@ static {value_type(t)} sterna_{name}_{t}({value_type(t)} a, {value_type(t)} b) {
 }}"""
 
 
-def _abs(t: DataType) -> str:
-    c, u = value_type(t), f"uint{t.bits}_t"
-    return f"""\
-static {c} sterna_abs_{t}({c} a) {{
-  return a < 0 ? ({c})(0u - ({u})a) : a;
-}}"""
-
-
-def _sigmoid(t: DataType) -> str:
-    c, f = value_type(t), "" if t == "float64" else "f"
-    one = float_literal(1.0, t)
-    return f"""\
-static {c} sterna_sigmoid_{t}({c} x) {{
-  return {one} / ({one} + exp{f}(-x));
-}}"""
-
-
 def _popcount(t: DataType) -> str:
     return f"""\
 static {value_type(t)} sterna_popcount_{t}({value_type(t)} a) {{
@@ -284,8 +267,6 @@ _BY_TYPE: dict[str, Callable[[DataType], str]] = {
     "truncmod": _truncmod,
     "min": _extreme("<"),
     "max": _extreme(">"),
-    "abs": _abs,
-    "sigmoid": _sigmoid,
     "popcount": _popcount,
     "clz": _clz,
 }

@@ -18,6 +18,7 @@ from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
 from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
+from sterna.tir.passes.lower_intrinsics import lower_call
 from sterna.tir.stmt import BufferLoad
 
 # The members of a DLTensor by their places.
@@ -37,6 +38,9 @@ class CallEmitter(MemoryEmitter):
     """Expressions with calls."""
 
     def _call(self, expr: Call) -> str:
+        other = lower_call(expr, math.FUNCTIONS)
+        if other is not None:
+            return self.expr(other)
         method = _CALLS.get(expr.op)
         if method is not None:
             return method(self, expr)
@@ -125,8 +129,6 @@ class CallEmitter(MemoryEmitter):
 
     def _rounding(self, expr: Call) -> str:
         dtype = expr.dtype
-        if not dtype.is_float:
-            return self.expr(expr.args[0])
         if convert.is_narrow(dtype):
             return self._through(convert.FLOAT32, expr)
         name = _ROUNDING[expr.op]
@@ -145,17 +147,9 @@ class CallEmitter(MemoryEmitter):
         return self._unary("llvm.sqrt", expr)
 
     def _abs(self, expr: Call) -> str:
-        dtype = expr.dtype
-        if convert.is_narrow(dtype):
+        if convert.is_narrow(expr.dtype):
             return self._through(convert.FLOAT32, expr)
-        if dtype.is_float:
-            return self._unary("llvm.fabs", expr)
-        if not dtype.is_int:
-            return self.expr(expr.args[0])
-        kind = value_type(dtype)
-        operand = self.expr(expr.args[0])
-        name = f"llvm.abs.{mangled(dtype)}"
-        return self.writer.intrinsic(name, kind, f"{kind} {operand}", "i1 false")
+        return self._unary("llvm.fabs", expr)
 
     def _copysign(self, expr: Call) -> str:
         if convert.is_narrow(expr.dtype):
@@ -168,9 +162,6 @@ class CallEmitter(MemoryEmitter):
         """isnan, isinf, isfinite."""
         dtype = expr.args[0].dtype
         operand = self.expr(expr.args[0])
-        if not dtype.is_float:
-            literal = "true" if expr.op == "isfinite" else "false"
-            return splat_literal("i1", literal, dtype.lanes)
         if convert.is_narrow(dtype):
             operand = convert.widen(self.writer, dtype, operand)
             dtype = convert.FLOAT32.with_lanes(dtype.lanes)

@@ -26,7 +26,7 @@ from sterna.support.dtype import DataType
 
 TABLES: dict[str, list[int]] = {"two_over_pi": TWO_OVER_PI}
 
-_FUNCTIONS: dict[str, Callable[..., Expr]] = {
+FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "exp": exp, "exp2": exp2, "exp10": exp10, "log": log, "log2": log2, "log10": log10,
     "log1p": log1p, "tanh": tanh, "sigmoid": sigmoid,
     **math_inverse.FUNCTIONS, **math_power.FUNCTIONS, **math_rounding.FUNCTIONS,
@@ -45,7 +45,7 @@ OUT_OF_LINE = {"sin_large", "cos_large"}
 
 def knows(op: str) -> bool:
     """Whether a function is defined here."""
-    return op in _FUNCTIONS or op == "fmod"
+    return op in FUNCTIONS or op == "fmod"
 
 
 def computed_in(op: str, element: DataType) -> DataType:
@@ -67,4 +67,4 @@ def special_text(op: str, dtype: DataType) -> str | None:
 
 def expand(op: str, params: tuple[Var, ...]) -> Expr:
     """The function of some variables as an expression."""
-    return _FUNCTIONS[op](*params)
+    return FUNCTIONS[op](*params)
