@@ -70,6 +70,20 @@ class Windowed(Attrs):
         return full_padding(self.padding, len(self.strides))[len(self.strides) :]
 
 
+def padded_by(attrs: Any, layout: str, width: Sequence[tuple[int, int]]) -> Any:
+    """The attributes with more padding; None if the border is not one of whole spatial axes."""
+    axes = layout_of(layout)
+    before, after = list(attrs.before), list(attrs.after)
+    for part, (first, last) in zip(axes.parts, width, strict=True):
+        place = SPATIAL[len(before)].find(part.axis)
+        if first < 0 or last < 0 or (place < 0 and (first or last)):
+            return None
+        if place >= 0:
+            before[place] += first
+            after[place] += last
+    return attrs.replace(padding=(*before, *after))
+
+
 def spatial_layout(name: str, axes: str, what: str) -> Layout:
     """A layout with these axes, of which only channels may be blocked."""
     layout = expect_axes(layout_of(name), axes, what)

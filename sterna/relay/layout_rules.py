@@ -29,8 +29,13 @@ class Laid:
 
     @property
     def is_permutation(self) -> bool:
-        """Whether only the order of the axes differs."""
-        return len(self.before) == len(self.now) and sorted(self.before) == sorted(self.now)
+        """Whether only the order of the axes differs, so that each has a letter of its own."""
+        return sorted(self.before) == sorted(self.now) and not layout_of(self.now).is_blocked
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions in the user's graph."""
+        return len(layout_of(self.before))
 
     def axis(self, place: int) -> int:
         """Where an axis of the user's graph is now; of a blocked axis its outer part."""
@@ -90,7 +95,7 @@ def follow(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
 def broadcast(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
     """Operands of full rank get one layout; scalars fit to any."""
     rank = max(operand.type.ndim for operand in operands)
-    laid = next((o.laid for o in operands if o.laid and len(o.laid.before) == rank), None)
+    laid = next((o.laid for o in operands if o.laid and o.laid.rank == rank), None)
     if laid is None:
         return None
     wanted: list[Laid | None] = []
@@ -110,6 +115,8 @@ def _can_be(operand: Operand, laid: Laid) -> bool:
         return False
     if laid.is_permutation:
         return True
+    if layout_of(laid.before).is_blocked:
+        return operand.laid is not None
     blocked = [axis for axis in laid.before if layout_of(laid.now).blocks_of(axis)]
     full = (1,) * (len(laid.before) - operand.type.ndim) + operand.type.shape
     return all(

@@ -82,6 +82,10 @@ class OpRecord:
     """How layouts pass through it: a rule, see layout_rules.py."""
     scale: Any = None
     """How a factor per channel passes through it; a rule of fold_scale_axis.py."""
+    take_border: Callable[..., Attrs | None] | None = None
+    """take_border(attrs, pad_width, value): its attributes with data's border in its padding."""
+    parallel: Any = None
+    """How calls that read the same data become one; a rule of combine_parallel.py."""
     foldable: bool = True
     """Whether equal calls give equal results, so that one may stand for another."""
     mixed_precision: Literal["always", "follow", "never"] = "follow"

@@ -2,13 +2,22 @@
 
 from sterna.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
+from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
+from sterna.relay.passes.combine_parallel import (
+    CombineParallelBatchMatmul,
+    CombineParallelConv2D,
+    CombineParallelDense,
+)
 from sterna.relay.passes.convert_layout import ConvertLayout
 from sterna.relay.passes.dead_code_elimination import DeadCodeElimination
+from sterna.relay.passes.defuse_ops import DefuseOps
 from sterna.relay.passes.dynamic_to_static import DynamicToStatic
 from sterna.relay.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from sterna.relay.passes.fast_math import FastMath
+from sterna.relay.passes.flatten_atrous_conv import FlattenAtrousConv
 from sterna.relay.passes.fold_constant import FoldConstant
+from sterna.relay.passes.fold_explicit_padding import FoldExplicitPadding
 from sterna.relay.passes.fold_scale_axis import (
     BackwardFoldScaleAxis,
     FoldScaleAxis,
@@ -16,18 +25,22 @@ from sterna.relay.passes.fold_scale_axis import (
 )
 from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.passes.infer_type import InferType
+from sterna.relay.passes.inline import Inline, InlineGlobals
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
+from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeOps", "ConvertLayout",
-    "DeadCodeElimination", "DynamicToStatic", "EliminateCommonSubexpr", "FastMath",
-    "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "Legalize",
-    "Pass", "PassContext", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
-    "SimplifyExprPostAlterOp", "SimplifyInference",
-    "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
+    "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
+    "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
+    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
+    "Inline", "InlineGlobals", "Legalize", "Pass", "PassContext", "RemoveUnusedFunctions",
+    "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyInference",
+    "ToANormalForm", "ToGraphNormalForm", "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -97,3 +97,19 @@ def substitute(root: RelayExpr, values: dict[Var, RelayExpr]) -> RelayExpr:
 def not_primitive(expr: RelayExpr) -> bool:
     """Enters everything but kernels that fusion has made."""
     return not (isinstance(expr, Function) and expr.is_primitive)
+
+
+def inlined(func: Function, args: tuple[RelayExpr, ...]) -> RelayExpr:
+    """A function's body for arguments; what it binds inside gets variables of its own."""
+    values: dict[int, RelayExpr] = {
+        id(param): arg for param, arg in zip(func.params, args, strict=True)
+    }
+    for expr in post_order(func.body):
+        bound = (expr.var,) if isinstance(expr, Let) else ()
+        for var in expr.params if isinstance(expr, Function) else bound:
+            values[id(var)] = Var(var.name_hint, var._type)
+
+    def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+        return values.get(id(old), new)
+
+    return rewrite(func.body, change)

@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import numpy as np
+
 from sterna.ir.types import TensorType
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
+from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.infer import infer
-from sterna.relay.layout import layout_of
+from sterna.relay.layout import from_plain, layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 from sterna.relay.op import find
+from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 
 
@@ -74,17 +78,47 @@ def _channel(layout: str, axis: str) -> int | None:
     return None if found.is_blocked else found.index_of(axis)
 
 
-def _weight_of_result(attrs: Any) -> int | None:
-    return _channel(attrs.kernel_layout, "O") if attrs.groups == 1 else None
+def _for_result(attrs: Any, shape: tuple[int, ...], factors: Array) -> Array:
+    """Weights are given per output channel, or per input channel and the channels made of it."""
+    outer, inner = _extents(attrs, shape)
+    per_weight = factors[:, None] if factors.size == outer else factors.reshape(outer, inner)
+    return _over_window(attrs, np.broadcast_to(per_weight, (outer, inner)))
 
 
-def _weight_of_data(attrs: Any) -> int | None:
-    return _channel(attrs.kernel_layout, "I") if attrs.groups == 1 else None
+def _for_data(attrs: Any, shape: tuple[int, ...], factors: Array) -> Array:
+    """An output channel reads the input channels of its group."""
+    outer, inner = _extents(attrs, shape)
+    if 1 < attrs.groups == factors.size == outer:
+        return _over_window(attrs, np.broadcast_to(factors[:, None], (outer, inner)))
+    grouped = factors.reshape(attrs.groups, inner)
+    return _over_window(attrs, grouped.repeat(outer // attrs.groups, axis=0))
+
+
+def _extents(attrs: Any, shape: tuple[int, ...]) -> tuple[int, int]:
+    found: Any = layout_of(attrs.kernel_layout).dims(shape)
+    return found["O"], found["I"]
+
+
+def _over_window(attrs: Any, factors: Array) -> Array:
+    layout = layout_of(attrs.kernel_layout)
+    spatial = "".join(axis for axis in layout.primal if axis not in "OI")
+    return from_plain(factors.reshape(*factors.shape, *(1,) * len(spatial)), f"OI{spatial}", layout)
 
 
 CONV_SCALE = ScaleRule(
     result=lambda attrs: _channel(attrs.out_layout or attrs.data_layout, "C"),
-    weight_of_result=_weight_of_result,
+    for_result=_for_result,
     data=lambda attrs: _channel(attrs.data_layout, "C"),
-    weight_of_data=_weight_of_data,
+    for_data=_for_data,
+)
+
+
+def _weight_axis(attrs: Any) -> int | None:
+    return _channel(attrs.kernel_layout, "O") if attrs.groups == 1 else None
+
+
+CONV_PARALLEL = ParallelRule(
+    result=lambda attrs: _channel(attrs.out_layout or attrs.data_layout, "C"),
+    weight=_weight_axis,
+    joined=lambda attrs, channels: attrs.replace(channels=channels),
 )

@@ -5,6 +5,7 @@ also be given as (input channel, channels of it) instead of (output channel, 1):
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,13 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.contraction import schedule_contraction
-from sterna.op.nn._conv_layout import CONV_SCALE, alter_conv2d, conv_layout, convert_conv
+from sterna.op.nn._conv_layout import (
+    CONV_PARALLEL,
+    CONV_SCALE,
+    alter_conv2d,
+    conv_layout,
+    convert_conv,
+)
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -24,6 +31,7 @@ from sterna.op.windows import (
     axis_names,
     pad_array,
     padded,
+    padded_by,
     positive,
     simple_index,
     spatial_layout,
@@ -276,6 +284,10 @@ def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, weight: Tenso
     return math.prod(TensorType(tuple(extents)).concrete_shape)
 
 
+def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: float) -> Any:
+    return None if value else padded_by(attrs, attrs.data_layout, width)
+
+
 def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
@@ -291,6 +303,8 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         mixed_precision="always",
         layout=conv_layout,
         scale=CONV_SCALE,
+        parallel=CONV_PARALLEL,
+        take_border=_take_border,
         convert_layout=convert_conv,
         cases=cases,
         **more,

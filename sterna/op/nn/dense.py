@@ -14,6 +14,8 @@ from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.passes.combine_parallel import ParallelRule
+from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
@@ -128,6 +130,27 @@ def _macs(attrs: Any, out: TensorType, a: TensorType, b: TensorType) -> int:
     return math.prod(out.concrete_shape) * depth
 
 
+def _of_units(attrs: Any, shape: tuple[int, ...], factors: Array) -> Array:
+    return factors[:, None] if _transposed(attrs)[1] else factors[None, :]
+
+
+def _of_depth(attrs: Any, shape: tuple[int, ...], factors: Array) -> Array:
+    return factors[None, :] if _transposed(attrs)[1] else factors[:, None]
+
+
+_SCALE = ScaleRule(
+    result=lambda attrs: -1,
+    for_result=_of_units,
+    data=lambda attrs: -2 if _transposed(attrs)[0] else -1,
+    for_data=_of_depth,
+)
+
+_PARALLEL = ParallelRule(
+    result=lambda attrs: -1,
+    weight=lambda attrs: -2 if _transposed(attrs)[1] else -1,
+    joined=lambda attrs, units: attrs.replace(units=units) if "units" in attrs.FIELDS else attrs,
+)
+
 register(OpRecord(
     "nn.dense",
     inputs=("data", "weight"),
@@ -140,6 +163,8 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedule=schedule_contraction,
     mixed_precision="always",
+    scale=_SCALE,
+    parallel=_PARALLEL,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((2, 1, 3, 4), (6, 4))),
@@ -163,6 +188,8 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedule=schedule_contraction,
     mixed_precision="always",
+    scale=_SCALE,
+    parallel=_PARALLEL,
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -184,6 +211,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedule=schedule_contraction,
     mixed_precision="always",
+    parallel=_PARALLEL,
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
         Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),

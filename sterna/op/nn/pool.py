@@ -25,6 +25,7 @@ from sterna.op.windows import (
     axis_names,
     pad_array,
     padded,
+    padded_by,
     positive,
     spatial_layout,
     whole_blocks,
@@ -418,6 +419,21 @@ _DOCS = {
 }
 
 
+def _take_border(neutral: float) -> Any:
+    """A border of what the padding is; windows of ceil_mode end elsewhere without it."""
+
+    def take(attrs: Any, width: Sequence[tuple[int, int]], value: float) -> Any:
+        if attrs.ceil_mode or value != neutral:
+            return None
+        if "count_include_pad" not in attrs.FIELDS:
+            return padded_by(attrs, attrs.layout, width)
+        if any(attrs.padding) and not attrs.count_include_pad:
+            return None  # one border counts and the other does not
+        return padded_by(attrs.replace(count_include_pad=True), attrs.layout, width)
+
+    return take
+
+
 def _register(
     kind: str, attrs: Sequence[type[PoolAttrs]], compute_it: Any, reference: Any, infer: Any
 ) -> None:
@@ -432,6 +448,7 @@ def _register(
             reference=reference,
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
+            take_border=_take_border(-np.inf if kind == "max" else 0.0),
             cases=_CASES[kind][rank],
             doc=f"{_DOCS[kind]}; windows move along {axes}.",
         ))  # fmt: skip

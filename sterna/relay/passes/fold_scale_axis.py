@@ -14,11 +14,13 @@ import numpy as np
 
 from sterna.ir.transform import Pass, Sequential, function_pass
 from sterna.ir.types import TensorType
-from sterna.relay.arrays import from_numpy, to_numpy
+from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr
 from sterna.relay.op import call, is_call_of, record_of
 from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.traverse import not_primitive, post_order, rewrite
+
+Spread = Callable[[Any, tuple[int, ...], Array], Array | None]
 
 # How far back a factor is carried.
 LONGEST_WAY = 8
@@ -26,15 +28,17 @@ LONGEST_WAY = 8
 
 @dataclass(frozen=True, slots=True)
 class ScaleRule:
-    """Where channels are in an operator's operands and result; None where there are none.
+    """How factors per channel become factors of an operator's weights.
 
-    Each is a function of the attributes.
+    result(attrs) and data(attrs) are the axes of the channels, None if there is none. for_result
+    and for_data(attrs, weight shape, factors) spread factors of channels over the weights: an array
+    that the weights are multiplied by, or None if that is none.
     """
 
     result: Callable[[Any], int | None]
-    weight_of_result: Callable[[Any], int | None]
+    for_result: Spread
     data: Callable[[Any], int | None]
-    weight_of_data: Callable[[Any], int | None]
+    for_data: Spread
 
 
 def BackwardFoldScaleAxis() -> Pass:
@@ -120,25 +124,29 @@ def _weights_scaled(expr: Call, factor: Any) -> RelayExpr | None:
     record = record_of(expr)
     assert record is not None and record.scale is not None
     rule: ScaleRule = record.scale
-    axis, place = rule.result(expr.attrs), rule.weight_of_result(expr.attrs)
-    scaled = _scaled_weight(expr, expr.checked_type, factor, axis, place)
+    axis = rule.result(expr.attrs)
+    scaled = _scaled_weight(expr, expr.checked_type, factor, axis, rule.for_result)
     return None if scaled is None else Call(expr.op, (expr.args[0], scaled), expr.attrs)
 
 
 def _scaled_weight(
-    expr: Call, data: Any, factor: Any, axis: int | None, place: int | None
+    expr: Call, data: Any, factor: Any, axis: int | None, spread: Spread
 ) -> RelayExpr | None:
     """The weights times a factor that varies along one axis of the data only."""
     weight = expr.args[1].checked_type
-    if axis is None or place is None or not isinstance(data, TensorType):
+    if axis is None or not isinstance(data, TensorType) or not data.is_static:
         return None
     assert isinstance(weight, TensorType)
-    vector = _along(factor, axis % data.ndim, data.ndim)
-    if vector is None or vector.size not in (1, weight.shape[place % weight.ndim]):
+    if not weight.is_static or weight.dtype != data.dtype:  # narrower weights cannot take it
         return None
-    shape = [1] * weight.ndim
-    shape[place % weight.ndim] = vector.size
-    return call("multiply", expr.args[1], _constant(vector.reshape(shape), expr.args[1]))
+    vector = _along(factor, axis % data.ndim, data.ndim)
+    if vector is None:
+        return None
+    each = np.broadcast_to(vector, data.concrete_shape[axis % data.ndim])
+    factors = spread(expr.attrs, weight.concrete_shape, each)
+    if factors is None:
+        return None
+    return call("multiply", expr.args[1], _constant(factors, expr.args[1]))
 
 
 def _along(factor: Any, axis: int, ndim: int) -> Any:
@@ -167,11 +175,11 @@ def forward_fold_scale_axis(func: Function) -> Function:
             return new
         assert isinstance(product, Call)
         rule: ScaleRule = record.scale
-        axis, place = rule.data(new.attrs), rule.weight_of_data(new.attrs)
+        axis = rule.data(new.attrs)
         for data, factor in (product.args, product.args[::-1]):
             if isinstance(factor, Constant) and data.checked_type == product.checked_type:
                 values = to_numpy(factor.data)
-                weight = _scaled_weight(new, data.checked_type, values, axis, place)
+                weight = _scaled_weight(new, data.checked_type, values, axis, rule.for_data)
                 if weight is not None:
                     return Call(new.op, (data, weight), new.attrs)
         return new

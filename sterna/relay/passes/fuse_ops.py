@@ -13,7 +13,6 @@ injective operators that end in a tuple.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sterna.ir.config import register_config
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
@@ -30,8 +29,6 @@ from sterna.relay.op import (
     record_of,
 )
 from sterna.relay.traverse import not_primitive, post_order, rebuild
-
-register_config("relay.FuseOps.max_depth", int, 256, "the most operators in one kernel")
 
 
 def FuseOps(fuse_opt_level: int = -1) -> Pass:

@@ -125,16 +125,16 @@ class _Rewriter:
         """An operand in a layout."""
         if laid is None:
             return self._plain(held)
-        if held.laid is not None and held.laid.now == laid.now:
-            return held.expr
-        expr, source = held.expr, held.laid.now if held.laid is not None else laid.before
+        if held.laid is not None and held.laid.before == laid.before:
+            return self._transform(held.expr, held.laid.now, laid.now)
+        expr = self._plain(held)  # axes that the user calls otherwise here are others
         kind = arg.checked_type
         assert isinstance(kind, TensorType)
-        missing = len(laid.before) - kind.ndim
+        missing = laid.rank - kind.ndim
         if missing:
             expr = self._once(expr, f"rank{missing}", lambda e: call(
                 "expand_dims", e, axis=0, num_newaxis=missing))  # fmt: skip
-        return self._transform(expr, source, laid.now)
+        return self._transform(expr, laid.before, laid.now)
 
     def _plain(self, held: _Held) -> RelayExpr:
         """What stands for an expression, in the user's layout."""

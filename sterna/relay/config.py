@@ -1,0 +1,9 @@
+"""The settings of the passes over graphs: keys of PassContext's config."""
+
+from sterna.ir.transform import register_config
+
+register_config("relay.FuseOps.max_depth", int, 256, "the most operators in one kernel")
+register_config(
+    "relay.ToMixedPrecision.keep_orig_output_dtype", bool, False,
+    "whether results get back the types that they had before ToMixedPrecision",
+)  # fmt: skip

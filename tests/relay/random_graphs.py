@@ -1,0 +1,269 @@
+"""Graphs drawn at random: of all operators' cases joined by reshaping, and like networks."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sterna import relay
+from sterna.ir.types import TensorType, TupleType, flatten_type
+from sterna.relay.arrays import from_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.op import Op, call, records
+from tests.op.harness import arrays_of
+
+
+@dataclass
+class Drawn:
+    """A function and values for its parameters."""
+
+    function: relay.Function
+    values: list[Any]
+
+
+@dataclass
+class _Graph:
+    rng: np.random.Generator
+    values: dict[Var, Any] = field(default_factory=dict)
+    pool: list[RelayExpr] = field(default_factory=list)
+
+    def leaf(self, array: Any, constant: float = 0.5) -> RelayExpr:
+        if self.rng.random() < constant:
+            return Constant(from_numpy(np.asarray(array, order="C")))
+        made = relay.var(f"v{len(self.values)}", shape=array.shape, dtype=str(array.dtype))
+        self.values[made] = array
+        return made
+
+    def pick(self, options: Any) -> Any:
+        return options[int(self.rng.integers(len(options)))]
+
+    def result(self) -> Drawn:
+        """The function whose results are what nothing reads."""
+        read = {id(part) for e in self.pool for part in _below(e)}
+        ends = [e for e in self.pool if id(e) not in read] or self.pool[-1:]
+        body = ends[0] if len(ends) == 1 else Tuple(tuple(ends))
+        params = tuple(relay.analysis.free_vars(body))
+        return Drawn(relay.Function(params, body), [self.values[p] for p in params])
+
+
+def _below(expr: RelayExpr) -> tuple[RelayExpr, ...]:
+    inner: tuple[RelayExpr, ...] = expr.operands()  # type: ignore[attr-defined]
+    deeper = [part.operands() for part in inner if isinstance(part, Tuple)]
+    return (*inner, *[part for parts in deeper for part in parts])
+
+
+def draw_cases(seed: int, size: int = 8) -> Drawn:
+    """Cases of operators, whose operands are what others gave, brought into shape."""
+    graph = _Graph(np.random.default_rng(seed))
+    usable = [record for record in records().values() if record.cases]
+    for _ in range(size):
+        record = graph.pick(usable)
+        case = graph.pick(record.cases)
+        fixed = [isinstance(given, np.ndarray) for given in case.inputs]
+        arrays = arrays_of(case, int(graph.rng.integers(1000)))
+        args = [
+            _operand(graph, array, is_fixed) for array, is_fixed in zip(arrays, fixed, strict=True)
+        ]
+        attrs = record.attrs(**case.attrs) if record.attrs is not None else None
+        _add(graph, Call(Op(record.name), tuple(args), attrs))
+    return graph.result()
+
+
+def _operand(graph: _Graph, array: Any, fixed: bool) -> RelayExpr:
+    if isinstance(array, list):
+        return Tuple(tuple(_operand(graph, part, fixed) for part in array))
+    usable = [e for e in graph.pool if _static(e)]
+    if fixed or array.ndim == 0 or not usable or graph.rng.random() < 0.3:
+        return graph.leaf(array)
+    return _adapted(graph.pick(usable), array)
+
+
+def _static(expr: RelayExpr) -> bool:
+    kind = expr.checked_type
+    return isinstance(kind, TensorType) and kind.is_static and kind.dtype.bits >= 8
+
+
+def _adapted(expr: RelayExpr, like: Any) -> RelayExpr:
+    """An expression with the elements of another, in the shape and the type of an array."""
+    kind = expr.checked_type
+    assert isinstance(kind, TensorType)
+    have, want = int(np.prod(kind.concrete_shape)), like.size
+    if kind.concrete_shape != like.shape:
+        if have != want:
+            expr = call("reshape", expr, newshape=(have,), allowzero=True)
+            if have == 0:
+                expr = Constant(from_numpy(np.ones(1).astype(like.dtype)))
+            if have < want:
+                expr = call("tile", expr, reps=(-(-want // max(1, have)),))
+            expr = call("strided_slice", expr, begin=(0,), end=(want,))
+        expr = call("reshape", expr, newshape=like.shape, allowzero=True)
+    if kind.dtype != str(like.dtype):
+        expr = call("cast", expr, dtype=str(like.dtype))
+    if str(like.dtype).startswith(("float", "bfloat")):
+        expr = call("clip", expr, a_min=-3.0, a_max=3.0)
+    return expr
+
+
+def _add(graph: _Graph, made: RelayExpr) -> None:
+    kind = made.checked_type
+    if isinstance(kind, TupleType):
+        graph.pool += [TupleGetItem(made, place) for place in range(len(flatten_type(kind)))]
+    else:
+        graph.pool.append(made)
+
+
+# ---- like networks ----
+
+
+def draw_network(seed: int, size: int = 12) -> Drawn:
+    """Convolutions, norms, pools, joins and what stands between them."""
+    graph = _Graph(np.random.default_rng(seed))
+    nhwc = seed % 3 == 0
+    channels = graph.pick((4, 8))
+    shape = (1, 6, 6, channels) if nhwc else (1, channels, 6, 6)
+    data = np.asarray(graph.rng.standard_normal(shape), "float32")
+    graph.pool.append(graph.leaf(data, 0.0))
+    for _ in range(size):
+        step = graph.pick(_STEPS)
+        pictures = [e for e in graph.pool if _picture(e)]
+        made = step(graph, graph.pick(pictures), "NHWC" if nhwc else "NCHW")
+        if made is not None:
+            _add(graph, made)
+    return graph.result()
+
+
+def _picture(expr: RelayExpr) -> bool:
+    kind = expr.checked_type
+    return isinstance(kind, TensorType) and kind.ndim == 4 and min(kind.concrete_shape) > 0
+
+
+def _shape(expr: RelayExpr, layout: str) -> dict[str, int]:
+    kind = expr.checked_type
+    assert isinstance(kind, TensorType)
+    return dict(zip(layout, kind.concrete_shape, strict=True))
+
+
+def _weights(graph: _Graph, *shape: int, scale: float = 0.5) -> RelayExpr:
+    array = np.asarray(graph.rng.standard_normal(shape) * scale, "float32")
+    return graph.leaf(array, 0.85)
+
+
+def _per_channel(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    channels = _shape(data, layout)["C"]
+    return _weights(graph, channels, 1, 1) if layout == "NCHW" else _weights(graph, channels)
+
+
+def _conv(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    dims = _shape(data, layout)
+    kernel = graph.pick((1, 3)) if min(dims["H"], dims["W"]) > 2 else 1
+    groups = graph.pick((1, 1, 1, 2, dims["C"]))
+    groups = groups if dims["C"] % groups == 0 else 1
+    out = graph.pick((4, 8, 12))
+    out = out if out % groups == 0 else dims["C"]
+    inner = dims["C"] // groups
+    shape = (out, inner, kernel, kernel) if layout == "NCHW" else (kernel, kernel, inner, out)
+    return call(
+        "nn.conv2d", data, _weights(graph, *shape, scale=0.3), padding=kernel // 2, groups=groups,
+        strides=graph.pick(((1, 1), (1, 1), (2, 2))), data_layout=layout,
+        kernel_layout="OIHW" if layout == "NCHW" else "HWIO",
+    )  # fmt: skip
+
+
+def _norm(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    channels = _shape(data, layout)["C"]
+    parts = [_weights(graph, channels) for _ in range(3)]
+    variance = Constant(from_numpy(np.asarray(graph.rng.random(channels) + 0.5, "float32")))
+    whole = call("nn.batch_norm", data, *parts, variance, axis=layout.index("C"))
+    return TupleGetItem(whole, 0)
+
+
+def _bias(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    bias = _weights(graph, _shape(data, layout)["C"])
+    return call("nn.bias_add", data, bias, axis=layout.index("C"))
+
+
+def _arithmetic(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    other = _per_channel(graph, data, layout)
+    if graph.rng.random() < 0.3:
+        other = graph.leaf(np.asarray(graph.pick((0.0, 1.0, 0.5)), "float32"), 0.9)
+    operands = (data, other) if graph.rng.random() < 0.7 else (other, data)
+    return call(graph.pick(("add", "multiply", "subtract", "maximum")), *operands)
+
+
+def _residual(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    same = [e for e in graph.pool if e.checked_type == data.checked_type]
+    return call(graph.pick(("add", "multiply", "maximum")), data, graph.pick(same))
+
+
+def _activation(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    if graph.rng.random() < 0.3:
+        return call("clip", data, a_min=0.0, a_max=6.0)
+    name = graph.pick(("nn.relu", "nn.relu", "sigmoid", "tanh", "exp", "negative"))
+    return call(name, call("clip", data, a_min=-2.0, a_max=2.0) if name == "exp" else data)
+
+
+def _pool(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr | None:
+    dims = _shape(data, layout)
+    if min(dims["H"], dims["W"]) < 2:
+        return None
+    name = graph.pick(("nn.max_pool2d", "nn.avg_pool2d"))
+    return call(name, data, pool_size=(2, 2), strides=graph.pick(((1, 1), (2, 2))), layout=layout)
+
+
+def _global_pool(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    return call("nn.global_avg_pool2d", data, layout=layout)
+
+
+def _join(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    dims, axis = _shape(data, layout), layout.index("C")
+    fits = [
+        e for e in graph.pool
+        if _picture(e) and {**_shape(e, layout), "C": 0} == {**dims, "C": 0}
+    ]  # fmt: skip
+    parts = [graph.pick(fits) for _ in range(graph.pick((1, 2, 3)))]
+    return call("concatenate", Tuple((data, *parts)), axis=graph.pick((axis, axis - 4)))
+
+
+def _split(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr | None:
+    axis = layout.index("C")
+    if _shape(data, layout)["C"] % 2:
+        return None
+    return call("split", data, indices_or_sections=2, axis=axis)
+
+
+def _reduce(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    axis = graph.pick(((1,), (2, 3), (-1,), (0, 2), None))
+    name = graph.pick(("mean", "max", "sum"))
+    return call(name, data, axis=axis, keepdims=bool(graph.pick((0, 1))),
+                exclude=bool(graph.pick((0, 0, 1))) and axis is not None)  # fmt: skip
+
+
+def _move(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    axes = graph.pick(((0, 2, 3, 1), (0, 3, 1, 2), (0, 1, 2, 3)))
+    back = tuple(np.argsort(axes).tolist())
+    once = call("transpose", data, axes=axes)
+    return call("transpose", call("nn.relu", once) if graph.rng.random() < 0.5 else once, axes=back)
+
+
+def _softmax(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    return call("nn.softmax", data, axis=graph.pick((1, -1, 3)))
+
+
+def _pad(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    width = {"H": (1, 0), "W": (1, 1)}
+    zero = relay.const(0.0)
+    return call("nn.pad", data, zero, pad_width=tuple(width.get(a, (0, 0)) for a in layout))
+
+
+def _classify(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
+    flat = call("nn.batch_flatten", data)
+    kind = flat.checked_type
+    assert isinstance(kind, TensorType)
+    made = call("nn.dense", flat, _weights(graph, 3, kind.concrete_shape[1], scale=0.1))
+    return call("nn.softmax", call("nn.bias_add", made, _weights(graph, 3)))
+
+
+_STEPS = (
+    _conv, _conv, _conv, _norm, _norm, _bias, _arithmetic, _arithmetic, _residual, _activation,
+    _activation, _pool, _global_pool, _join, _split, _reduce, _move, _softmax, _pad, _classify,
+)  # fmt: skip
