@@ -1,4 +1,7 @@
-"""The passes over graphs that a build runs, in order."""
+"""The passes over graphs that a build runs, in order.
+
+docs/passes.md says which run at each level; `python -m sterna.relay.describe_passes` writes it.
+"""
 
 from typing import Any
 
@@ -6,18 +9,38 @@ from sterna.ir.transform import Pass
 from sterna.relay import transform as T
 
 
-def passes(processor: Any = None) -> list[Pass]:
+def passes(processor: Any = None, target: Any = None) -> list[Pass]:
     """What happens between a user's graph and its kernels; the context's level picks from it.
 
-    processor is what operators are told about the target when they choose layouts.
+    processor is what operators are told about the machine when they choose layouts, target what
+    they are told when they choose other operators.
     """
     return [
+        # one graph, with types
+        T.RemoveUnusedFunctions(),
         T.InferType(),
+        T.Inline(),
+        T.ToGraphNormalForm(),
+        # fewer kinds of operators
+        T.Legalize(target),
         T.SimplifyInference(),
+        # fewer calls
         T.EliminateCommonSubexpr(),
+        T.CombineParallelConv2D(3),
+        T.CombineParallelDense(3),
+        T.CombineParallelBatchMatmul(3),
         T.FoldConstant(),
-        T.FoldScaleAxis(),  # after norms have become factors
-        T.AlterOpLayout(processor),  # after factors are in the weights, which it packs
+        T.FoldScaleAxis(),  # after norms have become factors, which constants must be
+        T.SimplifyExpr(),
+        T.CanonicalizeCast(),  # after equal casts were joined; it takes them apart again
+        T.CanonicalizeOps(),
+        T.FlattenAtrousConv(),
+        T.FoldExplicitPadding(),
+        # layouts: after factors are in the weights, which are packed now
+        T.AlterOpLayout(processor),
+        T.SimplifyExprPostAlterOp(),
+        T.FastMath(),
         T.FoldConstant(),
         T.FuseOps(),  # last: kernels are not looked into
+        T.InferType(),
     ]

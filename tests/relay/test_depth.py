@@ -2,13 +2,16 @@
 
 # mypy: disable-error-code="arg-type, attr-defined, no-any-return, operator, unused-ignore"
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import sterna as tvm
 from sterna import relay
 from sterna.ir import load_json, save_json, structural_equal, structural_hash
-from sterna.relay import pipeline
+from sterna.op.kernel import Processor
+from sterna.relay import pipeline, transform
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order, rewrite
 
@@ -63,8 +66,55 @@ def test_interpreter(chain: tvm.IRModule) -> None:
     assert result.tolist() == [DEPTH + 1] * 4
 
 
+CHANGES = [
+    *pipeline.passes(Processor()), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]}),
+    transform.DeadCodeElimination(), transform.DynamicToStatic(), transform.DefuseOps(),
+    transform.ToMixedPrecision(), transform.ToANormalForm(), transform.FuseOps(0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.info.name)
+def test_pass(chain: tvm.IRModule, change: Any) -> None:
+    change(chain)
+
+
 def test_all_passes(chain: tvm.IRModule) -> None:
-    with tvm.transform.PassContext(opt_level=3):
-        fused = tvm.transform.Sequential(pipeline.passes())(chain)
+    with tvm.transform.PassContext(opt_level=4):
+        fused = tvm.transform.Sequential(pipeline.passes(Processor()))(chain)
     kernels = [e for e in post_order(fused["main"]) if isinstance(e, relay.Function)]
     assert len(kernels) > DEPTH // 257
+    defused = transform.DefuseOps()(fused)
+    assert len(post_order(defused["main"])) == DEPTH + 2
+
+
+def test_lets(chain: tvm.IRModule) -> None:
+    named = transform.ToANormalForm()(chain)
+    assert structural_equal(transform.ToGraphNormalForm()(named)["main"], chain["main"])
+    assert transform.DeadCodeElimination()(named) is named
+    unread = relay.Let(relay.var("y", shape=(4,)), named["main"].body, relay.const(1.0))
+    dead = relay.Function(named["main"].params, unread)
+    made = transform.DeadCodeElimination()(tvm.IRModule({"main": dead}))["main"]
+    assert isinstance(made.body, relay.Constant)
+
+
+def test_what_rules_take_away(chain: tvm.IRModule) -> None:
+    x = relay.var("x", shape=(2, 3))
+    body: Any = x
+    for place in range(DEPTH // 2):
+        body = (relay.transpose(body), relay.nn.relu(body), relay.add(body, relay.const(1.0)),
+                relay.reshape(body, (-1,) if place % 8 < 4 else (2, 3)))[place % 4]  # fmt: skip
+    mod = tvm.IRModule.from_expr(body)
+    for change in (transform.SimplifyExpr(), transform.FoldScaleAxis(), transform.FuseOps(2)):
+        change(mod)
+
+
+def test_products() -> None:
+    x, w = relay.var("x", shape=(1, 4)), relay.const(np.eye(4, dtype="float32"))
+    body: Any = x
+    for _ in range(DEPTH // 25):
+        body = relay.nn.bias_add(relay.nn.dense(body, w), relay.const(np.ones(4, "float32")))
+        body = relay.nn.relu(relay.multiply(body, relay.const(np.ones((1, 4), "float32"))))
+    mod = tvm.IRModule.from_expr(body)
+    transform.ToMixedPrecision()(mod)
+    with tvm.transform.PassContext(opt_level=4):
+        tvm.transform.Sequential(pipeline.passes(Processor()))(mod)

@@ -1,5 +1,6 @@
 """Every pass, and all of them in their order, keep the values of graphs drawn at random."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,11 @@ def _check(drawn: Drawn, transforms: list[Any], tolerance: float) -> None:
             raise
 
 
+def _tolerance(drawn: Drawn) -> float:
+    """Narrow floats anywhere leave few digits, and an operator by others rounds more often."""
+    return 5e-2 if re.search(r"float16|float8|float4", str(drawn.function)) else 1e-3
+
+
 def _whole(level: int) -> Any:
     passes = pipeline.passes(Processor())
 
@@ -100,8 +106,8 @@ def _whole(level: int) -> Any:
 def test_cases(seed: int) -> None:
     drawn = draw_cases(seed)
     _check(drawn, EXACT, 0)
-    _check(drawn, CLOSE, 1e-3)
-    _check(drawn, [_whole(level) for level in range(4)], 1e-3)
+    _check(drawn, CLOSE, _tolerance(drawn))
+    _check(drawn, [_whole(level) for level in range(4)], _tolerance(drawn))
 
 
 @pytest.mark.parametrize("seed", range(40))

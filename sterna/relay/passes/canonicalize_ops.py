@@ -5,7 +5,8 @@
 
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import OpRecord, record_of
+from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -17,3 +18,13 @@ def CanonicalizeOps() -> Pass:
 def canonicalize_ops(record: OpRecord, call: Call) -> RelayExpr | None:
     """A call by simpler operators."""
     return None if record.canonicalize is None else record.canonicalize(call.attrs, call.args)
+
+
+def canonical_call(call: Call) -> Call:
+    """A call by one simpler operator, if that is all it takes beside constants; else itself."""
+    record = record_of(call)
+    simpler = None if record is None else canonicalize_ops(record, call)
+    if not isinstance(simpler, Call) or record_of(simpler) is None:
+        return call
+    args = tuple([arg if arg in call.args else fold_one(arg) for arg in simpler.args])
+    return Call(simpler.op, args, simpler.attrs)

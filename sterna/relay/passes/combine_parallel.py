@@ -20,8 +20,8 @@ from sterna.ir.types import TensorType
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple
-from sterna.relay.op import BROADCAST, ELEMWISE, OpRecord, call, record_of
-from sterna.relay.passes.fold_constant import fold_constant
+from sterna.relay.op import BROADCAST, ELEMWISE, call, record_of
+from sterna.relay.passes.canonicalize_ops import canonical_call
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
 
@@ -170,11 +170,9 @@ def _following(
     forms: list[Call] = []
     for end in ends:
         after = users.get(id(end), [])
-        record = record_of(after[0]) if len(after) == 1 else None
-        if record is None:
+        if len(after) != 1 or not isinstance(after[0], Call) or record_of(after[0]) is None:
             return None
-        assert isinstance(after[0], Call)
-        form = _plain_form(record, after[0])
+        form = _plain_form(after[0])
         if form is None or form.checked_type != end.checked_type or end not in form.args:
             return None
         nexts.append(after[0])
@@ -183,15 +181,11 @@ def _following(
     return None if joined is None else (nexts, joined)
 
 
-def _plain_form(record: OpRecord, expr: Call) -> Call | None:
+def _plain_form(expr: Call) -> Call | None:
     """A call as one of an operator that works element by element, if it is such a call."""
-    if record.canonicalize is not None:
-        simpler = record.canonicalize(expr.attrs, expr.args)
-        if not isinstance(simpler, Call):
-            return None
-        args = tuple(a if a in expr.args else fold_constant(a) for a in simpler.args)
-        expr = Call(simpler.op, args, simpler.attrs)
-        record = record_of(expr) or record
+    expr = canonical_call(expr)
+    record = record_of(expr)
+    assert record is not None
     alone = record.pattern == ELEMWISE and len(record.inputs) == 1
     with_others = record.pattern <= BROADCAST and record.attrs is None
     return expr if alone or with_others else None

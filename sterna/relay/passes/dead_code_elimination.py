@@ -23,32 +23,33 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
 
 
 def dead_code_elimination(func: Function) -> Function:
-    """The function without lets that nobody reads; removing one may make others unread."""
-    while True:
-        used = _used(func)
+    """The function without lets that nothing reads, not even indirectly."""
+    used = _used(func)
 
-        def change(new: RelayExpr, old: RelayExpr, used: set[Var] = used) -> RelayExpr:
-            if isinstance(new, Let) and new.var not in used:
-                return new.body
-            return new
+    def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+        return new.body if isinstance(new, Let) and new.var not in used else new
 
-        made = rewrite(func, change, not_primitive)
-        assert isinstance(made, Function)
-        if made is func:
-            return func
-        func = made
+    made = rewrite(func, change, not_primitive)
+    assert isinstance(made, Function)
+    return made
 
 
 def _used(func: Function) -> set[Var]:
-    """The variables that are read somewhere, beside where they are bound."""
+    """The variables of lets from which the result is made."""
+    values = {e.var: e.value for e in post_order(func, not_primitive) if isinstance(e, Let)}
     used: set[Var] = set()
-    for expr in post_order(func, not_primitive):
-        inner = expr.operands() if not_primitive(expr) else ()  # type: ignore[attr-defined]
-        bound = expr.params if isinstance(expr, Function) else ()
-        for place, part in enumerate(inner):
-            names = isinstance(expr, Let) and place == 0
-            if isinstance(part, Var) and not names and part not in bound:
-                used.add(part)
-        if isinstance(expr, Function) and isinstance(expr.body, Var):
-            used.add(expr.body)
+    seen: set[int] = set()
+    stack: list[RelayExpr] = [func]
+    while stack:
+        expr = stack.pop()
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        if isinstance(expr, Let):
+            stack.append(expr.body)
+        elif isinstance(expr, Var):
+            used.add(expr)
+            stack += [values[expr]] if expr in values else []
+        elif not_primitive(expr):
+            stack += expr.operands()  # type: ignore[attr-defined]
     return used

@@ -8,7 +8,7 @@ from typing import Any
 
 from sterna.ir.structural import structural_equal
 from sterna.ir.transform import Pass, function_pass
-from sterna.relay.expr import Call, Function, RelayExpr, TupleGetItem
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.op import Op, record_of
 from sterna.relay.traverse import not_primitive, rewrite
 
@@ -30,7 +30,7 @@ def eliminate_common_subexpr(
 
     def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
         key = _key(new)
-        if key is None or (skip is not None and skip(new)):
+        if key is None or (skip is not None and isinstance(new, Call) and skip(new)):
             return new
         same = known.setdefault(key, [])
         for other in same:
@@ -45,13 +45,17 @@ def eliminate_common_subexpr(
 
 
 def _key(expr: RelayExpr) -> Any:
-    """What equal calls share: the operator and the identity of the operands."""
+    """What equal expressions share: for calls the operator and the identity of the operands."""
     record = record_of(expr)
     if record is not None and record.foldable:
         assert isinstance(expr, Call) and isinstance(expr.op, Op)
         return (expr.op.name, tuple(map(id, expr.args)))
     if isinstance(expr, TupleGetItem):
         return (expr.index, id(expr.tuple_value))
+    if isinstance(expr, Tuple):
+        return ("tuple", tuple(map(id, expr.fields)))
+    if isinstance(expr, Constant) and not expr.data.shape:
+        return ("scalar", str(expr.data.dtype), expr.data.numpy().tobytes())
     return None
 
 

@@ -33,10 +33,11 @@ def FoldConstant() -> Pass:
 
 def fold_constant(expr: Any) -> Any:
     """The function or expression with known calls replaced by constants."""
-    return rewrite(expr, _change, not_primitive)
+    return rewrite(expr, lambda new, old: fold_one(new), not_primitive)
 
 
-def _change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+def fold_one(new: RelayExpr) -> RelayExpr:
+    """One expression whose parts are folded already, computed if they are known."""
     if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):
         return new.tuple_value.fields[new.index]
     record = record_of(new)

@@ -17,6 +17,7 @@ from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr
 from sterna.relay.op import call, is_call_of, record_of
+from sterna.relay.passes.canonicalize_ops import canonical_call
 from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.traverse import not_primitive, post_order, rewrite
 
@@ -108,6 +109,9 @@ def _scaled(
         return None
     if record.scale is not None:
         return _weights_scaled(expr, factor)
+    expr = canonical_call(expr)  # a bias is an addition
+    record = record_of(expr)
+    assert record is not None
     if record.name in ("add", "subtract"):
         for place in (0, 1):
             other = expr.args[1 - place]
