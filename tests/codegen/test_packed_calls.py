@@ -1,12 +1,8 @@
 """Functions that compiled code calls by name: what they get, what they give, and how they fail."""
 
 import ctypes
-import gc
-import subprocess
-import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,7 @@ from sterna.contrib import cc
 from sterna.te.lower import lower_schedule
 from sterna.tir import interpreter, pipeline
 from sterna.tir.verify import verify
-from tests.support import require_module, require_program
+from tests.support import require_program
 
 TARGETS = ["interpreter", "llvm", "c"]
 
@@ -28,20 +24,6 @@ TARGETS = ["interpreter", "llvm", "c"]
 @pytest.fixture(autouse=True)
 def compiler() -> None:
     require_program("cc")
-
-
-@pytest.fixture
-def register() -> Iterator[Callable[[str, Callable[..., Any]], None]]:
-    """Registers functions for the length of a test."""
-    names = []
-
-    def add(name: str, function: Callable[..., Any]) -> None:
-        tvm.register_func(name, function)
-        names.append(name)
-
-    yield add
-    for name in names:
-        tvm.remove_global_func(name)
 
 
 def make(target: str, body: Any, *params: Any) -> Callable[..., Any]:
@@ -168,36 +150,43 @@ def test_addresses_are_pointers(target: str, register: Any) -> None:
 # ---- what comes back ----
 
 
-def returned(target: str, dtype: str) -> Any:
-    """A function that puts what test.give returns into an array."""
-    out = tir.decl_buffer((1,), dtype, "out")
-    value = tir.call_packed("test.give", dtype=dtype)
-    return make(target, out.vstore([0], value), out)
+RESULTS = (
+    "bool", "float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("dtype", "value", "expected"),
-    [
+def test_results_become_numbers_or_errors(target: str, register: Any) -> None:
+    """One module for all types, and one function that gives what is laid here."""
+    given: list[Any] = [None]
+    register("test.give", lambda: given[0])
+    functions = {}
+    for dtype in RESULTS:
+        out = tir.decl_buffer((1,), dtype, "out")
+        body = out.vstore([0], tir.call_packed("test.give", dtype=dtype))
+        functions[f"to_{dtype}"] = tir.PrimFunc(f"to_{dtype}", (out.data,), (out,), body)
+    module: Any = functions
+    if target != "interpreter":
+        module = tvm.build(tvm.IRModule(functions), target=target)
+
+    def give(dtype: str, value: Any) -> Any:
+        out = np.zeros(1, dtype)
+        given[0] = value
+        if target == "interpreter":
+            interpreter.run(module[f"to_{dtype}"], out)
+        else:
+            module[f"to_{dtype}"](out)
+        return out[0]
+
+    good: list[tuple[str, Any, Any]] = [
         ("int32", -5, -5), ("int8", -128, -128), ("uint8", 255, 255), ("int64", -(2**63), -(2**63)),
         ("uint64", 2**62, 2**62), ("uint32", 2**32 - 1, 2**32 - 1), ("int32", True, 1),
         ("bool", True, True), ("bool", 0, False), ("float32", 0.1, np.float32(0.1)),
         ("float64", 0.1, 0.1), ("float32", 3, 3.0), ("float16", 0.1, np.float16(0.1)),
-    ],
-)  # fmt: skip
-def test_numbers_come_back(
-    target: str, dtype: str, value: Any, expected: Any, register: Any
-) -> None:
-    register("test.give", lambda: value)
-    out = np.zeros(1, dtype)
-    returned(target, dtype)(out)
-    assert out[0] == expected
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("dtype", "value", "kind", "words"),
-    [
+    ]  # fmt: skip
+    for dtype, value, expected in good:
+        assert give(dtype, value) == expected
+    bad: list[tuple[str, Any, type[Exception], str]] = [
         ("int8", 128, OverflowError, "a number that does not fit in int8"),
         ("uint8", -1, OverflowError, "a number that does not fit in uint8"),
         ("int32", 2**31, OverflowError, "a number that does not fit in int32"),
@@ -206,14 +195,11 @@ def test_numbers_come_back(
         ("float32", "text", TypeError, "instead of float"),
         ("int32", None, TypeError, "instead of int"),
         ("float32", [1, 2], TypeError, "list instead of float"),
-    ],
-)
-def test_what_does_not_fit_is_named(
-    target: str, dtype: str, value: Any, kind: type[Exception], words: str, register: Any
-) -> None:
-    register("test.give", lambda: value)
-    with pytest.raises(kind, match=f"caller calls 'test.give', which returned .*{words}"):
-        returned(target, dtype)(np.zeros(1, dtype))
+    ]
+    for dtype, value, kind, words in bad:
+        message = f"to_{dtype} calls 'test.give', which returned .*{words}"
+        with pytest.raises(kind, match=message):
+            give(dtype, value)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -345,180 +331,6 @@ def test_several_threads_find_the_function_at_once(register: Any) -> None:
         thread.join()
     for result in results:
         np.testing.assert_array_equal(result, np.arange(64) ** 2)
-
-
-# ---- imports ----
-
-
-def asking(target: str, name: str, wanted: str) -> Any:
-    """A module whose function of a name gives what another one gives, plus one."""
-    out = tir.decl_buffer((1,), "int32", "out")
-    body = out.vstore([0], tir.call_packed(wanted) + 1)
-    return tvm.build(tir.PrimFunc(name, (out.data,), (out,), body), target=target, name=name)
-
-
-def giving(number: int) -> Any:
-    """A module of C with a function that returns a number."""
-    text = f"""
-    #include "sterna.h"
-    STERNA_FUNCTION(give) {{
-      *ret = sterna_any_int({number});
-      return self || args || n ? 0 : 0;
-    }}
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "give.c")
-        source.write_text(text)
-        cc.create_shared(source.with_suffix(".so"), [source])
-        return tvm.runtime.load_module(source.with_suffix(".so"))
-
-
-def answer(module: Any, name: str = "ask") -> int:
-    out = np.zeros(1, "int32")
-    module[name](out)
-    return int(out[0])
-
-
-@pytest.mark.parametrize("target", ["llvm", "c"])
-def test_imports_come_before_registered_functions(target: str, register: Any) -> None:
-    register("give", lambda: 1)
-    first, second, third = (asking(target, "ask", "give") for _ in range(3))
-    second.import_module(giving(10))
-    function = third["ask"]
-    third.import_module(giving(20))  # after the function was found, before it is called
-    assert [answer(m) for m in (first, second, third)] == [2, 11, 21]
-    assert not first.implements_function("_library_ctx")  # the variable is no function
-    out = np.zeros(1, "int32")
-    function(out)
-    assert out[0] == 21
-
-
-@pytest.mark.parametrize("target", ["llvm", "c"])
-@pytest.mark.parametrize("suffix", [".so", ".o"])
-def test_modules_of_one_file_ask_their_own_imports(
-    target: str, suffix: str, tmp_path: Path
-) -> None:
-    """outer asks inner, and inner asks what is imported into it where it runs."""
-    outer, inner = asking(target, "outer", "inner.value"), asking(target, "ask", "give")
-    outer.import_module(inner)
-    outer.export_library(tmp_path / f"both{suffix}")
-    loaded = tvm.runtime.load_module(tmp_path / f"both{suffix}")
-    (part,) = loaded.imported_modules
-    with pytest.raises(ValueError, match="ask calls 'give', but no function"):
-        answer(part)
-    part.import_module(giving(30))
-    assert answer(part) == 31
-    with pytest.raises(ValueError, match=r"outer calls 'inner\.value', but no function"):
-        answer(loaded, "outer")
-
-
-def test_a_library_that_is_loaded_again_asks_its_new_module(tmp_path: Path) -> None:
-    """What one module found is forgotten with it, though the code stays in memory."""
-    asking("llvm", "ask", "give").export_library(tmp_path / "ask.so")
-    for number in (10, 20, 30):
-        module = tvm.runtime.load_module(tmp_path / "ask.so")
-        module.import_module(giving(number))
-        assert answer(module) == number + 1
-        del module
-        gc.collect()
-
-
-# ---- other processes ----
-
-
-def exported(target: str, path: Path) -> None:
-    """y = what test.double makes of x, plus what test.add returns."""
-    x = te.placeholder((4,), name="x")
-    y = te.extern(
-        (4,), [x], lambda ins, outs: tir.call_packed("test.double", ins[0], outs[0]), name="y"
-    )
-    z = te.compute((4,), lambda i: y[i] + tir.call_packed("test.add", i, dtype="float32"), name="z")
-    tvm.build(te.create_schedule(z.op), [x, z], target=target, name="f").export_library(path)
-
-
-HERE = """
-import sys
-import numpy as np
-import sterna as tvm
-module = tvm.runtime.load_module(sys.argv[1])
-x, z = np.arange(4, dtype="float32"), np.zeros(4, "float32")
-try:
-    module["f"](x, z)
-    raise SystemExit("nothing was missing")
-except ValueError as error:
-    assert "f calls 'test.double', but no function of that name is registered" in str(error), error
-@tvm.register_func("test.double")
-def double(a, b):
-    b.copyfrom(a.numpy() * 2)
-@tvm.register_func("test.add")
-def add(i):
-    return i
-for _ in range(3):
-    module["f"](x, z)
-    assert (z == x * 2 + np.arange(4)).all(), z
-"""
-
-ELSEWHERE = """
-import sys
-import ctypes
-import numpy as np
-import tvm_ffi
-module = tvm_ffi.load_module(sys.argv[1])
-x, z = np.arange(4, dtype="float32"), np.zeros(4, "float32")
-def expect(kind, words):
-    try:
-        module["f"](x, z)
-    except kind as error:
-        assert words in str(error), error
-    else:
-        raise SystemExit("nothing failed: " + words)
-expect(ValueError, "f calls 'test.double', but no function of that name is registered")
-@tvm_ffi.register_global_func("test.double")
-def double(a, b):
-    # tvm_ffi shows what is lent by its address; arrays of NumPy cannot be made from it.
-    a, b = (ctypes.cast(t.data_ptr(), ctypes.POINTER(ctypes.c_float)) for t in (a, b))
-    for i in range(4):
-        b[i] = a[i] * 2
-    return "a text that nobody needs, and a long one"
-expect(ValueError, "f calls 'test.add'")
-given = [1.5]
-@tvm_ffi.register_global_func("test.add")
-def add(i):
-    if given[0] == "fail":
-        raise IndexError("from inside")
-    return given[0]
-for given[0], more in [(1.5, 1.5), (2, 2), (True, 1)]:
-    module["f"](x, z)
-    assert (z == x * 2 + more).all(), z
-for given[0] in ["some text", "a text that is no small one", None]:
-    expect(TypeError, "f calls 'test.add', which returned a value of another kind")
-given[0] = "fail"
-expect(IndexError, "from inside")
-assert "sterna" not in sys.modules
-"""
-
-
-def run_python(code: str, path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("target", ["llvm", "c"])
-@pytest.mark.parametrize("suffix", [".so", ".o"])
-def test_a_fresh_process_registers_what_is_called(
-    target: str, suffix: str, tmp_path: Path
-) -> None:
-    exported(target, tmp_path / f"f{suffix}")
-    run_python(HERE, tmp_path / f"f{suffix}")
-
-
-@pytest.mark.parametrize("target", ["llvm", "c"])
-def test_tvm_ffi_calls_its_own_functions(target: str, tmp_path: Path) -> None:
-    require_module("tvm_ffi")
-    exported(target, tmp_path / "f.so")
-    run_python(ELSEWHERE, tmp_path / "f.so")
 
 
 # ---- what is refused ----

@@ -286,8 +286,9 @@ def call(module: ModuleWriter) -> str:
 
     def write() -> str:
         kind, text = module.string("RuntimeError"), module.string(_TOO_OLD)
+        parameters = "ptr %site, ptr %args, i32 %n, i32 %wanted, ptr %ret"
         return f"""\
-define internal i32 @"sterna.call"(ptr %site, ptr %args, i32 %n, i32 %wanted, ptr %ret) {COLD} {{
+define internal i32 @"sterna.call"({parameters}) noinline {ATTRIBUTES} {{
   %host = load ptr, ptr @{HOST}
   %alone = icmp eq ptr %host, null
   br i1 %alone, label %without, label %with
