@@ -2,9 +2,9 @@
 
     python examples/gemm.py [N]
 
-What makes it fast: a tile of the result stays in registers while it runs over a stretch of K; B is
-packed so that the innermost loop reads it in order; a block of A's rows stays in the cache while
-all of B passes by; threads share the blocks.
+What makes it fast: a tile of the result stays in registers while it runs over a stretch of K; A and
+B are packed so that the innermost loop reads both in order; a block of A's rows stays in the cache
+while all of B passes by; threads share the blocks.
 """
 
 import sys
@@ -16,15 +16,15 @@ import sterna as tvm
 from sterna import te
 from sterna.target import Target, machine_of
 
-K_STRETCH = 512
-ROWS_IN_CACHE = 256
+K_STRETCH = 1024
+ROWS_IN_CACHE = 216
 
 
-def register_tile(target: str) -> tuple[int, int]:
-    """Rows and columns of the tile that is held in registers."""
+def register_tile(target: str) -> tuple[int, int, int]:
+    """Rows and columns of the tile that is held in registers, and the lanes of a vector."""
     machine = machine_of(Target(target))
     lanes = max(machine.lanes(32), 4)
-    return (12 if machine.vector_registers >= 32 else 6), 2 * lanes
+    return 6, (4 if machine.vector_registers >= 32 else 2) * lanes, lanes
 
 
 def row_blocks(tiles: int, tile_rows: int, threads: int) -> int:
@@ -35,17 +35,28 @@ def row_blocks(tiles: int, tile_rows: int, threads: int) -> int:
 
 def gemm(n: int, target: str, threads: int = 1) -> tuple[Any, list[Any]]:
     """C = A @ B of n x n matrices: the schedule and its arguments."""
-    rows, columns = register_tile(target)
+    rows, columns, lanes = register_tile(target)
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
     k = te.reduce_axis((0, n), name="k")
-    packed = te.compute(
+    rows_of_a = te.compute(
+        (-(-n // rows), -(-n // lanes), rows, lanes),
+        lambda i, p, r, v: te.if_then_else(
+            te.all(i * rows + r < n, p * lanes + v < n), a[i * rows + r, p * lanes + v], 0.0
+        ),
+        name="rows_of_a",
+    )
+    columns_of_b = te.compute(
         (-(-n // columns), n, columns),
         lambda j, p, c: te.if_then_else(j * columns + c < n, b[p, j * columns + c], 0.0),
-        name="packed",
+        name="columns_of_b",
     )
     c = te.compute(
         (n, n),
-        lambda i, j: te.sum(a[i, k] * packed[j // columns, k, j % columns], axis=k),
+        lambda i, j: te.sum(
+            rows_of_a[i // rows, k // lanes, i % rows, k % lanes]
+            * columns_of_b[j // columns, k, j % columns],
+            axis=k,
+        ),
         name="C",
     )
     s = te.create_schedule(c.op)
@@ -55,7 +66,7 @@ def gemm(n: int, target: str, threads: int = 1) -> tuple[Any, list[Any]]:
 
     i_tile, j_tile, i, j = s[c].tile(c.op.axis[0], c.op.axis[1], rows, columns)
     i_block, i_tile = s[c].split(i_tile, nparts=row_blocks(-(-n // rows), rows, threads))
-    s[c].reorder(i_block, j_tile, s[c].op.reduce_axis[0], i_tile, i, j)
+    s[c].reorder(i_block, s[c].op.reduce_axis[0], j_tile, i_tile, i, j)
     s[c].unroll(i)
     s[c].vectorize(j)
 
@@ -67,10 +78,14 @@ def gemm(n: int, target: str, threads: int = 1) -> tuple[Any, list[Any]]:
     s[tile].unroll(tile_i)
     s[tile].vectorize(tile_j)
 
-    s[packed].vectorize(s[packed].op.axis[2])
+    i, p, r, v = s[rows_of_a].op.axis
+    s[rows_of_a].reorder(i, r, p, v)
+    s[rows_of_a].vectorize(v)
+    s[rows_of_a].compute_at(s[c], i_block)
+    s[columns_of_b].vectorize(s[columns_of_b].op.axis[2])
     if threads > 1:
         s[c].parallel(i_block)
-        s[packed].parallel(s[packed].op.axis[0])
+        s[columns_of_b].parallel(s[columns_of_b].op.axis[0])
     return s, [a, b, c]
 
 

@@ -1,17 +1,23 @@
 """Computing elements where they are read."""
 
+from collections.abc import Callable
+from typing import Any
+
 from sterna.arith import substitute
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Call, Expr, IntImm, Let, Var, variables_in
+from sterna.ir.node import Node
 from sterna.te.schedule import Schedule, Stage
-from sterna.te.tensor import ComputeOp, Tensor, replace_loads
+from sterna.te.tensor import ComputeOp, ProducerLoad, Tensor, replace_loads
 
 
 def inline_stages(schedule: Schedule) -> None:
     """Remove the stages that are marked inline; their readers compute them.
 
     B[i] = A[i] + 1; C[i] = B[i] * 2    ->    C[i] = (A[i] + 1) * 2
+
+    What is read several times is computed once: readers first, so that all reads are seen.
     """
-    for stage in list(schedule.stages):
+    for stage in reversed(schedule.stages):
         if stage.attach_type == "inline":
             _inline(schedule, stage)
 
@@ -35,5 +41,60 @@ def _inline(schedule: Schedule, stage: Stage) -> None:
         if reader is not stage and any(schedule[t] is stage for t in reader.op.input_tensors):
             if not isinstance(reader.op, ComputeOp):
                 raise ValueError(f"{op.name} cannot be inlined into {reader.op.name}")
-            schedule.rewrite_stage(reader, lambda expr: replace_loads(expr, element))
+            outer = {axis.var for axis in (*reader.op.axis, *reader.op.reduce_axis)}
+            schedule.rewrite_stage(reader, lambda expr, o=outer: _replaced(expr, element, o))  # type: ignore[misc]
     schedule.stages.remove(stage)
+
+
+Element = Callable[[Tensor, tuple[Expr, ...]], Expr | None]
+
+
+def _replaced(expr: Expr, element: Element, outer: set[Var]) -> Expr:
+    """The expression with elements in place of loads; one that is read repeatedly gets a name."""
+    names: dict[Any, Var] = {}
+    values: list[tuple[Var, Expr]] = []
+    for key, load in _repeated(expr, outer):
+        value = element(load.tensor, load.indices)
+        if value is not None and not isinstance(value, Var | IntImm | ProducerLoad):
+            names[key] = Var(load.tensor.op.name, load.dtype)
+            values.append((names[key], value))
+
+    def replacement(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+        named = names.get(_key(tensor, indices)) if names else None
+        return named if named is not None else element(tensor, indices)
+
+    made = replace_loads(expr, replacement)
+    for name, value in reversed(values):
+        made = Let(name, value, made)
+    return made
+
+
+def _repeated(root: Expr, outer: set[Var]) -> list[tuple[Any, ProducerLoad]]:
+    """The loads that occur more than once, and at least once where they are surely evaluated."""
+    counts: dict[Any, int] = {}
+    sure: dict[Any, ProducerLoad] = {}
+    stack: list[tuple[Any, bool]] = [(root, True)]
+    while stack:
+        expr, always = stack.pop()
+        if isinstance(expr, ProducerLoad):
+            key = _key(expr.tensor, expr.indices)
+            counts[key] = counts.get(key, 0) + 1
+            inside = all(outer.issuperset(variables_in(index)) for index in expr.indices)
+            if always and inside:
+                sure.setdefault(key, expr)
+        guards = isinstance(expr, Call) and expr.op == "if_then_else"
+        for place, child in enumerate(expr.children()):
+            stack.append((child, always and not (guards and place > 0)))
+    return [(key, load) for key, load in sure.items() if counts[key] > 1]
+
+
+def _key(tensor: Tensor, indices: tuple[Expr, ...]) -> Any:
+    return (tensor, *[_index_key(index) for index in indices])
+
+
+def _index_key(index: Any) -> Any:
+    """What equal indices share; variables are themselves, whatever their names."""
+    if isinstance(index, Var) or not isinstance(index, Node):
+        return index
+    fields = (getattr(index, name) for name in index.FIELDS)
+    return (type(index), *[_index_key(field) for field in fields])

@@ -256,3 +256,21 @@ def test_expressions_have_no_truth() -> None:
     a = te.placeholder((4,), name="a")
     with pytest.raises(ValueError, match="if_then_else"):
         te.compute((4,), lambda i: a[i] if i < 2 else 0.0)
+
+
+def test_what_is_inlined_and_read_twice_is_computed_once() -> None:
+    x = te.placeholder((8,), name="x")
+    value, stages = x, []
+    for step in range(10):
+        before = value
+        value = te.compute((8,), _squared(before), name=f"value{step}")
+        stages.append(value)
+    s = te.create_schedule(value.op)
+    for stage in stages[:-1]:
+        s[stage].compute_inline()
+    text = str(tvm.lower(s, [x, value], simple_mode=True))
+    assert text.count("x[") == 2, "it would be 1024 without names for what is read twice"
+
+
+def _squared(before: Any) -> Any:
+    return lambda i: before[i] * before[i]
