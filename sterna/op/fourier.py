@@ -1,0 +1,170 @@
+"""Discrete Fourier transforms of any length, as statements.
+
+A length is taken apart into factors, and one pass over the line does each: its cost is the length
+times the factor. A pass of radix p over lines of n = p * m numbers that lie s apart turns each into
+p lines of m numbers, and leaves them in order, so that nothing is reordered at the end. A length
+that only the run tells is one factor.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.op.fibres import variable
+from sterna.op.indexing import INT64
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, compute
+from sterna.tir import op as t
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+# Factors up to this one are written out.
+WRITTEN_OUT = 8
+
+Complex = tuple[Expr, Expr]
+
+
+def factors(length: int) -> list[int]:
+    """Fours, then primes."""
+    found: list[int] = []
+    rest, divisor = length, 4
+    while rest > 1:
+        if rest % divisor == 0:
+            found.append(divisor)
+            rest //= divisor
+        elif divisor == 4:
+            divisor = 2
+        elif divisor * divisor > rest:
+            divisor = rest
+        else:
+            divisor += 1 if divisor == 2 else 2
+    return found
+
+
+def circle(length: Any, dtype: DataType, name: str) -> list[Tensor]:
+    """The cosines and the sines of equal parts of a circle."""
+    part = build.const(2 * math.pi, "float64") / build.cast("float64", build.as_expr(length))
+
+    def table(function: Callable[[Any], Expr], which: str) -> Tensor:
+        made: Tensor = compute(
+            (length,),
+            lambda k: build.cast(dtype, function(build.cast("float64", k) * part)),
+            name=f"{name}_{which}",
+        )
+        return made
+
+    return [table(t.cos, "cos"), table(t.sin, "sin")]
+
+
+class Transform:
+    """The statements that transform a line of complex numbers."""
+
+    def __init__(
+        self, ib: IRBuilder, length: Any, dtype: DataType, tables: list[BufferVar], inverse: bool
+    ) -> None:
+        self.ib, self.length, self.dtype, self.tables = ib, length, dtype, tables
+        self.sign = 1 if inverse else -1
+        self.inverse = inverse
+
+    def run(
+        self, load: Callable[[Expr], Complex], store: Callable[[Expr, Expr, Expr], None], count: Any
+    ) -> None:
+        """From load(place) to store(place, real, imaginary) for the first places."""
+        ib, length = self.ib, self.length
+        parts = [
+            ib.allocate(self.dtype, (length * 2,), name=name) for name in ("real", "imaginary")
+        ]
+        with ib.for_range(0, length, name="k") as k:
+            for part, value in zip(parts, load(k), strict=True):
+                part[k] = build.cast(self.dtype, value)
+        done: Any = 1
+        passes = factors(length) if isinstance(length, int) else [length]
+        for place, radix in enumerate(passes):
+            rest = length // (done * radix) if isinstance(length, int) else 1
+            offsets = (0, length) if place % 2 == 0 else (length, 0)
+            with ib.for_range(0, rest, name="j") as j, ib.for_range(0, done, name="q") as q:
+                self._pass(parts, offsets, radix, rest, done, j, q)
+            done = done * radix
+        begin = length if len(passes) % 2 else 0
+        scale = build.const(1.0, self.dtype)
+        if self.inverse:
+            scale = scale / build.cast(self.dtype, build.as_expr(length))
+        with ib.for_range(0, count, name="k") as k:
+            values = [part[begin + k] for part in parts]
+            store(k, *[value * scale for value in values] if self.inverse else values)
+
+    def _pass(
+        self, parts: list[BufferVar], offsets: tuple[Any, Any], radix: Any, rest: Any, done: Any,
+        j: Expr, q: Expr,
+    ) -> None:  # fmt: skip
+        """One group of `radix` numbers: their transform, turned by where the group lies."""
+        source, target = offsets
+
+        def read(a: Any) -> Complex:
+            return tuple(part[source + q + done * (j + rest * a)] for part in parts)  # type: ignore[return-value]
+
+        def write(r: Any, value: Complex) -> None:
+            turned = value
+            if not (isinstance(rest, int) and rest == 1):
+                turned = self._times(value, self._turn(j * r * done))
+            for part, number in zip(parts, turned, strict=True):
+                part[target + q + done * (j * radix + r)] = number
+
+        if isinstance(radix, int) and radix <= WRITTEN_OUT:
+            self._written_out(radix, read, write)
+        else:
+            self._by_loops(radix, read, write)
+
+    def _turn(self, place: Any) -> Complex:
+        """The number at a place of the circle."""
+        sine = self.tables[1][place]
+        return self.tables[0][place], sine if self.inverse else -sine
+
+    def _times(self, a: Complex, b: Complex) -> Complex:
+        return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+    def _written_out(
+        self, radix: int, read: Callable[[Any], Complex], write: Callable[[Any, Complex], None]
+    ) -> None:
+        ib = self.ib
+        given = [tuple(ib.let("x", part) for part in read(a)) for a in range(radix)]
+        for r in range(radix):
+            real: Expr = given[0][0]
+            imaginary: Expr = given[0][1]
+            for a in range(1, radix):
+                angle = self.sign * 2 * math.pi * (a * r % radix) / radix
+                cosine, sine = _exact(math.cos(angle)), _exact(math.sin(angle))
+                x, y = given[a]
+                real = _plus(_plus(real, x, cosine), y, -sine)
+                imaginary = _plus(_plus(imaginary, x, sine), y, cosine)
+            write(r, (ib.let("re", real), ib.let("im", imaginary)))
+
+    def _by_loops(
+        self, radix: Any, read: Callable[[Any], Complex], write: Callable[[Any, Complex], None]
+    ) -> None:
+        ib = self.ib
+        step = self.length // radix if isinstance(radix, int) else 1
+        with ib.for_range(0, radix, name="r") as r:
+            real = variable(ib, self.dtype, "real_sum", build.const(0, self.dtype))
+            imaginary = variable(ib, self.dtype, "imaginary_sum", build.const(0, self.dtype))
+            with ib.for_range(0, radix, name="a") as a:
+                place = build.cast(INT64, a) * build.cast(INT64, r) % radix * step
+                turned = self._times(read(a), self._turn(ib.let("place", place)))
+                real.set(real.get() + turned[0])
+                imaginary.set(imaginary.get() + turned[1])
+            write(r, (ib.let("re", real.get()), ib.let("im", imaginary.get())))
+
+
+def _exact(value: float) -> float:
+    """A cosine or sine without the rounding that keeps it from 0, 1 and -1."""
+    near = round(value)
+    return float(near) if abs(value - near) < 1e-9 else value
+
+
+def _plus(total: Expr, x: Expr, factor: float) -> Expr:
+    if factor == 0:
+        return total
+    if factor in (1, -1):
+        return total + x if factor == 1 else total - x
+    return total + x * build.const(factor, x.dtype)
