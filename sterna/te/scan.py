@@ -201,12 +201,12 @@ class _Step:
 
     def dependents(self) -> list[Stage]:
         """The stages that depend on the state, in order."""
+        moving = set(self.states)
         found: list[Stage] = []
         for stage in self.schedule.stages:
-            if stage is not self.stage and any(
-                self.schedule[t] in self.states or self.schedule[t] in found
-                for t in stage.op.input_tensors
-            ):
+            read = (self.schedule[tensor] for tensor in stage.op.input_tensors)
+            if stage is not self.stage and not moving.isdisjoint(read):
+                moving.add(stage)
                 found.append(stage)
         return found
 
@@ -227,7 +227,7 @@ class _Step:
         if stage not in needed or stage.is_output:
             raise ValueError(
                 f"{name} depends on the state of the scan {scan}, which exists only while that "
-                f"runs; compute it from the scan's result"
+                "runs; compute it from the scan's result"
             )
         if not isinstance(stage.op, ComputeOp):
             raise ValueError(
