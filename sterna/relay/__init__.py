@@ -29,15 +29,17 @@ from sterna.relay.expr import (
 from sterna.relay.infer import TypeInferenceError, infer
 from sterna.relay.op import Op
 from sterna.relay.parser import fromtext, parse
+from sterna.relay.scope_builder import ScopeBuilder
+from sterna.relay.traverse import bind
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
 
 Expr = RelayExpr
 
 __all__ = [
     "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
-    "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "TensorType", "Tuple",
+    "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
-    "const", "fromtext", "infer", "operators", "parse", "var",
+    "bind", "const", "fromtext", "infer", "operators", "parse", "var",
 ]  # fmt: skip
 
 

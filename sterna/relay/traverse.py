@@ -113,3 +113,12 @@ def inlined(func: Function, args: tuple[RelayExpr, ...]) -> RelayExpr:
         return values.get(id(old), new)
 
     return rewrite(func.body, change)
+
+
+def bind(expr: RelayExpr, binds: dict[Var, RelayExpr]) -> RelayExpr:
+    """The expression with variables replaced; parameters of a function that are replaced go."""
+    if not isinstance(expr, Function):
+        return substitute(expr, binds)
+    kept = tuple([param for param in expr.params if param not in binds])
+    body = substitute(expr.body, binds)
+    return Function(kept, body, expr.ret_type, expr.type_params, expr.attrs)
