@@ -1,4 +1,4 @@
-"""The lines of a tensor along one axis, and tensors that statements fill line by line."""
+"""The lines of a tensor along one axis, for operators that work line by line."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -6,30 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
-from sterna.ir.types import Dim, TensorType, flatten_type
+from sterna.ir.types import Dim
 from sterna.op.indexing import INT32, INT64, unravel
 from sterna.op.schedules import PARALLEL_ELEMENTS
-from sterna.te import Tensor, extern
-from sterna.tir import ir_builder
-from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.stmt import Stmt
-
-Fill = Callable[[IRBuilder, list[BufferVar], list[BufferVar]], None]
-
-
-def statements(out: Any, inputs: Sequence[Tensor], fill: Fill, name: str) -> list[Tensor]:
-    """The tensors of a type, written by fill(builder, inputs, outputs)."""
-    kinds: list[TensorType] = flatten_type(out)
-
-    def body(ins: list[Any], outs: list[Any]) -> Stmt:
-        ib = ir_builder.create()
-        fill(ib, [ib.buffer_ptr(each) for each in ins], [ib.buffer_ptr(each) for each in outs])
-        return ib.get()
-
-    shapes = [kind.shape for kind in kinds]
-    made = extern(shapes, inputs, body, name=name, dtype=[str(kind.dtype) for kind in kinds])
-    return list(made) if isinstance(made, list) else [made]
+from sterna.tir.ir_builder import IRBuilder
 
 
 def product(dims: Sequence[Dim]) -> Any:
@@ -72,25 +52,3 @@ class Fibres:
                 return (*around[: self.axis], place, *around[self.axis :])
 
             yield at
-
-
-def variable(ib: IRBuilder, dtype: str, name: str, value: Any) -> "Variable":
-    """A number that statements change."""
-    made = Variable(ib.allocate(dtype, (1,), name=name, scope="local"))
-    made.set(value)
-    return made
-
-
-class Variable:
-    """A number that statements change."""
-
-    def __init__(self, held: BufferVar) -> None:
-        self.held = held
-
-    def get(self) -> Expr:
-        """What it is now."""
-        return self.held[0]
-
-    def set(self, value: Any) -> None:
-        """Make it another number."""
-        self.held[0] = build.cast(self.held.dtype, build.as_expr(value))

@@ -12,8 +12,8 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.op.fibres import variable
 from sterna.op.indexing import INT64
+from sterna.op.statements import variable
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.tir import op as t

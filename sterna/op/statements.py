@@ -1,28 +1,38 @@
-"""Operators whose results are filled by statements, because an element may be written often."""
+"""Operators whose results are filled by statements, because no expression gives an element."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from sterna.ir.types import TensorType
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.te import Tensor, extern
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.stmt import Stmt
 
-Fill = Callable[[IRBuilder, BufferVar, list[BufferVar]], None]
+Fill = Callable[[IRBuilder, list[BufferVar], list[BufferVar]], None]
+FillOne = Callable[[IRBuilder, BufferVar, list[BufferVar]], None]
 
 
-def filled(out: TensorType, inputs: Sequence[Tensor], fill: Fill, name: str) -> Tensor:
-    """A tensor that fill(builder, result, inputs) writes."""
+def statements(out: Type, inputs: Sequence[Tensor], fill: Fill, name: str) -> list[Tensor]:
+    """The tensors of a type, written by fill(builder, inputs, outputs)."""
+    kinds: list[TensorType] = flatten_type(out)
 
     def body(ins: list[Any], outs: list[Any]) -> Stmt:
-        builder = ir_builder.create()
-        fill(builder, builder.buffer_ptr(outs[0]), [builder.buffer_ptr(each) for each in ins])
-        return builder.get()
+        ib = ir_builder.create()
+        fill(ib, [ib.buffer_ptr(each) for each in ins], [ib.buffer_ptr(each) for each in outs])
+        return ib.get()
 
-    made: Tensor = extern(out.shape, inputs, body, name=name, dtype=out.dtype)
-    return made
+    shapes = [kind.shape for kind in kinds]
+    made = extern(shapes, inputs, body, name=name, dtype=[str(kind.dtype) for kind in kinds])
+    return list(made) if isinstance(made, list) else [made]
+
+
+def filled(out: TensorType, inputs: Sequence[Tensor], fill: FillOne, name: str) -> Tensor:
+    """A tensor that fill(builder, result, inputs) writes."""
+    return statements(out, inputs, lambda ib, ins, outs: fill(ib, outs[0], ins), name)[0]
 
 
 @contextmanager
@@ -33,3 +43,25 @@ def loops(builder: IRBuilder, extents: Sequence[Any], name: str = "i") -> Iterat
             stack.enter_context(builder.for_range(0, extent, name=f"{name}{place}"))
             for place, extent in enumerate(extents)
         ]
+
+
+def variable(ib: IRBuilder, dtype: str, name: str, value: Any) -> "Variable":
+    """A number that statements change."""
+    made = Variable(ib.allocate(dtype, (1,), name=name, scope="local"))
+    made.set(value)
+    return made
+
+
+class Variable:
+    """A number that statements change."""
+
+    def __init__(self, held: BufferVar) -> None:
+        self.held = held
+
+    def get(self) -> Expr:
+        """What it is now."""
+        return self.held[0]
+
+    def set(self, value: Any) -> None:
+        """Make it another number."""
+        self.held[0] = build.cast(self.held.dtype, build.as_expr(value))

@@ -12,7 +12,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import at_least, of_kind, tensor
-from sterna.op.fibres import product, statements
+from sterna.op.fibres import product
 from sterna.op.sampling import (
     Source,
     choices_array,
@@ -23,6 +23,7 @@ from sterna.op.sampling import (
     uniform,
     uniform_array,
 )
+from sterna.op.statements import statements
 from sterna.op.threefry import (
     LEFT,
     RIGHT,

@@ -10,7 +10,6 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, of_kind, tensor
-from sterna.op.fibres import statements
 from sterna.op.indexing import dims_of
 from sterna.op.sampling import (
     Source,
@@ -22,6 +21,7 @@ from sterna.op.sampling import (
     uniform,
     uniform_array,
 )
+from sterna.op.statements import statements
 from sterna.op.threefry import (
     UINT64,
     each_block,

@@ -7,11 +7,12 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import at_least, axis_of, expect_dim, map_dims, of_kind, same_dtype, tensor
-from sterna.op.fibres import Fibres, statements
+from sterna.op.fibres import Fibres
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.products import wide, widened
 from sterna.op.schedules import schedule_default
+from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register

@@ -7,8 +7,8 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType
-from sterna.op.fibres import statements
 from sterna.op.products import wide
+from sterna.op.statements import statements
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register

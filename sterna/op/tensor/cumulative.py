@@ -9,9 +9,10 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, size_of, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.fibres import Fibres, product, statements, variable
+from sterna.op.fibres import Fibres, product
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.products import AS_DATA, wide
+from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register

@@ -7,9 +7,10 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, same_dtype, tensor
-from sterna.op.fibres import index_type, product, statements, variable
+from sterna.op.fibres import index_type, product
 from sterna.op.indexing import as_dims, dims_of, unravel
 from sterna.op.ordering import comparable, key_type, less, passes_over
+from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register

@@ -10,9 +10,10 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import known, to_static
-from sterna.op.fibres import Fibres, index_type, statements
+from sterna.op.fibres import Fibres, index_type
 from sterna.op.indexing import dims_of
 from sterna.op.ordering import key_type, less, merge_sort, order_along
+from sterna.op.statements import statements
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make

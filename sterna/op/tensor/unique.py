@@ -8,9 +8,10 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import at_least, axis_of, size_of
-from sterna.op.fibres import index_type, product, statements, variable
+from sterna.op.fibres import index_type, product
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.ordering import key_type, less, merge_sort, ranks, same
+from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
