@@ -68,8 +68,9 @@ def assert_same_values(got: Any, want: Any, tolerance: float = 1e-5) -> None:
 
 
 def apply(transform: Any, function: Any) -> Any:
-    """A pass applied to one function."""
-    made = transform(tvm.IRModule({"main": function}))["main"]
+    """A pass applied to one function, at a level at which all parts of passes run."""
+    with tvm.transform.PassContext(opt_level=4, config=tvm.transform.PassContext.current().config):
+        made = transform(tvm.IRModule({"main": function}))["main"]
     made.checked_type  # noqa: B018
     return made
 
