@@ -33,7 +33,8 @@ def lower(
     functions = {f.name: f for f in _functions(inp, args, name)}
     if not PassContext.current().get_config("tir.noalias"):
         functions = {name: _with_attr(f, "noalias", False) for name, f in functions.items()}
-    return pipeline.run_module(IRModule(functions), simple_mode)
+    with deep_recursion():
+        return pipeline.run_module(IRModule(functions), simple_mode)
 
 
 def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc]:

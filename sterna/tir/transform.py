@@ -6,7 +6,7 @@ from typing import Any, overload
 from sterna.ir.instrument import PassInfo
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
-from sterna.ir.transform import FunctionPass, ModulePass, Pass, function_pass
+from sterna.ir.transform import FunctionPass, ModulePass, Pass, function_pass, register_pass
 from sterna.support.errors import InternalError
 from sterna.support.options import options
 from sterna.tir.passes.eliminate_common_subexpressions import eliminate_common_subexpressions
@@ -190,3 +190,9 @@ def CommonSubexprElimTIR(enable_cse_tir: bool = True) -> Pass:
 def LowerIntrin(implemented: Collection[str] = ()) -> Pass:
     """Say functions by simpler ones, except for those that are implemented."""
     return _plain("LowerIntrin", lambda func: lower_intrinsics(func, implemented))
+
+
+# Other passes may require these by name.
+for _name in __all__:
+    if _name not in ("PrimFuncPass", "prim_func_pass"):
+        register_pass(f"tir.{_name}", globals()[_name])

@@ -269,9 +269,10 @@ def test_a_name_ends_where_memory_changes() -> None:
         A[4] = exp(B[n] - x)
         """,
         """
-        cse1: float32 = exp(B[n] - x)
-        A[0] = cse1
-        A[1] = cse1
+        with scope():
+            cse1: float32 = exp(B[n] - x)
+            A[0] = cse1
+            A[1] = cse1
         B[m] = 0.0
         A[2] = exp(B[n] - x)
         B[m] = 1.0
@@ -280,6 +281,37 @@ def test_a_name_ends_where_memory_changes() -> None:
         A[4] = cse2
         """,
     )
+
+
+def test_scopes_that_would_cross() -> None:
+    check(
+        """
+        A[0] = exp(B[n] - x)
+        A[1] = exp(B[n] - x)*tanh(B[m] - x)
+        T[0] = n
+        A[2] = tanh(B[m] - x)
+        B[0] = 0.0
+        A[3] = exp(B[n] - x)
+        """,
+        """
+        with scope():
+            cse1: float32 = exp(B[n] - x)
+            A[0] = cse1
+            cse2: float32 = tanh(B[m] - x)
+            A[1] = cse1*cse2
+            T[0] = n
+            A[2] = cse2
+        B[0] = 0.0
+        A[3] = exp(B[n] - x)
+        """,
+    )
+
+
+def test_many_names_do_not_nest() -> None:
+    pairs = [f"    A[n*{i} + m] = 0.0\n    B[n*{i} + m] = 0.0" for i in range(2, 1000)]
+    done = eliminate_common_subexpressions(parse(HEAD + "\n".join(pairs)))
+    verify(done)
+    assert str(done).count("= exact(") == len(pairs)
 
 
 def test_a_loop_that_changes_it() -> None:

@@ -10,12 +10,13 @@ import pytest
 import sterna as tvm
 from sterna import te
 from sterna.ir import IRModule, const
-from sterna.ir.transform import PassContext
+from sterna.ir.transform import PassContext, Sequential, find_pass
 from sterna.support.errors import InternalError
 from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter, pipeline
 from sterna.tir import transform as T
 from sterna.tir.stmt import Evaluate, seq
+from tests.support import ROOT
 
 
 def scaled(n: Any, factor: int, mark: str = "", pragma: tuple[str, int] | None = None) -> PrimFunc:
@@ -63,6 +64,17 @@ def test_simple_mode_leaves_guards() -> None:
     names = [one.info.name for one in pipeline.passes(simple=True)]
     assert "tir.LoopPartition" not in names
     assert "likely" in str(pipeline.run(scaled(22, 8), simple=True))
+
+
+def test_passes_can_be_required_by_name() -> None:
+    for name in T.__all__:
+        if name not in ("PrimFuncPass", "prim_func_pass"):
+            assert find_pass(f"tir.{name}").info.name == f"tir.{name}"
+    keep = T.prim_func_pass(
+        lambda func, mod, ctx: func, opt_level=0, name="keep", required=["tir.Simplify"]
+    )
+    mod = IRModule({"f": scaled(16, 4)})
+    assert str(Sequential([keep])(mod)) == str(T.Simplify()(mod))
 
 
 def test_disabled_passes_do_not_run() -> None:
@@ -266,3 +278,18 @@ def test_skip_assert() -> None:
     assert str(T.SkipAssert()(IRModule({"f": func}))["f"].body) == "pass"
     plain = scaled(16, 4)
     assert T.SkipAssert()(IRModule({"f": plain}))["f"] is plain
+
+
+def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "pass_settings.md").read_text("utf-8")
+    example = text.split("```python\n")[1].split("```")[0]
+    a = te.placeholder((64,), name="a")
+    b = te.compute((64,), lambda i: a[i] * 2.0, name="b")
+    exec(example, {"schedule": te.create_schedule(b.op), "args": [a, b]})
+    assert capsys.readouterr().out == "default_function 1\n"
+
+
+def test_the_documentation_names_every_setting() -> None:
+    text = (ROOT / "docs" / "pass_settings.md").read_text("utf-8")
+    missing = [key for key in PassContext.list_configs() if key[:4] == "tir." and key not in text]
+    assert not missing

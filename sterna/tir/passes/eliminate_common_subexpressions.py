@@ -87,10 +87,9 @@ class _Naming:
         self.values = numbers.all
         self.uses: dict[Value, list[_Place]] = {}
         self.named: set[Value] = set()
-        self.begins: dict[tuple[Region, int], list[Value]] = {}
-        """Names that begin before a part of a sequence, or before a statement (0)."""
-        self.ends: dict[tuple[Region, int], list[Value]] = {}
-        """Names whose values may have changed after a part of a sequence."""
+        self.begins: dict[tuple[Region, int], list[tuple[Value, int]]] = {}
+        """Names that begin before a part of a sequence, and the last part that may use them; or
+        before a statement (0)."""
         self.in_branch: dict[_Branch, list[Value]] = {}
 
     def visit(self, region: Region) -> None:
@@ -123,8 +122,7 @@ class _Naming:
         uses, branches = self.lifted(places)
         computed: list[_Place] = []
         for home in self.homes(value, uses):
-            self.begins.setdefault((home.region, home.place), []).append(value)
-            self.ends.setdefault((home.region, home.last), []).append(value)
+            self.begins.setdefault((home.region, home.place), []).append((value, home.last))
             self.named.add(value)
             computed.append(_Use(home.region, home.place, True))
             uses = [use for use in uses if use not in home.covered]
@@ -236,6 +234,7 @@ class _Writer:
     def __init__(self, naming: _Naming) -> None:
         self.naming = naming
         self.names: dict[Value, Var] = {}
+        self.until: dict[tuple[Region, int], list[Value]] = {}
         self.count = 0
         owners = {branch.choice for branch in naming.in_branch}
         self.touched: set[Value] = set()
@@ -252,7 +251,7 @@ class _Writer:
     def stmt(self, region: Region) -> Stmt:
         if region.is_sequence:
             return self.inside(region)
-        named = self.naming.begins.get((region, 0), [])
+        named = [value for value, _ in self.naming.begins.get((region, 0), [])]
         lets = self.begin(named)
         done = self.inside(region)
         self.end(named)
@@ -274,24 +273,44 @@ class _Writer:
         for value in values:
             del self.names[value]
 
-    def sequence(self, region: Region, first: int, is_begun: bool = False) -> list[Stmt]:
-        """The parts of a sequence from one on, whose names may have begun already."""
+    def sequence(self, region: Region, first: int, last: int, is_begun: bool = False) -> list[Stmt]:
+        """Parts of a sequence, the first of which may have its names already."""
         done: list[Stmt] = []
-        for place in range(first, len(region.inner)):
+        place = first
+        while place <= last:
             named = self.naming.begins.get((region, place))
-            if named and not (is_begun and place == first):
-                lets = self.begin(named)
-                rest = self.sequence(region, place, True)
-                tail = rest[0] if len(rest) == 1 else SeqStmt(tuple(rest))
-                return [*done, _with_lets(lets, tail)]
-            done.append(self.stmt(region.inner[place]))
-            self.end(self.naming.ends.get((region, place), []))
+            if named is None or (is_begun and place == first):
+                done.append(self.stmt(region.inner[place]))
+                self.expire(region, place)
+                place += 1
+                continue
+            end = self.reach(region, place)
+            lets = self.begin([value for value, _ in named])
+            for value, until in named:
+                self.until.setdefault((region, until), []).append(value)
+            inner = self.sequence(region, place, end, True)
+            body = inner[0] if len(inner) == 1 else SeqStmt(tuple(inner))
+            done.append(_with_lets(lets, body))
+            place = end + 1
         return done
+
+    def reach(self, region: Region, place: int) -> int:
+        """The last part in the scope of the names that begin somewhere: scopes do not cross."""
+        end = place
+        while place <= end:
+            named = self.naming.begins.get((region, place), [])
+            end = max([end, *[until for _, until in named]])
+            place += 1
+        return end
+
+    def expire(self, region: Region, place: int) -> None:
+        """Forget names whose values may have changed after a part of a sequence."""
+        self.end(self.until.pop((region, place), []))
 
     def inside(self, region: Region) -> Stmt:
         stmt = region.stmt
         if isinstance(stmt, SeqStmt):
-            parts = self.sequence(region, 0)
+            parts = self.sequence(region, 0, len(region.inner) - 1)
             same = len(parts) == len(stmt.stmts) and all(
                 a is b for a, b in zip(parts, stmt.stmts, strict=True)
             )
