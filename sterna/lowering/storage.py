@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sterna.lowering.work import bytes_of
-from sterna.tir.usmp import BufferInfo, plan
+from sterna.tir.usmp import BufferInfo, plan_memory
 
 if TYPE_CHECKING:
     from sterna.lowering.graph import Entry, Graph
@@ -23,7 +23,7 @@ class StoragePlan:
     storage_ids: list[int]
     arena_bytes: int
     bound_bytes: int
-    """The most that is alive at one moment: no plan can be smaller."""
+    """No plan can be smaller."""
 
 
 def plan_storage(graph: Graph, algorithm: str = "auto") -> StoragePlan:
@@ -43,10 +43,10 @@ def plan_storage(graph: Graph, algorithm: str = "auto") -> StoragePlan:
             name = f"{entry[0]}:{entry[1]} of {node.name}"
             end = last.get(entry, entry[0]) + 1
             buffers.append((entry, BufferInfo(name, size, entry[0], end)))
-    offsets, arena = plan([info for _, info in buffers], algorithm)
-    placed = {entry: offsets[info.name] for entry, info in buffers}
+    made = plan_memory([info for _, info in buffers], algorithm)
+    placed = {entry: made.offsets[info.name] for entry, info in buffers}
     ids: dict[tuple[str, int], int] = {}
-    found = StoragePlan([], [], arena, _bound([info for _, info in buffers]))
+    found = StoragePlan([], [], made.size, made.lower_bound)
     for entry in entries:
         offset = placed.get(owners[entry], -1)
         key = ("arena", offset) if offset >= 0 else ("own", owners[entry][0])
@@ -74,15 +74,3 @@ def _last_uses(graph: Graph, owners: dict[Entry, Entry]) -> dict[Entry, int]:
     for entry in graph.heads:
         last[owners[entry]] = len(graph.nodes)
     return last
-
-
-def _bound(buffers: list[BufferInfo]) -> int:
-    steps: dict[int, int] = {}
-    for info in buffers:
-        steps[info.first] = steps.get(info.first, 0) + info.size
-        steps[info.last] = steps.get(info.last, 0) - info.size
-    alive = most = 0
-    for step in sorted(steps):
-        alive += steps[step]
-        most = max(most, alive)
-    return most
