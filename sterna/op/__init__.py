@@ -6,7 +6,7 @@ Importing this package registers all of them.
 from sterna.support.discovery import modules_of
 
 FOLDERS = (
-    "sterna.op.tensor", "sterna.op.nn", "sterna.op.image", "sterna.op.random",
+    "sterna.op.tensor", "sterna.op.nn", "sterna.op.image", "sterna.op.qnn", "sterna.op.random",
     "sterna.op.signal",
 )  # fmt: skip
 

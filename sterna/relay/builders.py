@@ -85,6 +85,8 @@ class Namespace(SimpleNamespace):
         super().__init__(_prefix=prefix)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "op":  # the classic path: relay.qnn.op.quantize
+            return self
         found = lookup(self._prefix + name)
         if found is None:
             raise AttributeError(f"relay.{self._prefix[:-1]} has no operator '{name}'")

@@ -1,0 +1,1 @@
+"""Operators on quantised tensors: whole numbers that stand for scale * (number - zero point)."""

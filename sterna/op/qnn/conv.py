@@ -1,0 +1,174 @@
+"""Convolutions of quantised tensors: qnn.conv*d, qnn.conv*d_transpose; see products.py.
+
+What lies outside of the data is 0, which a quantised tensor writes as its zero point: the border
+consists of zero points before the sums are corrected.
+"""
+
+from typing import Any
+
+from sterna.op.dynamic import tensor_type
+from sterna.op.nn.conv import Layouts, sizes_of
+from sterna.op.nn.conv_transpose import (
+    Conv1DTransposeAttrs,
+    Conv2DTransposeAttrs,
+    Conv3DTransposeAttrs,
+)
+from sterna.op.qnn.products import INPUTS, INT32, Product, case_parameters
+from sterna.op.windows import Padding, Windowed
+from sterna.relay.attributes import attributes
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import Case, call
+from sterna.support.dtype import DataType
+
+
+@attributes
+class QnnConvAttrs(Windowed):
+    """Of convolutions."""
+
+    kernel_size: tuple[int, ...] | None = None
+    channels: int | None = None
+    strides: tuple[int, ...] = ()
+    padding: Padding = 0
+    dilation: tuple[int, ...] = ()
+    groups: int = 1
+    data_layout: str = ""
+    kernel_layout: str = ""
+    out_layout: str = ""
+    out_dtype: DataType = INT32
+
+
+@attributes
+class QnnConv1DAttrs(QnnConvAttrs):
+    """Of qnn.conv1d."""
+
+    kernel_size: tuple[int] | None = None
+    strides: tuple[int] = (1,)
+    dilation: tuple[int] = (1,)
+    data_layout: str = "NCW"
+    kernel_layout: str = "OIW"
+
+
+@attributes
+class QnnConv2DAttrs(QnnConvAttrs):
+    """Of qnn.conv2d."""
+
+    kernel_size: tuple[int, int] | None = None
+    strides: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+
+
+@attributes
+class QnnConv3DAttrs(QnnConvAttrs):
+    """Of qnn.conv3d."""
+
+    kernel_size: tuple[int, int, int] | None = None
+    strides: tuple[int, int, int] = (1, 1, 1)
+    dilation: tuple[int, int, int] = (1, 1, 1)
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "OIDHW"
+
+
+@attributes
+class QnnConv1DTransposeAttrs(Conv1DTransposeAttrs):
+    """Of qnn.conv1d_transpose."""
+
+    out_dtype: DataType = INT32
+
+
+@attributes
+class QnnConv2DTransposeAttrs(Conv2DTransposeAttrs):
+    """Of qnn.conv2d_transpose."""
+
+    out_dtype: DataType = INT32
+
+
+@attributes
+class QnnConv3DTransposeAttrs(Conv3DTransposeAttrs):
+    """Of qnn.conv3d_transpose."""
+
+    out_dtype: DataType = INT32
+
+
+def _layouts(attrs: Any) -> Layouts:
+    found = Layouts.of(attrs)
+    for layout in (found.data, found.kernel, found.out):
+        if layout.is_blocked:
+            raise ValueError(f"the layout {layout} has blocks; quantised operands have none")
+    return found
+
+
+def _columns(attrs: Any, ndim: int) -> int:
+    return _layouts(attrs).kernel.index_of("O")
+
+
+def _correct(
+    attrs: Any, data: RelayExpr, weight: RelayExpr, zero_point: RelayExpr
+) -> RelayExpr:
+    layouts, kind = _layouts(attrs), tensor_type(data)
+    sizes = sizes_of(attrs, kind, tensor_type(weight))
+    zero = call("reshape", zero_point, newshape=())
+    border = [(0, 0)] * kind.ndim
+    for axis, first, last in zip(layouts.spatial, attrs.before, attrs.after, strict=True):
+        border[layouts.data.index_of(axis)] = (first, last)
+    if any(first or last for first, last in border):
+        value = call("cast", zero, dtype=kind.dtype)
+        data = call("nn.pad", data, value, pad_width=tuple(border))
+    product = call(f"nn.conv{len(layouts.spatial)}d", data, weight,
+                   **{**dict(attrs.items()), "padding": 0})  # fmt: skip
+    channels = "OI" if sizes.multiplied else "O"
+    kept = [layouts.kernel.index_of(axis) for axis in channels]
+    wide = call("cast", weight, dtype=attrs.out_dtype)
+    sums = call("sum", wide, axis=tuple(kept), exclude=True)
+    if kept != sorted(kept):
+        sums = call("transpose", sums, axes=(1, 0))
+    after = len(layouts.out) - 1 - layouts.out.index_of("C")
+    sums = call("reshape", sums, newshape=(-1, *[1] * after))
+    offset = call("multiply", call("cast", zero, dtype=attrs.out_dtype), sums)
+    return call("subtract", product, offset)
+
+
+def _register(
+    rank: int, attrs: Any, transposed: Any, cases: list[Case], others: list[Case]
+) -> None:
+    names = ("data", "kernel", *INPUTS[2:])
+    Product(f"nn.conv{rank}d", lambda attrs, ndim: None, _columns, _correct, names).register(
+        attrs, cases, f"nn.conv{rank}d of quantised data and weights; the scale of its sums is "
+        "input_scale * kernel_scale.",
+    )
+    Product(f"nn.conv{rank}d_transpose", lambda attrs, ndim: None, _columns).register(
+        transposed, others, f"nn.conv{rank}d_transpose of quantised data and weights; the scale "
+        "of its sums is input_scale * kernel_scale.",
+    )
+
+
+_PARAMETERS = case_parameters(7, -2)
+
+_register(1, QnnConv1DAttrs, QnnConv1DTransposeAttrs, [
+    Case((((1, 4, 6), "uint8"), ((2, 2, 3), "int8"), *_PARAMETERS), {"groups": 2, "padding": 1}),
+], [
+    Case((((1, 2, 4), "int8"), ((2, 3, 3), "int8"), *_PARAMETERS), {"strides": 2, "padding": 1}),
+])  # fmt: skip
+
+_register(2, QnnConv2DAttrs, QnnConv2DTransposeAttrs, [
+    Case((((1, 3, 5, 6), "uint8"), ((4, 3, 3, 2), "int8"), *case_parameters(128, [0, 1, -2, 3])), {
+        "kernel_size": (3, 2), "channels": 4, "padding": (1, 0, 2, 1), "strides": (2, 1),
+    }),
+    Case((((1, 4, 4, 2), "int8"), ((3, 3, 2, 3), "int8"), *_PARAMETERS), {
+        "data_layout": "NHWC", "kernel_layout": "HWOI", "groups": 2, "padding": 1,
+    }),
+    Case((((1, 4, 4, 3), "int8"), ((2, 2, 3, 4), "uint8"), *_PARAMETERS), {
+        "data_layout": "NHWC", "kernel_layout": "HWIO", "dilation": (1, 2), "out_dtype": "int64",
+    }),
+], [
+    Case((((1, 2, 3, 4), "uint8"), ((2, 3, 3, 3), "int8"), *case_parameters(128, [4, 0, -5])), {
+        "strides": (2, 1), "padding": (1, 0), "output_padding": (1, 0),
+    }),
+])  # fmt: skip
+
+_register(3, QnnConv3DAttrs, QnnConv3DTransposeAttrs, [
+    Case((((1, 2, 3, 4, 3), "uint8"), ((2, 2, 2, 2, 2), "int8"), *_PARAMETERS), {"padding": 1}),
+], [
+    Case((((1, 2, 2, 2, 3), "int8"), ((2, 2, 2, 2, 2), "int8"), *_PARAMETERS)),
+])  # fmt: skip

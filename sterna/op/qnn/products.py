@@ -1,0 +1,194 @@
+"""Products of quantised tensors: qnn.dense, qnn.batch_matmul; what convolutions share with them.
+
+They are sums of (x - its zero point) * (w - its zero point), exact in 32 bits that wrap. Weights
+are shifted, which constants do once; the data stays narrow, and what its zero point added is
+subtracted from the sums: sum((x - z) * w) is sum(x * w) - z * sum(w).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.types import Type
+from sterna.op.checks import of_kind, tensor
+from sterna.op.dynamic import tensor_type
+from sterna.op.quantization import expect_parameter, expect_zero_point, is_single, is_zero
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
+from sterna.support.dtype import DataType
+
+INT32 = DataType("int32")
+INPUTS = ("data", "weight", "input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
+
+
+@attributes
+class QnnDenseAttrs(Attrs):
+    """Of qnn.dense."""
+
+    units: int | None = None
+    out_dtype: DataType = INT32
+
+
+@attributes
+class QnnBatchMatmulAttrs(Attrs):
+    """Of qnn.batch_matmul."""
+
+    out_dtype: DataType = INT32
+    transpose_a: bool = False
+    transpose_b: bool = True
+
+
+# correct(attrs, data, weight, zero point of the data): the product, as the data is.
+Correct = Callable[[Any, RelayExpr, RelayExpr, RelayExpr], RelayExpr]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of quantised tensors by the one of plain ones."""
+
+    plain: str
+    """The operator without zero points; it has the same attributes."""
+    rows: Callable[[Any, int], int | None]
+    """The axis of the data, of so many dimensions, along which zero points may lie."""
+    columns: Callable[[Any, int], int | None]
+    """The axis of the weights that zero points may lie along."""
+    correct: Correct | None = None
+    """The product of data that is not shifted; None to shift it."""
+    names: tuple[str, ...] = INPUTS
+
+    def call(self, attrs: Any, data: RelayExpr, weight: RelayExpr, **changes: Any) -> RelayExpr:
+        """The product of operands whose zero points are 0."""
+        return call(self.plain, data, weight, **{**dict(attrs.items()), **changes})
+
+    def infer(self, attrs: Any, data: Type, weight: Type, *parameters: Type) -> Type:
+        """The type of the sums."""
+        kinds = [tensor(data, self.names[0]), tensor(weight, self.names[1])]
+        for kind, name in zip(kinds, self.names[:2], strict=True):
+            of_kind(kind, name, "int", "uint")
+            if kind.dtype.bits > 16:
+                raise ValueError(f"{name} has integers of up to 16 bits, not {kind.dtype}")
+        if attrs.out_dtype not in ("int32", "int64"):
+            raise ValueError(f"out_dtype is int32 or int64, not {attrs.out_dtype}")
+        record = find(self.plain)
+        assert record.attrs is not None
+        made = record.infer(record.attrs(**dict(attrs.items())), *kinds)
+        axes = self.rows(attrs, kinds[0].ndim), self.columns(attrs, kinds[1].ndim)
+        for kind, axis, zero, name in zip(kinds, axes, parameters[:2], self.names[2:4],
+                                          strict=True):  # fmt: skip
+            if axis is None and not is_single(tensor(zero, name).shape):
+                raise ValueError(f"{name} is a single number here, not {zero!r}")
+            expect_zero_point(zero, name, kind, axis or 0)
+        for kind, axis, scale, name in zip(kinds, axes, parameters[2:], self.names[4:],
+                                           strict=True):  # fmt: skip
+            known = tensor(scale, name) if axis is None else expect_parameter(scale, name, kind,
+                                                                              axis)  # fmt: skip
+            of_kind(known, name, "float")
+        return made
+
+    def simplify(self, attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr:
+        """The product by operators that know no zero points."""
+        data, weight, data_zero, weight_zero = args[:4]
+        weight = shifted(weight, weight_zero, self.columns(attrs, tensor_type(weight).ndim))
+        if self.correct is None or is_zero(data_zero):
+            data = shifted(data, data_zero, self.rows(attrs, tensor_type(data).ndim))
+            return self.call(attrs, data, weight)
+        return self.correct(attrs, data, weight, data_zero)
+
+    def reference(
+        self, attrs: Any, data: Array, weight: Array, data_zero: Array, weight_zero: Array,
+        *scales: Array,
+    ) -> Array:  # fmt: skip
+        """The product of shifted operands in 64 bits."""
+        record = find(self.plain)
+        assert record.attrs is not None
+        assert record.reference is not None
+        x = data.astype(np.int64) - _along(data_zero, data.ndim, self.rows(attrs, data.ndim))
+        w = weight.astype(np.int64) - _along(
+            weight_zero, weight.ndim, self.columns(attrs, weight.ndim)
+        )
+        wide = record.attrs(**{**dict(attrs.items()), "out_dtype": "int64"})
+        made: Array = record.reference(wide, x, w)
+        return made.astype(numpy_dtype(attrs.out_dtype))
+
+    def register(self, attrs: type[Attrs], cases: list[Case], doc: str) -> None:
+        """Makes it an operator."""
+        register(OpRecord(
+            self.plain.replace("nn.", "qnn."),
+            inputs=self.names,
+            attrs=attrs,
+            infer=self.infer,
+            reference=self.reference,
+            simplify=self.simplify,
+            pattern=OPAQUE,
+            mixed_precision="never",
+            cases=cases,
+            doc=doc,
+        ))  # fmt: skip
+
+
+def _along(zero: Array, ndim: int, axis: int | None) -> Array:
+    whole = zero.astype(np.int64)
+    if zero.size == 1:
+        return whole.reshape(())
+    return whole.reshape([-1 if place == axis else 1 for place in range(ndim)])
+
+
+def as_column(parameter: RelayExpr, after: int, dtype: DataType) -> RelayExpr:
+    """A parameter that broadcasts along an axis with so many axes behind it."""
+    typed = call("cast", parameter, dtype=dtype)
+    if is_single(tensor_type(parameter).shape):
+        return call("reshape", typed, newshape=())
+    return call("expand_dims", typed, axis=1, num_newaxis=after) if after else typed
+
+
+def shifted(operand: RelayExpr, zero_point: RelayExpr, axis: int | None) -> RelayExpr:
+    """An operand less its zero point; itself if that is 0."""
+    if is_zero(zero_point):
+        return operand
+    kind = tensor_type(operand)
+    wide = DataType("int16") if kind.dtype.bits <= 8 else INT32
+    zero = as_column(zero_point, kind.ndim - 1 - (axis or 0), wide)
+    return call("subtract", call("cast", operand, dtype=wide), zero)
+
+
+def _correct_dense(
+    attrs: QnnDenseAttrs, data: RelayExpr, weight: RelayExpr, zero_point: RelayExpr
+) -> RelayExpr:
+    sums = call("sum", call("cast", weight, dtype=attrs.out_dtype), axis=1)
+    offset = call("multiply", as_column(zero_point, 1, attrs.out_dtype), sums)
+    return call("subtract", DENSE.call(attrs, data, weight), offset)
+
+
+def case_parameters(data_zero: Any, weight_zero: Any) -> tuple[Any, ...]:
+    one = np.array(0.5, "float32")
+    return np.array(data_zero, "int32"), np.array(weight_zero, "int32"), one, one
+
+
+_X = np.array([[0, 255, 7, 3], [200, 1, 128, 90], [4, 4, 250, 0]], "uint8")
+
+DENSE = Product(
+    "nn.dense", lambda attrs, ndim: ndim - 2 if ndim > 1 else None, lambda attrs, ndim: 0,
+    _correct_dense,
+)  # fmt: skip
+DENSE.register(QnnDenseAttrs, [
+    Case((_X, ((2, 4), "int8"), *case_parameters(128, 0)), {"units": 2}),
+    Case((_X, ((2, 4), "int8"), *case_parameters([1, 128, 255], [-3, 4]))),
+    Case((((2, 3, 4), "int8"), ((2, 4), "uint8"), *case_parameters(-128, 7))),
+    Case((((4,), "int8"), ((2, 4), "int8"), *case_parameters(0, 0))),
+], "nn.dense of quantised data and weights; the scale of its sums is input_scale * kernel_scale.")
+
+Product(
+    "nn.batch_matmul",
+    lambda attrs, ndim: ndim - (1 if attrs.transpose_a else 2),
+    lambda attrs, ndim: ndim - (2 if attrs.transpose_b else 1),
+    names=("x", "y", "x_zero_point", "y_zero_point", "x_scale", "y_scale"),
+).register(QnnBatchMatmulAttrs, [
+    Case((((2, 3, 4), "uint8"), ((2, 5, 4), "int8"), *case_parameters(130, -2))),
+    Case((((2, 4, 3), "int8"), ((4, 5), "int8"), *case_parameters([1, 2, -3], [5, 6, 7, 8, 9])),
+         {"transpose_a": True, "transpose_b": False}),
+    Case((((1, 3, 4), "int8"), ((2, 5, 4), "int8"), *case_parameters(0, 0))),
+], "nn.batch_matmul of quantised operands; the scale of its sums is x_scale * y_scale.")

@@ -1,0 +1,348 @@
+"""Quantised numbers under another scale and zero point: qnn.requantize.
+
+The ratio of both scales is a fraction of 31 bits and a power of 2, so that whole numbers suffice:
+x * ratio is x * multiplier * 2**(shift - 31), computed in 64 bits and rounded once.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Call, Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import of_kind, tensor
+from sterna.op.elementwise import int_range, quiet
+from sterna.op.quantization import (
+    expect_scale,
+    expect_zero_point,
+    held_within,
+    is_single,
+    read_parameter,
+    round_half_away,
+    saturated,
+    spread,
+)
+from sterna.op.tensor.convert import convert, converted
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Constant, RelayExpr, const
+from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, compute, floor, nearbyint, round
+
+INT64, FLOAT64 = DataType("int64"), DataType("float64")
+FRACTION_BITS = 31
+# Beyond this, distances from a zero point are out of every result's range or rounded to nothing.
+DATA_BITS = 32
+
+ROUNDINGS = ("UPWARD", "TONEAREST", "TONEAREST_EVEN")
+RESCALE_INPUTS = ("data", "multiplier", "shift", "input_zero_point", "output_zero_point")
+COMPUTE_TYPES = ("int64", "float32", "float64")
+
+
+@attributes
+class RequantizeAttrs(Attrs):
+    """Of qnn.requantize."""
+
+    axis: int = -1
+    rounding: str = "None"
+    compute_dtype: str = "None"
+    out_dtype: DataType = DataType("int8")
+
+    def normalize(self) -> None:
+        """The classic defaults, which are written "None"."""
+        self.rounding = "UPWARD" if self.rounding == "None" else self.rounding
+        self.compute_dtype = "int64" if self.compute_dtype == "None" else self.compute_dtype
+        _expect_rounding(self.rounding)
+        if self.compute_dtype not in COMPUTE_TYPES:
+            raise ValueError(
+                f"compute_dtype is one of {', '.join(COMPUTE_TYPES)}, not {self.compute_dtype!r}"
+            )
+
+
+@attributes
+class RescaleAttrs(Attrs):
+    """Of qnn.rescale."""
+
+    axis: int = -1
+    rounding: str = "UPWARD"
+    out_dtype: DataType = DataType("int8")
+
+    def normalize(self) -> None:
+        _expect_rounding(self.rounding)
+
+
+def _expect_rounding(rounding: str) -> None:
+    if rounding not in ROUNDINGS:
+        raise ValueError(f"rounding is one of {', '.join(ROUNDINGS)}, not {rounding!r}")
+
+
+def _expect_narrow(dtype: DataType) -> None:
+    if not dtype.is_integer or dtype.bits > 32:
+        raise ValueError(f"out_dtype is integers of up to 32 bits, not {dtype}")
+
+
+def _infer(attrs: RequantizeAttrs, data: Type, *parameters: Type) -> TensorType:
+    kind = of_kind(tensor(data, "data"), "data", "int", "uint")
+    input_scale, input_zero, output_scale, output_zero = parameters
+    expect_scale(input_scale, "input_scale", kind, attrs.axis)
+    expect_zero_point(input_zero, "input_zero_point", kind, attrs.axis)
+    expect_scale(output_scale, "output_scale", kind, attrs.axis)
+    expect_zero_point(output_zero, "output_zero_point", kind, attrs.axis)
+    _expect_narrow(attrs.out_dtype)
+    return TensorType(kind.shape, attrs.out_dtype)
+
+
+# ---- by whole numbers ----
+
+
+def _infer_rescale(attrs: RescaleAttrs, data: Type, *parameters: Type) -> TensorType:
+    kind = of_kind(tensor(data, "data"), "data", "int", "uint")
+    for name, parameter in zip(RESCALE_INPUTS[1:], parameters, strict=True):
+        expect_zero_point(parameter, name, kind, attrs.axis)
+    _expect_narrow(attrs.out_dtype)
+    return TensorType(kind.shape, attrs.out_dtype)
+
+
+def _fraction(ratio: Expr) -> tuple[Expr, Expr]:
+    """A positive float64 as a multiplier of 31 bits and the power of 2 that belongs to it."""
+    one = build.const(1, INT64)
+    bits = Call(INT64, "reinterpret", (ratio,))
+    mantissa = (bits & ((one << 52) - 1)) + (one << 52)
+    rounded = (mantissa + (one << 21)) >> 22
+    overflows = build.equal(rounded, one << 31)
+    power = (bits >> 52) - 1022 + build.select(overflows, one, build.const(0, INT64))
+    multiplier = build.select(overflows, one << 30, rounded)
+    nothing = build.logical_or(build.equal(bits, 0), power < -FRACTION_BITS)
+    zero = build.const(0, INT64)
+    return build.select(nothing, zero, multiplier), build.select(nothing, zero, power)
+
+
+def _between(x: Expr, low: Any, high: Any) -> Expr:
+    return build.maximum(low, build.minimum(high, x))
+
+
+def _scaled(x: Expr, multiplier: Expr, power: Expr, rounding: str) -> Expr:
+    zero, one = build.const(0, INT64), build.const(1, INT64)
+    left = build.minimum(build.maximum(power, zero), build.const(DATA_BITS, INT64))
+    total = build.maximum(zero - power, zero) + FRACTION_BITS
+    most = (one << DATA_BITS) >> left
+    product = (_between(x, zero - most, most) << left) * multiplier
+    half = one << (total - 1)
+    if rounding == "UPWARD":
+        return (product + half) >> total
+    if rounding == "TONEAREST":
+        return (product + half - build.select(product < 0, one, zero)) >> total
+    is_odd = (product >> total) & one
+    return (product + half - one + is_odd) >> total
+
+
+def _rescaled(
+    attrs: Any, out: TensorType, data: Tensor, multipliers: Tensor, powers: Tensor,
+    input_zero: Tensor, output_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    def element(*i: Expr) -> Any:
+        multiplier, power, near, zero = (
+            read_parameter(parameter, i, attrs.axis).astype(INT64)
+            for parameter in (multipliers, powers, input_zero, output_zero)
+        )
+        x = data(*i).astype(INT64)
+        if data.dtype.bits > DATA_BITS:
+            x = held_within(x, DataType("int48"))
+        scaled = _scaled(x - near, multiplier, power, attrs.rounding)
+        return held_within(scaled + zero, out.dtype).astype(out.dtype)
+
+    made: Tensor = compute(out.shape, element, name="T_requantize")
+    return made
+
+
+def _compute_whole(
+    attrs: RequantizeAttrs, out: TensorType, data: Tensor, input_scale: Tensor,
+    input_zero: Tensor, output_scale: Tensor, output_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    single = is_single(input_scale.shape) and is_single(output_scale.shape)
+    count = 1 if single else data.shape[attrs.axis]
+
+    def ratio(c: Expr) -> Expr:
+        have, want = (
+            read_parameter(scale, [c]).astype(FLOAT64) for scale in (input_scale, output_scale)
+        )
+        return have / want
+
+    def stage(part: int, name: str) -> Tensor:
+        made: Tensor = compute(
+            (count,), lambda c: _fraction(ratio(c))[part], name=f"T_requantize_{name}"
+        )
+        return made
+
+    multipliers, powers = stage(0, "multiplier"), stage(1, "shift")
+    return _rescaled(attrs, out, data, multipliers, powers, input_zero, output_zero)
+
+
+def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
+    """`_fraction` of the ratios of scales."""
+    fraction, power = np.frexp(input_scale.astype(np.float64) / output_scale.astype(np.float64))
+    multiplier = np.floor(fraction * 2.0**FRACTION_BITS + 0.5).astype(np.int64)
+    power = power + (multiplier >> FRACTION_BITS)
+    multiplier = np.where(power < -FRACTION_BITS, 0, multiplier >> (multiplier >> FRACTION_BITS))
+    return multiplier, np.clip(power, -FRACTION_BITS, DATA_BITS).astype(np.int64)
+
+
+def _rescale(
+    attrs: Any, data: Array, multiplier: Array, power: Array, input_zero: Array,
+    output_zero: Array,
+) -> Array:  # fmt: skip
+    multiplier, power, near, zero = (
+        spread(parameter, data, attrs.axis).astype(np.int64)
+        for parameter in (multiplier, power, input_zero, output_zero)
+    )
+    x = np.asarray(saturated(data.astype(np.int64), DataType("int48")) - near)
+    left, total = np.maximum(power, 0), np.maximum(-power, 0) + FRACTION_BITS
+    most = np.int64(1 << DATA_BITS) >> left
+    product = (np.clip(x, -most, most) << left) * multiplier
+    low = product >> total
+    rest, half = product - (low << total), np.int64(1) << (total - 1)
+    upward = {
+        "UPWARD": rest >= half,
+        "TONEAREST": (rest > half) | ((rest == half) & (product >= 0)),
+        "TONEAREST_EVEN": (rest > half) | ((rest == half) & (low % 2 == 1)),
+    }[attrs.rounding]
+    held = saturated(low + upward + zero, attrs.out_dtype)
+    return np.asarray(held).astype(numpy_dtype(attrs.out_dtype))
+
+
+def _reference_whole(
+    attrs: RequantizeAttrs, data: Array, input_scale: Array, input_zero: Array,
+    output_scale: Array, output_zero: Array,
+) -> Array:  # fmt: skip
+    scales = (spread(scale, data, attrs.axis).ravel() for scale in (input_scale, output_scale))
+    return _rescale(attrs, data, *_fractions(*scales), input_zero, output_zero)
+
+
+def _simplify(attrs: RequantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """Constant scales become fractions now instead of in every run."""
+    data, input_scale, input_zero, output_scale, output_zero = args
+    if attrs.compute_dtype != "int64" or not isinstance(input_scale, Constant):
+        return None
+    if not isinstance(output_scale, Constant):
+        return None
+    scales = (to_numpy(scale.data).reshape(-1) for scale in (input_scale, output_scale))
+    multiplier, power = (const(part.astype(np.int32)) for part in _fractions(*scales))
+    return call("qnn.rescale", data, multiplier, power, input_zero, output_zero,
+                axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype)  # fmt: skip
+
+
+# ---- by floats ----
+
+
+def _compute_float(
+    attrs: RequantizeAttrs, out: TensorType, data: Tensor, input_scale: Tensor,
+    input_zero: Tensor, output_scale: Tensor, output_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    kind = DataType(attrs.compute_dtype)
+
+    def element(*i: Expr) -> Any:
+        have, want = (
+            read_parameter(scale, i, attrs.axis).astype(kind)
+            for scale in (input_scale, output_scale)
+        )
+        apart = data(*i).astype(INT64) - read_parameter(input_zero, i, attrs.axis).astype(INT64)
+        scaled = apart.astype(kind) * (have / want)
+        if attrs.rounding == "UPWARD":
+            whole = floor(scaled + build.const(0.5, kind))
+        else:
+            whole = round(scaled) if attrs.rounding == "TONEAREST" else nearbyint(scaled)
+        near = held_within(convert(whole, INT64), DataType("int48"))
+        moved = near + read_parameter(output_zero, i, attrs.axis).astype(INT64)
+        return held_within(moved, out.dtype).astype(out.dtype)
+
+    made: Tensor = compute(out.shape, element, name="T_requantize")
+    return made
+
+
+@quiet
+def _reference_float(
+    attrs: RequantizeAttrs, data: Array, input_scale: Array, input_zero: Array,
+    output_scale: Array, output_zero: Array,
+) -> Array:  # fmt: skip
+    kind = numpy_dtype(attrs.compute_dtype)
+    have, want = (
+        spread(scale, data, attrs.axis).astype(kind) for scale in (input_scale, output_scale)
+    )
+    apart = data.astype(np.int64) - spread(input_zero, data, attrs.axis).astype(np.int64)
+    scaled = np.asarray(np.asarray(apart).astype(kind) * (have / want))
+    if attrs.rounding == "UPWARD":
+        whole = np.floor(scaled + kind.type(0.5))
+    else:
+        whole = round_half_away(scaled) if attrs.rounding == "TONEAREST" else np.rint(scaled)
+    near = saturated(converted(np.asarray(whole), INT64), DataType("int48"))
+    moved = near + spread(output_zero, data, attrs.axis).astype(np.int64)
+    return np.asarray(saturated(moved, attrs.out_dtype)).astype(numpy_dtype(attrs.out_dtype))
+
+
+def _compute(attrs: RequantizeAttrs, out: TensorType, *operands: Tensor) -> Tensor:
+    compute_it = _compute_whole if attrs.compute_dtype == "int64" else _compute_float
+    return compute_it(attrs, out, *operands)
+
+
+def _reference(attrs: RequantizeAttrs, *operands: Array) -> Array:
+    reference = _reference_whole if attrs.compute_dtype == "int64" else _reference_float
+    return reference(attrs, *operands)
+
+
+def _operands(ratio: Any, input_zero: int, output_zero: int) -> tuple[Any, ...]:
+    least, most = int_range(DataType("int32"))
+    data = [[least, -1000, -14, -6, -5], [-1, 0, 1, 6, 7], [10, 21, 123, 1 << 20, most]]
+    return (np.array(data, "int32"), np.asarray(ratio, "float32"), np.array(input_zero),
+            np.array(1.0, "float32"), np.array(output_zero))  # fmt: skip
+
+
+register(OpRecord(
+    "qnn.requantize",
+    inputs=("data", "input_scale", "input_zero_point", "output_scale", "output_zero_point"),
+    attrs=RequantizeAttrs,
+    infer=_infer,
+    compute=_compute,
+    reference=_reference,
+    simplify=_simplify,
+    pattern=BROADCAST,
+    mixed_precision="never",
+    cases=[
+        Case(_operands(0.5, 0, 0)),
+        Case(_operands(0.5, 0, 3), {"rounding": "TONEAREST", "out_dtype": "int32"}),
+        Case(_operands(0.5, 1, -3), {"rounding": "TONEAREST_EVEN", "out_dtype": "int16"}),
+        Case(_operands(1e-7, -20, 128), {"out_dtype": "uint8"}),
+        Case(_operands([3.7, 1e-12, 1e15], 0, 1), {"axis": 0, "out_dtype": "int32"}),
+        Case(_operands([0.3, 0.5, 2.5], 1, 3),
+             {"axis": 0, "compute_dtype": "float32", "rounding": "TONEAREST_EVEN"}),
+        Case(_operands(0.5, 1, 3), {"compute_dtype": "float64", "out_dtype": "int32"}),
+        Case((((4,), "uint8"), np.array(0.1, "float32"), np.array(3, "uint8"),
+              np.array(0.04, "float32"), np.array(0, "int32")),
+             {"rounding": "TONEAREST", "compute_dtype": "float32"}),
+    ],
+    doc="(data - input_zero_point) * input_scale / output_scale + output_zero_point, held within "
+        "the range of out_dtype. Halves are rounded UPWARD, away from zero (TONEAREST) or to the "
+        "even number (TONEAREST_EVEN).",
+))  # fmt: skip
+
+_MULTIPLIERS = np.array([1 << 30, 1395864371, (1 << 31) - 1], "int32")
+
+register(OpRecord(
+    "qnn.rescale",
+    inputs=RESCALE_INPUTS,
+    attrs=RescaleAttrs,
+    infer=_infer_rescale,
+    compute=_rescaled,
+    reference=_rescale,
+    pattern=BROADCAST,
+    cases=[
+        Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
+              np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})
+        for rounding, dtype in (("UPWARD", "int8"), ("TONEAREST", "int32"),
+                                ("TONEAREST_EVEN", "uint8"))
+    ],
+    doc="(data - input_zero_point) * multiplier * 2**(shift - 31) + output_zero_point, rounded and "
+        "held within the range of out_dtype: qnn.requantize with the ratio of its scales as a "
+        "fraction of 31 bits, between -31 and 32 places of shift.",
+))  # fmt: skip

@@ -1,0 +1,147 @@
+"""Quantised tensors: references against exact numbers, whole builds against references."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import graph_executor
+from tests.op.harness import reference
+
+
+def run(expr: Any, level: int = 3, **inputs: np.ndarray) -> np.ndarray:
+    """What a built graph gives."""
+    with tvm.transform.PassContext(opt_level=level):
+        library = relay.build(tvm.IRModule.from_expr(expr), target="llvm")
+    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    module.run(**inputs)
+    return module.get_output(0).numpy()
+
+
+def numbers(*values: Any) -> list[np.ndarray]:
+    """Scales and zero points in turns."""
+    return [np.array(v, "int32" if i % 2 else "float32") for i, v in enumerate(values)]
+
+
+# ---- rounding ----
+
+
+def _to_even(x: Fraction) -> int:
+    return round(x)
+
+
+def _upward(x: Fraction) -> int:
+    return math.floor(x + Fraction(1, 2))
+
+
+def _away(x: Fraction) -> int:
+    return _upward(x) if x >= 0 else -_upward(-x)
+
+
+@pytest.mark.parametrize(
+    ("rounding", "exact"),
+    [("UPWARD", _upward), ("TONEAREST", _away), ("TONEAREST_EVEN", _to_even)],
+)
+def test_requantize_is_one_product_rounded_once(rounding: str, exact: Any) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        have, want = np.exp(rng.uniform(-9, 9, 2)).astype("float32")
+        fraction, power = math.frexp(float(have) / float(want))
+        ratio = Fraction(math.floor(fraction * 2**31 + 0.5)) * Fraction(2) ** (power - 31)
+        data = rng.integers(-(2**31), 2**31, 40) >> rng.integers(0, 31, 40)
+        zero, out_zero = (int(z) for z in rng.integers(-128, 128, 2))
+        operands = [have, np.array(zero), want, np.array(out_zero)]
+        got = reference("qnn.requantize", data.astype("int32"), *map(np.asarray, operands),
+                        rounding=rounding, out_dtype="int16")  # fmt: skip
+        moved = [exact((int(x) - zero) * ratio) + out_zero for x in data]
+        assert got.tolist() == [min(max(x, -(2**15)), 2**15 - 1) for x in moved]
+
+
+def test_requantize_halves() -> None:
+    data, operands = np.array([-3, -1, 1, 3, 5], "int32"), numbers(0.5, 0, 1.0, 0)
+    for rounding, want in {
+        "UPWARD": [-1, 0, 1, 2, 3], "TONEAREST": [-2, -1, 1, 2, 3],
+        "TONEAREST_EVEN": [-2, 0, 0, 2, 2],
+    }.items():  # fmt: skip
+        for how in ("int64", "float32"):
+            got = reference("qnn.requantize", data, *operands, rounding=rounding, compute_dtype=how)
+            assert got.tolist() == want
+
+
+# ---- narrow types ----
+
+
+def test_quantize_to_types_that_numpy_lacks() -> None:
+    x = np.array([-9.0, -0.6, 0.25, 3.9, 1e4, np.inf], "float32")
+    half = numbers(0.5, 0)
+    got = reference("qnn.quantize", x, *half, out_dtype="int4", rounding="TO_EVEN")
+    assert got.astype("int8").tolist() == [-8, -1, 0, 7, 7, 7]
+    got = reference("qnn.quantize", x, *half, out_dtype="float8_e4m3fn")
+    assert got.astype("float32").tolist() == [-18.0, -1.25, 0.5, 8.0, 448.0, 448.0]
+    got = reference("qnn.quantize", x, *half, out_dtype="float8_e5m2", saturate=False)
+    assert got.astype("float32").tolist() == [-16.0, -1.25, 0.5, 8.0, 20480.0, np.inf]
+    back = reference("qnn.dequantize", got, *half)
+    assert back.tolist() == [-8.0, -0.625, 0.25, 4.0, 10240.0, np.inf]
+    four = np.array([-8, 0, 7], ml_dtypes.int4)
+    assert reference("qnn.dequantize", four, *numbers(0.5, -1)).tolist() == [-3.5, 0.5, 4.0]
+
+
+def test_dynamic_quantize_is_onnxs() -> None:
+    x = np.array([-1.0, -2.1, -1.3, -2.5, -3.34, -4.0], "float32")
+    got, scale, zero = reference("qnn.dynamic_quantize", x)
+    assert got.tolist() == [191, 121, 172, 96, 42, 0]
+    assert zero == 255
+    np.testing.assert_allclose(scale, 4 / 255, rtol=1e-6)
+
+
+# ---- whole builds, where zero points are constants ----
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("zero", [0, 131])
+def test_build_of_a_quantised_network(level: int, zero: int) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 256, (1, 4, 7, 6)).astype("uint8")
+    w = rng.integers(-128, 128, (8, 4, 3, 3)).astype("int8")
+    scales = np.exp(rng.uniform(-6, -4, 8)).astype("float32")
+    zeros = rng.integers(-4, 4, 8).astype("int32") if zero else np.array(0, "int32")
+    attrs: dict[str, Any] = {"kernel_size": (3, 3), "channels": 8, "padding": (1, 1)}
+    operands = [np.array(zero, "int32"), zeros, np.array(0.02, "float32"), scales]
+    tail = numbers(0.01, 3)
+    data = relay.var("x", shape=x.shape, dtype="uint8")
+    made = relay.qnn.op.conv2d(data, w, *operands, **attrs)
+    made = relay.qnn.op.requantize(made, 0.02 * scales, relay.const(0), *tail, axis=1)
+    sums = reference("qnn.conv2d", x, w, *operands, **attrs)
+    want = reference("qnn.requantize", sums, (np.float32(0.02) * scales).astype("float32"),
+                     np.array(0), *tail, axis=1)  # fmt: skip
+    np.testing.assert_array_equal(run(made, level, x=x), want)
+
+
+def test_build_of_sums_and_products() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.integers(-128, 128, (3, 5)).astype("int8")
+    y = rng.integers(-128, 128, (1, 5)).astype("int8")
+    operands = numbers(0.05, 3, [0.1, 0.2, 0.3, 0.01, 1.0], -7, 0.1, 5)
+    for name in ("add", "subtract", "mul"):
+        data = relay.var("x", shape=x.shape, dtype="int8")
+        made = getattr(relay.qnn.op, name)(data, y, *operands)
+        np.testing.assert_array_equal(run(made, x=x), reference(f"qnn.{name}", x, y, *operands))
+
+
+def test_mistakes() -> None:
+    x = relay.var("x", shape=(2, 3), dtype="int8")
+    scale, zero = relay.const(0.5), relay.const(0)
+    with pytest.raises(ValueError, match="the length of input_scale, along axis -1 is 3, not 2"):
+        relay.qnn.op.dequantize(x, relay.const(np.ones(2, "float32")), zero)
+    with pytest.raises(ValueError, match="rounding is one of UPWARD, TONEAREST, TONEAREST_EVEN"):
+        relay.qnn.op.requantize(x, scale, zero, scale, zero, rounding="DOWN")
+    with pytest.raises(ValueError, match="out_dtype is integers of up to 32 bits or floats of 8"):
+        relay.qnn.op.quantize(x, scale, zero, out_dtype="int64")
+    with pytest.raises(ValueError, match="weight has integers of up to 16 bits, not int32"):
+        weight = relay.var("w", shape=(4, 3), dtype="int32")
+        relay.qnn.op.dense(x, weight, zero, zero, scale, scale)
