@@ -5,7 +5,8 @@ it computes on Python numbers; the interpreter, constant folding and the code ge
 use the same row. Arguments and result have one type unless the row says otherwise.
 
     if_then_else(c, a, b)     a or b; only the one that is taken is evaluated
-    exact(x)                  x; its integers index or bound something, so they do not wrap
+    exact(x)                  x; its integers index or bound something, so they do not wrap where
+                              they are used
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
     saturate(x)               x as the call's type, held within its range; NaN becomes 0
     reinterpret(x)            x's bits as the call's type

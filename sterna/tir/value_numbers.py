@@ -164,7 +164,7 @@ class ValueNumbers:
         if isinstance(expr, _DIVISIONS):
             divisor = expr.b.value if isinstance(expr.b, Broadcast) else expr.b
             weight = _DIVISION_WEIGHT
-            is_safe = isinstance(divisor, IntImm) and divisor.value != 0
+            is_safe = isinstance(divisor, IntImm) and divisor.value > 0
         elif isinstance(expr, Div):
             weight = _DIVISION_WEIGHT
         return self._make(key, expr, exact, (a, b), weight, is_safe)

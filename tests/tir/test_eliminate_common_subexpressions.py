@@ -512,7 +512,16 @@ def test_code_generators_know_that_named_indices_do_not_wrap() -> None:
     func = parse(HEAD + "    A[n*8 + m] = B[n*8 + m] + 1.0")
     llvm = tvm.build(func, target="llvm").get_source()
     assert "mul nsw i32" in llvm and "add nsw i32" in llvm
-    assert "cse1 = n*8 + m;" in tvm.build(func, target="c").get_source()
+
+
+def test_named_indices_overflow_nowhere_in_c() -> None:
+    """C gives an overflow no meaning, even if a guard keeps its result from being used."""
+    guarded = "    if n < 4:\n        A[n*8 + m] = 0.0\n    if m < 4:\n        A[n*8 + m] = 1.0"
+    source = tvm.build(parse(HEAD + guarded), target="c").get_source()
+    assert "cse1 = (int32_t)((uint32_t)n*8u + (uint32_t)m);" in source
+    inner = "        for j in range(8):\n            A[i*8 + j] = B[i*8 + j]"
+    loops = f"    for i in range(4):\n{inner}"
+    assert "cse1 = i*8 + j;" in tvm.build(parse(HEAD + loops), target="c").get_source()
 
 
 def test_alignment_is_seen_through_names() -> None:

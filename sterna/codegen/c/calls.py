@@ -99,7 +99,8 @@ class CallWriter(ExprWriter):
         return self.write(expr.args[0], lane)
 
     def _exact(self, expr: E.Call, lane: str) -> Text:
-        return self.write(expr.args[0], lane, index=True)
+        # It may be computed before the guard of its uses, where in C it must not overflow either.
+        return self.write(expr.args[0], lane)
 
     # ---- conversions ----
 
