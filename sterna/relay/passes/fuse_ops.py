@@ -164,27 +164,29 @@ def _grow(graph: _Graph, phase: int, max_depth: int) -> None:
         if group.pattern == OPAQUE or sink is None:
             continue
         target = sink.group.root()
-        if target is group or group.size + target.size > max_depth:
+        if target is group:
             continue
         if sink.pattern == TUPLE:
             # only a tuple that an injective operator has taken in
             if phase == 2 and group.pattern <= INJECTIVE and target.pattern <= INJECTIVE:
-                _join(node, sink, lambda kind, last: kind <= INJECTIVE)
+                _join(node, sink, max_depth, lambda kind, last: kind <= INJECTIVE)
         elif group.pattern == OUT_ELEMWISE_FUSABLE:
             if phase == 0 and node.path == ELEMWISE:
-                _join(node, sink, lambda kind, last: kind <= BROADCAST)
+                _join(node, sink, max_depth, lambda kind, last: kind <= BROADCAST)
         elif group.pattern <= BROADCAST:
             if phase < 2 and (node.path <= INJECTIVE or node.path == COMM_REDUCE):
-                _join(node, sink, _broadcast_may_pass)
+                _join(node, sink, max_depth, _broadcast_may_pass)
         elif phase == 1 and group.pattern in (INJECTIVE, TUPLE):
-            _join(node, sink, lambda kind, last: kind <= INJECTIVE)
+            _join(node, sink, max_depth, lambda kind, last: kind <= INJECTIVE)
 
 
 def _broadcast_may_pass(kind: int, last: bool) -> bool:
     return kind <= (OUT_ELEMWISE_FUSABLE if last else INJECTIVE)
 
 
-def _join(node: _Node, sink: _Node, allowed: Callable[[int, bool], bool]) -> None:
+def _join(
+    node: _Node, sink: _Node, most: int, allowed: Callable[[int, bool], bool]
+) -> None:
     """Merge everything between a node and its dominator, if all of it may be in one kernel."""
     between: list[_Node] = []
     seen: set[_Node] = {node}
@@ -203,7 +205,7 @@ def _join(node: _Node, sink: _Node, allowed: Callable[[int, bool], bool]) -> Non
             stack.append(user)
     groups = {n.group.root() for n in (node, *between)}
     anchors = [g.anchor for g in groups if g.anchor is not None]
-    if len(anchors) > 1:
+    if len(anchors) > 1 or sum(group.size for group in groups) > most:
         return
     into = sink.group.root()
     for group in groups:

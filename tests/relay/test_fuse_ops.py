@@ -1,0 +1,165 @@
+"""FuseOps: which operators become one kernel."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.relay import transform
+from tests.relay.support import assert_same_values, function, run
+
+
+def kernels(before: Any, level: int = 2, **config: Any) -> list[list[str]]:
+    """The operators of each kernel, in the order in which they run; values stay what they are."""
+    before = function(before) if isinstance(before, str) else before
+    with tvm.transform.PassContext(opt_level=level, config=config):
+        made = transform.FuseOps()(tvm.IRModule({"main": before}))["main"]
+    assert made.checked_type == before.checked_type
+    assert_same_values(run(made), run(before), 0)
+    found: list[list[str]] = []
+    for expr in _in_order(made.body):
+        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
+            assert expr.op.is_primitive
+            found.append([str(e.op) for e in _in_order(expr.op.body) if isinstance(e, relay.Call)])
+        else:
+            assert not isinstance(expr, relay.Call), "every operator is in a kernel"
+    return found
+
+
+def _in_order(root: Any) -> list[Any]:
+    found: list[Any] = []
+    seen: set[int] = set()
+
+    def visit(expr: Any) -> None:
+        if id(expr) in seen:
+            return
+        seen.add(id(expr))
+        inner = expr.args if isinstance(expr, relay.Call) else expr.operands()
+        for part in inner:
+            visit(part)
+        found.append(expr)
+
+    visit(root)
+    return found
+
+
+X = "fn (%x: Tensor[(2, 6), float32])"
+CONV = relay.const(np.ones((4, 4, 3, 3), "float32"))
+
+
+def _picture() -> Any:
+    return relay.var("x", shape=(1, 4, 6, 6))
+
+
+def test_chains() -> None:
+    assert kernels(f"{X} {{ tanh(nn.relu(exp(%x))) }}") == [["exp", "nn.relu", "tanh"]]
+    assert kernels(f"{X} {{ tanh(nn.relu(exp(%x))) }}", 0) == [["exp"], ["nn.relu"], ["tanh"]]
+
+
+def test_a_convolution_takes_its_epilogue() -> None:
+    x = _picture()
+    bias = relay.const(np.ones((4, 1, 1), "float32"))
+    conv = relay.nn.conv2d(x, CONV, padding=1)
+    body = relay.nn.relu(relay.add(relay.add(conv, bias), x))
+    assert kernels(relay.Function((x,), body)) == [["nn.conv2d", "add", "add", "nn.relu"]]
+
+
+def test_two_convolutions_are_two_kernels() -> None:
+    x = _picture()
+    one = relay.nn.relu(relay.nn.conv2d(x, CONV, padding=1))
+    two = relay.nn.conv2d(one, CONV, padding=1)
+    body = relay.nn.relu(relay.add(two, one))
+    assert kernels(relay.Function((x,), body)) == [
+        ["nn.conv2d", "nn.relu"], ["nn.conv2d", "add", "nn.relu"],
+    ]  # fmt: skip
+
+
+def test_diamonds() -> None:
+    text = f"{X} {{ %0 = exp(%x); add(nn.relu(%0), tanh(%0)) }}"
+    assert kernels(text) == [["exp", "nn.relu", "tanh", "add"]]
+    x = _picture()
+    conv = relay.nn.conv2d(x, CONV, padding=1)
+    body = relay.add(relay.nn.relu(conv), relay.tanh(conv))
+    assert kernels(relay.Function((x,), body)) == [["nn.conv2d", "nn.relu", "tanh", "add"]]
+
+
+def test_a_diamond_around_an_opaque_operator() -> None:
+    text = f"{X} {{ %0 = exp(%x); add(nn.relu(%0), argsort(%0, dtype=\"float32\")) }}"
+    assert kernels(text) == [["exp"], ["argsort"], ["nn.relu", "add"]] or kernels(text) == [
+        ["exp"], ["nn.relu", "add"], ["argsort"]]  # fmt: skip
+
+
+def test_reductions_take_what_stands_before_them() -> None:
+    assert kernels(f"{X} {{ tanh(sum(exp(%x), axis=[1])) }}") == [["exp", "sum"], ["tanh"]]
+    text = f"{X} {{ %0 = exp(%x); subtract(%0, max(%0, axis=[1], keepdims=True)) }}"
+    assert kernels(text) == [["exp"], ["max"], ["subtract"]]
+
+
+def test_joins() -> None:
+    text = f"{X} {{ nn.relu(concatenate((exp(%x), tanh(%x)), axis=1)) }}"
+    assert kernels(text) == [["exp", "tanh", "concatenate", "nn.relu"]]
+
+
+def test_parts() -> None:
+    text = f"{X} {{ %0 = split(exp(%x), indices_or_sections=2, axis=1); add(%0.0, %0.1) }}"
+    assert kernels(text) == [["exp", "split", "add"]]
+    opaque = (
+        f"{X} {{ %0 = topk(exp(%x), k=2); add(%0.0, cast(%0.1, dtype=\"float32\")) }}"
+    )
+    assert kernels(opaque) == [["exp"], ["topk"], ["cast", "add"]]
+
+
+def test_several_results() -> None:
+    text = f"{X} {{ %0 = exp(%x); (nn.relu(%0), tanh(%0)) }}"
+    assert kernels(text) == [["exp"], ["nn.relu"], ["tanh"]]
+    again = f"{X} {{ %0 = exp(%x); (%0, tanh(%0)) }}"
+    assert kernels(again) == [["exp"], ["tanh"]]
+
+
+def test_injective_operators_do_not_follow_products() -> None:
+    x = _picture()
+    body = relay.transpose(relay.nn.relu(relay.nn.conv2d(x, CONV, padding=1)))
+    assert kernels(relay.Function((x,), body)) == [["nn.conv2d", "nn.relu"], ["transpose"]]
+
+
+def test_injective_operators_do_not_go_into_products() -> None:
+    x = _picture()
+    turned = relay.transpose(x, axes=(0, 1, 3, 2))
+    body = relay.nn.relu(relay.nn.conv2d(turned, CONV, padding=1))
+    assert kernels(relay.Function((x,), body)) == [["transpose"], ["nn.conv2d", "nn.relu"]]
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 10])
+def test_depth(most: int) -> None:
+    body = "%x"
+    for _ in range(10):
+        body = f"exp(negative({body}))" if len(body) < 150 else body
+    found = kernels(f"{X} {{ {body} }}", **{"relay.FuseOps.max_depth": most})
+    assert max(map(len, found)) <= most
+    assert most == 1 or len(found) < sum(map(len, found))
+
+
+def test_scalars_stand_in_the_kernel_and_arrays_come_from_outside() -> None:
+    x = relay.var("x", shape=(2,))
+    body = relay.add(relay.multiply(x, relay.const(2.0)), relay.const([1.0, 2.0]))
+    made = transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    assert len(made.body.op.params) == 2 and len(made.body.args) == 2
+
+
+def test_branches_and_closures() -> None:
+    text = (
+        "fn (%x: Tensor[(2), float32], %c: Tensor[(), bool]) { %0 = exp(%x); "
+        "if (%c) { nn.relu(tanh(%0)) } else { negative(%0) } }"
+    )
+    before = function(text)
+    made = transform.FuseOps(2)(tvm.IRModule({"main": before}))["main"]
+    for seed in range(4):
+        assert_same_values(run(made, seed), run(before, seed), 0)
+
+
+def test_shapes_of_the_run_stand_alone() -> None:
+    x = relay.var("x", shape=(relay.Any(), 3))
+    made = transform.FuseOps(2)(tvm.IRModule.from_expr(relay.nn.relu(relay.exp(x))))["main"]
+    assert isinstance(made.body.args[0], relay.Call)

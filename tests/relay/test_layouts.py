@@ -1,0 +1,160 @@
+"""ConvertLayout and AlterOpLayout: how far layouts are carried, and equal values."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.op.kernel import Processor
+from sterna.relay import transform
+from sterna.relay.op import is_call_of
+from tests.relay.support import apply, assert_same_values, run
+
+NHWC = {"nn.conv2d": ["NHWC", "default"]}
+
+
+def array(*shape: int, seed: int = 0) -> Any:
+    return relay.const(np.random.default_rng(seed).standard_normal(shape).astype("float32"))
+
+
+def picture(channels: int = 4) -> Any:
+    return relay.var("x", shape=(1, channels, 6, 6))
+
+
+def conv(data: Any, out: int = 4, channels: int = 4, **attrs: Any) -> Any:
+    return relay.nn.conv2d(data, array(out, channels, 3, 3), padding=1, **attrs)
+
+
+def transforms(param: Any, body: Any) -> list[tuple[str, str]]:
+    """The changes of layout that ConvertLayout leaves once the weights are computed."""
+    before = relay.Function((param,), body)
+    assert_same_values(run(apply(transform.AlterOpLayout(Processor()), before)), run(before))
+    made = apply(transform.ConvertLayout(NHWC), before)
+    assert_same_values(run(made), run(before))
+    found: list[tuple[str, str]] = []
+    folded = apply(transform.FoldConstant(), made)
+    relay.analysis.post_order_visit(folded, lambda e: found.extend(_way(e)))
+    return found
+
+
+def _way(expr: Any) -> list[tuple[str, str]]:
+    if is_call_of(expr, "layout_transform"):
+        return [(expr.attrs["src_layout"], expr.attrs["dst_layout"])]
+    return []
+
+
+THERE, BACK = ("NCHW", "NHWC"), ("NHWC", "NCHW")
+
+
+def test_one_convolution() -> None:
+    x = picture()
+    assert transforms(x, conv(x)) == [THERE, BACK]
+
+
+def test_what_stands_between() -> None:
+    x = picture()
+    body = relay.nn.max_pool2d(relay.nn.relu(conv(x)), (2, 2), (2, 2))
+    body = relay.nn.bias_add(conv(body), array(4))
+    body = relay.nn.prelu(relay.add(body, array(4, 1, 1)), array(4, seed=1))
+    assert transforms(x, conv(relay.multiply(body, relay.const(2.0)))) == [THERE, BACK]
+
+
+def test_residuals() -> None:
+    x = picture()
+    first = relay.nn.relu(conv(x))
+    second = relay.add(conv(first), first)
+    assert transforms(x, conv(second)) == [THERE, BACK]
+    assert transforms(x, relay.add(conv(x), x)) == [THERE, BACK]
+
+
+def test_joins_and_tuples() -> None:
+    x = picture()
+    body = relay.concatenate([conv(x), relay.nn.relu(conv(x, 8)), conv(x)], axis=1)
+    assert transforms(x, conv(body, 4, 16)) == [THERE, BACK]
+    pair = relay.Tuple((conv(x), relay.nn.relu(conv(x))))
+    assert transforms(x, pair) == [THERE, BACK, BACK]
+    again = relay.Tuple((conv(x), x))
+    assert transforms(x, relay.TupleGetItem(again, 0)) == [THERE, BACK]
+
+
+def test_parts() -> None:
+    x = picture(8)
+    parts = relay.split(conv(x, 8, 8), 2, axis=1)
+    body = relay.add(relay.nn.relu(parts[0]), parts[1])
+    assert transforms(x, conv(body)) == [THERE, BACK]
+
+
+def test_reductions() -> None:
+    x = picture()
+    assert transforms(x, relay.mean(conv(x), axis=(2, 3))) == [THERE]
+    assert transforms(x, relay.mean(conv(x), axis=(2, 3), keepdims=True)) == [THERE, BACK]
+    assert transforms(x, relay.sum(conv(x), axis=1)) == [THERE]
+    assert transforms(x, relay.sum(conv(x), axis=0)) == [THERE, ("HWC", "CHW")]
+    assert transforms(x, relay.max(conv(x), axis=1, exclude=True)) == [THERE]
+    assert transforms(x, relay.mean(conv(x))) == [THERE]
+
+
+def test_broadcast_operands() -> None:
+    x = picture()
+    for shape in ((), (1,), (6,), (6, 6), (4, 1, 1), (1, 4, 6, 6), (1, 1, 6, 1)):
+        assert transforms(x, relay.add(conv(x), array(*shape))) == [THERE, BACK], shape
+    y = relay.var("y", shape=(2, 1, 1, 1, 1))
+    body = relay.Function((x, y), relay.add(conv(x), y))
+    made = apply(transform.ConvertLayout(NHWC), body)
+    assert_same_values(run(made), run(body))
+
+
+def test_along_axes() -> None:
+    x = picture()
+    assert transforms(x, relay.nn.softmax(conv(x), axis=1)) == [THERE, BACK]
+    assert transforms(x, relay.nn.softmax(conv(x), axis=-1)) == [THERE, BACK]
+    assert transforms(x, relay.nn.batch_flatten(conv(x))) == [THERE, BACK]
+
+
+def test_grouped() -> None:
+    x = picture()
+    deep = relay.nn.conv2d(x, array(4, 1, 3, 3), groups=4, padding=1)
+    pairs = relay.nn.conv2d(deep, array(8, 2, 3, 3), groups=2, padding=1)
+    twice = relay.nn.conv2d(x, array(4, 2, 3, 3), groups=4, channels=8, padding=1)
+    for body in (deep, pairs, twice):
+        assert transforms(x, body) == [THERE, BACK]
+
+
+def test_axes_that_the_user_calls_otherwise() -> None:
+    x = relay.var("x", shape=(1, 4, 4, 4))
+    body = relay.nn.conv2d(
+        conv(x), array(3, 3, 4, 4), padding=1, data_layout="NHWC", kernel_layout="HWIO"
+    )
+    before = relay.Function((x,), body)
+    for change in (transform.ConvertLayout(NHWC), transform.AlterOpLayout(Processor()),
+                   transform.ConvertLayout({"nn.conv2d": ["NCHW", "default"]})):  # fmt: skip
+        assert_same_values(run(apply(change, before)), run(before))
+
+
+def test_blocked_layouts() -> None:
+    x = relay.var("x", shape=(1, 2, 5, 5, 4))
+    body = relay.nn.relu(relay.nn.conv2d(
+        x, array(3, 2, 3, 3, 4, 2), data_layout="NCHW4c", kernel_layout="OIHW4i2o",
+        out_layout="NCHW2c",
+    ))  # fmt: skip
+    before = relay.Function((x,), relay.add(body, array(1, 3, 1, 1, 2)))
+    made = apply(transform.ConvertLayout(NHWC), before)
+    assert_same_values(run(made), run(before))
+
+
+def test_there_and_back_is_nothing() -> None:
+    x = picture()
+    before = relay.Function((x,), relay.nn.relu(conv(relay.nn.relu(conv(x)))))
+    there = apply(transform.ConvertLayout(NHWC), before)
+    back = apply(transform.ConvertLayout({"nn.conv2d": ["NCHW", "default"]}), there)
+    made = apply(tvm.transform.Sequential([transform.SimplifyExpr(), transform.FoldConstant(),
+                                           transform.SimplifyExpr()]), back)  # fmt: skip
+    assert "layout_transform" not in str(made)
+    assert_same_values(run(made), run(before))
+
+
+def test_operators_without_layouts_are_refused() -> None:
+    with pytest.raises(ValueError, match="ConvertLayout: add has no layouts to convert"):
+        transform.ConvertLayout({"add": ["NHWC"]})
