@@ -8,7 +8,7 @@ follows the sum (bias, activation, residual) is computed while the tile is in re
 import math
 from dataclasses import dataclass
 
-from sterna.ir.expr import Var, variables_in
+from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import RegisterTile, register_tile
@@ -82,8 +82,37 @@ def _plan(kernel: Kernel, total: ComputeOp) -> _Plan:
     sizes = extents_of(total.axis)
     row = _row_axis(total, sizes)
     rows = sizes[row] if row != len(sizes) - 1 else 1
-    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers)
+    block = _block(total)
+    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers, block)
     return _Plan(row, tile)
+
+
+def _block(total: ComputeOp) -> int | None:
+    """The extent of the blocks in which an operand keeps what runs as vectors."""
+    vector = total.axis[-1].var
+    body = total.body[0]
+    assert isinstance(body, Reduce)
+    found: set[int] = set()
+
+    def visit(item: object) -> None:
+        if isinstance(item, FloorMod) and item.a is vector and isinstance(item.b, IntImm):
+            found.add(item.b.value)
+
+    for load in _loads(body):
+        for index in load.indices:
+            post_order(index, visit)
+    return min(found, default=None)
+
+
+def _loads(body: Reduce) -> list[ProducerLoad]:
+    loads: list[ProducerLoad] = []
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad):
+            loads.append(item)
+
+    post_order(body.source[0], visit)
+    return loads
 
 
 def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
@@ -92,14 +121,10 @@ def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
     body = total.body[0]
     assert isinstance(body, Reduce)
     used: list[set[Var]] = []
-
-    def visit(item: object) -> None:
-        if isinstance(item, ProducerLoad):
-            names = {v for index in item.indices for v in variables_in(index)}
-            if vector in names:
-                used.append(names)
-
-    post_order(body.source[0], visit)
+    for load in _loads(body):
+        names = {v for index in load.indices for v in variables_in(index)}
+        if vector in names:
+            used.append(names)
     free = [
         place
         for place in range(len(sizes) - 1)

@@ -17,15 +17,19 @@ class RegisterTile:
 
 
 @cache
-def register_tile(rows: int, columns: int, lanes: int, registers: int) -> RegisterTile:
+def register_tile(
+    rows: int, columns: int, lanes: int, registers: int, block: int | None = None
+) -> RegisterTile:
     """The tile that computes rows x columns in the fewest cycles per step of the sum.
+
+    block: columns lie in blocks of so many; a tile is as wide as one.
 
     A step loads a vector per row of the tile's vectors and broadcasts a number per row; the
     accumulators, those vectors and one broadcast are in registers. Tiles at the end are as costly
     as whole ones, and columns beyond the last whole tile are computed one by one.
     """
     best: tuple[float, int, RegisterTile] | None = None
-    for width in _widths(columns, lanes, registers):
+    for width in _widths(columns, lanes, registers) if block is None else [block]:
         vectors = -(-width // lanes)
         single = 4 * (columns % width) * rows
         for count in range(1, _most_rows(vectors, registers) + 1):
@@ -41,8 +45,11 @@ def register_tile(rows: int, columns: int, lanes: int, registers: int) -> Regist
 
 
 def _widths(columns: int, lanes: int, registers: int) -> list[int]:
-    """Up to four whole vectors that leave room for accumulators, and parts of one."""
-    whole = [n * lanes for n in (1, 2, 3, 4) if 2 * n < registers]
+    """Up to four whole vectors that leave room for accumulators, and parts of one.
+
+    Powers of two only: LLVM keeps other vectors in memory.
+    """
+    whole = [n * lanes for n in (1, 2, 4) if 2 * n < registers]
     parts = [lanes >> n for n in range(1, lanes.bit_length())]
     return [width for width in (*whole, *parts) if width <= columns] or [1]
 

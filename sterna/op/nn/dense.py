@@ -6,11 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.contraction import schedule_contraction
+from sterna.op.nn._dense_layout import (
+    alter_dense,
+    dense_layout,
+    plain_shape,
+    plain_weight,
+    weight_layout,
+)
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
@@ -28,6 +37,8 @@ class DenseAttrs(Attrs):
 
     units: int | None = None
     out_dtype: DataType = AS_DATA
+    weight_layout: str = "NC"
+    """N are units and C what is summed over; "NC16n" keeps 16 units side by side."""
 
 
 @attributes
@@ -62,12 +73,19 @@ def _matrix(shape: Sequence[Dim], transposed: bool) -> tuple[Dim, Dim]:
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
+def _ranges(indices: Sequence[Expr], out: TensorType) -> Analyzer:
+    ranges = Analyzer()
+    for index, extent in zip(indices, out.shape, strict=True):
+        ranges.bind(index, 0, extent)  # type: ignore[arg-type]
+    return ranges
+
+
 def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) -> TensorType:
     turned, weight_turned = _transposed(attrs)
     a = at_least(data, names[0], 2 if turned else 1)
-    b = tensor(weight, names[1], 2)
+    b = tensor(weight, names[1], 2 if weight_layout(attrs) is None else None)
     rows, depth = _matrix(a.shape, turned)
-    deep, columns = _matrix(b.shape, weight_turned)
+    deep, columns = _matrix(plain_shape(attrs, b.shape), weight_turned)
     expect_dim(deep, depth, f"the inner dimension of {names[1]}")
     if attrs.units is not None:
         expect_dim(columns, attrs.units, f"{names[1]}'s number of units")
@@ -99,11 +117,14 @@ def _compute(name: str) -> Any:
         turned, weight_turned = _transposed(attrs)
         k = reduce_axis((0, a.shape[-2 if turned else -1]), "k")
         total_type = wide(out.dtype)
+        packed = weight_layout(attrs)
 
         def element(*i: Expr) -> Any:
             batch, rows = (i[:-2], i[-2:-1]) if a.ndim > 1 else ((), ())
             left = (*batch, k, *rows) if turned else (*batch, *rows, k)
             right = (*batch, i[-1], k) if weight_turned else (*batch, k, i[-1])
+            if packed is not None:
+                right = tuple(simple_index(packed, {"N": i[-1], "C": k.var}, _ranges(i, out)))
             first = read_broadcast(a, left).astype(total_type)
             second = read_broadcast(b, right).astype(total_type)
             return te_sum(first * second, axis=k)
@@ -117,7 +138,7 @@ def _compute(name: str) -> Any:
 def _reference(attrs: Any, a: Array, b: Array) -> Array:
     dtype = attrs.out_dtype or str(a.dtype)
     turned, weight_turned = _transposed(attrs)
-    left, right = widened(a, dtype), widened(b, dtype)
+    left, right = widened(a, dtype), widened(plain_weight(attrs, b), dtype)
     left = left.swapaxes(-1, -2) if turned else left
     right = right.swapaxes(-1, -2) if weight_turned else right
     product: Array = np.matmul(left, right)
@@ -165,8 +186,11 @@ register(OpRecord(
     mixed_precision="always",
     scale=_SCALE,
     parallel=_PARALLEL,
+    layout=dense_layout,
+    alter_layout=alter_dense,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
+        Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),
         Case(((2, 1, 3, 4), (6, 4))),
         Case((((3, 33), "int8"), ((4, 33), "int8")), {"out_dtype": "int32"}),
         Case((((3, 9), "uint8"), ((4, 9), "int8")), {"out_dtype": "int32"}),

@@ -1,0 +1,62 @@
+"""The layout of a dense layer's weights: packed by the register tile that will compute them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sterna.ir.types import Dim, TensorType
+from sterna.op.kernel import Processor
+from sterna.op.register_tile import register_tile
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.layout import Layout, expect_axes, layout_of, to_plain
+from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
+
+PLAIN = "NC"
+
+
+def weight_layout(attrs: Any) -> Layout | None:
+    """The layout that attributes name; None for the plain one."""
+    name = getattr(attrs, "weight_layout", PLAIN)
+    return None if name == PLAIN else expect_axes(layout_of(name), PLAIN, "weight_layout")
+
+
+def plain_shape(attrs: Any, shape: Sequence[Dim]) -> Sequence[Dim]:
+    """Units and depth of weights in any layout."""
+    layout = weight_layout(attrs)
+    if layout is None:
+        return shape
+    extents = layout.dims(shape)
+    return (extents["N"], extents["C"])
+
+
+def plain_weight(attrs: Any, weight: Array) -> Array:
+    """Weights in the plain layout."""
+    layout = weight_layout(attrs)
+    return weight if layout is None else to_plain(weight, layout, PLAIN)
+
+
+def dense_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+    """Only the weights have a layout of their own."""
+    if attrs is old:
+        return None
+    return LayoutPlan((None, Laid(old.weight_layout, attrs.weight_layout)), (None,), attrs)
+
+
+def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -> Attrs | None:
+    """Weights packed so that a vector of units lies together for every step of the sum."""
+    data, weight = args[0].checked_type, args[1]
+    assert isinstance(data, TensorType)
+    if attrs.weight_layout != PLAIN or not isinstance(weight, Constant) or not data.is_static:
+        return None
+    units = weight.data.shape[0]
+    lanes = processor.lanes(data.dtype)
+    rows = math.prod(data.concrete_shape[:-1])
+    width = register_tile(rows, units, lanes, processor.vector_registers).columns
+    while units % width:
+        width //= 2
+    if width < min(lanes, 4):
+        return None
+    made: Attrs = attrs.replace(weight_layout=f"NC{width}n")
+    return made
