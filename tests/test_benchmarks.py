@@ -15,7 +15,7 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["runtime", "kernels"])
+@pytest.mark.parametrize("name", ["runtime", "kernels", "networks"])
 def test_benchmark_measures_everything(name: str) -> None:
     require_program("cc")
     require_module("tvm_ffi")
