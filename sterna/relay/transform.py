@@ -31,6 +31,7 @@ from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
+from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 
@@ -42,5 +43,6 @@ __all__ = [
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
     "Inline", "InlineGlobals", "Legalize", "Pass", "PassContext", "RemoveUnusedFunctions",
     "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyInference",
-    "ToANormalForm", "ToGraphNormalForm", "ToMixedPrecision", "function_pass", "module_pass",
+    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
+    "function_pass", "module_pass",
 ]  # fmt: skip

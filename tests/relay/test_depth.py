@@ -69,6 +69,7 @@ def test_interpreter(chain: tvm.IRModule) -> None:
 # The passes that no build runs.
 CHANGES = [
     transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]}), transform.DynamicToStatic(),
+    transform.ToBasicBlockNormalForm(),
     transform.ToMixedPrecision(), transform.FuseOps(0),
 ]  # fmt: skip
 

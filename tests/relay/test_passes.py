@@ -93,6 +93,29 @@ def test_choices_in_normal_form() -> None:
     assert relay.analysis.well_formed(made)
 
 
+@pytest.mark.parametrize(
+    ("body", "lets"),
+    [
+        ("%0 = exp(%x); if (%c) { add(%0, %0) } else { nn.relu(%0) }", 1),
+        ("%0 = exp(%x); %1 = tanh(%0); add(%1, if (%c) { %1 } else { nn.relu(%0) })", 2),
+        ("%0 = exp(%x); if (%c) { if (%c) { %0 } else { tanh(%0) } } else { %x }", 1),
+        ("%0 = exp(%x); if (%c) { add(%0, %0) } else { %x }", 0),
+        ("%0 = exp(%x); %1 = fn (%y: Tensor[(2), float32]) { add(%y, %0) }; %1(%0)", 1),
+    ],
+)
+def test_what_blocks_share_has_a_name(body: str, lets: int) -> None:
+    before = function(f"fn (%x: Tensor[(2), float32], %c: Tensor[(), bool]) {{ {body} }}")
+    made = apply(transform.ToBasicBlockNormalForm(), before)
+    found: list[Any] = []
+    relay.analysis.post_order_visit(
+        made, lambda e: found.append(e) if isinstance(e, relay.Let) else None
+    )
+    assert len(found) == lets
+    assert relay.analysis.check_basic_block_normal_form(made) and relay.analysis.well_formed(made)
+    for seed in range(4):
+        assert_same_values(run(made, seed), run(before, seed), 0)
+
+
 def test_unread_lets() -> None:
     before = (
         f"{X} {{ let %a = exp(%x); let %b = add(%a, %a); let %c = nn.relu(%x); "

@@ -23,8 +23,8 @@ FOLDED = tvm.transform.Sequential([
 # Passes that leave every bit of a result, and those that may round differently.
 EXACT = [
     transform.InferType(), transform.FoldConstant(), transform.EliminateCommonSubexpr(),
-    transform.ToANormalForm(), transform.ToGraphNormalForm(), transform.DeadCodeElimination(),
-    transform.DynamicToStatic(), transform.FuseOps(0), transform.FuseOps(4),
+    transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(),
+    transform.DeadCodeElimination(), transform.DynamicToStatic(), transform.FuseOps(0), transform.FuseOps(4),
     transform.CanonicalizeOps(), transform.RemoveUnusedFunctions(), transform.CanonicalizeCast(),
     transform.Inline(), transform.FoldExplicitPadding(), transform.FlattenAtrousConv(),
     tvm.transform.Sequential([transform.FuseOps(4), transform.DefuseOps()]),
@@ -121,6 +121,12 @@ def test_networks(seed: int) -> None:
     _check(drawn, EXACT, 0)
     _check(drawn, CLOSE, 1e-3)
     _check(drawn, [_whole(level) for level in range(5)], 1e-3)
+    with tvm.transform.PassContext(
+        config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}
+    ):
+        made = transform.ToMixedPrecision()(tvm.IRModule({"main": drawn.function}))["main"]
+    near = _value(drawn, drawn.function, 1e-3)
+    _hold(drawn, made, _value(drawn, drawn.function), near, 5e-2)
 
 
 def test_graphs_differ() -> None:

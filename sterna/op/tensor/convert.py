@@ -10,7 +10,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.dynamic import tensor_type
-from sterna.op.elementwise import elementwise, int_range
+from sterna.op.elementwise import elementwise, int_range, quiet
 from sterna.relay.arrays import Array, float_info, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
@@ -99,7 +99,7 @@ register(OpRecord(
     attrs=CastAttrs,
     infer=_infer_cast,
     compute=elementwise("cast", lambda attrs, x: convert(x, attrs.dtype)),
-    reference=lambda attrs, data: converted(data, attrs.dtype),
+    reference=quiet(lambda attrs, data: converted(data, attrs.dtype)),
     pattern=ELEMWISE,
     rewrites=[_same_type, _twice],
     cases=[
@@ -124,7 +124,7 @@ register(OpRecord(
     "cast_like",
     inputs=("data", "dtype_like"),
     infer=_infer_like,
-    reference=lambda attrs, data, like: converted(data, DataType(str(like.dtype))),
+    reference=quiet(lambda attrs, data, like: converted(data, DataType(str(like.dtype)))),
     simplify=lambda attrs, args: call("cast", args[0], dtype=tensor_type(args[1]).dtype),
     pattern=ELEMWISE,
     layout=follow,
