@@ -24,7 +24,8 @@ FOLDED = tvm.transform.Sequential([
 EXACT = [
     transform.InferType(), transform.FoldConstant(), transform.EliminateCommonSubexpr(),
     transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(),
-    transform.DeadCodeElimination(), transform.DynamicToStatic(), transform.FuseOps(0), transform.FuseOps(4),
+    transform.DeadCodeElimination(), transform.DynamicToStatic(), transform.FuseOps(0),
+    transform.FuseOps(4),
     transform.CanonicalizeOps(), transform.RemoveUnusedFunctions(), transform.CanonicalizeCast(),
     transform.Inline(), transform.FoldExplicitPadding(), transform.FlattenAtrousConv(),
     tvm.transform.Sequential([transform.FuseOps(4), transform.DefuseOps()]),
