@@ -29,7 +29,8 @@ Meaning
                Call) evaluates only the branch that is taken.
     Cast       int to int keeps the low bits; to bool is != 0; float to int rounds to zero and has
                no meaning outside the target's range (call("saturate", ...) for that); int to
-               float and float to float round to nearest.
+               float and float to float round to nearest, once. What is too large for a float
+               becomes infinity; what that is in types without one: support/float_format.py.
     Shifts     left fills with zeros; right fills with the sign for int, zeros for uint; the
                distance must be at least 0 and less than the bits.
 

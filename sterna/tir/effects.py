@@ -1,7 +1,7 @@
 """What an expression does beside having a value."""
 
 from sterna.ir.expr import Call, Expr
-from sterna.ir.node import Node
+from sterna.ir.node import Node, post_order
 from sterna.tir.intrinsics import INTRINSICS
 
 
@@ -16,3 +16,10 @@ def has_effect(expr: Expr) -> bool:
                 return True
         stack.extend(found.children())
     return False
+
+
+def calls(node: Node, op: str) -> bool:
+    """Whether something within a node calls a function."""
+    found: list[Node] = []
+    post_order(node, lambda n: found.append(n) if isinstance(n, Call) and n.op == op else None)
+    return bool(found)

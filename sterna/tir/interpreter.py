@@ -358,6 +358,17 @@ class _Interpreter:
             raise TypeError(f"{expr} takes the address of what is no element")
         return self.element(load.buffer, [self.expr(index) for index in load.indices])
 
+    def store_bits(self, expr: E.Call) -> Value:
+        load, mask, bits = expr.args
+        assert isinstance(load, S.BufferLoad)
+        at = self.element(load.buffer, [self.expr(index) for index in load.indices])
+        kept = int(at.load(load.buffer.dtype)) & ~self.expr(mask)
+        at.store(kept | self.expr(bits) & self.expr(mask), load.buffer.dtype)
+        return 0
+
+    def load_shared(self, expr: E.Call) -> Value:
+        return self.expr(expr.args[0])
+
     def nothing(self, expr: E.Call) -> Value:
         return 0
 
@@ -552,6 +563,8 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "nextafter": _Interpreter.next_after,
     "address_of": _Interpreter.address,
     "prefetch": _Interpreter.nothing,
+    "store_bits": _Interpreter.store_bits,
+    "load_shared": _Interpreter.load_shared,
     "try_call": _Interpreter.try_call,
     "call_extern": _Interpreter.extern,
     "call_pure_extern": _Interpreter.extern,

@@ -8,8 +8,9 @@ use the same row. Arguments and result have one type unless the row says otherwi
     exact(x)                  x; its integers index or bound something, so they do not wrap where
                               they are used
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
-    saturate(x)               x as the call's type, held within its range; NaN becomes 0
-    reinterpret(x)            x's bits as the call's type
+    saturate(x)               x as the call's type, held within its range; NaN becomes 0. Of the
+                              floats those of at most 8 bits have a range: their largest numbers
+    reinterpret(x)            x's bits as the call's type; the first lane has the lowest bits
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
     call_llvm_intrin(name, ...), call_llvm_pure_intrin(name, ...), call_llvm_void(name, ...)
@@ -23,6 +24,10 @@ use the same row. Arguments and result have one type unless the row says otherwi
                               array that begins there
     address_of(load)          the address of the element that a BufferLoad names
     prefetch(load)            a hint that the element will be needed
+    store_bits(load, mask, bits)
+                              the bits of a byte that mask has become those of bits; other threads
+                              may change the others at the same time
+    load_shared(load)         a byte whose other bits other threads may be changing
     try_call(name, ...)       another function of the same module; if it fails, so does this one. A
                               packed function goes by its symbol, __tvm_ffi_<name>
 
@@ -167,6 +172,8 @@ _ROWS = (
     Intrinsic("call_llvm_pure_intrin", -1, None),
     Intrinsic("call_llvm_void", -1, None, has_effect=True, result="int32"),
     Intrinsic("call_packed", -1, None, has_effect=True),
+    Intrinsic("store_bits", 3, None, has_effect=True),
+    Intrinsic("load_shared", 1),
     Intrinsic("view_of", -1, None, result="handle"),
     Intrinsic("address_of", 1, None),
     Intrinsic("prefetch", 1, None, has_effect=True),

@@ -35,6 +35,7 @@ def passes(simple: bool = False) -> list[Pass]:
     order += [
         T.VectorizeLoop(not setting("tir.disable_vectorize")),
         T.UnrollLoop(),  # after vectors: an unrolled body may hold a vectorized loop
+        T.PackElements(),  # after vectors: those that fill whole bytes are quick
         *_added(2),
         T.Simplify(),
         T.RemoveNoOp(),

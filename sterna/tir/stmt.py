@@ -18,7 +18,9 @@ Meaning
                same whichever iteration of that one it is in.
     Buffers    A rectangle of elements; indices start at 0 and must be inside. Without strides the
                last index runs fastest and there are no gaps. Two buffers of one function never
-               overlap. Reading what was never written has no meaning.
+               overlap. Reading what was never written has no meaning. Elements of less than a byte
+               lie several to a byte, the first one in its lowest bits; parallel iterations may
+               still write each its own.
     Vectors    An index of several lanes loads or stores that many elements. A store with a
                predicate stores the lanes where it holds; a load has none, and reads all its lanes.
     Allocate   The buffer exists while body runs, once per iteration of the loops around it, and in

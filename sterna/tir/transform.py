@@ -19,6 +19,7 @@ from sterna.tir.passes.instrument_bounds import instrument_bounds
 from sterna.tir.passes.lower_intrinsics import lower_intrinsics
 from sterna.tir.passes.lower_prefetch import lower_prefetch
 from sterna.tir.passes.narrow_indices import narrow_indices
+from sterna.tir.passes.pack_elements import pack_elements
 from sterna.tir.passes.partition_loops import partition_loops
 from sterna.tir.passes.remove_asserts import remove_asserts
 from sterna.tir.passes.remove_no_ops import remove_no_ops
@@ -32,8 +33,8 @@ from sterna.tir.verify import verify
 __all__ = [
     "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
     "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoopPartition",
-    "LowerIntrin", "NarrowDataType", "PrimFuncPass", "RemoveNoOp", "Simplify", "SkipAssert",
-    "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp", "Simplify",
+    "SkipAssert", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
 ]  # fmt: skip
 
 
@@ -102,6 +103,11 @@ def InjectDoubleBuffer() -> Pass:
         return inject_double_buffer(func, context.get_config("tir.InjectDoubleBuffer"))
 
     return PrimFuncPass(change, _info("InjectDoubleBuffer"), PrimFunc)
+
+
+def PackElements() -> Pass:
+    """Put elements of less than a byte into bytes."""
+    return _plain("PackElements", pack_elements)
 
 
 def InlineCalls() -> Pass:

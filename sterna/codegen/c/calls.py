@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 from sterna.codegen.c.expr import ATOM, OTHER, UNARY, ExprWriter, Text
 from sterna.codegen.c.types import (
-    HALVES,
     LIBRARY_FUNCTIONS,
     MATH_FUNCTIONS,
     CodegenError,
     declare,
+    is_odd,
+    is_small,
     unsigned_type,
     value_type,
 )
@@ -52,7 +53,7 @@ class CallWriter(ExprWriter):
     # ---- mathematics ----
 
     def _math(self, name: str, expr: E.Call, lane: str) -> Text:
-        if name == "nextafter" and expr.dtype.element in HALVES:
+        if name == "nextafter" and is_small(expr.dtype):
             raise CodegenError(f"C has no nextafter of {expr.dtype}: {expr}")
         suffix = "" if expr.dtype.element == "float64" else "f"
         text = f"{name}{suffix}({self.args(expr.args, lane)})"
@@ -78,11 +79,14 @@ class CallWriter(ExprWriter):
 
     def _complement(self, expr: E.Call, lane: str) -> Text:
         symbol = "!" if expr.dtype.is_bool else "~"
-        return f"({value_type(expr.dtype)}){symbol}{self.text(expr.args[0], UNARY, lane)}", UNARY
+        text = f"{symbol}{self.text(expr.args[0], UNARY, lane)}"
+        if is_odd(expr.dtype):
+            return self.low_bits(f"({unsigned_type(expr.dtype)}){text}", expr.dtype)
+        return f"({value_type(expr.dtype)}){text}", UNARY
 
     def _shift_left(self, expr: E.Call, lane: str) -> Text:
         a, b = (self.text(arg, UNARY, lane) for arg in expr.args)
-        return f"({value_type(expr.dtype)})(({unsigned_type(expr.dtype)}){a} << {b})", UNARY
+        return self.low_bits(f"({unsigned_type(expr.dtype)}){a} << {b}", expr.dtype)
 
     def _shift_right(self, expr: E.Call, lane: str) -> Text:
         # Of a negative number this is up to the compiler; all keep the sign.
@@ -106,6 +110,9 @@ class CallWriter(ExprWriter):
 
     def _saturate(self, expr: E.Call, lane: str) -> Text:
         value, target = expr.args[0], expr.dtype.element
+        if is_small(target) and target.bits <= 8:
+            name = self.helpers.small("clamp", target)
+            return self.rounded(f"{name}({self.number(value, lane)})", target)
         if not target.is_integer:
             return self.convert(value, target, lane)
         name = self.helpers.saturate(value.dtype.element, target)
@@ -113,6 +120,8 @@ class CallWriter(ExprWriter):
 
     def _reinterpret(self, expr: E.Call, lane: str) -> Text:
         source, target = expr.args[0].dtype.element, expr.dtype.element
+        if expr.args[0].dtype.lanes != expr.dtype.lanes:
+            return self.repacked(expr, lane)
         text = self.text(expr.args[0], OTHER, lane)
         if source == target:
             return self.write(expr.args[0], lane)
@@ -122,13 +131,34 @@ class CallWriter(ExprWriter):
             return f"({value_type(target)})(intptr_t)({text})", UNARY
         if source.bits != target.bits:
             raise CodegenError(f"{expr} reads {source.bits} bits as {target.bits}")
-        if source in HALVES:
-            text, source = f"{self.helpers.half('bits', source)}({text})", DataType("uint16")
-        if target in HALVES:
-            return f"{self.helpers.half('value', target)}((uint16_t)({text}))", ATOM
+        if is_small(source):
+            text = f"{self.helpers.small('bits', source)}({text})"
+            source = DataType(f"uint{source.bits}")
+        if is_small(target):
+            held = DataType(f"uint{target.bits}")
+            text = text if source == held else self.low_bits(text, held)[0]
+            return f"{self.helpers.small('value', target)}({text})", ATOM
         if not source.is_float and not target.is_float:
-            return f"({value_type(target)})({text})", UNARY
+            return self.low_bits(text, target)
         return f"{self.helpers.bits(source, target)}({text})", ATOM
+
+    def repacked(self, expr: E.Call, lane: str) -> Text:
+        """A lane of the same bits in lanes of another size."""
+        raise NotImplementedError
+
+    def _store_bits(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed("store_bits")
+        load = expr.args[0]
+        assert isinstance(load, BufferLoad)
+        byte = self.element(load.buffer, load.indices, lane)
+        self.line(f"sterna_store_bits(&{byte}, {self.args(expr.args[1:], lane)});")
+        return "0", ATOM
+
+    def _load_shared(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed("load_shared")
+        load = expr.args[0]
+        assert isinstance(load, BufferLoad)
+        return f"sterna_load_shared(&{self.element(load.buffer, load.indices, lane)})", ATOM
 
     # ---- memory and functions ----
 
@@ -238,6 +268,8 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "reinterpret": CallWriter._reinterpret,
     "address_of": CallWriter._address,
     "prefetch": CallWriter._prefetch,
+    "store_bits": CallWriter._store_bits,
+    "load_shared": CallWriter._load_shared,
     "call_extern": CallWriter._extern,
     "call_pure_extern": CallWriter._extern,
     "call_packed": lambda writer, expr, lane: writer.call_packed(expr, True),

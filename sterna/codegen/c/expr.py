@@ -15,17 +15,19 @@ from typing import Any
 from sterna.codegen.c.helpers import Helpers
 from sterna.codegen.c.ranges import Ranges
 from sterna.codegen.c.types import (
-    HALVES,
     CodegenError,
     Names,
     declare,
     float_literal,
     int_literal,
     int_range,
+    is_odd,
+    is_small,
     string_literal,
     unsigned_type,
     value_type,
 )
+from sterna.ir import build
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr, Var
 from sterna.ir.node import Node, post_order
@@ -121,12 +123,18 @@ class ExprWriter:
         if dtype.is_float:
             text, level = self._plain(expr, lane, False)
             return self.rounded(text, dtype, level)
-        wraps = dtype.is_uint and dtype.bits >= 32  # as C's own type does
+        wraps = dtype.is_uint and dtype.bits in (32, 64)  # as C's own type does
         if index or wraps or self.ranges.fits(expr):
             text, level = self._plain(expr, lane, index)
             # C computes small integers as int.
             return (text, level) if dtype.bits >= 32 else (f"({value_type(dtype)})({text})", UNARY)
-        return f"({value_type(dtype)})({self.wrapping(expr, lane)[0]})", UNARY
+        return self.low_bits(self.wrapping(expr, lane)[0], dtype)
+
+    def low_bits(self, text: str, dtype: DataType) -> Text:
+        """A number as an integer type holds it."""
+        if is_odd(dtype):
+            return f"{self.helpers.typed('wrap', dtype)}({text})", ATOM
+        return f"({value_type(dtype)})({text})", UNARY
 
     def _plain(self, expr: E.BinaryExpr, lane: str, index: bool) -> Text:
         symbol = expr.SYMBOL
@@ -140,7 +148,7 @@ class ExprWriter:
         whole = unsigned_type(expr.dtype)
         constant = self.ranges.constant(expr)
         if constant is not None:
-            bits = max(expr.dtype.bits, 32)
+            bits = int(whole.removeprefix("uint").removesuffix("_t"))
             return int_literal(constant % (1 << bits), DataType(f"uint{bits}")), ATOM
         if isinstance(expr, (E.Add, E.Sub, E.Mul)) and not self.ranges.fits(expr):
             level = PRODUCT if isinstance(expr, E.Mul) else SUM
@@ -153,8 +161,8 @@ class ExprWriter:
 
     def rounded(self, text: str, dtype: DataType, level: int = OTHER) -> Text:
         """A float as its type holds it."""
-        if dtype.element in HALVES:
-            return f"{self.helpers.half('round', dtype)}({text})", ATOM
+        if is_small(dtype):
+            return f"{self.helpers.small('round', dtype)}({text})", ATOM
         return text, level
 
     def _division(self, expr: E.BinaryExpr, lane: str, index: bool) -> Text:
@@ -245,11 +253,21 @@ class ExprWriter:
         source = value.dtype.element
         if target.is_bool:
             return f"{self.text(value, SUM, lane)} != 0", OTHER
-        if target in HALVES:
-            return self.rounded(self.text(value, OTHER, lane), target)
-        if source in HALVES and target == "float32":
+        if is_small(target):
+            return self.rounded(self.number(value, lane), target)
+        if is_small(source) and target == "float32":
             return self.write(value, lane)
+        if is_odd(target) and not source.is_float:
+            found, (low, high) = self.ranges.of(value), int_range(target)
+            if found is None or found[0] < low or found[1] > high:
+                return self.low_bits(self.text(value, OTHER, lane), target)
         return f"({value_type(target)}){self.text(value, UNARY, lane)}", UNARY
+
+    def number(self, value: Expr, lane: str) -> str:
+        """A value as a double that rounds to shorter floats as it does itself."""
+        text = self.text(value, OTHER, lane)
+        long = value.dtype.is_integer and value.dtype.bits > 53
+        return f"{self.helpers.exact(_wide(value.dtype))}({text})" if long else text
 
     def _let(self, expr: E.Let, lane: str, index: bool) -> Text:
         if lane and expr.var.dtype.lanes > 1 and not _picks_lanes(expr.body):
@@ -311,7 +329,7 @@ class ExprWriter:
         start, _ = self.wrapping(expr.base, lane)
         stride, level = self.wrapping(expr.stride, lane)
         stride = f"({stride})" if level < UNARY else stride
-        return f"({value_type(element)})({start} + ({u}){lane}*{stride})", UNARY
+        return self.low_bits(f"{start} + ({u}){lane}*{stride}", element)
 
     def _broadcast(self, expr: E.Broadcast, lane: str, index: bool) -> Text:
         return self.write(expr.value, "", index)
@@ -340,19 +358,25 @@ class ExprWriter:
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...], lane: str) -> str:
         """An element of a buffer, to read or to write."""
-        name = self.lookup(buffer.data).name
-        return f"{name}[{self.text(buffer.offset_of(indices), OTHER, lane, index=True)}]"
+        name, offset = self.lookup(buffer.data).name, buffer.offset_of(indices)
+        if buffer.dtype.is_packed:  # it begins a byte: pack_elements has made sure
+            offset = build.cast("int64", offset) * buffer.dtype.bits // 8
+        return f"{name}[{self.text(offset, OTHER, lane, index=True)}]"
 
     def _load(self, expr: BufferLoad, lane: str, index: bool) -> Text:
         text = self.element(expr.buffer, expr.indices, lane)
-        if expr.buffer.dtype in HALVES:
-            return f"{self.helpers.half('value', expr.buffer.dtype)}({text})", ATOM
+        if is_small(expr.buffer.dtype):
+            return f"{self.helpers.small('value', expr.buffer.dtype)}({text})", ATOM
         return text, ATOM
 
     def _call(self, expr: E.Call, lane: str, index: bool) -> Text:
         if expr.op == "if_then_else":
             return self.choose(expr.args[0], expr.args[1], expr.args[2], lane, index)
         return self.call_function(expr, lane)
+
+
+def _wide(dtype: DataType) -> DataType:
+    return DataType(f"{dtype.kind}64")
 
 
 def _picks_lanes(expr: Expr) -> bool:

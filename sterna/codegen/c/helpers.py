@@ -2,7 +2,16 @@
 
 from collections.abc import Callable
 
-from sterna.codegen.c.types import HALVES, float_literal, int_literal, int_range, value_type
+from sterna.codegen.c import small_floats
+from sterna.codegen.c.types import (
+    float_literal,
+    int_literal,
+    int_range,
+    is_odd,
+    is_small,
+    unsigned_type,
+    value_type,
+)
 from sterna.support.dtype import DataType
 
 HOST = """\
@@ -184,7 +193,30 @@ static int32_t sterna_call(struct sterna_call_site *site, sterna_any *args, int3
 #endif
 }"""
 
+# Other threads may change the other bits of the byte.
+STORE_BITS = """\
+static void sterna_store_bits(uint8_t *byte, uint8_t mask, uint8_t bits) {
+#if defined(__GNUC__)
+  __atomic_fetch_and(byte, (uint8_t)~mask, __ATOMIC_RELAXED);
+  __atomic_fetch_or(byte, bits, __ATOMIC_RELAXED);
+#else
+#define STERNA_ONE_THREAD /* other threads could not be told: there must be none */
+  *byte = (uint8_t)((*byte & ~mask) | bits);
+#endif
+}"""
+
+LOAD_SHARED = """\
+static uint8_t sterna_load_shared(const uint8_t *byte) {
+#if defined(__GNUC__)
+  return __atomic_load_n(byte, __ATOMIC_RELAXED);
+#else
+  return *byte;
+#endif
+}"""
+
 _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
+    "store_bits": ((), STORE_BITS),
+    "load_shared": ((), LOAD_SHARED),
     "host": ((), HOST),
     "fail": (("host",), FAIL),
     "message": ((), MESSAGE),
@@ -198,11 +230,30 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
+def _low_bits(text: str, t: DataType) -> str:
+    """A number as an integer type holds it."""
+    return f"sterna_wrap_{t}({text})" if is_odd(t) else f"({value_type(t)})({text})"
+
+
+def _wrap(t: DataType) -> str:
+    c, u = value_type(t), unsigned_type(t)
+    mask = int_literal((1 << t.bits) - 1, DataType(u.removesuffix("_t")))
+    result = "x"
+    if t.is_int:
+        sign = int_literal(1 << t.bits - 1, DataType(u.removesuffix("_t")))
+        result = f"((int{u[4:]})(x ^ {sign}) - (int{u[4:]}){sign})"
+    return f"""\
+static {c} sterna_wrap_{t}({u} x) {{
+  x &= {mask};
+  return ({c}){result};
+}}"""
+
+
 def _floordiv(t: DataType) -> str:
-    c, u = value_type(t), f"uint{t.bits}_t"
+    c = value_type(t)
     return f"""\
 static {c} sterna_floordiv_{t}({c} a, {c} b) {{
-  if (b == -1) return ({c})(0u - ({u})a);
+  if (b == -1) return {_low_bits(f"0u - ({unsigned_type(t)})a", t)};
   return ({c})(a / b - (a % b != 0 && (a < 0) != (b < 0)));
 }}"""
 
@@ -217,10 +268,10 @@ static {c} sterna_floormod_{t}({c} a, {c} b) {{
 
 
 def _truncdiv(t: DataType) -> str:
-    c, u = value_type(t), f"uint{t.bits}_t"
+    c = value_type(t)
     return f"""\
 static {c} sterna_truncdiv_{t}({c} a, {c} b) {{
-  return ({c})(b == -1 ? ({c})(0u - ({u})a) : a / b);
+  return ({c})(b == -1 ? {_low_bits(f"0u - ({unsigned_type(t)})a", t)} : a / b);
 }}"""
 
 
@@ -243,7 +294,7 @@ static {value_type(t)} sterna_{name}_{t}({value_type(t)} a, {value_type(t)} b) {
 def _popcount(t: DataType) -> str:
     return f"""\
 static {value_type(t)} sterna_popcount_{t}({value_type(t)} a) {{
-  uint64_t rest = (uint{t.bits}_t)a;
+  uint64_t rest = (uint64_t)a & {int_literal((1 << t.bits) - 1, DataType("uint64"))};
   int32_t count = 0;
   for (; rest; rest &= rest - 1) count++;
   return ({value_type(t)})count;
@@ -253,7 +304,7 @@ static {value_type(t)} sterna_popcount_{t}({value_type(t)} a) {{
 def _clz(t: DataType) -> str:
     return f"""\
 static {value_type(t)} sterna_clz_{t}({value_type(t)} a) {{
-  uint64_t rest = (uint{t.bits}_t)a;
+  uint64_t rest = (uint64_t)a & {int_literal((1 << t.bits) - 1, DataType("uint64"))};
   int32_t count = {t.bits};
   for (; rest; rest >>= 1) count--;
   return ({value_type(t)})count;
@@ -261,6 +312,7 @@ static {value_type(t)} sterna_clz_{t}({value_type(t)} a) {{
 
 
 _BY_TYPE: dict[str, Callable[[DataType], str]] = {
+    "wrap": _wrap,
     "floordiv": _floordiv,
     "floormod": _floormod,
     "truncdiv": _truncdiv,
@@ -270,79 +322,6 @@ _BY_TYPE: dict[str, Callable[[DataType], str]] = {
     "popcount": _popcount,
     "clz": _clz,
 }
-
-
-# ---- small floats ----
-
-_FROM_BITS = """\
-static float sterna_{t}_value(uint16_t bits) {{
-{body}
-}}"""
-
-_FLOAT16_VALUE = """\
-  uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u;
-  uint32_t fraction = bits & 0x3ffu, word;
-  float value;
-  if (exponent == 0) {
-    value = (float)fraction * (1.0f / 16777216.0f);
-    return sign ? -value : value;
-  }
-  word = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13;
-  memcpy(&value, &word, sizeof value);
-  return value;"""
-
-_BFLOAT16_VALUE = """\
-  uint32_t word = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &word, sizeof value);
-  return value;"""
-
-# From a double, so that a value is rounded once, wherever it comes from.
-_TO_BITS = """\
-static uint16_t sterna_{t}_bits(double value) {{
-  uint64_t word, fraction, rest, half;
-  uint16_t sign, bits;
-  int exponent, drop;
-  memcpy(&word, &value, sizeof word);
-  sign = (uint16_t)(word >> 63 << 15);
-  exponent = (int)(word >> 52 & 2047) - 1023;
-  fraction = word & UINT64_C(0xfffffffffffff);
-  if (exponent == 1024) return (uint16_t)(sign | {inf} | (fraction ? {quiet} : 0));
-  if (exponent > {top}) return (uint16_t)(sign | {inf});
-  if (exponent < {low} - {digits} - 1) return sign;
-  drop = {drop};
-  fraction |= UINT64_C(1) << 52;
-  bits = 0;
-  if (exponent < {low}) drop += {low} - exponent;
-  else bits = (uint16_t)((exponent - {low}) << {digits});
-  rest = fraction & ((UINT64_C(1) << drop) - 1);
-  half = UINT64_C(1) << (drop - 1);
-  bits = (uint16_t)(bits + (uint16_t)(fraction >> drop));
-  if (rest > half || (rest == half && (bits & 1))) bits++;
-  return (uint16_t)(sign | bits);
-}}"""
-
-_HALF_FACTS = {
-    "float16": {"inf": "0x7c00", "quiet": "0x200", "top": 15, "low": -14, "digits": 10, "drop": 42},
-    "bfloat16": {
-        "inf": "0x7f80", "quiet": "0x40", "top": 127, "low": -126, "digits": 7, "drop": 45,
-    },
-}  # fmt: skip
-
-
-def _half_value(t: DataType) -> str:
-    return _FROM_BITS.format(t=t, body=_FLOAT16_VALUE if t == "float16" else _BFLOAT16_VALUE)
-
-
-def _half_bits(t: DataType) -> str:
-    return _TO_BITS.format(t=t, **_HALF_FACTS[t])
-
-
-def _half_round(t: DataType) -> str:
-    return f"""\
-static float sterna_{t}_round(double value) {{
-  return sterna_{t}_value(sterna_{t}_bits(value));
-}}"""
 
 
 # ---- conversions ----
@@ -391,6 +370,14 @@ static {b} {bits_name(source, target)}({a} x) {{
 }}"""
 
 
+_SMALL = {
+    "value": small_floats.value_text,
+    "bits": small_floats.bits_text,
+    "round": small_floats.round_text,
+    "clamp": small_floats.clamp_text,
+}
+
+
 class Helpers:
     """The helpers that a file uses, in an order in which each stands after those it needs."""
 
@@ -416,20 +403,23 @@ class Helpers:
         """A function of one type, such as min; its C name."""
         element = dtype.element
         # Small floats are held as floats.
-        if element in HALVES:
+        if is_small(element):
             element = DataType("float32")
+        if is_odd(element):
+            self._add(f"sterna_wrap_{element}", _wrap(element))
         return self._add(f"sterna_{name}_{element}", _BY_TYPE[name](element))
 
-    def half(self, what: str, dtype: DataType) -> str:
-        """The value, bits or round function of a small float."""
+    def small(self, what: str, dtype: DataType) -> str:
+        """The value, bits, round or clamp function of a small float."""
         element = dtype.element
-        if what in ("value", "round"):
-            self._add(f"sterna_{element}_value", _half_value(element))
-        if what in ("bits", "round"):
-            self._add(f"sterna_{element}_bits", _half_bits(element))
         if what == "round":
-            self._add(f"sterna_{element}_round", _half_round(element))
-        return f"sterna_{element}_{what}"
+            self.small("value", element)
+            self.small("bits", element)
+        return self._add(f"sterna_{element}_{what}", _SMALL[what](element))
+
+    def exact(self, dtype: DataType) -> str:
+        """The function that makes a double of a 64-bit integer, for rounding it further."""
+        return self._add(f"sterna_exact_{dtype.element}", small_floats.exact_text(dtype.element))
 
     def saturate(self, source: DataType, target: DataType) -> str:
         """The function that holds a number within a type's range."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from sterna.codegen.c.expr import OTHER, UNARY, Lookup
 from sterna.codegen.c.helpers import Helpers
-from sterna.codegen.c.packed import PackedWriter
+from sterna.codegen.c.repack import RepackWriter, fills_bytes
 from sterna.codegen.c.types import (
-    HALVES,
     CodegenError,
     Names,
     declare,
+    is_small,
     storage_type,
     string_literal,
     value_type,
@@ -25,7 +25,7 @@ from sterna.ir.expr import Expr, Var
 from sterna.ir.node import Node, post_order
 from sterna.ir.structural import structural_equal
 from sterna.tir import stmt as S
-from sterna.tir.effects import has_effect
+from sterna.tir.effects import calls, has_effect
 from sterna.tir.stmt import Buffer, BufferLoad, PrimFunc, Stmt
 
 # Larger allocations come from the host: stacks are small.
@@ -66,7 +66,7 @@ def restrict(func: PrimFunc) -> str:
     return "restrict " if func.attrs.get("noalias", True) else ""
 
 
-class FunctionWriter(PackedWriter):
+class FunctionWriter(RepackWriter):
     """Writes one function, and the task functions of its parallel loops before it."""
 
     def __init__(self, module: ModuleState, func: PrimFunc) -> None:
@@ -86,7 +86,7 @@ class FunctionWriter(PackedWriter):
         post_order(func, self._find_buffer)
 
     def _find_buffer(self, node: Node) -> None:
-        if isinstance(node, (BufferLoad, S.BufferStore)):
+        if isinstance(node, (BufferLoad, S.BufferStore)) and not node.buffer.dtype.is_packed:
             self.buffer_of[id(node.buffer.data)] = node.buffer
         if isinstance(node, BufferLoad):
             self.loaded.add(id(node.buffer.data))
@@ -211,8 +211,8 @@ class FunctionWriter(PackedWriter):
             self._store_lane(stmt, self._stored(stmt, stmt.value, ""), "")
             return
         stored: Expr = stmt.value
-        if _reads_other_lanes(stmt):
-            # All lanes are read before the first is written.
+        if _reads_other_lanes(stmt) or fills_bytes(stored):
+            # All lanes are read, and bytes filled, before the first is written.
             kept = Var("value", stored.dtype)
             self.bind(kept, stored)
             stored = kept
@@ -227,7 +227,7 @@ class FunctionWriter(PackedWriter):
 
         def write() -> str:
             text = self.text(value, OTHER, lane)
-            return f"{self.helpers.half('bits', dtype)}({text})" if dtype in HALVES else text
+            return f"{self.helpers.small('bits', dtype)}({text})" if is_small(dtype) else text
 
         return write
 
@@ -374,7 +374,14 @@ class FunctionWriter(PackedWriter):
             values = ", ".join(found.name for found in fields)
             self.line(f"struct {task}_data {data} = {{{values}}};")
             data = f"&{data}"
+        shares = calls(stmt.body, "store_bits")
+        if shares:
+            self.line("#if defined(STERNA_ONE_THREAD)")
+            self.block(f"if ({task}(0, 1, {data}) != 0)", self.fail)
+            self.line("#else")
         self.block(f"if (sterna_parallel({task}, {data}, {extent}) != 0)", self.fail)
+        if shares:
+            self.line("#endif")
 
     def _task_body(self, stmt: S.For, var: str, begin: str, end: str) -> tuple[list[str], set[str]]:
         """The loop's lines in a function of its own, and the names that they use."""

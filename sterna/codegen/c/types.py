@@ -6,14 +6,14 @@ import struct
 from collections.abc import Iterable
 
 from sterna.support.dtype import DataType
+from sterna.support.float_format import FORMATS, is_small_float
 
 _VALUE_TYPES = {
-    "bool": "uint8_t", "float16": "float", "bfloat16": "float", "float32": "float",
-    "float64": "double", "handle": "void *",
-    **{f"{kind}{bits}": f"{kind}{bits}_t" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    "bool": "uint8_t", "float32": "float", "float64": "double", "handle": "void *",
+    **dict.fromkeys(FORMATS, "float"),
 }  # fmt: skip
 
-HALVES = ("float16", "bfloat16")
+_WIDTHS = (8, 16, 32, 64)
 
 _KEYWORDS = """
     auto break case char const continue default do double else enum extern float for goto if inline
@@ -45,8 +45,25 @@ class CodegenError(ValueError):
     """A function says what C cannot."""
 
 
+def is_small(dtype: DataType) -> bool:
+    """Whether a type is a float that is computed as float and rounded."""
+    return is_small_float(dtype.element)
+
+
+def is_odd(dtype: DataType) -> bool:
+    """Whether a type is an integer that C has no type for; its values are held in a wider one."""
+    return dtype.is_integer and dtype.bits not in _WIDTHS
+
+
+def storage_bits(dtype: DataType) -> int:
+    """The bits of the C integer that holds a value, or its bits."""
+    return next(width for width in _WIDTHS if width >= dtype.bits)
+
+
 def value_type(dtype: DataType) -> str:
     """The type of a value in an expression; small floats are computed as float."""
+    if dtype.is_integer:
+        return f"{dtype.kind}{storage_bits(dtype)}_t"
     name = _VALUE_TYPES.get(dtype.element)
     if name is None:
         raise CodegenError(f"C has no values of type {dtype}")
@@ -55,12 +72,16 @@ def value_type(dtype: DataType) -> str:
 
 def storage_type(dtype: DataType) -> str:
     """The type of an element in memory."""
-    return "uint16_t" if dtype.element in HALVES else value_type(dtype)
+    if dtype.is_packed:
+        raise CodegenError(
+            f"elements of {dtype} lie several to a byte; they must go through the pass PackElements"
+        )
+    return f"uint{storage_bits(dtype)}_t" if is_small(dtype) else value_type(dtype)
 
 
 def unsigned_type(dtype: DataType) -> str:
     """The type in which integers are computed so that they wrap: at least 32 bits, unsigned."""
-    return f"uint{max(dtype.bits, 32)}_t"
+    return f"uint{max(storage_bits(dtype), 32)}_t"
 
 
 def declare(c_type: str, name: str) -> str:
@@ -79,13 +100,14 @@ def int_range(dtype: DataType) -> tuple[int, int]:
 
 def int_literal(value: int, dtype: DataType) -> str:
     """An integer constant whose C type, after promotion, is the type's."""
-    if dtype.is_int and dtype.bits == 64 and not -(2**31) < value < 2**31:
+    bits = storage_bits(dtype)
+    if dtype.is_int and bits == 64 and not -(2**31) < value < 2**31:
         return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
     if dtype.is_int and value == -(2**31):
         return "INT32_MIN"
-    if dtype.is_uint and dtype.bits == 64:
+    if dtype.is_uint and bits == 64:
         return f"UINT64_C({value})"
-    return f"{value}u" if dtype.is_uint and dtype.bits == 32 else str(value)
+    return f"{value}u" if dtype.is_uint and bits == 32 else str(value)
 
 
 def float_literal(value: float, dtype: DataType) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sterna.codegen.llvm import convert, math
+from sterna.codegen.llvm import convert, math, small_floats
 from sterna.codegen.llvm.emitter import COLD, INLINE
 from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
@@ -130,7 +130,7 @@ class CallEmitter(MemoryEmitter):
     def _rounding(self, expr: Call) -> str:
         dtype = expr.dtype
         if convert.is_narrow(dtype):
-            return self._through(convert.FLOAT32, expr)
+            return self._through(small_floats.FLOAT32, expr)
         name = _ROUNDING[expr.op]
         if f"{name}.f{dtype.bits}" not in self.module.abilities.rounds:
             return self._math(expr)
@@ -143,17 +143,17 @@ class CallEmitter(MemoryEmitter):
 
     def _sqrt(self, expr: Call) -> str:
         if convert.is_narrow(expr.dtype):
-            return self._through(convert.FLOAT32, expr)
+            return self._through(small_floats.FLOAT32, expr)
         return self._unary("llvm.sqrt", expr)
 
     def _abs(self, expr: Call) -> str:
         if convert.is_narrow(expr.dtype):
-            return self._through(convert.FLOAT32, expr)
+            return self._through(small_floats.FLOAT32, expr)
         return self._unary("llvm.fabs", expr)
 
     def _copysign(self, expr: Call) -> str:
         if convert.is_narrow(expr.dtype):
-            return self._through(convert.FLOAT32, expr)
+            return self._through(small_floats.FLOAT32, expr)
         kind = value_type(expr.dtype)
         arguments = [f"{kind} {self.expr(arg)}" for arg in expr.args]
         return self.writer.intrinsic(f"llvm.copysign.{mangled(expr.dtype)}", kind, *arguments)
@@ -163,8 +163,8 @@ class CallEmitter(MemoryEmitter):
         dtype = expr.args[0].dtype
         operand = self.expr(expr.args[0])
         if convert.is_narrow(dtype):
-            operand = convert.widen(self.writer, dtype, operand)
-            dtype = convert.FLOAT32.with_lanes(dtype.lanes)
+            operand = small_floats.widen(self.writer, dtype, operand)
+            dtype = small_floats.FLOAT32.with_lanes(dtype.lanes)
         kind = value_type(dtype)
         if expr.op == "isnan":
             return self.writer.value(f"fcmp uno {kind} {operand}, {operand}")
@@ -192,9 +192,15 @@ class CallEmitter(MemoryEmitter):
             operand, source = convert.cast(self.writer, source, wide, operand), wide
         if target.is_bool:
             return convert.cast(self.writer, source, target, operand)
-        return self.writer.value(
+        turn = source.lanes != target.lanes and self.module.is_big_endian
+        if turn and source.lanes > 1:
+            operand = self.shuffle(source, operand, None, list(reversed(range(source.lanes))))
+        operand = self.writer.value(
             f"bitcast {value_type(source)} {operand} to {value_type(target)}"
         )
+        if turn and target.lanes > 1:
+            operand = self.shuffle(target, operand, None, list(reversed(range(target.lanes))))
+        return operand
 
     # ---- mathematics ----
 
@@ -213,6 +219,8 @@ class CallEmitter(MemoryEmitter):
         dtype = expr.dtype
         if not dtype.is_float:
             raise ValueError(f"'{expr.op}' of {dtype}: it takes floating-point numbers")
+        if expr.op == "nextafter" and dtype.bits <= 8:
+            raise ValueError(f"'nextafter' of {dtype}: the LLVM code generator has none")
         inner = math.computed_in(expr.op, dtype.element)
         if inner != dtype.element:
             return self._through(inner, expr)
@@ -289,6 +297,24 @@ class CallEmitter(MemoryEmitter):
         self.writer.emit(f"call void {target}(ptr {address}, i32 0, i32 3, i32 1)")
         return convert.zero(expr.dtype)
 
+    def _store_bits(self, expr: Call) -> str:
+        address = self._loaded_address(expr)
+        mask, bits = self.expr(expr.args[1]), self.expr(expr.args[2])
+        keep = self.writer.value(f"xor i8 {mask}, -1")
+        if self.module.atomics:
+            self.writer.emit(f"atomicrmw and ptr {address}, i8 {keep} monotonic")
+            self.writer.emit(f"atomicrmw or ptr {address}, i8 {bits} monotonic")
+        else:  # such loops run in one thread
+            before = self.writer.value(f"load i8, ptr {address}, align 1")
+            kept = self.writer.value(f"and i8 {before}, {keep}")
+            after = self.writer.value(f"or i8 {kept}, {bits}")
+            self.writer.emit(f"store i8 {after}, ptr {address}, align 1")
+        return "0"
+
+    def _load_shared(self, expr: Call) -> str:
+        address = self._loaded_address(expr)
+        return self.writer.value(f"load atomic i8, ptr {address} unordered, align 1")
+
     # ---- other functions ----
 
     def _call_extern(self, expr: Call) -> str:
@@ -335,7 +361,7 @@ class CallEmitter(MemoryEmitter):
             return self._any_member(expr, 2, value_type(dtype))
         if dtype.is_float:
             double = self._any_member(expr, 2, "double")
-            return convert.cast(self.writer, convert.FLOAT64, dtype, double)
+            return convert.cast(self.writer, small_floats.FLOAT64, dtype, double)
         return convert.cast(self.writer, DataType("int64"), dtype,
                             self._any_member(expr, 2, "i64"))  # fmt: skip
 
@@ -421,6 +447,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "isfinite": CallEmitter._is_kind,
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
+    "store_bits": CallEmitter._store_bits, "load_shared": CallEmitter._load_shared,
     "call_extern": CallEmitter._call_extern, "call_pure_extern": CallEmitter._call_extern,
     "call_packed": lambda emitter, expr: emitter.call_packed(expr, True),
     "call_llvm_intrin": CallEmitter._call_llvm, "call_llvm_pure_intrin": CallEmitter._call_llvm,

@@ -7,6 +7,7 @@ from sterna.codegen.llvm.machine import (
     LLVMOptions,
     abilities,
     data_layout,
+    has_atomics,
     object_format,
     pointer_bits,
 )
@@ -44,6 +45,16 @@ class ModuleWriter:
     def abilities(self) -> Abilities:
         """What the processor does in instructions."""
         return abilities(self.options)
+
+    @property
+    def atomics(self) -> bool:
+        """Whether several threads can change bits of one byte."""
+        return has_atomics(self.options)
+
+    @property
+    def is_big_endian(self) -> bool:
+        """Whether the first byte of a word has its highest bits."""
+        return data_layout(self.options).startswith("E")
 
     def string(self, text: str) -> str:
         """The name of a constant text that ends in a zero."""

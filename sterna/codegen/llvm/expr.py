@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sterna.codegen.llvm import convert
+from sterna.codegen.llvm import convert, small_floats
 from sterna.codegen.llvm.emitter import FunctionWriter, ModuleWriter
 from sterna.codegen.llvm.ranges import Ranges
 from sterna.codegen.llvm.types import (
@@ -158,10 +158,10 @@ class ExprEmitter:
     def _in_float(self, dtype: DataType, name: str, a: str, b: str) -> str:
         if not convert.computes_in_float(dtype):
             return self.writer.value(f"{name} {value_type(dtype)} {a}, {b}")
-        wide = [convert.widen(self.writer, dtype, each) for each in (a, b)]
+        wide = [small_floats.widen(self.writer, dtype, each) for each in (a, b)]
         kind = vector_type("float", dtype.lanes)
         result = self.writer.value(f"{name} {kind} {wide[0]}, {wide[1]}")
-        return convert.narrow(self.writer, dtype, result)
+        return small_floats.narrow(self.writer, dtype, result)
 
     def _compare(self, expr: BinaryExpr) -> str:
         with self.exact(False):
@@ -172,8 +172,8 @@ class ExprEmitter:
         """A comparison of operands."""
         if dtype.is_float:
             if convert.computes_in_float(dtype):
-                a, b = (convert.widen(self.writer, dtype, each) for each in (a, b))
-                dtype = convert.FLOAT32.with_lanes(dtype.lanes)
+                a, b = (small_floats.widen(self.writer, dtype, each) for each in (a, b))
+                dtype = small_floats.FLOAT32.with_lanes(dtype.lanes)
             return self.writer.value(f"fcmp {_FLOAT_TESTS[kind]} {value_type(dtype)} {a}, {b}")
         if kind is EQ or kind is NE:
             test = "eq" if kind is EQ else "ne"

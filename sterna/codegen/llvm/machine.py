@@ -124,6 +124,15 @@ def abilities(options: LLVMOptions) -> Abilities:
     return Abilities(width, half, frozenset(every - called))
 
 
+@functools.cache
+def has_atomics(options: LLVMOptions) -> bool:
+    """Whether a processor changes bits of a byte in one instruction, or a short loop of them."""
+    text = "define void @f(ptr %a) { %x = atomicrmw or ptr %a, i8 1 monotonic ret void }"
+    with LOCK:
+        assembly = create_machine(options).emit_assembly(llvm.parse_assembly(text))
+    return not re.search(r"__atomic_|__sync_", assembly)
+
+
 def _calls(assembly: str) -> str:
     """The lines of an assembly text that call or jump somewhere."""
     jumps = re.compile(r"^\s*(call\w*|jmp\w*|jalr?|tail|j|b|bl|bl?x|jump|%call|{|allocframe)\b")

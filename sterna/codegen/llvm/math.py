@@ -50,7 +50,7 @@ def knows(op: str) -> bool:
 
 def computed_in(op: str, element: DataType) -> DataType:
     """The type in which a function of some type is computed."""
-    if element.bits == 16 and op not in _EXACT_ON_BITS:
+    if element.bits <= 16 and op not in _EXACT_ON_BITS:
         return DataType("float32")
     if element.bits == 32 and op in _IN_DOUBLE:
         return DataType("float64")

@@ -59,9 +59,12 @@ class MemoryEmitter(ExprEmitter):
         """The address of an element, or a vector of addresses."""
         if build.is_const(offset, 0) and offset.dtype.lanes == 1:
             return self.pointer(buffer)
+        element = "i8" if buffer.dtype.is_packed else memory_type(buffer.dtype)
+        if buffer.dtype.is_packed:  # the element begins a byte: pack_elements has made sure
+            offset = build.cast("int64", offset) * buffer.dtype.bits // 8
         kind = vector_type(self.module.index_type, offset.dtype.lanes)
         return self.writer.value(
-            f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {self.pointer(buffer)}, "
+            f"getelementptr inbounds {element}, ptr {self.pointer(buffer)}, "
             f"{kind} {self.index(offset)}"
         )
 

@@ -1,6 +1,6 @@
 """Calls of packed functions by name: what is laid on the stack, and who finds the function."""
 
-from sterna.codegen.llvm import convert, host
+from sterna.codegen.llvm import convert, host, small_floats
 from sterna.codegen.llvm.calls import CallEmitter
 from sterna.codegen.llvm.emitter import ModuleWriter
 from sterna.codegen.llvm.layouts import ANY, CALL_SITE, TENSOR
@@ -65,7 +65,7 @@ class PackedEmitter(CallEmitter):
         if dtype.kind == "handle":
             return _POINTER, f"ptr {self.expr(arg)}"
         if dtype.is_float:
-            return _FLOAT, f"double {self._converted(arg, convert.FLOAT64)}"
+            return _FLOAT, f"double {self._converted(arg, small_floats.FLOAT64)}"
         return _BOOL if dtype.is_bool else _INT, f"i64 {self._converted(arg, _INT64)}"
 
     def _converted(self, arg: Expr, target: DataType) -> str:
@@ -100,7 +100,7 @@ class PackedEmitter(CallEmitter):
 
     def _result(self, expr: Call, name: str, result: str) -> str:
         writer, dtype = self.writer, expr.dtype
-        wide = {_FLOAT: convert.FLOAT64, _POINTER: dtype}.get(_wanted(dtype), _INT64)
+        wide = {_FLOAT: small_floats.FLOAT64, _POINTER: dtype}.get(_wanted(dtype), _INT64)
         place = writer.value(f"getelementptr inbounds {ANY}, ptr {result}, i32 0, i32 2")
         value = writer.value(f"load {value_type(wide)}, ptr {place}")
         narrow = convert.cast(writer, wide, dtype, value)

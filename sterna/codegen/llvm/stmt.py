@@ -15,6 +15,7 @@ from sterna.ir.expr import Call, Expr, IntImm, StringImm, Var
 from sterna.ir.node import Node
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
+from sterna.tir.effects import calls
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -231,7 +232,7 @@ class StmtEmitter(PackedEmitter):
             )
         if stmt.kind == "vectorized":
             raise InternalError(f"the vectorized loop over {stmt.var.name} was not lowered")
-        if stmt.kind == "parallel" and not self.in_parallel:
+        if stmt.kind == "parallel" and not self.in_parallel and self._can_share(stmt):
             self._parallel(stmt)
             return
         full = None
@@ -286,6 +287,10 @@ class StmtEmitter(PackedEmitter):
         mark = "" if hint is None else f", !llvm.loop {self.module.distinct_loop(hint)}"
         writer.emit(f"br i1 {test}, label %{inside}, label %{after}{mark}")
         writer.start(after)
+
+    def _can_share(self, stmt: For) -> bool:
+        """Whether threads that change bits of one byte would not get in each other's way."""
+        return self.module.atomics or not calls(stmt.body, "store_bits")
 
     def _parallel(self, stmt: For) -> None:
         raise NotImplementedError  # function.py: it makes another function

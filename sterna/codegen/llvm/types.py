@@ -1,11 +1,11 @@
 """How values are written in LLVM's IR."""
 
-import math
 import struct
 
 from sterna.ir.build import round_float
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
+from sterna.support.float_format import format_of
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 _MEMORY_BITS = (8, 16, 32, 64)
@@ -14,8 +14,8 @@ _MEMORY_BITS = (8, 16, 32, 64)
 def element_type(dtype: DataType) -> str:
     """The LLVM type of one lane of a value.
 
-    bfloat16 is held as its bits: every operation on it converts to float and back, so that no
-    target needs to know the type.
+    bfloat16 and smaller floats are held as their bits: every operation on them converts to float
+    and back, so that no target needs to know the types.
     """
     if dtype.kind == "float":
         return _FLOATS[dtype.bits]
@@ -25,8 +25,8 @@ def element_type(dtype: DataType) -> str:
         return "i1"
     if dtype.kind == "handle":
         return "ptr"
-    if dtype.kind == "bfloat":
-        return "i16"
+    if dtype.is_float:
+        return f"i{dtype.bits}"
     raise ValueError(f"the LLVM code generator has no values of type {dtype}")
 
 
@@ -46,10 +46,10 @@ def memory_type(dtype: DataType) -> str:
         raise ValueError(f"a buffer of {dtype}: give its elements a scalar type")
     if dtype.is_bool:
         return "i8"
-    if dtype.is_integer and dtype.bits not in _MEMORY_BITS:
+    if dtype.bits not in _MEMORY_BITS:
         raise ValueError(
-            f"a buffer of {dtype}: elements of {dtype.bits} bits cannot be addressed; "
-            "pack them into uint8 or use int8"
+            f"a buffer of {dtype}: elements of {dtype.bits} bits cannot be addressed; those of "
+            "less than a byte must go through the pass PackElements, others need another type"
         )
     return element_type(dtype)
 
@@ -64,9 +64,8 @@ def mangled(dtype: DataType) -> str:
 def float_literal(value: float, dtype: DataType) -> str:
     """A floating-point constant of a scalar type."""
     rounded = round_float(value, dtype)
-    if dtype.kind == "bfloat":
-        (bits,) = struct.unpack("<I", struct.pack("<f", rounded))
-        return str((bits >> 16) | (0x40 if math.isnan(rounded) else 0))
+    if dtype.kind != "float":
+        return str(format_of(dtype.element).encode(rounded))
     if dtype.bits == 16:
         (bits,) = struct.unpack("<H", struct.pack("<e", rounded))
         return f"0xH{bits:04X}"

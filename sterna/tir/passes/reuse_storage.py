@@ -128,7 +128,7 @@ def _open(allocate: Allocate) -> tuple[list[Buffer], list[Stmt]]:
 def _size(buffer: Buffer) -> int | None:
     """The number of elements of a buffer that is worth sharing; None for others."""
     size = build.int_value(buffer.shape[0]) if len(buffer.shape) == 1 else None
-    return None if size is None or size * buffer.dtype.bytes < SMALLEST_BYTES else size
+    return None if size is None or buffer.dtype.bytes_of(size) < SMALLEST_BYTES else size
 
 
 def _alike(a: Buffer, b: Buffer) -> bool:
