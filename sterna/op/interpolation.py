@@ -1,27 +1,75 @@
 """Reading a tensor between its elements, along one axis at a time.
 
 Every place of the result reads one element (nearest_neighbor), two (linear) or four (cubic), each
-with a weight; what lies outside is the element at the edge.
+with a weight; what lies outside is the element at the edge. Places are computed in float64, in an
+order that keeps halves exact, so that all targets choose the same elements.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sterna.ir.build import as_expr, const, maximum, minimum
+from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, select
 from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType
+from sterna.op.products import FLOAT32, wide
+from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.support.dtype import DataType
-from sterna.te import floor
+from sterna.te import Tensor, ceil, compute, floor, if_then_else, round
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
-COORDINATES = ("half_pixel", "align_corners", "asymmetric")
+COORDINATES = (
+    "half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric", "pytorch_half_pixel",
+    "tf_half_pixel_for_nn", "tf_crop_and_resize",
+)  # fmt: skip
+
+# Names for a method by the number of axes.
+ALIASES = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 # Keys' kernel with this parameter reproduces quadratics.
 CUBIC_ALPHA = -0.5
+
+FLOAT64, INT32 = DataType("float64"), DataType("int32")
+
+
+def method_of(name: str) -> str:
+    """One of METHODS by its name or an alias."""
+    method = ALIASES.get(name, name)
+    if method not in METHODS:
+        raise ValueError(f"method is one of {', '.join([*METHODS, *ALIASES])}, not {name!r}")
+    return method
+
+
+def coordinates_of(mode: str) -> str:
+    """One of COORDINATES."""
+    if mode not in COORDINATES:
+        raise ValueError(
+            f"coordinate_transformation_mode is one of {', '.join(COORDINATES)}, not {mode!r}"
+        )
+    return mode
+
+
+def _half_away(x: float) -> int:
+    return math.floor(x + 0.5) if x >= 0 else math.ceil(x - 0.5)
+
+
+# Which element is nearest: of an expression, and of a number.
+_NEAREST: dict[str, tuple[Callable[[Any], Any], Callable[[float], int]]] = {
+    "round": (round, _half_away),
+    "floor": (floor, math.floor),
+    "ceil": (ceil, math.ceil),
+    "round_prefer_floor": (lambda x: ceil(x - 0.5), lambda x: math.ceil(x - 0.5)),
+    "round_prefer_ceil": (lambda x: floor(x + 0.5), lambda x: math.floor(x + 0.5)),
+}
+ROUNDINGS = tuple(_NEAREST)
+
+
+def _is_known(value: Any, number: int) -> bool:
+    return isinstance(value, int) and value == number
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,70 +80,114 @@ class Scaling:
     result: Any
     method: str
     coordinates: str
+    rounding: str = ""
+    """Which element is nearest; by default the first of two, or the last one not behind a place."""
+    alpha: float = CUBIC_ALPHA
+    exclude: bool = False
+    """Elements outside have no weight; those inside share it."""
+    region: tuple[float, float] = (0.0, 1.0)
+    """The part that tf_crop_and_resize shows, in parts of the axis."""
+    factor: float | None = None
+    """The result per size where it is not the ratio of both, which are whole."""
 
     def source(self, place: Any, number: Callable[[Any], Any]) -> Any:
         """Where a place of the result lies among the elements; number makes fractions."""
-        if self.coordinates == "align_corners":
-            steps = self.result - 1
-            if isinstance(steps, int) and steps == 0:
-                return number(0)
-            return number(place * (self.size - 1)) / number(steps)
-        if self.coordinates == "asymmetric":
-            return number(place * self.size) / number(self.result)
-        return (number(place) + number(0.5)) * (number(self.size) / number(self.result)) - number(
-            0.5
-        )
+        mode, size, result = self.coordinates, number(self.size), number(self.result)
+        if mode in ("align_corners", "tf_crop_and_resize"):
+            first, last = (self.region if mode == "tf_crop_and_resize" else (0.0, 1.0))
+            if _is_known(self.result, 1):
+                middle = 0.5 * (first + last) if mode == "tf_crop_and_resize" else 0.0
+                return (size - number(1.0)) * number(middle)
+            steps = result - number(1.0)
+            if not isinstance(self.result, int):
+                steps = maximum(steps, number(1.0))
+            moved = number(place) * (size - number(1.0)) * number(last - first) / steps
+            return moved + number(first) * (size - number(1.0)) if first else moved
+        if mode == "pytorch_half_pixel" and _is_known(self.result, 1):
+            return number(0.0)
+        centred = number(place) if mode == "asymmetric" else number(place) + number(0.5)
+        at = centred * size / result if self.factor is None else centred / number(self.factor)
+        if mode in ("asymmetric", "tf_half_pixel_for_nn"):
+            return at
+        if mode == "half_pixel_symmetric" and self.factor is not None:
+            used = result / (number(self.factor) * size)
+            at = at + size / number(2.0) * (number(1.0) - used)
+        at = at - number(0.5)
+        if mode == "pytorch_half_pixel" and not isinstance(self.result, int):
+            return select(as_expr(self.result) > 1, at, number(0.0))
+        return at
 
-    def nearest(self, place: Any) -> Any:
-        """The element that is nearest, by whole numbers alone; between two, the first."""
-        if self.coordinates == "asymmetric":
-            return place * self.size // self.result
-        if self.coordinates == "align_corners":
-            steps = self.result - 1
-            if isinstance(steps, int) and steps == 0:
-                return place * 0
-            return (place * (self.size - 1) * 2 + steps) // (steps * 2)
-        doubled = (place * 2 + 1) * self.size
-        return (doubled + self.result * 2 - 1) // (self.result * 2) - 1
+    def _rounding(self) -> str:
+        if self.rounding:
+            return self.rounding
+        return "floor" if self.coordinates == "asymmetric" else "round_prefer_floor"
 
     def reads(self, place: Expr, dtype: DataType) -> list[tuple[Expr, Any]]:
         """The elements that a place of the result reads, with their weights."""
-        if self.method == "nearest_neighbor":
-            return [(as_expr(self.nearest(place)), None)]
 
         def number(value: Any) -> Any:
-            return const(value, dtype) if isinstance(value, float) else as_expr(value).astype(dtype)
+            return const(value, FLOAT64) if isinstance(value, float) else cast(FLOAT64, value)
 
         at = self.source(place, number)
-        below = floor(at)
-        weights = _weights(self.method, at - below)
-        first = below.astype("int32") - (len(weights) // 2 - 1)
         last = as_expr(self.size) - 1
-        return [
-            (minimum(maximum(first + i, 0), last), weight) for i, weight in enumerate(weights)
-        ]
+
+        def inside(index: Expr) -> Expr:
+            return minimum(maximum(index, 0), last)
+
+        if self.method == "nearest_neighbor":
+            nearest = _NEAREST[self._rounding()][0](at).astype(INT32)
+            return [(inside(nearest), None)]
+        below = floor(at)
+        weights = [w.astype(dtype) for w in weights_of(self.method, at - below, self.alpha)]
+        first = below.astype(INT32) - (len(weights) // 2 - 1)
+        if self.method == "cubic" and self.exclude:
+            zero = const(0, dtype)
+            weights = [
+                select(logical_or(first + i < 0, first + i > last), zero, weight)
+                for i, weight in enumerate(weights)
+            ]
+            total = weights[0] + weights[1] + weights[2] + weights[3]
+            weights = [weight / total for weight in weights]
+        return [(inside(first + i), weight) for i, weight in enumerate(weights)]
+
+    def is_outside(self, place: Expr) -> Expr:
+        """Whether a place of a region lies beyond the elements."""
+
+        def number(value: Any) -> Any:
+            return const(value, FLOAT64) if isinstance(value, float) else cast(FLOAT64, value)
+
+        at = self.source(place, number)
+        return logical_or(at < number(0.0), at > number(as_expr(self.size) - 1))
 
     def matrix(self) -> Array:
         """The weights of all elements (columns) for all places of the result (rows)."""
         made = np.zeros((self.result, self.size))
         for place in range(self.result):
-            if self.method == "nearest_neighbor":
-                made[place, self.nearest(place)] = 1
-                continue
             at = self.source(place, float)
-            weights = _weights(self.method, at - math.floor(at))
+            if self.method == "nearest_neighbor":
+                nearest = _NEAREST[self._rounding()][1](at)
+                made[place, min(max(nearest, 0), self.size - 1)] = 1
+                continue
+            weights = weights_of(self.method, at - math.floor(at), self.alpha)
             first = math.floor(at) - (len(weights) // 2 - 1)
+            drop = self.method == "cubic" and self.exclude
             for i, weight in enumerate(weights):
-                made[place, min(max(first + i, 0), self.size - 1)] += weight
-        return made
+                if not drop or 0 <= first + i < self.size:
+                    made[place, min(max(first + i, 0), self.size - 1)] += weight
+        return made / made.sum(1, keepdims=True) if self.exclude else made
+
+    def outside(self) -> Array:
+        """`is_outside` of all places."""
+        at = np.array([self.source(place, float) for place in range(self.result)])
+        return np.asarray((at < 0) | (at > self.size - 1))
 
 
-def _weights(method: str, t: Any) -> list[Any]:
+def weights_of(method: str, t: Any, alpha: float = CUBIC_ALPHA) -> list[Any]:
     """The weights of the elements around a place that lies t behind the one before it."""
     if method == "linear":
         return [1.0 - t, t]
-    a = CUBIC_ALPHA
-    return [_outer(a, 1.0 + t), _inner(a, t), _inner(a, 1.0 - t), _outer(a, 2.0 - t)]
+    near = [_inner(alpha, distance) for distance in (t, 1.0 - t)]
+    return [_outer(alpha, 1.0 + t), *near, _outer(alpha, 2.0 - t)]
 
 
 def _inner(a: float, x: Any) -> Any:
@@ -104,3 +196,76 @@ def _inner(a: float, x: Any) -> Any:
 
 def _outer(a: float, x: Any) -> Any:
     return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+
+
+# ---- along several axes ----
+
+
+def stretched(
+    data: Tensor, out: TensorType, axes: Mapping[int, Scaling], name: str, names: Sequence[str],
+    beyond: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """A tensor stretched along axes: per axis stages of places and weights, then the sums."""
+    dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
+    tables = {axis: _tables(scaling, dtype, f"{name}_{names[axis]}")
+              for axis, scaling in axes.items()}  # fmt: skip
+    cropped = [axis for axis, s in axes.items() if s.coordinates == "tf_crop_and_resize"]
+
+    def element(*indices: Expr) -> Any:
+        reads: list[tuple[list[Any], Any]] = [(list(indices), None)]
+        for axis, found in tables.items():
+            own = indices[axis]
+            reads = [
+                ([*where[:axis], place(own), *where[axis + 1 :]], _times(weight, share, own))
+                for where, weight in reads
+                for place, share in found
+            ]
+        value: Any = data(*reads[0][0])
+        if reads[0][1] is not None:
+            value = const(0, dtype)
+            for where, weight in reads:
+                value = value + data(*where).astype(dtype) * weight
+        value = convert(value if out.dtype.is_float else round(value), out.dtype)
+        for axis in cropped:
+            other = convert(const(beyond, FLOAT32), out.dtype)
+            value = if_then_else(axes[axis].is_outside(indices[axis]), other, value)
+        return value
+
+    made: Tensor = compute(out.shape, element, name=name, varargs_names=list(names))
+    return made
+
+
+def _tables(scaling: Scaling, dtype: DataType, name: str) -> list[tuple[Tensor, Tensor | None]]:
+    count = len(scaling.reads(const(0), dtype))
+
+    def stage(tap: int, part: int, what: str) -> Tensor:
+        made: Tensor = compute((scaling.result,), lambda i: scaling.reads(i, dtype)[tap][part],
+                               name=f"{name}_{what}{tap}")  # fmt: skip
+        return made
+
+    return [
+        (stage(tap, 0, "place"), None if count == 1 else stage(tap, 1, "weight"))
+        for tap in range(count)
+    ]
+
+
+def _times(weight: Any, share: Tensor | None, place: Expr) -> Any:
+    if share is None:
+        return weight
+    return share(place) if weight is None else weight * share(place)
+
+
+def stretched_array(
+    data: Array, axes: Mapping[int, Scaling], dtype: DataType, beyond: float = 0.0
+) -> Array:
+    """`stretched` of an array, in float64."""
+    made: Array = data.astype("float64")
+    for axis, scaling in axes.items():
+        made = np.moveaxis(np.tensordot(made, scaling.matrix(), ([axis], [1])), -1, axis)
+    if not dtype.is_float:
+        made = np.trunc(made + np.copysign(0.5, made))
+    for axis, scaling in axes.items():
+        if scaling.coordinates == "tf_crop_and_resize":
+            shape = [-1 if place == axis else 1 for place in range(made.ndim)]
+            made = np.where(scaling.outside().reshape(shape), beyond, made)
+    return converted(made, dtype)

@@ -3,25 +3,23 @@
 import math
 from typing import Any
 
-import numpy as np
-
-from sterna.ir.build import const
-from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.interpolation import COORDINATES, METHODS, Scaling
-from sterna.op.products import FLOAT32, wide
+from sterna.op.interpolation import (
+    Scaling,
+    coordinates_of,
+    method_of,
+    stretched,
+    stretched_array,
+)
 from sterna.op.windows import axis_names, spatial_layout
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import Layout
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.support.dtype import DataType
-from sterna.te import Tensor, compute, round
-
-# Names for a method by the number of axes.
-_ALIASES = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+from sterna.te import Tensor
 
 
 @attributes
@@ -79,66 +77,32 @@ def _infer(attrs: Any, data: Type) -> TensorType:
     return TensorType(layout.shape(extents), kind.dtype)
 
 
+def _scalings(attrs: Any, have: dict[str, Any], want: dict[str, Any]) -> dict[int, Scaling]:
+    layout, (method, mode) = _layout(attrs), _method(attrs)
+    return {
+        layout.index_of(axis): Scaling(have[axis], want[axis], method, mode)
+        for axis in _scales(attrs)
+    }
+
+
 def _method(attrs: Any) -> tuple[str, str]:
-    method = _ALIASES.get(attrs.method, attrs.method)
-    if method not in METHODS:
-        known = ", ".join([*METHODS, *_ALIASES])
-        raise ValueError(f"method is one of {known}, not {attrs.method!r}")
+    method = method_of(attrs.method)
     if isinstance(attrs, UpSamplingAttrs):
         return method, "align_corners" if attrs.align_corners else "asymmetric"
-    mode = attrs.coordinate_transformation_mode
-    if mode not in COORDINATES:
-        raise ValueError(
-            f"coordinate_transformation_mode is one of {', '.join(COORDINATES)}, not {mode!r}"
-        )
-    return method, mode
+    return method, coordinates_of(attrs.coordinate_transformation_mode)
 
 
 def _compute(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
-    layout, (method, mode) = _layout(attrs), _method(attrs)
+    layout = _layout(attrs)
     have, want = layout.dims(TensorType(data.shape).shape), layout.dims(out.shape)
-    dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
-    axes = {axis: layout.index_of(axis) for axis in _scales(attrs)}
-
-    def element(*indices: Expr) -> Any:
-        reads: list[tuple[list[Any], Any]] = [(list(indices), None)]
-        for axis, place in axes.items():
-            scaling = Scaling(have[axis], want[axis], method, mode)
-            found = scaling.reads(indices[place], dtype)
-            reads = [
-                ([*where[:place], index, *where[place + 1 :]], _times(weight, share))
-                for where, weight in reads
-                for index, share in found
-            ]
-        if method == "nearest_neighbor":
-            return data(*reads[0][0])
-        total: Any = const(0, dtype)
-        for where, weight in reads:
-            total = total + data(*where).astype(dtype) * weight
-        return (total if out.dtype.is_float else round(total)).astype(out.dtype)
-
-    made: Tensor = compute(
-        out.shape, element, name="T_upsampling", varargs_names=axis_names(layout)
-    )
-    return made
-
-
-def _times(weight: Any, share: Any) -> Any:
-    return share if weight is None else weight * share
+    return stretched(data, out, _scalings(attrs, have, want), "T_upsampling", axis_names(layout))
 
 
 def _reference(attrs: Any, data: Array) -> Array:
-    layout, (method, mode) = _layout(attrs), _method(attrs)
+    layout = _layout(attrs)
     kind = TensorType(data.shape, DataType(str(data.dtype)))
     have, want = layout.dims(kind.shape), layout.dims(_infer(attrs, kind).shape)
-    made: Array = data.astype("float64")
-    for axis in _scales(attrs):
-        matrix = Scaling(have[axis], want[axis], method, mode).matrix()
-        place = layout.index_of(axis)
-        made = np.moveaxis(np.tensordot(made, matrix, ([place], [1])), -1, place)
-    if not kind.dtype.is_float:
-        made = np.trunc(made + np.copysign(0.5, made))
-    return made.astype(data.dtype)
+    return stretched_array(data, _scalings(attrs, have, want), kind.dtype)
 
 
 register(OpRecord(
