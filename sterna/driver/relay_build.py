@@ -75,7 +75,7 @@ def optimize(
         mod["main"] = bind_params(mod["main"], params)
     wanted = _target(target, None)
     with wanted:
-        order = pipeline.passes(processor_of(wanted))
+        order = pipeline.passes(processor_of(wanted), wanted)
         return Sequential(order, name="relay.build")(mod), {}
 
 
