@@ -1,5 +1,5 @@
 """The exceptions that users catch."""
 
-from sterna.support.errors import InternalError, TVMError, register_error
+from sterna.support.errors import InternalError, OpNotImplemented, TVMError, register_error
 
-__all__ = ["InternalError", "TVMError", "register_error"]
+__all__ = ["InternalError", "OpNotImplemented", "TVMError", "register_error"]

@@ -62,18 +62,22 @@ _WHERE = {
     "optimize": "sterna.driver.relay_build",
     "save_param_dict": "sterna.runtime.params",
     "load_param_dict": "sterna.runtime.params",
-    "backend": None,
-    "testing": None,
-    "transform": None,
+}
+
+# Modules, some of them of folders above this one.
+_MODULES = {
+    "backend": "sterna.relay.backend",
+    "frontend": "sterna.frontend",
+    "testing": "sterna.relay.testing",
+    "transform": "sterna.relay.transform",
 }
 
 
 def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _importlib.import_module(_MODULES[name])
     if name in _WHERE:
-        where = _WHERE[name]
-        if where is None:
-            return _importlib.import_module(f"sterna.relay.{name}")
-        return getattr(_importlib.import_module(where), name)
+        return getattr(_importlib.import_module(_WHERE[name]), name)
     found = None if name.startswith("__") else _lookup(name)
     if found is None:
         raise AttributeError(f"relay has no operator or name '{name}'")

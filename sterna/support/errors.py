@@ -19,9 +19,14 @@ class InternalError(TVMError):
     """A bug of Sterna itself, not a mistake of its user."""
 
 
+class OpNotImplemented(TVMError, NotImplementedError):
+    """A model uses operators that its importer does not know."""
+
+
 _registered: dict[str, type[BaseException]] = {
     "TVMError": TVMError,
     "InternalError": InternalError,
+    "OpNotImplemented": OpNotImplemented,
 }
 
 

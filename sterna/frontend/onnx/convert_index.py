@@ -1,0 +1,127 @@
+"""Operators that pick, place, order or count elements."""
+
+import numpy as np
+
+from sterna.frontend.onnx.node import (
+    Node,
+    call,
+    cast,
+    constant,
+    converter,
+    dtype_of,
+    parts,
+    rank_of,
+    reshape,
+    type_of,
+)
+from sterna.relay.expr import RelayExpr
+
+
+@converter("Gather")
+def gather(node: Node) -> RelayExpr:
+    axis = node.attr("axis", 0)
+    extent = type_of(node[0]).shape[axis]
+    picks = node.known(1)
+    if picks is not None and type(extent) is int:
+        if ((picks < -extent) | (picks >= extent)).any():
+            raise ValueError(f"an index is not one of the {extent} elements of axis {axis}")
+        at = constant(np.where(picks < 0, picks + extent, picks).astype(picks.dtype))
+        return call("take", node[0], at, axis=axis)
+    return call("take", node[0], node[1], axis=axis, mode="wrap")
+
+
+@converter("GatherElements")
+def gather_elements(node: Node) -> RelayExpr:
+    return call("gather", node[0], node.attr("axis", 0), node[1])
+
+
+def _indices_first(indices: RelayExpr) -> RelayExpr:
+    """ONNX keeps the indices of one element in the last dimension, Relay in the first."""
+    rank = rank_of(indices)
+    return call("transpose", indices, (rank - 1, *range(rank - 1))) if rank > 1 else indices
+
+
+@converter("GatherND")
+def gather_nd(node: Node) -> RelayExpr:
+    batch = node.attr("batch_dims", 0)
+    return call("gather_nd", node[0], _indices_first(node[1]), batch_dims=batch)
+
+
+@converter("Scatter", "ScatterElements")
+def scatter_elements(node: Node) -> RelayExpr:
+    axis, how = node.attr("axis", 0), node.attr("reduction", "none")
+    return call("scatter_elements", *node.operands(), axis=axis, reduction=how)
+
+
+@converter("ScatterND")
+def scatter_nd(node: Node) -> RelayExpr:
+    indices, how = _indices_first(node[1]), node.attr("reduction", "none")
+    return call("scatter_nd", node[0], indices, node[2], mode=how)
+
+
+@converter("OneHot")
+def one_hot(node: Node) -> RelayExpr:
+    depth = node.number(1, "depth")
+    off, on = parts_of_pair(node[2])
+    ids = node[0] if dtype_of(node[0]).startswith(("int", "uint")) else cast(node[0], "int64")
+    if not dtype_of(ids).startswith("uint"):
+        depth_here = constant(int(depth), dtype_of(ids))
+        moved = call("add", ids, depth_here)
+        ids = call("where", call("less", ids, constant(0, dtype_of(ids))), moved, ids)
+    axis, dtype = node.attr("axis", -1), dtype_of(node[2])
+    return call("one_hot", ids, on, off, int(depth), axis, dtype)
+
+
+def parts_of_pair(values: RelayExpr) -> tuple[RelayExpr, RelayExpr]:
+    """The two numbers of a vector."""
+    first, second = (
+        reshape(call("strided_slice", values, (i,), (i + 1,)), ()) for i in range(2)
+    )
+    return first, second
+
+
+@converter("ArgMax", "ArgMin")
+def arg_extreme(node: Node) -> RelayExpr:
+    return call(
+        node.kind.lower(), node[0], axis=node.attr("axis", 0),
+        keepdims=bool(node.attr("keepdims", 1)),
+        select_last_index=bool(node.attr("select_last_index", 0)), dtype="int64",
+    )  # fmt: skip
+
+
+@converter("TopK")
+def top_k(node: Node) -> list[RelayExpr]:
+    k = node.attr("k") if node.opset < 10 else node.number(1, "K")
+    made = call(
+        "topk", node[0], int(k), axis=node.attr("axis", -1), ret_type="both",
+        is_ascend=not node.attr("largest", 1), dtype="int64",
+    )  # fmt: skip
+    return parts(made, 2)
+
+
+@converter("CumSum", "CumProd")
+def cumulative(node: Node) -> RelayExpr:
+    return call(
+        node.kind.lower(), node[0], axis=int(node.number(1, "axis")),
+        exclusive=bool(node.attr("exclusive", 0)), reverse=bool(node.attr("reverse", 0)),
+    )  # fmt: skip
+
+
+@converter("NonZero")
+def non_zero(node: Node) -> RelayExpr:
+    data = node[0]
+    value = node.known(0)
+    if value is not None:
+        return constant(np.array(np.nonzero(value), "int64"))
+    return call("transpose", call("argwhere", data, dtype="int64"), (1, 0))
+
+
+@converter("Compress")
+def compress(node: Node) -> RelayExpr:
+    condition = node.known(1)
+    axis = node.attr("axis")
+    if condition is None:
+        return call("compress", node[0], node[1], axis=axis)
+    data = reshape(node[0], (-1,)) if axis is None else node[0]
+    places = constant(np.flatnonzero(condition))
+    return call("take", data, places, axis=axis or 0)

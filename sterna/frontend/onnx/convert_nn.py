@@ -1,0 +1,311 @@
+"""Layers of neural networks: convolutions, poolings, normalisations, softmax."""
+
+import math
+
+from sterna.frontend.onnx.node import (
+    Node,
+    Result,
+    axes_below,
+    call,
+    cast,
+    constant,
+    converter,
+    dtype_of,
+    like,
+    parts,
+    rank_of,
+    reshape,
+    type_of,
+)
+from sterna.frontend.onnx.windows import (
+    KERNEL,
+    KERNEL_TRANSPOSED,
+    LAYOUT,
+    cropped,
+    numbers,
+    padding,
+    shared,
+    spatial_rank,
+)
+from sterna.relay.expr import RelayExpr
+
+# ---- convolutions ----
+
+
+@converter("Conv")
+def conv(node: Node) -> RelayExpr:
+    made = convolution(node, node[0], node[1])
+    return call("nn.bias_add", made, node[2], axis=1) if node.has(2) else made
+
+
+def convolution(node: Node, data: RelayExpr, weight: RelayExpr, out_dtype: str = "") -> RelayExpr:
+    """The convolution that a node's attributes describe."""
+    rank = spatial_rank(node)
+    channels, _, *kernel = node.shape_of(weight)
+    data, pads = cropped(data, padding(node, kernel))
+    return call(
+        f"nn.conv{rank}d", data, weight, strides=numbers(node, "strides", rank), padding=pads,
+        dilation=numbers(node, "dilations", rank), groups=node.attr("group", 1),
+        channels=channels, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
+        kernel_layout=KERNEL[rank], out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+@converter("ConvTranspose")
+def conv_transpose(node: Node) -> RelayExpr:
+    rank, groups = spatial_rank(node), node.attr("group", 1)
+    _, per_group, *kernel = node.shape(1)
+    strides, dilations = numbers(node, "strides", rank), numbers(node, "dilations", rank)
+    more = tuple(node.attr("output_padding") or (0,) * rank)
+    reach = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
+    wanted = node.attr("output_shape")
+    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [e * s for e, s in zip(node.shape()[2:], strides, strict=True)]
+    if wanted is None:
+        pads = padding(node, kernel)
+    else:
+        whole = [
+            (extent - 1) * stride + size + extra
+            for extent, stride, size, extra in zip(
+                node.shape()[2:], strides, reach, more, strict=True
+            )
+        ]
+        total = [full - want for full, want in zip(whole, wanted[-rank:], strict=True)]
+        more = tuple(e + max(-t, 0) for e, t in zip(more, total, strict=True))
+        pads = shared([max(t, 0) for t in total], mode == "SAME_UPPER")
+    made = call(
+        f"nn.conv{rank}d_transpose", node[0], node[1], strides=strides,
+        padding=tuple(max(p, 0) for p in pads), dilation=dilations, groups=groups,
+        channels=per_group * groups, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
+        kernel_layout=KERNEL_TRANSPOSED[rank], output_padding=more,
+    )  # fmt: skip
+    if any(p < 0 for p in pads):
+        width = [(max(-pads[i], 0), max(-pads[rank + i], 0)) for i in range(rank)]
+        made = call("nn.pad", made, ((0, 0), (0, 0), *width), like(0, made))
+    return call("nn.bias_add", made, node[2], axis=1) if node.has(2) else made
+
+
+@converter("DeformConv")
+def deform_conv(node: Node) -> RelayExpr:
+    rank = spatial_rank(node)
+    channels, _, *kernel = node.shape(1)
+    if rank != 2:
+        raise ValueError(f"deformable convolutions are of images, not of {rank} axes")
+    attrs = {
+        "strides": numbers(node, "strides", rank), "padding": padding(node, kernel),
+        "dilation": numbers(node, "dilations", rank), "groups": node.attr("group", 1),
+        "deformable_groups": node.attr("offset_group", 1), "channels": channels,
+        "kernel_size": tuple(kernel),
+    }  # fmt: skip
+    data, weight, offset = node[0], node[1], node[2]
+    if node.has(4):
+        made = call("nn.modulated_deformable_conv2d", data, offset, weight, node[4], **attrs)
+    else:
+        made = call("nn.deformable_conv2d", data, offset, weight, **attrs)
+    return call("nn.bias_add", made, node[3], axis=1) if node.has(3) else made
+
+
+# ---- poolings ----
+
+
+@converter("MaxPool", "AveragePool", "LpPool")
+def pool(node: Node) -> Result:
+    rank = spatial_rank(node)
+    kernel = tuple(node.attr("kernel_shape"))
+    data, pads = cropped(node[0], padding(node, kernel))
+    attrs = {
+        "pool_size": kernel, "strides": numbers(node, "strides", rank), "padding": pads,
+        "dilation": numbers(node, "dilations", rank), "layout": LAYOUT[rank],
+        "ceil_mode": bool(node.attr("ceil_mode", 0)),
+    }  # fmt: skip
+    if node.kind == "AveragePool":
+        include = bool(node.attr("count_include_pad", 0))
+        return call(f"nn.avg_pool{rank}d", data, count_include_pad=include, **attrs)
+    if node.kind == "LpPool":
+        return call(f"nn.lp_pool{rank}d", data, p=node.attr("p", 2), **attrs)
+    if not node.wants(1):
+        return call(f"nn.max_pool{rank}d", data, **attrs)
+    order = node.attr("storage_order", 0)
+    made = parts(call(f"nn.max_pool{rank}d_with_indices", data, storage_order=order, **attrs), 2)
+    return [made[0], cast(made[1], "int64")]
+
+
+_GLOBAL = {"GlobalAveragePool": "avg", "GlobalMaxPool": "max", "GlobalLpPool": "lp"}
+
+
+@converter(*_GLOBAL)
+def global_pool(node: Node) -> RelayExpr:
+    rank = spatial_rank(node)
+    more = {"p": node.attr("p", 2)} if node.kind == "GlobalLpPool" else {}
+    name = f"nn.global_{_GLOBAL[node.kind]}_pool{rank}d"
+    return call(name, node[0], layout=LAYOUT[rank], **more)
+
+
+@converter("MaxUnpool")
+def max_unpool(node: Node) -> RelayExpr:
+    batch, channels, *extents = node.shape()
+    rank = len(extents)
+    kernel = tuple(node.attr("kernel_shape"))
+    strides, pads = numbers(node, "strides", rank), padding(node, kernel)
+    own = [
+        (extents[i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i] for i in range(rank)
+    ]
+    wanted = tuple(node.ints(2, "output_shape")) if node.has(2) else (batch, channels, *own)
+    return call("nn.max_unpool", node[0], node[1], output_shape=wanted)
+
+
+# ---- normalisations ----
+
+
+@converter("BatchNormalization")
+def batch_norm(node: Node) -> Result:
+    data, epsilon = node[0], node.attr("epsilon", 1e-5)
+    scale, bias, mean, variance = (cast(node[i], dtype_of(data)) for i in range(1, 5))
+    if not node.attr("training_mode", 0):
+        made = call("nn.batch_norm", data, scale, bias, mean, variance, axis=1, epsilon=epsilon)
+        return parts(made, 1)
+    axes = tuple(i for i in range(rank_of(data)) if i != 1)
+    now = call("mean", data, axis=axes)
+    spread = call("variance", data, axis=axes)
+    made = call("nn.batch_norm", data, scale, bias, now, spread, axis=1, epsilon=epsilon)
+    momentum = node.attr("momentum", 0.9)
+
+    def moved(old: RelayExpr, new: RelayExpr, kind: str) -> RelayExpr:
+        kept = call("multiply", old, like(momentum, old))
+        return cast(call("add", kept, call("multiply", new, like(1 - momentum, new))), kind)
+
+    kinds = [dtype_of(node[i]) for i in (3, 4)]
+    return [*parts(made, 1), moved(mean, now, kinds[0]), moved(variance, spread, kinds[1])]
+
+
+@converter("InstanceNormalization")
+def instance_norm(node: Node) -> RelayExpr:
+    epsilon = node.attr("epsilon", 1e-5)
+    return call("nn.instance_norm", node[0], node[1], node[2], axis=1, epsilon=epsilon)
+
+
+@converter("LayerNormalization")
+def layer_norm(node: Node) -> Result:
+    data, epsilon = node[0], node.attr("epsilon", 1e-5)
+    rank = rank_of(data)
+    axes = tuple(range(node.attr("axis", -1) % rank, rank))
+    made = normalised(node, data, node[1], node.get(2), axes, epsilon)
+    if not node.wants(1) and not node.wants(2):
+        return made
+    wide = cast(data, "float32")
+    mean = call("mean", wide, axis=axes, keepdims=True)
+    spread = call("variance", wide, axis=axes, keepdims=True)
+    return [made, mean, call("rsqrt", call("add", spread, like(epsilon, spread)))]
+
+
+def normalised(
+    node: Node, data: RelayExpr, scale: RelayExpr, bias: RelayExpr | None, axes: tuple[int, ...],
+    epsilon: float,
+) -> RelayExpr:  # fmt: skip
+    """Layer normalisation; scale and bias broadcast to the axes that are normalised."""
+    wanted = node.shape_of(data)[axes[0] :]
+    given = [like(0, data) if bias is None else bias, scale]
+    beta, gamma = (_spread(cast(part, dtype_of(data)), wanted) for part in given)
+    axis = axes[0] if len(axes) == 1 else axes
+    return call("nn.layer_norm", data, gamma, beta, axis=axis, epsilon=epsilon)
+
+
+def _spread(part: RelayExpr, wanted: tuple[int, ...]) -> RelayExpr:
+    return part if type_of(part).shape == wanted else call("broadcast_to", part, wanted)
+
+
+@converter("GroupNormalization")
+def group_norm(node: Node) -> RelayExpr:
+    data, groups = node[0], node.attr("num_groups")
+    channels = node.shape()[1]
+    scale, bias = node[1], node[2]
+    if node.opset < 21:  # a factor for each group
+        scale, bias = (call("repeat", p, channels // groups, axis=0) for p in (scale, bias))
+    epsilon = node.attr("epsilon", 1e-5)
+    return call("nn.group_norm", data, scale, bias, num_groups=groups, axis=1, epsilon=epsilon)
+
+
+@converter("RMSNormalization")
+def rms_norm(node: Node) -> RelayExpr:
+    data = node[0]
+    rank = rank_of(data)
+    axes = tuple(range(node.attr("axis", -1) % rank, rank))
+    scale = _spread(cast(node[1], dtype_of(data)), node.shape()[axes[0] :])
+    axis = axes[0] if len(axes) == 1 else axes
+    return call("nn.rms_norm", data, scale, axis=axis, epsilon=node.attr("epsilon", 1e-5))
+
+
+@converter("LRN")
+def lrn(node: Node) -> RelayExpr:
+    return call(
+        "nn.lrn", node[0], size=node.attr("size"), axis=1, bias=node.attr("bias", 1.0),
+        alpha=node.attr("alpha", 0.0001), beta=node.attr("beta", 0.75),
+    )  # fmt: skip
+
+
+@converter("LpNormalization")
+def lp_normalization(node: Node) -> RelayExpr:
+    return call("nn.lp_normalize", node[0], axis=node.attr("axis", -1), p=node.attr("p", 2))
+
+
+@converter("MeanVarianceNormalization")
+def mean_variance_normalization(node: Node) -> RelayExpr:
+    axes = tuple(node.attr("axes") or (0, 2, 3))
+    return call("nn.mean_variance_normalization", node[0], axis=axes)
+
+
+# ---- softmax ----
+
+_SOFTMAX = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax", "Hardmax": "nn.hardmax"}
+
+
+@converter(*_SOFTMAX, until=12)
+def softmax_of_rows(node: Node) -> RelayExpr:
+    """Before version 13: over all axes from one on together."""
+    data, rank = node[0], rank_of(node[0])
+    axis = axes_below([node.attr("axis", 1)], rank)[0]
+    if axis == rank - 1:
+        return call(_SOFTMAX[node.kind], data, axis=axis)
+    extents = node.shape()
+    if all(extent == 1 for extent in extents[axis + 1 :]):
+        return call(_SOFTMAX[node.kind], data, axis=axis)
+    rows = reshape(data, (math.prod(extents[:axis]), math.prod(extents[axis:])))
+    return reshape(call(_SOFTMAX[node.kind], rows, axis=1), extents)
+
+
+@converter(*_SOFTMAX, since=13)
+def softmax(node: Node) -> RelayExpr:
+    return call(_SOFTMAX[node.kind], node[0], axis=node.attr("axis", -1))
+
+
+# ---- the rest ----
+
+
+@converter("Dropout")
+def dropout(node: Node) -> Result:
+    training = node.opset >= 12 and node.has(2) and bool(node.number(2, "training_mode"))
+    if training and not (node.has(1) and node.number(1, "ratio") == 0):
+        raise ValueError("it drops elements as in training; export the model for inference")
+    kept = constant(True) if node.opset >= 10 else like(1, node[0])
+    mask = call("broadcast_to", kept, node.shape()) if node.wants(1) else None
+    return [node[0], mask]
+
+
+@converter("NegativeLogLikelihoodLoss")
+def nll_loss(node: Node) -> RelayExpr:
+    return _loss(node, node[0])
+
+
+@converter("SoftmaxCrossEntropyLoss")
+def softmax_cross_entropy(node: Node) -> Result:
+    logs = call("nn.log_softmax", node[0], axis=1)
+    return [_loss(node, logs), logs]
+
+
+def _loss(node: Node, predictions: RelayExpr) -> RelayExpr:
+    classes = node.shape()[1]
+    weights = node.get(2) or call("full", like(1, predictions), (classes,))
+    ignored = node.attr("ignore_index", -1 - (1 << 30))
+    how = node.attr("reduction", "mean")
+    return call("nn.nll_loss", predictions, node[1], weights, reduction=how, ignore_index=ignored)

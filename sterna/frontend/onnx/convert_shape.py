@@ -1,0 +1,248 @@
+"""Operators that move elements or change a tensor's shape."""
+
+import math
+
+import numpy as np
+
+from sterna.frontend.onnx.node import (
+    Node,
+    axes_below,
+    call,
+    cast,
+    constant,
+    converter,
+    dtype_of,
+    like,
+    parts,
+    rank_of,
+    reshape,
+    type_of,
+)
+from sterna.relay.expr import RelayExpr
+
+
+@converter("Shape")
+def shape(node: Node) -> RelayExpr:
+    kind = type_of(node[0])
+    cut = slice(node.attr("start", 0), node.attr("end"))
+    wanted = kind.shape[cut]
+    if all(type(extent) is int for extent in wanted):
+        return constant(np.array(wanted, "int64").reshape(-1))
+    begin, end, _ = cut.indices(kind.ndim)
+    found = call("shape_of", node[0], dtype="int64")
+    return call("strided_slice", found, (begin,), (max(begin, end),))
+
+
+@converter("Size")
+def size(node: Node) -> RelayExpr:
+    if type_of(node[0]).is_static:
+        return constant(np.int64(math.prod(node.shape())))
+    return call("ndarray_size", node[0], dtype="int64")
+
+
+@converter("Reshape", until=4)
+def reshape_by_attribute(node: Node) -> RelayExpr:
+    return call("reshape", node[0], tuple(node.attr("shape")))
+
+
+@converter("Reshape", since=5)
+def reshape_to(node: Node) -> RelayExpr:
+    return call("reshape", node[0], node.static(1), allowzero=bool(node.attr("allowzero", 0)))
+
+
+@converter("Flatten")
+def flatten(node: Node) -> RelayExpr:
+    data, axis = node[0], node.attr("axis", 1)
+    if axis == 1 and rank_of(data) > 1:
+        return call("nn.batch_flatten", data)
+    extents = node.shape()
+    axis = axis + len(extents) if axis < 0 else axis
+    return reshape(data, (math.prod(extents[:axis]), math.prod(extents[axis:])))
+
+
+@converter("Squeeze")
+def squeeze(node: Node) -> RelayExpr:
+    axes = node.ints_of(1, "axes", 13)
+    return call("squeeze", node[0], None if axes is None else tuple(axes))
+
+
+@converter("Unsqueeze")
+def unsqueeze(node: Node) -> RelayExpr:
+    data = node[0]
+    axes = node.ints_of(1, "axes", 13) or []
+    for axis in sorted(axes_below(axes, rank_of(data) + len(axes))):
+        data = call("expand_dims", data, axis)
+    return data
+
+
+@converter("Transpose")
+def transpose(node: Node) -> RelayExpr:
+    perm = node.attr("perm")
+    return call("transpose", node[0], None if perm is None else tuple(perm))
+
+
+@converter("Concat")
+def concat(node: Node) -> RelayExpr:
+    given = node.operands()
+    axis = node.attr("axis", 1)
+    return given[0] if len(given) == 1 else call("concatenate", given, axis=axis)
+
+
+@converter("Split")
+def split(node: Node) -> list[RelayExpr]:
+    axis = node.attr("axis", 0)
+    sizes = node.ints_of(1, "split", 13)
+    count = len(node.outputs)
+    extent = type_of(node[0]).shape[axis]
+    if sizes is None:
+        if type(extent) is not int:
+            raise ValueError(f"it splits axis {axis}, whose extent is not known; give shape=")
+        one = -(-extent // count)
+        sizes = [one] * (count - 1) + [extent - one * (count - 1)]
+    if len(sizes) != count or any(size < 0 for size in sizes):
+        raise ValueError(f"it makes {count} parts of an axis of {extent} of sizes {sizes}")
+    if type(extent) is int and sum(sizes) != extent:
+        raise ValueError(f"the parts {sizes} are not the {extent} elements of axis {axis}")
+    if count == 1:
+        return [node[0]]
+    cuts = tuple(int(cut) for cut in np.cumsum(sizes)[:-1])
+    return parts(call("split", node[0], cuts, axis=axis), count)
+
+
+@converter("Slice", until=9)
+def slice_by_attributes(node: Node) -> RelayExpr:
+    starts, ends = node.attr("starts"), node.attr("ends")
+    axes = node.attr("axes") or range(len(starts))
+    return call("strided_slice", node[0], tuple(starts), tuple(ends), axes=tuple(axes))
+
+
+@converter("Slice", since=10)
+def slice_to(node: Node) -> RelayExpr:
+    begin, end = node.static(1), node.static(2)
+    strides = node.static(4) if node.has(4) else None
+    axes = tuple(node.ints(3, "axes")) if node.has(3) else None
+    if all(isinstance(given, tuple) for given in (begin, end, strides or ())):
+        own = axes or tuple(range(len(begin)))  # type: ignore[arg-type]
+        if strides is None or (isinstance(strides, tuple) and min(strides) > 0):
+            return call("strided_slice", node[0], begin, end, strides, axes=own)
+        return _cut_backwards(node, begin, end, strides, own)  # type: ignore[arg-type]
+    if strides is None:
+        kind = "int64" if isinstance(begin, tuple) else dtype_of(begin)
+        count = len(begin) if isinstance(begin, tuple) else node.shape(1)[0]
+        strides = constant(np.ones(count, kind))
+    given = [constant(np.array(v, "int64")) if isinstance(v, tuple) else v
+             for v in (begin, end, strides)]  # fmt: skip
+    return call("strided_slice", node[0], *given, axes=axes)
+
+
+def _cut_backwards(
+    node: Node, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...],
+    axes: tuple[int, ...],
+) -> RelayExpr:  # fmt: skip
+    """Slices of which some go backwards: from the last one to and with the first by an end that
+    lies before the front, which begin and end are held to here.
+    """
+    extents = node.shape()
+    firsts, lasts = list(begin), list(end)
+    for place, (axis, stride) in enumerate(zip(axes, strides, strict=True)):
+        if stride < 0:
+            extent = extents[axis]
+            first, last = firsts[place], lasts[place]
+            first = min(first + extent if first < 0 else first, extent - 1)
+            last = max(last + extent if last < 0 else last, -1)
+            firsts[place] = first
+            lasts[place] = last if last >= 0 else -extent - 1
+    return call("strided_slice", node[0], tuple(firsts), tuple(lasts), strides, axes=axes)
+
+
+@converter("Expand")
+def expand(node: Node) -> RelayExpr:
+    wanted = node.static(1)
+    if not isinstance(wanted, tuple):
+        return call("broadcast_to", node[0], wanted)
+    target = np.broadcast_shapes(node.shape(), wanted)
+    return node[0] if target == node.shape() else call("broadcast_to", node[0], target)
+
+
+@converter("Tile")
+def tile(node: Node) -> RelayExpr:
+    return call("tile", node[0], node.static(1))
+
+
+@converter("Pad", until=10)
+def pad_by_attributes(node: Node) -> RelayExpr:
+    pads = node.attr("pads") or node.attr("paddings")
+    return _pad(node, list(pads), like(node.attr("value", 0.0), node[0]))
+
+
+@converter("Pad", since=11)
+def pad(node: Node) -> RelayExpr:
+    value = node[2] if node.has(2) else like(0, node[0])
+    value = reshape(value, ()) if rank_of(value) else value
+    return _pad(node, node.ints(1, "pads"), value)
+
+
+def _pad(node: Node, pads: list[int], value: RelayExpr) -> RelayExpr:
+    rank = rank_of(node[0])
+    axes = axes_below(node.ints(3, "axes") if node.has(3) else None, rank)
+    if len(pads) != 2 * len(axes):
+        raise ValueError(f"pads has two numbers for each of {len(axes)} axes, not {len(pads)}")
+    width = [(0, 0)] * rank
+    for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        width[axis] = (before, after)
+    mode = node.attr("mode", "constant")
+    if not any(before or after for before, after in width):
+        return node[0]
+    return call("nn.pad", node[0], tuple(width), value, pad_mode=mode)
+
+
+@converter("Range")
+def number_range(node: Node) -> RelayExpr:
+    kind = dtype_of(node[0])
+    known = [node.known(i) for i in range(3)]
+    if all(value is not None for value in known):
+        start, stop, step = (v.reshape(()) for v in known if v is not None)
+        count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
+        return constant((start + np.arange(count) * step).astype(start.dtype))
+    return call("arange", node[0], node[1], node[2], dtype=kind)
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: Node) -> RelayExpr:
+    mode = node.attr("mode", "DCR")
+    return call("nn.depth_to_space", node[0], node.attr("blocksize"), mode=mode)
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: Node) -> RelayExpr:
+    return call("nn.space_to_depth", node[0], node.attr("blocksize"))
+
+
+@converter("Trilu")
+def trilu(node: Node) -> RelayExpr:
+    k = node.number(1, "k") if node.has(1) else 0
+    return call("trilu", node[0], k, upper=bool(node.attr("upper", 1)))
+
+
+@converter("ReverseSequence")
+def reverse_sequence(node: Node) -> RelayExpr:
+    time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
+    lengths = cast(node[1], "int32")
+    return call("reverse_sequence", node[0], lengths, seq_axis=time, batch_axis=batch)
+
+
+@converter("CenterCropPad")
+def center_crop_pad(node: Node) -> RelayExpr:
+    data, extents, wanted = node[0], node.shape(), node.ints(1, "shape")
+    axes = axes_below(node.attr("axes"), len(extents))
+    width, begin, end = [(0, 0)] * len(extents), [0] * len(extents), list(extents)
+    for axis, target in zip(axes, wanted, strict=True):
+        extent = extents[axis]
+        if target > extent:
+            before = (target - extent) // 2
+            width[axis] = (before, target - extent - before)
+        else:
+            begin[axis] = (extent - target) // 2
+            end[axis] = begin[axis] + target
+    cut = call("strided_slice", data, tuple(begin), tuple(end))
+    return call("nn.pad", cut, tuple(width), like(0, data))
