@@ -1,0 +1,213 @@
+"""Boxes that overlap better ones are dropped: vision.all_class_non_max_suppression and its kin."""
+
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.types import TensorType, TupleType, Type
+from sterna.op.checks import expect_dim, of_kind, same_dtype, size_of, tensor
+from sterna.op.fibres import index_type
+from sterna.op.indexing import dims_of
+from sterna.op.ordering import less, merge_sort, order_along
+from sterna.op.products import FLOAT32
+from sterna.op.quantization import is_single
+from sterna.op.statements import statements, variable
+from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.expr import RelayExpr, TupleWrapper, const
+from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.support.dtype import DataType
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+INT64 = DataType("int64")
+LIMITS = ("max_output_boxes_per_class", "iou_threshold", "score_threshold")
+
+
+@attributes
+class AllClassNmsAttrs(Attrs):
+    """Of vision.all_class_non_max_suppression."""
+
+    center_point_box: bool = False
+    dtype: DataType = INT64
+
+
+def _infer(attrs: AllClassNmsAttrs, boxes: Type, scores: Type, *limits: Type) -> TupleType:
+    places = of_kind(tensor(boxes, "boxes", 3), "boxes", "float")
+    known = tensor(scores, "scores", 3)
+    same_dtype([places, known], ["boxes", "scores"])
+    expect_dim(places.shape[2], 4, "the length of a box")
+    expect_dim(known.shape[0], places.shape[0], "the number of images in scores")
+    expect_dim(known.shape[2], places.shape[1], "the number of boxes in scores")
+    for name, kind, wanted in zip(LIMITS, limits, ("int", "float", "float"), strict=True):
+        if not is_single(of_kind(tensor(kind, name), name, wanted).shape):
+            raise ValueError(f"{name} is a single number, not {kind!r}")
+    rows = TensorType((size_of(known.shape), 3), attrs.dtype)
+    return TupleType((rows, TensorType((1,), attrs.dtype)))
+
+
+def _corners(attrs: Any, box: Any, low: Any, high: Any) -> list[Any]:
+    """The edges of a box in order: first both starts, then both ends."""
+    if attrs.center_point_box:
+        x, y, width, height = box
+        return [y - height / 2, x - width / 2, y + height / 2, x + width / 2]
+    ends = [(low(box[i], box[i + 2]), high(box[i], box[i + 2])) for i in (0, 1)]
+    return [ends[0][0], ends[1][0], ends[0][1], ends[1][1]]
+
+
+def _compute(
+    attrs: AllClassNmsAttrs, out: TupleType, boxes: Tensor, scores: Tensor, *limits: Tensor
+) -> list[Tensor]:
+    images, classes, count = dims_of(scores)
+    kind = index_type(count)
+    zero = build.const(0, FLOAT32)
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        places, known = ins[:2]
+        most, overlap, least = (
+            ib.let(name, limit[tuple([0] * len(limit.shape))])
+            for name, limit in zip(LIMITS, ins[2:], strict=True)
+        )
+        values = ib.allocate(FLOAT32, (count * 2,), name="values")
+        order = ib.allocate(kind, (count * 2,), name="order")
+        kept = ib.allocate(kind, (count,), name="kept")
+        total = variable(ib, attrs.dtype, "total", 0)
+        number = variable(ib, kind, "number", 0)
+        free = variable(ib, "int32", "free", 1)
+        room = build.select(most < 0, build.cast(INT64, build.as_expr(count)),
+                            build.cast(INT64, most))  # fmt: skip
+
+        def corners(image: Any, place: Any, name: str) -> list[Any]:
+            read = [build.cast(FLOAT32, places[image, place, i]) for i in range(4)]
+            edges = _corners(attrs, read, build.minimum, build.maximum)
+            return [ib.let(f"{name}{i}", edge) for i, edge in enumerate(edges)]
+
+        def area(box: list[Any]) -> Any:
+            return (box[2] - box[0]) * (box[3] - box[1])
+
+        with ib.for_range(0, images, name="image") as image, \
+             ib.for_range(0, classes, name="class") as label:  # fmt: skip
+            with ib.for_range(0, count, name="k") as k:
+                values[k] = build.cast(FLOAT32, known[image, label, k])
+                order[k] = build.cast(kind, k)
+            begin = ib.let("begin", merge_sort(
+                ib, count, [values, order], lambda i, j: less(values[j], values[i])
+            ))  # fmt: skip
+            number.set(0)
+            with ib.for_range(0, count, name="k") as k, ib.if_scope(build.logical_and(
+                values[begin + k] > build.cast(FLOAT32, least),
+                build.cast(INT64, number.get()) < room,
+            )):  # fmt: skip
+                own = ib.let("own", order[begin + k])
+                mine = corners(image, own, "mine")
+                free.set(1)
+                with ib.for_range(0, number.get(), name="j") as j:
+                    other = corners(image, kept[j], "other")
+                    height = build.minimum(mine[2], other[2]) - build.maximum(mine[0], other[0])
+                    width = build.minimum(mine[3], other[3]) - build.maximum(mine[1], other[1])
+                    shared = ib.let("shared", build.maximum(height, zero)
+                                    * build.maximum(width, zero))  # fmt: skip
+                    union = ib.let("union", area(mine) + area(other) - shared)
+                    ratio = build.select(union > zero, shared / union, zero)
+                    with ib.if_scope(ratio > build.cast(FLOAT32, overlap)):
+                        free.set(0)
+                with ib.if_scope(free.get() > 0):
+                    kept[number.get()] = own
+                    for column, value in enumerate((image, label, own)):
+                        outs[0][total.get(), column] = build.cast(attrs.dtype, value)
+                    number.set(number.get() + 1)
+                    total.set(total.get() + 1)
+        outs[1][0] = total.get()
+        with ib.for_range(total.get(), build.cast(attrs.dtype, outs[0].shape[0]), name="k") as k:
+            for column in range(3):
+                outs[0][k, column] = build.const(0, attrs.dtype)
+
+    return statements(out, [boxes, scores, *limits], fill, "T_nms")
+
+
+def _reference(
+    attrs: AllClassNmsAttrs, boxes: Array, scores: Array, most: Array, overlap: Array,
+    least: Array,
+) -> list[Array]:  # fmt: skip
+    limit = int(most.item()) if most.item() >= 0 else scores.shape[2]
+    found: list[tuple[int, int, int]] = []
+    for image, label in np.ndindex(*scores.shape[:2]):
+        line = scores[image, label].astype("float32")
+        kept: list[Array] = []
+        for place in order_along(line, 0, ascending=False):
+            if not line[place] > np.float32(least.item()) or len(kept) >= limit:
+                continue
+            edges = _corners(attrs, boxes[image, place].astype("float32"), min, max)
+            mine = np.array(edges, "float32")
+            if all(_overlap(mine, other) <= np.float32(overlap.item()) for other in kept):
+                kept.append(mine)
+                found.append((image, label, int(place)))
+    made = np.zeros((scores.size, 3), numpy_dtype(attrs.dtype))
+    made[: len(found)] = np.array(found).reshape(-1, 3)
+    return [made, np.array([len(found)], made.dtype)]
+
+
+def _overlap(a: Array, b: Array) -> Any:
+    sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
+    shared = sides[0] * sides[1]
+    union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - shared
+    return shared / union if union > 0 else np.float32(0)
+
+
+def _all_class_nms(
+    boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0,
+    score_threshold: Any = -1.0, output_format: str = "onnx", center_point_box: bool = False,
+    dtype: str = "int64",
+) -> Any:  # fmt: skip
+    """The boxes of every class that overlap no better one by more than iou_threshold.
+
+    boxes are (images, boxes, 4), two opposite corners y, x, y, x or, as center_point_box, the
+    centre x, y and the extents; scores are (images, classes, boxes). Rows (image, class, box), of
+    each class the best first, fill the beginning of the first result; the second is their number.
+    Boxes count whose score is above score_threshold, at most max_output_boxes_per_class, all if
+    that is below 0.
+    """
+    if output_format != "onnx":
+        raise ValueError(f"output_format is 'onnx', not {output_format!r}")
+    given = (max_output_boxes_per_class, iou_threshold, score_threshold)
+    limits = [
+        value if isinstance(value, RelayExpr) else const(np.asarray(value).astype(kind))
+        for value, kind in zip(given, ("int64", "float32", "float32"), strict=True)
+    ]
+    made: TupleWrapper = make("vision.all_class_non_max_suppression", boxes, scores, *limits,
+                              center_point_box=center_point_box, dtype=dtype)  # fmt: skip
+    return made
+
+
+_BOXES = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 0.9, 1, -0.1], [0, 10, 1, 11],
+                    [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], "float32")  # fmt: skip
+_SCORES = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3], [0.1, 0.2, 0.9, 0.2, 0.9, np.nan]]],
+                   "float32")  # fmt: skip
+
+
+def _limits(most: int, overlap: float, least: float) -> tuple[Any, ...]:
+    return np.array([most]), np.array([overlap], "float32"), np.array(least, "float32")
+
+
+register(OpRecord(
+    "vision.all_class_non_max_suppression",
+    inputs=("boxes", "scores", *LIMITS),
+    attrs=AllClassNmsAttrs,
+    infer=_infer,
+    compute=_compute,
+    reference=_reference,
+    builder=_all_class_nms,
+    num_outputs=2,
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=[
+        Case((_BOXES, _SCORES, *_limits(3, 0.5, 0.0))),
+        Case((_BOXES, _SCORES, *_limits(-1, 0.5, 0.4)), {"dtype": "int32"}),
+        Case((_BOXES, _SCORES, *_limits(0, 0.5, 0.0))),
+        Case((np.abs(np.random.default_rng(5).standard_normal((2, 9, 4))).astype("float32"),
+              (2, 3, 9), *_limits(4, 0.3, -0.5)), {"center_point_box": True}),
+    ],
+    doc=_all_class_nms.__doc__ or "",
+))  # fmt: skip

@@ -1,0 +1,51 @@
+"""Boxes and regions: references against numbers worked out by hand, types, messages."""
+
+import numpy as np
+import pytest
+
+from sterna import relay
+from tests.op.harness import reference
+
+
+def limits(most: int, overlap: float, least: float) -> list[np.ndarray]:
+    """The operands that say how many boxes remain."""
+    return [np.array([most]), np.array([overlap], "float32"), np.array([least], "float32")]
+
+
+def test_boxes_that_overlap_better_ones_are_dropped() -> None:
+    boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11],
+                       [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], "float32")  # fmt: skip
+    scores = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]], "float32")
+    name = "vision.all_class_non_max_suppression"
+    for given, want in {(3, 0.5, 0.0): [3, 0, 5], (2, 0.5, 0.0): [3, 0], (3, 0.5, 0.4): [3, 0],
+                        (9, 1.0, 0.0): [3, 0, 1, 2, 4, 5]}.items():  # fmt: skip
+        rows, count = reference(name, boxes, scores, *limits(*given))
+        assert rows[: count[0]].tolist() == [[0, 0, place] for place in want]
+        assert not rows[count[0] :].any()
+        turned = boxes[..., [2, 3, 0, 1]]
+        np.testing.assert_array_equal(reference(name, turned, scores, *limits(*given))[0], rows)
+        middle = np.stack([(boxes[..., 1] + boxes[..., 3]) / 2, (boxes[..., 0] + boxes[..., 2]) / 2,
+                           boxes[..., 3] - boxes[..., 1], boxes[..., 2] - boxes[..., 0]], -1)
+        same = reference(name, middle, scores, *limits(*given), center_point_box=True)[0]
+        np.testing.assert_array_equal(same, rows)
+
+
+def test_regions_of_a_plane_are_planes() -> None:
+    y, x = np.mgrid[:16, :16].astype("float64")
+    plane = (2 * y - 3 * x)[None, None]
+    roi = np.array([[0, 2.0, 3.0, 10.0, 9.0]])
+    aligned = reference("vision.roi_align", plane, roi, pooled_size=(3, 4), spatial_scale=1.0,
+                        aligned=True)  # fmt: skip
+    rows, columns = 3 + 2 * np.arange(3) + 1 - 0.5, 2 + 2 * np.arange(4) + 1 - 0.5
+    np.testing.assert_allclose(aligned[0, 0], 2 * rows[:, None] - 3 * columns)
+    pooled = reference("vision.roi_pool", plane, roi, pooled_size=(1, 1), spatial_scale=1.0)
+    assert pooled.item() == 2 * 9 - 3 * 2
+
+
+def test_mistakes() -> None:
+    boxes, scores = relay.var("boxes", shape=(1, 6, 4)), relay.var("scores", shape=(1, 2, 5))
+    with pytest.raises(ValueError, match="the number of boxes in scores is 6, not 5"):
+        relay.vision.all_class_non_max_suppression(boxes, scores, 3, 0.5, 0.0)
+    data, rois = relay.var("x", shape=(1, 3, 8, 8)), relay.var("rois", shape=(2, 4))
+    with pytest.raises(ValueError, match="the length of a region is 5, not 4"):
+        relay.vision.roi_align(data, rois, (2, 2), 1.0)
