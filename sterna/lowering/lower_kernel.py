@@ -7,7 +7,7 @@ from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
-from sterna.te import ComputeOp, Schedule, Tensor, create_schedule
+from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
 from sterna.tir.stmt import Buffer, PrimFunc
 
@@ -50,13 +50,20 @@ def schedule_kernel(
 
 def _inline_others(schedule: Schedule, tensors: KernelTensors) -> None:
     """Compute the elementwise operators around the anchor where they are read."""
+    whole = _read_whole(schedule)
     for stage in schedule.stages:
         op = stage.op
-        if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output:
+        if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output or op in whole:
             continue
         own = op in tensors.own and tensors.anchor_record.schedule is not None
         if not own and op.num_outputs == 1 and not _is_anchor_result(op, tensors):
             stage.compute_inline()
+
+
+def _read_whole(schedule: Schedule) -> set[Operation]:
+    """What statements read: they need a buffer, a scalar's too."""
+    readers = [stage.op for stage in schedule.stages if not isinstance(stage.op, ComputeOp)]
+    return {tensor.op for reader in readers for tensor in reader.input_tensors}
 
 
 def _is_anchor_result(op: ComputeOp, tensors: KernelTensors) -> bool:

@@ -184,6 +184,7 @@ def _cases(*more: Case) -> list[Case]:
         Case(((2, 35),), {"axis": -1}),
         Case(((2, 3, 64),), {"axis": 0, "exclude": True}),
         Case(((4, 3),)),
+        Case(((),)),
         *more,
     ]
 
@@ -369,6 +370,9 @@ def _compute_arg(largest: bool) -> Callable[..., Tensor]:
 
     def build_it(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
         axes = reduced_axes(attrs, data.ndim)
+        if not axes:  # each element stands alone
+            zero: Tensor = compute(out.shape, lambda *_: build.const(0, out.dtype), name=name)
+            return zero
         reducer = _arg_reducer(largest, attrs.select_last_index)
         ranges = {place: reduce_axis((0, data.shape[place]), f"k{place}") for place in axes}
 
@@ -422,6 +426,8 @@ for _name, _largest in (("argmax", True), ("argmin", False)):
             Case(((3, 4, 5),), {"axis": 1}),
             Case(((3, 4),), {"axis": (0, 1), "keepdims": True, "dtype": "int64"}),
             Case((((4, 6), "int8"),), {"axis": -1, "select_last_index": True}),
+            Case(((),)),
+            Case(((2, 3),), {"axis": (), "keepdims": True}),
             Case((np.array([[1, np.nan, 3], [2, 2, 1]], "float32"),), {"axis": 1}),
         ],
         ArgReduceAttrs,
