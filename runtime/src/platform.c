@@ -179,10 +179,25 @@ static int search_segments(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
+/* Memory that no library owns: what the kernel says. */
+static uint64_t mapped_after(uintptr_t at) {
+  unsigned long long begin, end = 0, found = 0;
+  char rights[8], line[512];
+  FILE *maps = fopen("/proc/self/maps", "r");
+  if (!maps) return UINT64_MAX;
+  while (fgets(line, sizeof line, maps)) {
+    if (sscanf(line, "%llx-%llx %7s", &begin, &end, rights) != 3) continue; /* the rest of a long one */
+    if (found ? begin != found : at < begin || at >= end) continue;
+    if (rights[0] == 'r') found = end;
+  }
+  fclose(maps);
+  return found ? found - at : 0;
+}
+
 uint64_t platform_readable(const void *at) {
-  segment_search search = {(uintptr_t)at, UINT64_MAX};
+  segment_search search = {(uintptr_t)at, 0};
   dl_iterate_phdr(search_segments, &search);
-  return search.readable;
+  return search.readable ? search.readable : mapped_after((uintptr_t)at);
 }
 
 #else

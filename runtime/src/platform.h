@@ -92,7 +92,7 @@ INTERNAL void *platform_library_find(const char *path); /* opens it if it is loa
 INTERNAL void *platform_library_symbol(void *handle, const char *name);
 INTERNAL void *platform_process_symbol(const char *name); /* among everything loaded for all to see */
 
-/* How many bytes from here on certainly lie in a library's memory; all there could be elsewhere. */
+/* How many bytes from here on can be read, as far as the system tells. */
 INTERNAL uint64_t platform_readable(const void *at);
 
 INTERNAL void *platform_allocate(size_t bytes, size_t alignment);

@@ -6,6 +6,7 @@ from pathlib import Path
 from sterna.codegen.llvm import JitModule
 from sterna.driver.code import load_c
 from sterna.runtime import Module, _core
+from sterna.support import toolchain
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER = 60
@@ -15,7 +16,7 @@ ELF_MAGIC = b"\x7fELF"
 def load(path: Path) -> Module:
     """The modules in an object file, in all objects of an archive, or in a C source."""
     if path.suffix == ".c":
-        return load_c(path.read_text("utf-8"))
+        return _load_source(path)
     content = path.read_bytes()
     objects = list(_members(path, content)) if path.suffix == ".a" else [content]
     if not objects:
@@ -28,6 +29,13 @@ def load(path: Path) -> Module:
         raise ValueError(f"cannot load '{path}': {error}") from None
     module: Module = _core.module_from_symbols(str(path), linked.find)
     return module
+
+
+def _load_source(path: Path) -> Module:
+    try:
+        return load_c(path.read_text("utf-8"))
+    except (UnicodeDecodeError, toolchain.CompileError) as error:
+        raise ValueError(f"cannot load '{path}': it is no C source ({error})") from None
 
 
 def _require_this_machine(path: Path, content: bytes) -> None:

@@ -194,7 +194,7 @@ def test_truncated_files_are_refused_by_name(suffix: str, tmp_path: Path) -> Non
             tvm.runtime.load_module(cut)
 
 
-@pytest.mark.parametrize("suffix", [".so", ".tar", ".o", ".a"])
+@pytest.mark.parametrize("suffix", [".so", ".tar", ".o", ".a", ".c"])
 def test_files_that_are_something_else_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"text{suffix}"
     path.write_text("this is no library, but it is long enough to look at " * 20)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -361,3 +362,81 @@ def test_random_trees_come_back(tmp_path: Path) -> None:
 
     modules[0].export_library(tmp_path / "tree.so")
     assert look(tvm.runtime.load_module(tmp_path / "tree.so")) == look(modules[0])
+
+
+# ---- calls by name ----
+
+
+def caller(target: str) -> OperatorModule:
+    """f, which does what the function named helper does."""
+    x = te.placeholder((4,), name="x")
+    y = te.extern(
+        (4,), [x], lambda ins, outs: tvm.tir.call_packed("helper", ins[0], outs[0]), name="y",
+        dtype="float32",
+    )  # fmt: skip
+    return tvm.build(te.create_schedule(y.op), [x, y], target=target, name="f")
+
+
+def callers(first: str, second: str) -> OperatorModule:
+    """A module that calls the helper it imports, and imports another that does the same."""
+    outer, inner = caller(first), caller(second)
+    outer.import_module(add("helper", 1, first))
+    outer.import_module(inner)
+    inner.import_module(add("helper", 10, second))
+    return outer
+
+
+@pytest.fixture
+def registered_helper() -> Iterator[None]:
+    """A function of that name for those who have none of their own."""
+
+    def helper(x: Any, y: Any) -> None:
+        y.copyfrom(x.numpy() + 100)
+
+    tvm.register_func("helper", helper)
+    yield
+    tvm.runtime.remove_global_func("helper")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "targets"),
+    [
+        *itertools.product(["", ".so"], [("llvm", "llvm"), ("c", "c"), ("llvm", "c")]),
+        (".o", ("llvm", "llvm")), (".a", ("llvm", "c")),
+    ],
+)  # fmt: skip
+def test_each_module_calls_what_it_imports_itself(
+    suffix: str, targets: tuple[str, str], tmp_path: Path, registered_helper: None
+) -> None:
+    module: tvm.runtime.Module = callers(*targets)
+    if suffix:
+        module.export_library(tmp_path / f"callers{suffix}")
+        module = tvm.runtime.load_module(tmp_path / f"callers{suffix}")
+    inner = module.imported_modules[1]
+    assert [call(module["f"]), call(inner["f"])] == [2, 11]
+    alone = caller(targets[0])
+    assert call(alone["f"]) == 101
+
+
+# ---- broken tables ----
+
+
+@pytest.mark.parametrize("suffix", [".o", ".so"])
+def test_broken_tables_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"family{suffix}"
+    family().export_library(path)
+    content = bytearray(path.read_bytes())
+    start = content.find(b"\4" + bytes(7) + b"_lib" + b"\4" + bytes(7) + b"_lib")
+    assert start > 0
+    start = content.rindex(b"\5" + bytes(7), 0, start) - 8  # the number of modules, and one more
+    numbers = np.random.default_rng(0)
+    for turn in range(60):
+        at = start + int(numbers.integers(0, 160))
+        changed = bytearray(content)
+        changed[at] = int(numbers.integers(0, 256))
+        broken = tmp_path / f"broken{turn}{suffix}"
+        broken.write_bytes(changed)
+        try:
+            tvm.runtime.load_module(broken)
+        except ValueError as error:
+            assert f"broken{turn}{suffix}" in str(error)

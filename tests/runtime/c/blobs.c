@@ -1,4 +1,7 @@
 /* Several modules in one set of symbols: the table that says so, good ones and broken ones. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "check.h"
 
 /* ---- writing tables ---- */
@@ -59,6 +62,8 @@ typedef struct {
   int destroyed;
 } code;
 
+static void *placed_at; /* where the table lies instead, if not null */
+
 static void *address_of(sterna_call call) {
   void *address;
   memcpy(&address, &call, sizeof address);
@@ -67,7 +72,8 @@ static void *address_of(sterna_call call) {
 
 static void *find(void *self, const char *symbol) {
   code *c = self;
-  if (strcmp(symbol, "__tvm_ffi__library_bin") == 0) return c->blob.size ? c->blob.data : NULL;
+  if (strcmp(symbol, "__tvm_ffi__library_bin") == 0)
+    return placed_at ? placed_at : c->blob.size ? (void *)c->blob.data : NULL;
   if (strcmp(symbol, "__tvm_ffi__library_ctx") == 0) return &c->context;
   if (strcmp(symbol, "__sterna__host") == 0) return &c->host;
   if (strcmp(symbol, "other_context") == 0) return &c->other_context;
@@ -290,6 +296,25 @@ static void every_length(void) {
   }
 }
 
+/* The table at the end of what can be read, with a length that goes on and on. */
+static void beyond_memory(void) {
+  table whole = two_modules();
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!check(memory != MAP_FAILED && mprotect(memory + page, page, PROT_NONE) == 0)) return;
+  placed_at = memory + page - whole.size;
+  for (int byte = 0; byte < 8; byte++) {
+    code c = {whole, NULL, NULL, NULL, 0};
+    sterna_module *module = NULL;
+    c.blob.data[byte] = (unsigned char)(byte == 7 ? 0x7f : 0xff);
+    memcpy(placed_at, c.blob.data, whole.size);
+    check_fails(sterna_module_from_symbols("a file", find, &c, end, &module), "ValueError",
+                "longer than it is");
+  }
+  placed_at = NULL;
+  munmap(memory, 2 * page);
+}
+
 static void random_changes(void) {
   table whole = two_modules();
   for (int turn = 0; turn < 20000; turn++) {
@@ -331,6 +356,7 @@ int main(int argc, char **argv) {
       {"graphs", graphs},
       {"names", names},
       {"every_length", every_length},
+      {"beyond_memory", beyond_memory},
       {"random_changes", random_changes},
       {"out_of_memory", out_of_memory},
   };
