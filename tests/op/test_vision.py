@@ -30,6 +30,22 @@ def test_boxes_that_overlap_better_ones_are_dropped() -> None:
         np.testing.assert_array_equal(same, rows)
 
 
+def test_rows_of_detections() -> None:
+    rows = np.array([[[0, 0.8, 1, 20, 25, 45], [1, 0.7, 30, 60, 50, 80], [0, 0.4, 4, 21, 19, 40],
+                      [2, 0.9, 35, 61, 52, 79], [1, 0.5, 100, 60, 70, 110]]], "float32")
+    count, places = np.array([4], "int32"), np.arange(5, dtype="int32")[None]
+    attrs = {"iou_threshold": 0.7, "force_suppress": True, "top_k": 2, "return_indices": False}
+    kept = reference("vision.non_max_suppression", rows, count, places, **attrs)
+    assert kept[0, :2].tolist() == rows[0, [3, 0]].tolist()
+    assert (kept[0, 2:] == -1).all()
+    found, number = reference("vision.non_max_suppression", rows, count, places, iou_threshold=0.4)
+    assert number.tolist() == [[3]]
+    assert found.tolist() == [[3, 0, 1, -1, -1]]
+    counts, good, where = reference("vision.get_valid_counts", rows, score_threshold=0.6)
+    assert (counts.tolist(), where.tolist()) == ([3], [[0, 1, 3, -1, -1]])
+    np.testing.assert_array_equal(good[0, :3], rows[0, [0, 1, 3]])
+
+
 def test_regions_of_a_plane_are_planes() -> None:
     y, x = np.mgrid[:16, :16].astype("float64")
     plane = (2 * y - 3 * x)[None, None]

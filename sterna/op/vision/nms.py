@@ -128,20 +128,20 @@ def _compute(
 
 
 def _reference(
-    attrs: AllClassNmsAttrs, boxes: Array, scores: Array, most: Array, overlap: Array,
-    least: Array,
-) -> list[Array]:  # fmt: skip
+    attrs: AllClassNmsAttrs, boxes: Array, scores: Array, most: Array, *thresholds: Array
+) -> list[Array]:
+    most_alike, least = (np.float32(threshold.item()) for threshold in thresholds)
     limit = int(most.item()) if most.item() >= 0 else scores.shape[2]
     found: list[tuple[int, int, int]] = []
     for image, label in np.ndindex(*scores.shape[:2]):
         line = scores[image, label].astype("float32")
         kept: list[Array] = []
         for place in order_along(line, 0, ascending=False):
-            if not line[place] > np.float32(least.item()) or len(kept) >= limit:
+            if not line[place] > least or len(kept) >= limit:
                 continue
             edges = _corners(attrs, boxes[image, place].astype("float32"), min, max)
             mine = np.array(edges, "float32")
-            if all(_overlap(mine, other) <= np.float32(overlap.item()) for other in kept):
+            if all(overlap(mine, other) <= most_alike for other in kept):
                 kept.append(mine)
                 found.append((image, label, int(place)))
     made = np.zeros((scores.size, 3), numpy_dtype(attrs.dtype))
@@ -149,7 +149,8 @@ def _reference(
     return [made, np.array([len(found)], made.dtype)]
 
 
-def _overlap(a: Array, b: Array) -> Any:
+def overlap(a: Array, b: Array) -> Any:
+    """The part of two boxes' union that they share; boxes are both starts, then both ends."""
     sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
     shared = sides[0] * sides[1]
     union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - shared

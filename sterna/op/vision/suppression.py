@@ -1,0 +1,322 @@
+"""Lists of detections, each a row of numbers: vision.get_valid_counts, vision.non_max_suppression.
+
+A row holds a score, a box (x1, y1, x2, y2 from coord_start on) and, if id_index is not negative, a
+class. Rows without a detection are filled with -1.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.types import TensorType, TupleType, Type
+from sterna.op.checks import expect_dim, of_kind, tensor
+from sterna.op.fibres import index_type
+from sterna.op.indexing import INT32, as_index, dims_of, within
+from sterna.op.ordering import less, merge_sort, order_along
+from sterna.op.statements import statements, variable
+from sterna.op.vision.nms import overlap
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.builders import make
+from sterna.relay.expr import TupleWrapper
+from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+
+@attributes
+class ValidCountsAttrs(Attrs):
+    """Of vision.get_valid_counts."""
+
+    score_threshold: float
+    id_index: int = 0
+    score_index: int = 1
+
+
+def _rows(data: Type, *columns: tuple[str, int]) -> TensorType:
+    kind = tensor(data, "data", 3)
+    if kind.dtype != "float32":
+        raise ValueError(f"data has elements of type float32, not {kind.dtype}; cast it")
+    width = kind.shape[2]
+    for name, column in columns:
+        if isinstance(width, int) and not column < width:
+            raise ValueError(f"{name} {column} is not one of the {width} columns of data")
+    return kind
+
+
+def _infer_counts(attrs: ValidCountsAttrs, data: Type) -> TupleType:
+    kind = _rows(data, ("id_index", attrs.id_index), ("score_index", attrs.score_index))
+    if attrs.score_index < 0:
+        raise ValueError(f"score_index is a column of data, not {attrs.score_index}")
+    images, count, _ = kind.shape
+    return TupleType((TensorType((images,), INT32), kind, TensorType((images, count), INT32)))
+
+
+def _compute_counts(attrs: ValidCountsAttrs, out: TupleType, data: Tensor) -> list[Tensor]:
+    images, count, width = dims_of(data)
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, (counts, rows, places) = ins[0], outs
+        number = variable(ib, INT32, "number", 0)
+        threshold = build.const(attrs.score_threshold, "float32")
+        with ib.for_range(0, images, name="n") as n:
+            number.set(0)
+            with ib.for_range(0, count, name="k") as k:
+                good = source[n, k, attrs.score_index] > threshold
+                if attrs.id_index >= 0:
+                    good = build.logical_and(good, source[n, k, attrs.id_index] >= 0.0)
+                with ib.if_scope(good):
+                    with ib.for_range(0, width, name="e") as e:
+                        rows[n, number.get(), e] = source[n, k, e]
+                    places[n, number.get()] = k
+                    number.set(number.get() + 1)
+            counts[n] = number.get()
+            with ib.for_range(number.get(), count, name="k") as k:
+                with ib.for_range(0, width, name="e") as e:
+                    rows[n, k, e] = build.const(-1.0, "float32")
+                places[n, k] = build.const(-1)
+
+    return statements(out, [data], fill, "T_valid_counts")
+
+
+def _reference_counts(attrs: ValidCountsAttrs, data: Array) -> list[Array]:
+    rows, places = np.full_like(data, -1), np.full(data.shape[:2], -1, "int32")
+    counts = np.zeros(len(data), "int32")
+    for n, image in enumerate(data):
+        good = image[:, attrs.score_index] > np.float32(attrs.score_threshold)
+        if attrs.id_index >= 0:
+            good &= image[:, attrs.id_index] >= 0
+        (found,) = np.nonzero(good)
+        counts[n] = len(found)
+        rows[n, : len(found)] = image[found]
+        places[n, : len(found)] = found
+    return [counts, rows, places]
+
+
+_ROWS = np.array([[
+    [0, 0.8, 1, 20, 25, 45], [1, 0.7, 30, 60, 50, 80], [0, 0.4, 4, 21, 19, 40],
+    [2, 0.9, 35, 61, 52, 79], [1, 0.5, 100, 60, 70, 110], [-1, 0.95, 1, 1, 2, 2],
+    [0, 0.75, 2, 20, 25, 46],
+]], "float32")  # fmt: skip
+
+register(OpRecord(
+    "vision.get_valid_counts",
+    inputs=("data",),
+    attrs=ValidCountsAttrs,
+    infer=_infer_counts,
+    compute=_compute_counts,
+    reference=_reference_counts,
+    num_outputs=3,
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=[
+        Case((_ROWS,), {"score_threshold": 0.45}),
+        Case(((2, 5, 5),), {"score_threshold": 0.0, "id_index": -1, "score_index": 0}),
+    ],
+    doc="The rows whose score is above score_threshold, and whose class is not negative, in front: "
+        "their number in each image, the rows, and where they stood.",
+))  # fmt: skip
+
+
+# ---- non_max_suppression ----
+
+
+@attributes
+class NmsAttrs(Attrs):
+    """Of vision.non_max_suppression."""
+
+    max_output_size: int = -1
+    iou_threshold: float = 0.5
+    force_suppress: bool = False
+    top_k: int = -1
+    coord_start: int = 2
+    score_index: int = 1
+    id_index: int = 0
+    return_indices: bool = True
+    invalid_to_bottom: bool = False
+
+
+def _infer_nms(attrs: NmsAttrs, data: Type, valid_count: Type, indices: Type) -> Type:
+    kind = _rows(data, ("id_index", attrs.id_index), ("score_index", attrs.score_index),
+                 ("the end of coord_start", attrs.coord_start + 3))  # fmt: skip
+    images, count, _ = kind.shape
+    numbers = of_kind(tensor(valid_count, "valid_count", 1), "valid_count", "int")
+    places = of_kind(tensor(indices, "indices", 2), "indices", "int")
+    expect_dim(numbers.shape[0], images, "the length of valid_count")
+    expect_dim(places.shape[0], images, "the number of images in indices")
+    expect_dim(places.shape[1], count, "the number of rows in indices")
+    if not attrs.return_indices:
+        return kind
+    return TupleType((TensorType((images, count), INT32), TensorType((images, 1), INT32)))
+
+
+def _compute_nms(
+    attrs: NmsAttrs, out: Type, data: Tensor, valid_count: Tensor, indices: Tensor
+) -> Any:
+    images, count, width = dims_of(data)
+    kind = index_type(count)
+    zero = build.const(0.0, "float32")
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, numbers, places = ins
+        values = ib.allocate("float32", (count * 2,), name="values")
+        order = ib.allocate(kind, (count * 2,), name="order")
+        kept = ib.allocate(kind, (count,), name="kept")
+        number, free = variable(ib, kind, "number", 0), variable(ib, kind, "free", 1)
+        written = variable(ib, kind, "written", 0)
+
+        def box(n: Any, row: Any, name: str) -> list[Any]:
+            read = [source[n, row, attrs.coord_start + i] for i in range(4)]
+            ends = [build.minimum(read[0], read[2]), build.minimum(read[1], read[3]),
+                    build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]  # fmt: skip
+            return [ib.let(f"{name}{i}", end) for i, end in enumerate(ends)]
+
+        def compare(n: Any, mine: list[Any], own: Any, row: Any) -> None:
+            other = box(n, row, "other")
+            sides = [build.maximum(build.minimum(mine[2 + i], other[2 + i])
+                                   - build.maximum(mine[i], other[i]), zero)
+                     for i in (0, 1)]  # fmt: skip
+            shared = ib.let("shared", sides[0] * sides[1])
+            areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (mine, other)]
+            union = ib.let("union", areas[0] + areas[1] - shared)
+            ratio = build.select(union > zero, shared / union, zero)
+            drop = ratio >= build.const(attrs.iou_threshold, "float32")
+            if attrs.id_index >= 0 and not attrs.force_suppress:
+                alike = build.equal(source[n, own, attrs.id_index], source[n, row, attrs.id_index])
+                drop = build.logical_and(drop, alike)
+            with ib.if_scope(drop):
+                free.set(0)
+
+        with ib.for_range(0, images, name="n") as n:
+            valid = build.cast(kind, within(as_index(numbers[n]), build.as_expr(count) + 1))
+            valid = ib.let("valid", valid)
+            with ib.for_range(0, count, name="k") as k:
+                inside = build.cast(kind, k) < valid
+                values[k] = build.if_then_else(
+                    inside, source[n, k, attrs.score_index], build.const(float("-inf"), "float32")
+                )
+                order[k] = build.cast(kind, k)
+            begin = ib.let("begin", merge_sort(
+                ib, count, [values, order], lambda i, j: less(values[j], values[i])
+            ))  # fmt: skip
+            looked = valid if attrs.top_k < 0 else build.minimum(valid, attrs.top_k)
+            number.set(0)
+            written.set(0)
+            _clear(ib, outs, n, count, width, attrs)
+            with ib.for_range(0, looked, name="k") as k:
+                own = ib.let("own", order[begin + k])
+                mine = box(n, own, "mine")
+                good = build.const(True)
+                if attrs.id_index >= 0:
+                    good = source[n, own, attrs.id_index] >= 0.0
+                if attrs.max_output_size > 0:
+                    good = build.logical_and(good, number.get() < attrs.max_output_size)
+                with ib.if_scope(good):
+                    free.set(1)
+                    with ib.for_range(0, number.get(), name="j") as j:
+                        compare(n, mine, own, kept[j])
+                    with ib.if_scope(free.get() > 0):
+                        kept[number.get()] = own
+                        number.set(number.get() + 1)
+                        packed = attrs.return_indices or attrs.invalid_to_bottom
+                        at = ib.let("at", written.get() if packed else build.cast(kind, k))
+                        if attrs.return_indices:
+                            outs[0][n, at] = build.cast(INT32, places[n, own])
+                        else:
+                            with ib.for_range(0, width, name="e") as e:
+                                outs[0][n, at, e] = source[n, own, e]
+                        written.set(written.get() + 1)
+            if attrs.return_indices:
+                outs[1][n, 0] = build.cast(INT32, number.get())
+
+    made = statements(out, [data, valid_count, indices], fill, "T_nms")
+    return made if attrs.return_indices else made[0]
+
+
+def _clear(
+    ib: IRBuilder, outs: list[BufferVar], n: Any, count: Any, width: Any, attrs: NmsAttrs
+) -> None:
+    with ib.for_range(0, count, name="k") as k:
+        if attrs.return_indices:
+            outs[0][n, k] = build.const(-1)
+            return
+        with ib.for_range(0, width, name="e") as e:
+            outs[0][n, k, e] = build.const(-1.0, "float32")
+
+
+def _reference_nms(attrs: NmsAttrs, data: Array, valid_count: Array, indices: Array) -> Any:
+    images, count, _ = data.shape
+    rows, found = np.full_like(data, -1), np.full((images, count), -1, "int32")
+    numbers = np.zeros((images, 1), "int32")
+    for n, image in enumerate(data):
+        valid = image[: min(max(int(valid_count[n]), 0), count)]
+        corners = valid[:, attrs.coord_start : attrs.coord_start + 4]
+        boxes = np.concatenate([np.minimum(corners[:, :2], corners[:, 2:]),
+                                np.maximum(corners[:, :2], corners[:, 2:])], 1)  # fmt: skip
+        order = order_along(valid[:, attrs.score_index], 0, ascending=False)
+        kept: list[int] = []
+        for place, own in enumerate(order if attrs.top_k < 0 else order[: attrs.top_k]):
+            label = valid[own, attrs.id_index] if attrs.id_index >= 0 else 0
+            if label < 0 or 0 < attrs.max_output_size <= len(kept):
+                continue
+            rivals = [
+                other for other in kept
+                if attrs.force_suppress or attrs.id_index < 0
+                or valid[other, attrs.id_index] == label
+            ]  # fmt: skip
+            limit = np.float32(attrs.iou_threshold)
+            if any(overlap(boxes[own], boxes[other]) >= limit for other in rivals):
+                continue
+            rows[n, len(kept) if attrs.invalid_to_bottom else place] = valid[own]
+            found[n, len(kept)] = indices[n, own]
+            kept.append(int(own))
+        numbers[n] = len(kept)
+    return [found, numbers] if attrs.return_indices else rows
+
+
+def _non_max_suppression(
+    data: Any, valid_count: Any, indices: Any, max_output_size: int = -1,
+    iou_threshold: float = 0.5, force_suppress: bool = False, top_k: int = -1,
+    coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
+    invalid_to_bottom: bool = False,
+) -> Any:  # fmt: skip
+    """The rows that overlap no better one of their class by iou_threshold or more.
+
+    With force_suppress of any class. The best top_k rows are looked at, and at most max_output_size
+    remain, all if these are below 0. The result is their indices and their number or, without
+    return_indices, the rows by their score, those that remain in front if invalid_to_bottom.
+    """
+    made = make(
+        "vision.non_max_suppression", data, valid_count, indices, max_output_size=max_output_size,
+        iou_threshold=iou_threshold, force_suppress=force_suppress, top_k=top_k,
+        coord_start=coord_start, score_index=score_index, id_index=id_index,
+        return_indices=return_indices, invalid_to_bottom=invalid_to_bottom,
+    )  # fmt: skip
+    return TupleWrapper(made, 2) if return_indices else made
+
+
+_COUNT, _PLACES = np.array([7], "int32"), np.arange(7, dtype="int32")[None, ::-1].copy()
+
+register(OpRecord(
+    "vision.non_max_suppression",
+    inputs=("data", "valid_count", "indices"),
+    attrs=NmsAttrs,
+    infer=_infer_nms,
+    compute=_compute_nms,
+    reference=_reference_nms,
+    builder=_non_max_suppression,
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=[
+        Case((_ROWS, _COUNT, _PLACES)),
+        Case((_ROWS, _COUNT, _PLACES), {"force_suppress": True, "max_output_size": 2,
+                                        "top_k": 4}),
+        Case((_ROWS, _COUNT - 2, _PLACES), {"return_indices": False, "iou_threshold": 0.1}),
+        Case(((2, 8, 5), np.array([8, 3], "int32"), ((2, 8), "int32")), {
+            "return_indices": False, "invalid_to_bottom": True, "coord_start": 1, "score_index": 0,
+            "id_index": -1, "iou_threshold": 0.2,
+        }),
+    ],
+    doc=_non_max_suppression.__doc__ or "",
+))  # fmt: skip
