@@ -58,6 +58,21 @@ def test_regions_of_a_plane_are_planes() -> None:
     assert pooled.item() == 2 * 9 - 3 * 2
 
 
+def test_anchors() -> None:
+    made = reference("vision.multibox_prior", np.zeros((1, 3, 1, 2)), sizes=(0.4,), ratios=(1, 4))
+    want = [[0.15, 0.3, 0.35, 0.7], [0.05, 0.4, 0.45, 0.6],
+            [0.65, 0.3, 0.85, 0.7], [0.55, 0.4, 0.95, 0.6]]  # fmt: skip
+    np.testing.assert_allclose(made[0], want)
+    scores = np.array([[[0.3], [0.6], [0.1]]], "float32")
+    anchor = np.array([[[0.2, 0.2, 0.4, 0.6]]], "float32")
+    stay, move = np.zeros((1, 4), "float32"), np.array([[1, -1, 0, np.log(2) / 0.2]], "float32")
+    rows, count = reference("vision.multibox_transform_loc", scores, stay, anchor)
+    assert count.tolist() == [1]
+    np.testing.assert_allclose(rows[0, 0], [0, 0.6, 0.2, 0.2, 0.4, 0.6], rtol=1e-6)
+    rows, _ = reference("vision.multibox_transform_loc", scores, move, anchor)
+    np.testing.assert_allclose(rows[0, 0], [0, 0.6, 0.22, 0, 0.42, 0.76], atol=1e-6)
+
+
 def test_mistakes() -> None:
     boxes, scores = relay.var("boxes", shape=(1, 6, 4)), relay.var("scores", shape=(1, 2, 5))
     with pytest.raises(ValueError, match="the number of boxes in scores is 6, not 5"):
