@@ -1,12 +1,14 @@
 """What users write: placeholder, compute, reductions, variables."""
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
 from sterna.support.dtype import DataType
+from sterna.support.float_format import format_of, is_small_float
 from sterna.te.tag import tag_in_scope
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -199,6 +201,8 @@ def comm_reducer(
 def min_value(dtype: str) -> Expr:
     """The smallest number of a type; minus infinity for floats is not it."""
     kind = DataType(dtype)
+    if kind == "float8_e8m0fnu":  # it has no sign
+        return build.const(format_of(kind).decode(0), kind)
     if kind.is_float:
         return build.const(-_largest_float(kind), kind)
     if kind.is_uint or kind.is_bool:
@@ -217,19 +221,17 @@ def max_value(dtype: str) -> Expr:
 
 
 def _largest_float(kind: DataType) -> float:
-    largest = {
-        "float16": 65504.0,
-        "float32": 3.4028234663852886e38,
-        "float64": 1.7976931348623157e308,
-        "bfloat16": 3.3895313892515355e38,
-    }
-    return largest[kind]
+    if is_small_float(kind):
+        return format_of(kind).maximum
+    return 3.4028234663852886e38 if kind.bits == 32 else 1.7976931348623157e308
 
 
 def _infinity(sign: int) -> Callable[[DataType], Expr]:
+    """Infinity, or the number next to it in types that have none."""
+
     def identity(kind: DataType) -> Expr:
-        if kind.is_float:
-            return build.const(float("inf") * sign, kind)
+        if kind.is_float and math.isinf(build.round_float(math.inf, kind)):
+            return build.const(math.inf * sign, kind)
         return max_value(kind) if sign > 0 else min_value(kind)
 
     return identity
