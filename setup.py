@@ -1,4 +1,4 @@
-"""Builds the C runtime (shared, static, one file) and the extension that binds it to Python."""
+"""Builds the C runtime (shared, static, one file), its Python binding and the memory planner."""
 
 import shutil
 import sys
@@ -94,7 +94,16 @@ core: dict[str, Any] = {
     "extra_compile_args": C_FLAGS,
     "extra_link_args": EXTENSION_FLAGS,
 }
+packer: dict[str, Any] = {
+    "sources": sorted(str(p.relative_to(HERE)) for p in HERE.glob("sterna/tir/usmp/packer/*.c")),
+    "depends": ["sterna/tir/usmp/packer/search.h"],
+    "extra_compile_args": C_FLAGS,
+    "extra_link_args": [] if WINDOWS or MAC else ["-Wl,-s"],
+}
 setup(
-    ext_modules=[Extension("sterna.runtime._core", **core)],
+    ext_modules=[
+        Extension("sterna.runtime._core", **core),
+        Extension("sterna.tir.usmp._packer", **packer),
+    ],
     cmdclass={"build_ext": BuildNative},
 )

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from sterna.tir.usmp.buffers import BufferInfo, check_buffers, live_bound
 from sterna.tir.usmp.greedy import greedy_by_conflicts, greedy_by_size, linear_scan
 from sterna.tir.usmp.hill_climb import hill_climb
+from sterna.tir.usmp.optimal import optimal
 
-Algorithm = Callable[[Sequence[BufferInfo]], list[int]]
-
-ALGORITHMS: dict[str, Algorithm] = {
+QUICK: dict[str, Callable[[Sequence[BufferInfo]], list[int]]] = {
     "greedy_by_size": greedy_by_size,
     "greedy_by_conflicts": greedy_by_conflicts,
     "linear_scan": linear_scan,
-    "hill_climb": hill_climb,
 }
 """By name, what gives the offsets of buffers in their order."""
+
+ALGORITHMS = ("auto", *QUICK, "hill_climb", "optimal")
+
+TIME_LIMITS = {"auto": 0.5, "optimal": 30.0}
+"""In seconds of a usual processor: the work is counted, so that plans are the same everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +37,29 @@ class MemoryPlan:
         return self.size == self.lower_bound
 
 
-def plan_memory(buffers: Sequence[BufferInfo], algorithm: str = "auto") -> MemoryPlan:
-    """The plan that an algorithm makes."""
+def plan_memory(
+    buffers: Sequence[BufferInfo],
+    algorithm: str = "auto",
+    time_limit: float | None = None,
+    enough: int = 0,
+) -> MemoryPlan:
+    """The plan of an algorithm; "auto" and "optimal" search no further for less than is enough.
+
+    "auto" takes the best of the quick ones and searches for a smaller plan for a short time.
+    """
     check_buffers(buffers)
-    if algorithm == "auto":
-        plans = [_run(buffers, name) for name in ALGORITHMS]
-        return min(plans, key=lambda made: made.size)
     if algorithm not in ALGORITHMS:
-        known = ", ".join(("auto", *ALGORITHMS))
+        known = ", ".join(ALGORITHMS)
         raise ValueError(f"unknown memory planning algorithm '{algorithm}'; known are: {known}")
-    return _run(buffers, algorithm)
+    if algorithm in QUICK:
+        return _plan_of(buffers, QUICK[algorithm](buffers))
+    if algorithm == "hill_climb":
+        return _plan_of(buffers, hill_climb(buffers))
+    plans = [_plan_of(buffers, quick(buffers)) for quick in QUICK.values()]
+    best = min(plans, key=lambda made: made.size)
+    limit = TIME_LIMITS[algorithm] if time_limit is None else time_limit
+    found = optimal(buffers, list(best.offsets.values()), limit, enough)
+    return _plan_of(buffers, found.offsets, found.needed)
 
 
 def plan(buffers: Sequence[BufferInfo], algorithm: str = "auto") -> tuple[dict[str, int], int]:
@@ -52,8 +68,7 @@ def plan(buffers: Sequence[BufferInfo], algorithm: str = "auto") -> tuple[dict[s
     return made.offsets, made.size
 
 
-def _run(buffers: Sequence[BufferInfo], algorithm: str) -> MemoryPlan:
-    places = ALGORITHMS[algorithm](buffers)
+def _plan_of(buffers: Sequence[BufferInfo], places: Sequence[int], needed: int = 0) -> MemoryPlan:
     offsets = {b.name: at for b, at in zip(buffers, places, strict=True)}
     size = max((at + b.size for b, at in zip(buffers, places, strict=True)), default=0)
-    return MemoryPlan(tuple(buffers), offsets, size, live_bound(buffers))
+    return MemoryPlan(tuple(buffers), offsets, size, max(needed, live_bound(buffers)))

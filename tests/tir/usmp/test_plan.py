@@ -16,8 +16,6 @@ from sterna.tir.usmp import (
     plan_memory,
 )
 
-NAMES = ["auto", *ALGORITHMS]
-
 KB = 1024
 LIVES = [(0, 4), (2, 6), (4, 8), (4, 12), (10, 14), (12, 16), (14, 18)]
 TURNS = [BufferInfo(f"T{i}", 16 * KB, first, last) for i, (first, last) in enumerate(LIVES)]
@@ -51,7 +49,7 @@ def check(made: MemoryPlan) -> None:
     assert made.proven == (made.size == made.lower_bound)
 
 
-@pytest.mark.parametrize("algorithm", NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(buffers=some_buffers())
 @settings(deadline=None, max_examples=60)
 def test_plans_of_random_buffers_hold(algorithm: str, buffers: list[BufferInfo]) -> None:
@@ -61,7 +59,7 @@ def test_plans_of_random_buffers_hold(algorithm: str, buffers: list[BufferInfo])
     assert plan(buffers, algorithm) == (made.offsets, made.size)
 
 
-@pytest.mark.parametrize("algorithm", NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_tensors_that_take_turns_fit_in_three_places(algorithm: str) -> None:
     made = plan_memory(TURNS, algorithm)
     check(made)
@@ -69,7 +67,7 @@ def test_tensors_that_take_turns_fit_in_three_places(algorithm: str) -> None:
     assert made.proven
 
 
-@pytest.mark.parametrize("algorithm", NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_plan_of_nothing_is_empty(algorithm: str) -> None:
     assert plan([], algorithm) == ({}, 0)
 
@@ -81,7 +79,7 @@ def test_the_bound_counts_what_is_alive_together() -> None:
 
 
 def test_an_unknown_algorithm_is_named_with_the_known() -> None:
-    with pytest.raises(ValueError, match=r"'tetris'; known are: auto, greedy_by_size, .*hill_climb"):
+    with pytest.raises(ValueError, match=r"'tetris'; known are: auto, .*, hill_climb"):
         plan(TURNS, "tetris")
 
 

@@ -1,0 +1,115 @@
+"""The smallest plan, by searches for plans of given sizes between the bound and the best."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sterna.tir.usmp._packer import search_places
+from sterna.tir.usmp.buffers import BufferInfo, live_bound
+
+WORK_PER_SECOND = 400_000_000
+"""What one second of a time limit stands for: plans must not depend on the machine."""
+
+FIRST_SHARE = 2_000_000
+"""The work that each order of the buffers may take at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A buffer in units of all sizes' common divisor and in sections of time."""
+
+    number: int
+    size: int
+    first: int
+    last: int
+    life: int
+    """Its steps."""
+    pressure: int
+    """The most that is alive during its life."""
+
+    @property
+    def sections(self) -> int:
+        return self.last - self.first
+
+
+# Which buffers are tried first among those that can lie equally low. No order is best for all.
+_ORDERS: list[Callable[[_Box], tuple[int, ...]]] = [
+    lambda b: (b.pressure, b.life, b.size),
+    lambda b: (b.pressure, b.sections, b.size),
+    lambda b: (b.life, b.size * b.life),
+    lambda b: (b.size * b.life, b.pressure),
+    lambda b: (b.pressure, b.size * b.life, b.life),
+    lambda b: (b.size, b.life),
+]
+
+
+@dataclass(slots=True)
+class Found:
+    """The best plan of a search, and what is known to be needed."""
+
+    offsets: list[int]
+    size: int
+    needed: int
+
+
+def optimal(
+    buffers: Sequence[BufferInfo], start: Sequence[int], time_limit: float, enough: int
+) -> Found:
+    """A plan of the smallest size, or the best that the limit allows from a first plan on."""
+    unit = math.gcd(*(b.size for b in buffers)) or 1
+    boxes = _boxes(buffers, unit)
+    size = max((at + b.size for at, b in zip(start, buffers, strict=True)), default=0)
+    found = Found([at // unit for at in start], size // unit, live_bound(buffers) // unit)
+    _improve(found, boxes, int(time_limit * WORK_PER_SECOND), enough // unit)
+    return Found([at * unit for at in found.offsets], found.size * unit, found.needed * unit)
+
+
+def _improve(found: Found, boxes: Sequence[_Box], budget: int, enough: int) -> None:
+    """Search at the bound, then halve what is open between the bound and the best plan."""
+    low = target = max(found.needed, enough)
+    while found.size > max(found.needed, enough) and budget > 0:
+        offsets, needed, work = _search(boxes, target, max(budget // 2, FIRST_SHARE))
+        budget -= work
+        if offsets is not None:
+            found.offsets = [offsets.get(n, 0) for n in range(len(found.offsets))]
+            found.size = max(found.offsets[b.number] + b.size for b in boxes)
+        elif needed is not None:
+            found.needed = max(found.needed, min(needed, found.size))
+            low = max(low, found.needed)
+        else:
+            low = target + 1
+        if low >= found.size:  # sizes that were given up get another turn
+            low = max(found.needed, enough)
+        target = (low + found.size - 1) // 2
+
+
+def _search(
+    boxes: Sequence[_Box], capacity: int, budget: int
+) -> tuple[dict[int, int] | None, int | None, int]:
+    """A plan of this size, or the size that is needed, or neither; and the work that it took."""
+    spent, share = 0, FIRST_SHARE
+    while True:
+        for key in _ORDERS:
+            order = sorted(boxes, key=key, reverse=True)
+            items = [(b.size, b.first, b.last) for b in order]
+            offsets, needed, work = search_places(items, capacity, min(share, budget - spent))
+            spent += work
+            if offsets is not None:
+                return {b.number: at for b, at in zip(order, offsets, strict=True)}, None, spent
+            if needed is not None or spent >= budget:
+                return None, needed, spent
+        share *= 2
+
+
+def _boxes(buffers: Sequence[BufferInfo], unit: int) -> list[_Box]:
+    """The buffers that take room; a section begins where a buffer comes to life."""
+    real = [(n, b) for n, b in enumerate(buffers) if b.size]
+    begins = sorted({b.first for _, b in real})
+    alive = [live_bound([b for _, b in real if b.first <= at < b.last]) for at in begins]
+    boxes = []
+    for number, b in real:
+        first, last = bisect_left(begins, b.first), bisect_left(begins, b.last)
+        pressure = max(alive[first:last])
+        boxes.append(_Box(number, b.size // unit, first, last, b.last - b.first, pressure))
+    return boxes

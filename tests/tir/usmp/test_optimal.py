@@ -1,0 +1,76 @@
+"""The search finds the smallest plans, proves that they are, and packs hard real graphs."""
+
+import csv
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sterna.tir.usmp import BufferInfo, plan_memory
+from tests.support import SHARED
+from tests.tir.usmp.test_plan import check, some_buffers
+
+
+def smallest(buffers: Sequence[BufferInfo]) -> int:
+    """The least size over all orders, each buffer on top of the earlier ones that it meets."""
+    best = sum(b.size for b in buffers)
+    for order in permutations(buffers):
+        ends: list[tuple[BufferInfo, int]] = []
+        for buffer in order:
+            rests = max((end for other, end in ends if other.meets(buffer)), default=0)
+            ends.append((buffer, rests + buffer.size))
+        best = min(best, max((end for _, end in ends), default=0))
+    return best
+
+
+@given(some_buffers(most=6))
+@settings(deadline=None, max_examples=150)
+def test_no_order_of_placing_gives_less(buffers: list[BufferInfo]) -> None:
+    made = plan_memory(buffers, "optimal")
+    check(made)
+    assert made.proven
+    assert made.size == smallest(buffers)
+
+
+GAP = [
+    BufferInfo(f"g{n}", size, first, last)
+    for n, (size, first, last) in enumerate(
+        [(3, 0, 2), (2, 0, 1), (2, 1, 4), (1, 1, 3), (3, 3, 6), (1, 2, 5), (2, 4, 6), (2, 5, 7)]
+    )
+]
+SMALLEST = smallest(GAP)
+
+
+@given(st.permutations(GAP))
+@settings(deadline=None, max_examples=20)
+def test_the_order_of_the_buffers_does_not_change_the_size(buffers: list[BufferInfo]) -> None:
+    assert plan_memory(buffers, "optimal").size == SMALLEST
+
+
+def test_sizes_of_many_gigabytes_are_exact() -> None:
+    big = [BufferInfo(b.name, b.size * (2**40 + 1), b.first, b.last) for b in GAP]
+    made = plan_memory(big, "optimal")
+    check(made)
+    assert made.size == SMALLEST * (2**40 + 1)
+
+
+def hard_instances() -> list[Path]:
+    """Lives of real graphs' buffers; the name of a file says in what size they fit."""
+    return sorted((SHARED / "memory_plans").glob("*.csv"))
+
+
+@pytest.mark.skipif(not hard_instances(), reason="the checkout stands alone")
+@pytest.mark.parametrize("path", hard_instances(), ids=lambda path: path.stem)
+def test_hard_graphs_fit(path: Path) -> None:
+    with path.open(newline="") as rows:
+        buffers = [
+            BufferInfo(row["id"], int(row["size"]), int(row["lower"]), int(row["upper"]))
+            for row in csv.DictReader(rows)
+        ]
+    capacity = int(path.suffixes[-2][1:])
+    made = plan_memory(buffers, "optimal", enough=capacity)
+    check(made)
+    assert made.size <= capacity
