@@ -1,18 +1,23 @@
 """The smallest plan, by searches for plans of given sizes between the bound and the best."""
 
 import math
+import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from sterna.tir.usmp._packer import search_places
 from sterna.tir.usmp.buffers import BufferInfo, live_bound
 
-WORK_PER_SECOND = 400_000_000
+WORK_PER_SECOND = 300_000_000
 """What one second of a time limit stands for: plans must not depend on the machine."""
 
 FIRST_SHARE = 2_000_000
-"""The work that each order of the buffers may take at first."""
+"""The work that each order of the buffers may take at first; it doubles with every turn."""
+
+DOUBLINGS = 5
+"""Until here: then new orders are worth more than longer searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,12 @@ class _Box:
 
 
 # Which buffers are tried first among those that can lie equally low. No order is best for all.
-_ORDERS: list[Callable[[_Box], tuple[int, ...]]] = [
-    lambda b: (b.pressure, b.life, b.size),
-    lambda b: (b.pressure, b.sections, b.size),
-    lambda b: (b.life, b.size * b.life),
-    lambda b: (b.size * b.life, b.pressure),
-    lambda b: (b.pressure, b.size * b.life, b.life),
-    lambda b: (b.size, b.life),
+# An order sees a life and its sections stretched by a factor, which differs from round to round.
+_ORDERS: list[Callable[[_Box, float], tuple[float, ...]]] = [
+    lambda b, f: (b.pressure, b.life * f, b.size),
+    lambda b, f: (b.pressure, b.sections * f, b.size),
+    lambda b, f: (b.size * b.life * f, b.pressure),
+    lambda b, f: (b.life * f, b.size),
 ]
 
 
@@ -88,10 +92,13 @@ def _search(
     boxes: Sequence[_Box], capacity: int, budget: int
 ) -> tuple[dict[int, int] | None, int | None, int]:
     """A plan of this size, or the size that is needed, or neither; and the work that it took."""
-    spent, share = 0, FIRST_SHARE
-    while True:
+    spent = 0
+    for turn in count():
+        share = FIRST_SHARE << min(turn, DOUBLINGS)
+        source = random.Random(turn)
+        factors = {b.number: source.uniform(0.7, 1.4) if turn > 1 else 1.0 for b in boxes}
         for key in _ORDERS:
-            order = sorted(boxes, key=key, reverse=True)
+            order = sorted(boxes, key=lambda b: key(b, factors[b.number]), reverse=True)
             items = [(b.size, b.first, b.last) for b in order]
             offsets, needed, work = search_places(items, capacity, min(share, budget - spent))
             spent += work
@@ -99,7 +106,7 @@ def _search(
                 return {b.number: at for b, at in zip(order, offsets, strict=True)}, None, spent
             if needed is not None or spent >= budget:
                 return None, needed, spent
-        share *= 2
+    raise AssertionError("the budget ends every search")
 
 
 def _boxes(buffers: Sequence[BufferInfo], unit: int) -> list[_Box]:

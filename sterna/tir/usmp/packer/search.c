@@ -1,10 +1,9 @@
 /* Depth-first search for places of buffers in an arena of fixed size.
  *
- * If a plan exists, one exists in which every buffer rests on the floor or on another. Its buffers,
- * sorted by offset, can be placed one by one, each at the highest end of the earlier ones that it
- * meets. So a step of the search chooses the buffer that comes next in this sorted order (equal
- * offsets are sorted by number); all that come before it in that order and are not yet placed are
- * passed over: they must wait until another buffer lifts them. */
+ * If a plan exists, one exists in which no buffer could lie lower with the others where they are. A
+ * step of the search takes an unplaced buffer below which none that it meets has room: it lies where
+ * it rests now, on the highest end of the placed ones that it meets, and all others above it; or it
+ * is held back until another one, placed where it would lie, lifts it. */
 #include "search.h"
 
 #include <stdlib.h>
@@ -20,7 +19,7 @@ typedef struct {
 typedef struct {
   int32_t room;
   int32_t *members, *choices;
-  int64_t *saved;
+  int64_t *saved; /* where members rested, doubled, and whether they were held back */
 } level;
 
 typedef struct {
@@ -33,22 +32,13 @@ typedef struct {
   int64_t *stacked;  /* per section: sizes of the buffers that lie at a place or above it */
   int32_t *reach;    /* per section: where the lives that begin there end */
   int32_t *twin;     /* the equal buffer before this one, or -1 */
-  char *placed;
+  char *placed, *held;
   level *levels;
   state_hash *failed;
 } search;
 
-typedef struct {
-  int64_t offset;
-  int32_t number;
-} position;
-
 static int meet(const packer_buffer *a, const packer_buffer *b) {
   return a->first < b->last && b->first < a->last;
-}
-
-static int is_passed_over(const search *s, int32_t b, position last) {
-  return s->rests[b] < last.offset || (s->rests[b] == last.offset && b < last.number);
 }
 
 static level *level_for(search *s, int32_t depth, int32_t count) {
@@ -66,37 +56,25 @@ static level *level_for(search *s, int32_t depth, int32_t count) {
   return NULL;
 }
 
-/* The end of the lowest that could be placed next: nothing is placed at it or above before that,
- * because the buffer could as well lie below. */
-static int64_t lowest_end(const search *s, const int32_t *members, int32_t count, position last) {
-  int64_t lowest = INT64_MAX;
+/* Finds where members can lie at the lowest; 0 if one that is held back can be lifted by none. */
+static int find_lowest(search *s, const int32_t *members, int32_t count) {
   for (int32_t i = 0; i < count; i++) {
     int32_t b = members[i];
-    int64_t end = s->rests[b] + s->buffers[b].size;
-    if (end < lowest && !is_passed_over(s, b, last)) lowest = end;
-  }
-  return lowest;
-}
-
-/* Finds where members can lie at the lowest; 0 if one that was passed over is lifted by none. */
-static int find_lowest(search *s, const int32_t *members, int32_t count, position last,
-                       int64_t least_end) {
-  for (int32_t i = 0; i < count; i++) {
-    int32_t b = members[i];
-    s->lowest[b] = is_passed_over(s, b, last) ? -1 : s->rests[b];
+    s->lowest[b] = s->rests[b] + s->held[b];
   }
   for (int32_t i = 0; i < count; i++) {
     int32_t b = members[i];
-    if (s->lowest[b] >= 0) continue;
-    int64_t lifted = INT64_MAX;
+    if (!s->held[b]) continue;
+    int64_t lifted = INT64_MAX, rests = s->rests[b], end = rests + s->buffers[b].size;
     for (int32_t j = 0; j < count; j++) {
       int32_t other = members[j];
-      if (other == b || !meet(&s->buffers[b], &s->buffers[other])) continue;
-      int64_t from = is_passed_over(s, other, last) ? least_end : s->rests[other];
-      if (from + s->buffers[other].size < lifted) lifted = from + s->buffers[other].size;
+      if (s->lowest[other] >= end || other == b) continue;
+      if (!meet(&s->buffers[b], &s->buffers[other])) continue;
+      int64_t top = s->lowest[other] + s->buffers[other].size;
+      if (top < lifted) lifted = top;
     }
     if (lifted == INT64_MAX) return 0;
-    s->lowest[b] = lifted;
+    if (lifted > rests) s->lowest[b] = lifted;
     s->work += count;
   }
   return 1;
@@ -145,12 +123,12 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-/* What can still become of members depends on where each rests, or that it was passed over. */
-static state_hash hash_of(const search *s, const int32_t *members, int32_t count, position last) {
+/* What can still become of members depends on where each rests, and whether it is held back. */
+static state_hash hash_of(const search *s, const int32_t *members, int32_t count) {
   state_hash hash = {0, 0};
   for (int32_t i = 0; i < count; i++) {
     int32_t b = members[i];
-    uint64_t rests = is_passed_over(s, b, last) ? UINT64_MAX : (uint64_t)s->rests[b];
+    uint64_t rests = (uint64_t)s->rests[b] * 2 + (uint64_t)s->held[b];
     uint64_t key = mix(rests * 0x9e3779b97f4a7c15u + (uint64_t)(b + 1));
     hash.one += key;
     hash.two += mix(key ^ ((uint64_t)b << 32 | 0x5bd1e995u));
@@ -186,12 +164,18 @@ static int32_t split(search *s, const int32_t *members, int32_t count) {
   return parts;
 }
 
-static packer_outcome solve(search *s, int32_t *members, int32_t count, position last,
-                            int32_t depth);
+static int64_t state_of(const search *s, int32_t b) { return s->rests[b] * 2 + s->held[b]; }
+
+static void restore(search *s, int32_t b, int64_t state) {
+  s->rests[b] = state / 2;
+  s->held[b] = state % 2;
+}
+
+static packer_outcome solve(search *s, int32_t *members, int32_t count, int32_t depth);
 
 /* Solves parts one by one; members are sorted by part, and what was placed is taken back. */
 static packer_outcome solve_parts(search *s, const int32_t *members, int32_t count, int32_t parts,
-                                  position last, int32_t depth) {
+                                  int32_t depth) {
   level *here = level_for(s, depth, count);
   if (!here) return PACKER_NO_MEMORY;
   int32_t filled = 0;
@@ -201,82 +185,93 @@ static packer_outcome solve_parts(search *s, const int32_t *members, int32_t cou
     for (int32_t i = 0; i < count; i++)
       if (s->reach[s->buffers[members[i]].first] == part) here->members[filled++] = members[i];
   }
-  for (int32_t i = 0; i < count; i++) here->saved[i] = s->rests[here->members[i]];
+  for (int32_t i = 0; i < count; i++) here->saved[i] = state_of(s, here->members[i]);
   packer_outcome outcome = PACKER_FOUND;
   for (int32_t part = 0; part < parts && outcome == PACKER_FOUND; part++) {
     int32_t begin = begins[part], end = part + 1 < parts ? begins[part + 1] : count;
-    outcome = solve(s, here->members + begin, end - begin, last, depth + 1);
+    outcome = solve(s, here->members + begin, end - begin, depth + 1);
   }
   for (int32_t i = 0; outcome != PACKER_FOUND && i < count; i++) {
-    s->rests[here->members[i]] = here->saved[i];
+    restore(s, here->members[i], here->saved[i]);
     s->placed[here->members[i]] = 0;
   }
   return outcome;
 }
 
-static int compare_positions(const search *s, int32_t a, int32_t b) {
-  if (s->rests[a] != s->rests[b]) return s->rests[a] < s->rests[b] ? -1 : 1;
-  return a - b;
-}
-
-/* The members that may come next, in their order. */
-static int32_t find_choices(const search *s, const int32_t *members, int32_t count, position last,
-                            int64_t least_end, int32_t *choices) {
-  int32_t found = 0;
+/* The next member to decide on: the lowest, and of these the first; -1 if there is none. */
+static int32_t choose(const search *s, const int32_t *members, int32_t count) {
+  int32_t best = -1;
   for (int32_t i = 0; i < count; i++) {
-    int32_t b = members[i], at;
-    if (s->rests[b] >= least_end || is_passed_over(s, b, last)) continue;
-    if (s->twin[b] >= 0 && !s->placed[s->twin[b]]) continue;
-    for (at = found++; at && compare_positions(s, b, choices[at - 1]) < 0; at--)
-      choices[at] = choices[at - 1];
-    choices[at] = b;
+    int32_t b = members[i];
+    if (s->held[b] || (s->twin[b] >= 0 && !s->placed[s->twin[b]])) continue;
+    if (best < 0 || s->rests[b] < s->rests[best] || (s->rests[b] == s->rests[best] && b < best))
+      best = b;
   }
-  return found;
+  for (int32_t i = 0; best >= 0 && i < count; i++) {
+    int32_t b = members[i];
+    if (s->rests[b] + s->buffers[b].size > s->rests[best] || b == best) continue;
+    if (meet(&s->buffers[b], &s->buffers[best])) return -1;
+  }
+  return best;
 }
 
-/* Places the members of one part that are left; on any other outcome all is as before. */
-static packer_outcome try_choices(search *s, const int32_t *members, int32_t count, position last,
-                                  int64_t least_end, int32_t depth) {
+static packer_outcome place(search *s, const int32_t *members, int32_t count, int32_t chosen,
+                            level *here, int32_t depth) {
+  int64_t end = s->rests[chosen] + s->buffers[chosen].size;
+  int32_t left = 0;
+  for (int32_t i = 0; i < count; i++) {
+    int32_t b = members[i];
+    here->saved[i] = state_of(s, b);
+    if (b == chosen) continue;
+    here->members[left++] = b;
+    if (end > s->rests[b] && meet(&s->buffers[b], &s->buffers[chosen])) {
+      s->rests[b] = end;
+      s->held[b] = 0;
+    }
+  }
+  s->offsets[chosen] = s->rests[chosen];
+  s->placed[chosen] = 1;
+  packer_outcome outcome = solve(s, here->members, left, depth + 1);
+  if (outcome == PACKER_FOUND) return outcome;
+  s->placed[chosen] = 0;
+  for (int32_t i = 0; i < count; i++) restore(s, members[i], here->saved[i]);
+  return outcome;
+}
+
+/* Decides on the members of one part that are left; held is how many it then holds back. */
+static packer_outcome decide(search *s, int32_t *members, int32_t count, int32_t depth,
+                             int32_t *held) {
   level *here = level_for(s, depth, count);
   if (!here) return PACKER_NO_MEMORY;
-  for (int32_t i = 0; i < count; i++) here->saved[i] = s->rests[members[i]];
-  int32_t choices = find_choices(s, members, count, last, least_end, here->choices);
-  for (int32_t c = 0; c < choices; c++) {
-    int32_t chosen = here->choices[c], left = 0;
-    position next = {s->rests[chosen], chosen};
-    int64_t end = next.offset + s->buffers[chosen].size;
-    for (int32_t i = 0; i < count; i++) {
-      int32_t b = members[i];
-      if (b == chosen) continue;
-      here->members[left++] = b;
-      if (end > s->rests[b] && meet(&s->buffers[b], &s->buffers[chosen])) s->rests[b] = end;
-    }
-    s->offsets[chosen] = next.offset;
-    s->placed[chosen] = 1;
-    packer_outcome outcome = solve(s, here->members, left, next, depth + 1);
-    if (outcome == PACKER_FOUND) return outcome;
-    s->placed[chosen] = 0;
-    for (int32_t i = 0; i < count; i++) s->rests[members[i]] = here->saved[i];
+  for (;;) {
+    int32_t chosen = choose(s, members, count);
+    if (chosen < 0) return PACKER_IMPOSSIBLE;
+    packer_outcome outcome = place(s, members, count, chosen, here, depth);
     if (outcome != PACKER_IMPOSSIBLE) return outcome;
+    s->held[chosen] = 1;
+    here->choices[(*held)++] = chosen;
+    s->work += 4 * count;
+    if (!find_lowest(s, members, count)) return PACKER_IMPOSSIBLE;
+    sort_by_lowest(s, members, count);
+    if (!has_room(s, members, count)) return PACKER_IMPOSSIBLE;
   }
-  return PACKER_IMPOSSIBLE;
 }
 
-static packer_outcome solve(search *s, int32_t *members, int32_t count, position last,
-                            int32_t depth) {
+static packer_outcome solve(search *s, int32_t *members, int32_t count, int32_t depth) {
   if (!count) return PACKER_FOUND;
   s->work += 4 * count;
   if (s->work > s->work_limit) return PACKER_STOPPED;
-  int64_t least_end = lowest_end(s, members, count, last);
-  if (least_end == INT64_MAX) return PACKER_IMPOSSIBLE;
-  if (!find_lowest(s, members, count, last, least_end)) return PACKER_IMPOSSIBLE;
+  if (!find_lowest(s, members, count)) return PACKER_IMPOSSIBLE;
   sort_by_lowest(s, members, count);
   if (!has_room(s, members, count)) return PACKER_IMPOSSIBLE;
   int32_t parts = split(s, members, count);
-  if (parts > 1) return solve_parts(s, members, count, parts, last, depth);
-  state_hash hash = hash_of(s, members, count, last), *memory = remembered(s, hash);
+  if (parts > 1) return solve_parts(s, members, count, parts, depth);
+  state_hash hash = hash_of(s, members, count), *memory = remembered(s, hash);
   if (memory->one == hash.one && memory->two == hash.two) return PACKER_IMPOSSIBLE;
-  packer_outcome outcome = try_choices(s, members, count, last, least_end, depth);
+  int32_t held = 0;
+  packer_outcome outcome = decide(s, members, count, depth, &held);
+  if (outcome == PACKER_FOUND) return outcome;
+  for (int32_t i = 0; i < held; i++) s->held[s->levels[depth].choices[i]] = 0;
   if (outcome == PACKER_IMPOSSIBLE && count >= WORTH_REMEMBERING) *memory = hash;
   return outcome;
 }
@@ -302,6 +297,7 @@ static void release(search *s) {
   free(s->levels);
   free(s->failed);
   free(s->placed);
+  free(s->held);
   free(s->twin);
   free(s->reach);
   free(s->stacked);
@@ -321,15 +317,16 @@ packer_outcome packer_search(const packer_buffer *buffers, int32_t count, int32_
   s.reach = calloc(m, sizeof *s.reach);
   s.twin = calloc(n, sizeof *s.twin);
   s.placed = calloc(n, sizeof *s.placed);
+  s.held = calloc(n, sizeof *s.held);
   s.failed = calloc((size_t)1 << TABLE_BITS, sizeof *s.failed);
   s.levels = calloc(2 * n, sizeof *s.levels);
   int32_t *members = calloc(n, sizeof *members);
   packer_outcome outcome = PACKER_NO_MEMORY;
-  if (s.rests && s.lowest && s.stacked && s.reach && s.twin && s.placed && s.failed && s.levels &&
+  if (s.rests && s.lowest && s.stacked && s.reach && s.twin && s.placed && s.held && s.failed && s.levels &&
       members) {
     find_twins(&s);
     for (int32_t b = 0; b < count; b++) members[b] = b;
-    outcome = solve(&s, members, count, (position){-1, -1}, 0);
+    outcome = solve(&s, members, count, 0);
   }
   free(members);
   release(&s);
