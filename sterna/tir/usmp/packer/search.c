@@ -89,14 +89,22 @@ static void sort_by_lowest(const search *s, int32_t *members, int32_t count) {
   }
 }
 
+/* The sections in which members live. */
+static void find_range(const search *s, const int32_t *members, int32_t count, int32_t *from,
+                       int32_t *to) {
+  *from = s->buffers[members[0]].first;
+  *to = s->buffers[members[0]].last;
+  for (int32_t i = 1; i < count; i++) {
+    const packer_buffer *b = &s->buffers[members[i]];
+    if (b->first < *from) *from = b->first;
+    if (b->last > *to) *to = b->last;
+  }
+}
+
 /* Whether in every section the buffers that must lie above some place have room above it. */
 static int has_room(search *s, const int32_t *members, int32_t count) {
-  int32_t from = INT32_MAX, to = 0;
-  for (int32_t i = 0; i < count; i++) {
-    const packer_buffer *b = &s->buffers[members[i]];
-    if (b->first < from) from = b->first;
-    if (b->last > to) to = b->last;
-  }
+  int32_t from, to;
+  find_range(s, members, count, &from, &to);
   memset(s->stacked + from, 0, (size_t)(to - from) * sizeof *s->stacked);
   for (int32_t i = 0; i < count; i++) {
     const packer_buffer *b = &s->buffers[members[i]];
@@ -142,12 +150,8 @@ static state_hash *remembered(const search *s, state_hash hash) {
 
 /* Numbers the parts of the members that share no section; gives how many there are. */
 static int32_t split(search *s, const int32_t *members, int32_t count) {
-  int32_t from = INT32_MAX, to = 0, parts = 0, end = 0;
-  for (int32_t i = 0; i < count; i++) {
-    const packer_buffer *b = &s->buffers[members[i]];
-    if (b->first < from) from = b->first;
-    if (b->last > to) to = b->last;
-  }
+  int32_t from, to, parts = 0, end = 0;
+  find_range(s, members, count, &from, &to);
   memset(s->reach + from, 0, (size_t)(to - from) * sizeof *s->reach);
   for (int32_t i = 0; i < count; i++) {
     const packer_buffer *b = &s->buffers[members[i]];
