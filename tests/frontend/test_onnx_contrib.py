@@ -1,0 +1,46 @@
+"""Operators of ONNX Runtime's own domain, and experimental ones."""
+
+from typing import Any
+
+import numpy as np
+
+from tests.frontend.support import check
+
+RNG = np.random.default_rng(6)
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def own(kind: str, *inputs: Any, **more: Any) -> None:
+    check(kind, *inputs, domain="com.microsoft", tolerance=1e-4, **more)
+
+
+def test_activations_and_products() -> None:
+    own("Gelu", floats(3, 4))
+    own("BiasGelu", floats(3, 4), floats(4))
+    own("FastGelu", floats(3, 4))
+    own("FastGelu", floats(3, 4), floats(4))
+    own("QuickGelu", floats(3, 4))
+    own("FusedMatMul", floats(2, 3, 4), floats(2, 5, 4), transB=1, alpha=0.5)
+    own("FusedConv", floats(1, 2, 5, 5), floats(3, 2, 3, 3), floats(3), activation="Relu")
+
+
+def test_transformers() -> None:
+    data = floats(2, 3, 8)
+    own("SkipLayerNormalization", data, floats(2, 3, 8), floats(8), floats(8), floats(8))
+    own("Attention", data, floats(8, 24), floats(24), num_heads=2)
+    mask = np.array([[1, 1, 0], [1, 1, 1]], "int32")
+    own("Attention", data, floats(8, 24), floats(24), mask, num_heads=2)
+    ids = RNG.integers(0, 9, (2, 3)).astype("int32")
+    own("EmbedLayerNormalization", ids, ids % 2, floats(9, 8), floats(5, 8), floats(2, 8),
+        floats(8), floats(8), mask, outputs=2)  # fmt: skip
+
+
+def test_experimental_operators() -> None:
+    data = floats(1, 3, 6, 5)
+    check("ImageScaler", data, opset=7, bias=[0.1, 0.2, 0.3], scale=2.0)
+    check("Crop", data, opset=7, border=[1, 2, 1, 1])
+    check("Affine", data, opset=7, alpha=2.0, beta=0.5)
+    check("ScaledTanh", data, opset=7, alpha=2.0, beta=0.5)
