@@ -96,3 +96,11 @@ def test_dropout_does_nothing_but_its_mask() -> None:
     check("Dropout", floats(3, 4))
     check("Dropout", floats(3, 4), outputs=2)
     check("Dropout", floats(3, 4), opset=7, ratio=0.3)
+
+
+def test_operators_that_onnx_defines_by_others() -> None:
+    q, k, v = floats(1, 2, 3, 4), floats(1, 2, 5, 4), floats(1, 2, 5, 4)
+    check("Attention", q, k, v, opset=23, tolerance=1e-4)
+    check("Attention", q, k, v, floats(3, 5), opset=23, tolerance=1e-4, scale=0.3)
+    angles = floats(1, 3, 2)
+    check("RotaryEmbedding", q, np.cos(angles), np.sin(angles), opset=23, tolerance=1e-4)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.defs
 import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
@@ -108,7 +109,48 @@ def _load(model: ModelProto | str | os.PathLike[str] | bytes) -> ModelProto:
 
 
 def _inlined(model: ModelProto) -> ModelProto:
-    return onnx.inliner.inline_local_functions(model) if model.functions else model
+    """The model without functions, its own or those by which ONNX defines other operators."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    versions = _opsets(model)
+    composed = {
+        (node.domain, node.op_type)
+        for node in _all_nodes(model.graph)
+        if not _converts(node, versions) and _is_composed(node, versions)
+    }
+    if not composed:
+        return model
+    return onnx.inliner.inline_selected_functions(
+        model, sorted(composed), inline_schema_functions=True
+    )
+
+
+def _opsets(model: ModelProto) -> dict[str, int]:
+    """The versions of the operator sets by domain; that of ONNX itself is empty."""
+    return {
+        "" if entry.domain == "ai.onnx" else entry.domain: int(entry.version)
+        for entry in model.opset_import
+    }
+
+
+def _opset(node: NodeProto, versions: Mapping[str, int]) -> int:
+    return versions.get("" if node.domain == "ai.onnx" else node.domain, 1)
+
+
+def _converts(node: NodeProto, versions: Mapping[str, int]) -> bool:
+    """Whether there is a converter for a node."""
+    if node.op_type in CONTROL and node.domain in ("", "ai.onnx"):
+        return True
+    return find_converter(node.domain, node.op_type, _opset(node, versions)) is not None
+
+
+def _is_composed(node: NodeProto, versions: Mapping[str, int]) -> bool:
+    """Whether ONNX defines an operator by others."""
+    domain, version = node.domain, _opset(node, versions)
+    if not onnx.defs.has(node.op_type, version, domain):
+        return False
+    schema: Any = onnx.defs.get_schema(node.op_type, version, domain)
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _name_nodes(model: ModelProto) -> None:
@@ -214,9 +256,7 @@ class Importer:
     ) -> None:  # fmt: skip
         self.model, self.graph = model, model.graph
         self.shapes, self.dtypes, self.freeze = shapes, dtypes, freeze
-        self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
-        if "ai.onnx" in self.opsets:
-            self.opsets.setdefault("", self.opsets["ai.onnx"])
+        self.opsets = _opsets(model)
         if opset is not None:
             self.opsets[""] = opset
         self.values: dict[str, RelayExpr] = {}
@@ -245,21 +285,15 @@ class Importer:
         """Every operator of the model can be converted; if not, all that cannot are named."""
         missing: dict[str, list[str]] = {}
         for node in _all_nodes(self.graph):
-            if node.op_type in CONTROL and node.domain in ("", "ai.onnx"):
-                continue
-            version = self._opset(node)
-            if find_converter(node.domain, node.op_type, version) is None:
+            if not _converts(node, self.opsets):
                 kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+                version = _opset(node, self.opsets)
                 missing.setdefault(f"{kind} (opset {version})", []).append(node.name)
         if missing:
             lines = [f"  {kind}: {_some(names)}" for kind, names in sorted(missing.items())]
             raise OpNotImplemented(
                 "these operators of the ONNX model have no converter:\n" + "\n".join(lines)
             )
-
-    def _opset(self, node: NodeProto) -> int:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        return int(self.opsets.get(domain, 1))
 
     # ---- what there is before the first node ----
 
@@ -352,7 +386,7 @@ class Importer:
     def _convert(self, proto: NodeProto) -> Sequence[RelayExpr | None]:
         if proto.op_type in CONTROL:
             return self._choice(proto)
-        version = self._opset(proto)
+        version = _opset(proto, self.opsets)
         node = Node(
             kind=proto.op_type,
             name=proto.name,
