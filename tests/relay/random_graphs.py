@@ -1,4 +1,4 @@
-"""Graphs drawn at random: of all operators' cases joined by reshaping, and like networks."""
+"""Graphs drawn at random: operators' cases joined by reshaping, networks, shapes of all kinds."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -266,4 +266,131 @@ def _classify(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
 _STEPS = (
     _conv, _conv, _conv, _norm, _norm, _bias, _arithmetic, _arithmetic, _residual, _activation,
     _activation, _pool, _global_pool, _join, _split, _reduce, _move, _softmax, _pad, _classify,
+)  # fmt: skip
+
+
+# ---- shapes and types of all kinds ----
+
+_DIMS = (1, 1, 2, 3, 5, 8, 13, 17)
+_TYPES = ("float32", "float32", "float32", "int32", "int8", "uint8", "float16", "bool")
+
+
+def draw_shapes(seed: int, size: int = 8) -> Drawn:
+    """Operators on tensors of no to four dimensions: ones, primes, whole vectors."""
+    graph = _Graph(np.random.default_rng(seed))
+    for rank in (4, graph.pick((0, 1, 2, 3))):
+        shape = tuple(int(graph.pick(_DIMS)) for _ in range(rank))
+        graph.pool.append(_tensor(graph, shape, graph.pick(_TYPES), 0.0))
+    while size > 0:
+        made = graph.pick(_SHAPE_STEPS)(graph, graph.pick(graph.pool[-3:]))
+        if made is not None:
+            _add(graph, made)
+            size -= 1
+    return graph.result()
+
+
+def _tensor(graph: _Graph, shape: Any, dtype: str, constant: float = 0.5) -> RelayExpr:
+    numbers = np.asarray(graph.rng.standard_normal(shape) * (1 if "float" in dtype else 9))
+    return graph.leaf(np.abs(numbers).astype(dtype), constant)
+
+
+def _dims(expr: RelayExpr) -> tuple[tuple[int, ...], str]:
+    kind = expr.checked_type
+    assert isinstance(kind, TensorType)
+    return kind.concrete_shape, str(kind.dtype)
+
+
+def _floats(expr: RelayExpr) -> RelayExpr:
+    dtype = _dims(expr)[1]
+    expr = expr if dtype in ("float32", "float16") else call("cast", expr, dtype="float32")
+    return call("clip", expr, a_min=-3.0, a_max=3.0)
+
+
+def _step_unary(graph: _Graph, data: RelayExpr) -> RelayExpr:
+    return call(graph.pick(("exp", "tanh", "sigmoid", "erf", "floor", "nn.relu")), _floats(data))
+
+
+def _step_binary(graph: _Graph, data: RelayExpr) -> RelayExpr:
+    shape, dtype = _dims(data)
+    start = int(graph.rng.integers(len(shape) + 1))
+    other = _tensor(graph, [graph.pick((1, dim)) for dim in shape[start:]], dtype)
+    if dtype == "bool":
+        return call(graph.pick(("logical_and", "logical_or")), data, other)
+    return call(graph.pick(("add", "multiply", "subtract", "maximum", "less")), data, other)
+
+
+def _step_where(graph: _Graph, data: RelayExpr) -> RelayExpr:
+    shape, dtype = _dims(data)
+    return call("where", _tensor(graph, shape[1:], "bool"), data, _tensor(graph, shape, dtype))
+
+
+def _step_cast(graph: _Graph, data: RelayExpr) -> RelayExpr:
+    return call("cast", _floats(call("abs", _floats(data))), dtype=graph.pick(_TYPES))
+
+
+def _step_reduce(graph: _Graph, data: RelayExpr) -> RelayExpr:
+    axis = graph.pick((None, *range(len(_dims(data)[0]))))
+    name = graph.pick(("sum", "mean", "max", "argmax", "argmin"))
+    return call(name, _floats(data), axis=axis, keepdims=bool(graph.pick((0, 1))))
+
+
+def _step_move(graph: _Graph, data: RelayExpr) -> RelayExpr:
+    shape, _ = _dims(data)
+    axes = tuple(graph.rng.permutation(len(shape)).tolist())
+    moved = call("transpose", data, axes=axes) if shape else data
+    return call("reshape", moved, newshape=(shape[0], -1) if len(shape) > 2 else (-1, 1))
+
+
+def _step_join(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
+    shape, dtype = _dims(data)
+    if not shape or int(np.prod(shape)) > 4000:
+        return None
+    return call("concatenate", Tuple((data, _tensor(graph, shape, dtype), data)), axis=-1)
+
+
+def _step_cut(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
+    shape, _ = _dims(data)
+    if not shape or shape[-1] < 2:
+        return None
+    if graph.rng.random() < 0.5:
+        return call("split", data, indices_or_sections=(1,), axis=len(shape) - 1)
+    index = graph.leaf(np.asarray(graph.rng.integers(-1, shape[-1], 3), "int32"))
+    return call("take", data, index, axis=len(shape) - 1, mode="wrap")
+
+
+def _step_pad(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
+    shape, dtype = _dims(data)
+    width = tuple(graph.pick(((0, 0), (1, 0), (0, 2))) for _ in shape)
+    value = Constant(from_numpy(np.asarray(1, dtype)))
+    return call("nn.pad", data, value, pad_width=width) if shape else None
+
+
+def _step_rows(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
+    shape, _ = _dims(data)
+    name = graph.pick(("nn.softmax", "nn.log_softmax", "cumsum"))
+    axis = int(graph.rng.integers(max(1, len(shape))))
+    return call(name, _floats(data), axis=axis) if shape else None
+
+
+def _step_dense(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
+    shape, _ = _dims(data)
+    if not shape:
+        return None
+    rows = call("reshape", _floats(data), newshape=(-1, shape[-1]))
+    weight = _tensor(graph, (graph.pick((1, 7, 16)), shape[-1]), _dims(rows)[1])
+    return call("nn.relu", call("nn.dense", rows, weight))
+
+
+def _step_conv(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
+    shape, _ = _dims(data)
+    data = _floats(data)
+    if len(shape) != 4:
+        return None
+    weight = _tensor(graph, (graph.pick((1, 8, 17)), shape[1], 3, 1), _dims(data)[1])
+    return call("nn.relu", call("nn.conv2d", data, weight, padding=(1, 0, 1, 0)))
+
+
+_SHAPE_STEPS = (
+    _step_unary, _step_binary, _step_binary, _step_where, _step_cast, _step_reduce, _step_move,
+    _step_join, _step_cut, _step_pad, _step_rows, _step_dense, _step_conv, _step_conv,
 )  # fmt: skip
