@@ -83,11 +83,6 @@ class RelayExpr(Node):
         def astype(self, dtype: str) -> "Call": ...
 
 
-def children(expr: RelayExpr) -> Iterable[RelayExpr]:
-    """The expressions of which one is made."""
-    return expr.operands()  # type: ignore[attr-defined,no-any-return]
-
-
 @node
 class Var(RelayExpr):
     """A parameter or a local name."""

@@ -185,15 +185,10 @@ class _Parser:
         while True:
             if self.take("."):
                 made = TupleGetItem(made, self.whole_number())
-            elif self.next.kind == "number" and self._item_follows():
-                made = TupleGetItem(made, int(self.word("number", "an index")[1:]))
             elif self.take("("):
                 made = self.call(made)
             else:
                 return made
-
-    def _item_follows(self) -> bool:
-        return self.next.text.startswith(".")
 
     def call(self, function: RelayExpr) -> RelayExpr:
         """args and attributes up to the closing parenthesis"""

@@ -5,7 +5,6 @@
 """
 
 from sterna.ir.module import IRModule
-from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, module_pass
 from sterna.ir.types import FuncType
 from sterna.relay.expr import Call, Function, GlobalVar
@@ -19,38 +18,42 @@ def InferType() -> Pass:
     return made
 
 
-def infer_type(mod: IRModule, context: PassContext | None = None) -> IRModule:
+def infer_type(mod: IRModule) -> IRModule:
     """The module itself, all of whose expressions then have types."""
     functions = {name: f for name, f in mod.functions.items() if isinstance(f, Function)}
-    for name in _callees_first(functions):
+    uses = {name: _called(function) for name, function in functions.items()}
+    for name in _callees_first(uses):
+        for var in uses[name]:
+            _declare(var, functions)
         infer(functions[name])
     return mod
 
 
-def _callees_first(functions: dict[str, Function]) -> list[str]:
-    """The functions' names, those that others call first; calls get the types declared so far."""
-    uses: dict[str, list[GlobalVar]] = {}
-    for name, function in functions.items():
-        found = [e.op for e in post_order(function) if isinstance(e, Call)]
-        uses[name] = [op for op in found if isinstance(op, GlobalVar)]
+def _called(function: Function) -> list[GlobalVar]:
+    found = [expr.op for expr in post_order(function) if isinstance(expr, Call)]
+    return [op for op in found if isinstance(op, GlobalVar)]
+
+
+def _callees_first(uses: dict[str, list[GlobalVar]]) -> list[str]:
+    """The functions' names, those that others call first."""
     order: list[str] = []
-    state: dict[str, int] = {}
-    for start in functions:
+    opened: set[str] = set()
+    done: set[str] = set()
+    for start in uses:
         stack = [start]
         while stack:
             name = stack[-1]
-            waiting = [v.name_hint for v in uses.get(name, ()) if v.name_hint not in state]
-            waiting = [n for n in waiting if n in functions]
-            if state.setdefault(name, 0) == 0 and waiting:
+            called = [var.name_hint for var in uses[name]]
+            waiting = [n for n in called if n not in opened and n in uses]
+            if name not in opened and waiting:
+                opened.add(name)
                 stack += waiting
                 continue
+            opened.add(name)
             stack.pop()
-            if state[name] == 0:
-                state[name] = 1
-                for var in uses[name]:
-                    _declare(var, functions)
+            if name not in done:
+                done.add(name)
                 order.append(name)
-                infer(functions[name])
     return order
 
 
