@@ -8,17 +8,25 @@ import importlib
 import os
 import pkgutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.defs
 import onnx.inliner
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    numpy_helper,
+)
 
 import sterna.frontend.onnx as package
+from sterna.frontend.onnx.functions import all_nodes, definition, is_composed, reads
 from sterna.frontend.onnx.node import Node, dtype_of, find_converter
 from sterna.ir.module import IRModule
 from sterna.ir.types import Any as AnyDim
@@ -61,7 +69,7 @@ def from_onnx(
     export_node_renamed_model_path: where to write the model with a name for every node.
     """
     find("add")
-    loaded = _inlined(_load(model))
+    loaded = _load(model)
     _name_nodes(loaded)
     if export_node_renamed_model_path is not None:
         onnx.save(loaded, export_node_renamed_model_path)
@@ -105,27 +113,10 @@ def _load(model: ModelProto | str | os.PathLike[str] | bytes) -> ModelProto:
         onnx.checker.check_model(loaded)
     except (onnx.checker.ValidationError, ValueError) as error:
         warnings.warn(f"the ONNX checker says: {error}", stacklevel=3)
-    return loaded
+    return onnx.inliner.inline_local_functions(loaded) if loaded.functions else loaded
 
 
-def _inlined(model: ModelProto) -> ModelProto:
-    """The model without functions, its own or those by which ONNX defines other operators."""
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    versions = _opsets(model)
-    composed = {
-        (node.domain, node.op_type)
-        for node in _all_nodes(model.graph)
-        if not _converts(node, versions) and _is_composed(node, versions)
-    }
-    if not composed:
-        return model
-    return onnx.inliner.inline_selected_functions(
-        model, sorted(composed), inline_schema_functions=True
-    )
-
-
-def _opsets(model: ModelProto) -> dict[str, int]:
+def _opsets(model: ModelProto | FunctionProto) -> dict[str, int]:
     """The versions of the operator sets by domain; that of ONNX itself is empty."""
     return {
         "" if entry.domain == "ai.onnx" else entry.domain: int(entry.version)
@@ -138,25 +129,18 @@ def _opset(node: NodeProto, versions: Mapping[str, int]) -> int:
 
 
 def _converts(node: NodeProto, versions: Mapping[str, int]) -> bool:
-    """Whether there is a converter for a node."""
+    """Whether there is a converter for a node, or for what ONNX defines it by."""
     if node.op_type in CONTROL and node.domain in ("", "ai.onnx"):
         return True
-    return find_converter(node.domain, node.op_type, _opset(node, versions)) is not None
-
-
-def _is_composed(node: NodeProto, versions: Mapping[str, int]) -> bool:
-    """Whether ONNX defines an operator by others."""
-    domain, version = node.domain, _opset(node, versions)
-    if not onnx.defs.has(node.op_type, version, domain):
-        return False
-    schema: Any = onnx.defs.get_schema(node.op_type, version, domain)
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    version = _opset(node, versions)
+    found = find_converter(node.domain, node.op_type, version) is not None
+    return found or is_composed(node, version)
 
 
 def _name_nodes(model: ModelProto) -> None:
     """A name for every node: its own or that of its first result, numbered if it is taken."""
     taken: set[str] = set()
-    for node in _all_nodes(model.graph):
+    for node in all_nodes(model.graph):
         own = node.name or next((name for name in node.output if name), node.op_type)
         name, number = own, 1
         while name in taken:
@@ -165,15 +149,9 @@ def _name_nodes(model: ModelProto) -> None:
         node.name = name
 
 
-def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _all_nodes(inner)
-
-
-def _sorted_nodes(graph: GraphProto, known: Iterable[str]) -> list[NodeProto]:
+def _sorted_nodes(
+    graph: GraphProto | FunctionProto, known: Iterable[str]
+) -> list[NodeProto]:
     """Every node behind those whose results it reads."""
     makers: dict[str, NodeProto] = {}
     for node in graph.node:
@@ -202,7 +180,7 @@ def _sorted_nodes(graph: GraphProto, known: Iterable[str]) -> list[NodeProto]:
                 raise ValueError(f"node '{node.name}' ({node.op_type}) depends on itself")
             opened.add(node.name)
             stack.append((node, True))
-            for name in _reads(node):
+            for name in reads(node):
                 maker = makers.get(name)
                 if maker is not None and maker.name not in done:
                     stack.append((maker, False))
@@ -212,15 +190,6 @@ def _sorted_nodes(graph: GraphProto, known: Iterable[str]) -> list[NodeProto]:
                         "no weight and no result of a node"
                     )
     return order
-
-
-def _reads(node: NodeProto) -> list[str]:
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        for inner in _all_nodes(attribute.g):
-            names += [name for name in inner.input if name]
-        names += [output.name for output in attribute.g.output]
-    return names
 
 
 def _element_type(number: int, what: str) -> str:
@@ -266,7 +235,7 @@ class Importer:
 
     def run(self) -> tuple[IRModule, dict[str, NDArray]]:
         """The module and the weights that are no constants."""
-        self._expect_operators()
+        self._expect_operators(self.graph, "the ONNX model")
         self._add_weights(self.graph)
         self._add_inputs()
         self._convert_nodes(self.graph)
@@ -281,10 +250,10 @@ class Importer:
         module = IRModule.from_expr(Function((*self.inputs, *weights), body))
         return module, {var.name_hint: self.weights[var] for var in weights}
 
-    def _expect_operators(self) -> None:
-        """Every operator of the model can be converted; if not, all that cannot are named."""
+    def _expect_operators(self, graph: GraphProto | FunctionProto, what: str) -> None:
+        """Every operator can be converted; if not, all that cannot are named."""
         missing: dict[str, list[str]] = {}
-        for node in _all_nodes(self.graph):
+        for node in all_nodes(graph):
             if not _converts(node, self.opsets):
                 kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
                 version = _opset(node, self.opsets)
@@ -292,7 +261,7 @@ class Importer:
         if missing:
             lines = [f"  {kind}: {_some(names)}" for kind, names in sorted(missing.items())]
             raise OpNotImplemented(
-                "these operators of the ONNX model have no converter:\n" + "\n".join(lines)
+                f"these operators of {what} have no converter:\n" + "\n".join(lines)
             )
 
     # ---- what there is before the first node ----
@@ -375,7 +344,7 @@ class Importer:
 
     # ---- nodes ----
 
-    def _convert_nodes(self, graph: GraphProto) -> None:
+    def _convert_nodes(self, graph: GraphProto | FunctionProto) -> None:
         for node in _sorted_nodes(graph, self.values):
             results = self._convert(node)
             for name, result in zip(node.output, results, strict=False):
@@ -387,6 +356,9 @@ class Importer:
         if proto.op_type in CONTROL:
             return self._choice(proto)
         version = _opset(proto, self.opsets)
+        convert = find_converter(proto.domain, proto.op_type, version)
+        if convert is None:
+            return self._composed(proto)
         node = Node(
             kind=proto.op_type,
             name=proto.name,
@@ -396,8 +368,6 @@ class Importer:
             outputs=list(proto.output),
             weights=self.weights,
         )
-        convert = find_converter(proto.domain, proto.op_type, version)
-        assert convert is not None
         try:
             made = convert(node)
         except (ValueError, TypeError) as error:
@@ -410,6 +380,22 @@ class Importer:
         for place in range(len(results), len(proto.output)):
             if proto.output[place]:
                 raise OpNotImplemented(f"{node}: its result {place} is not supported")
+        return results
+
+    def _composed(self, node: NodeProto) -> list[RelayExpr | None]:
+        """The results of the operators by which ONNX defines a node's."""
+        operands = [self._operand(node, name) for name in node.input]
+        version = _opset(node, self.opsets)
+        made = definition(node, version, self.opsets.get("", version), operands)
+        values, opsets = self.values, self.opsets
+        given = zip(made.input, operands, strict=False)
+        self.values = {name: operand for name, operand in given if operand is not None}
+        self.opsets = {**opsets, **_opsets(made)}
+        self._expect_operators(made, f"node '{node.name}' ({node.op_type})")
+        self._convert_nodes(made)
+        wanted = zip(made.output, node.output, strict=False)
+        results = [self._result(name) if own else None for name, own in wanted]
+        self.values, self.opsets = values, opsets
         return results
 
     def _operand(self, node: NodeProto, name: str) -> RelayExpr | None:
