@@ -52,8 +52,7 @@ def run_reference(model: ModelProto, feeds: dict[str, Array]) -> list[Array]:
 
 def run_evaluator(model: ModelProto, feeds: dict[str, Array]) -> list[Array]:
     """What ONNX's own evaluator computes, which knows every operator."""
-    found: list[Array] = ReferenceEvaluator(model).run(None, feeds)
-    return found
+    return list(ReferenceEvaluator(model).run(None, feeds))
 
 
 def run_imported(model: ModelProto, feeds: dict[str, Array], **options: Any) -> list[Array]:

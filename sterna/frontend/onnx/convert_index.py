@@ -59,6 +59,29 @@ def scatter_nd(node: Node) -> RelayExpr:
     return call("scatter_nd", node[0], indices, node[2], mode=how)
 
 
+@converter("TensorScatter")
+def tensor_scatter(node: Node) -> RelayExpr:
+    """Slices of a cache replaced, for every batch from an index of its own on."""
+    cache, update = node[0], node[1]
+    extents, length = node.shape(1), node.shape(0)
+    rank = len(extents)
+    axis = node.attr("axis", -2) % rank
+    if axis == 0:
+        raise ValueError("the axis is not that of the batch")
+    mode = node.attr("mode", "linear")
+    if mode not in ("linear", "circular"):
+        raise ValueError(f"mode is linear or circular, not {mode}")
+    shape = [1] * rank
+    shape[axis] = extents[axis]
+    at: RelayExpr = constant(np.arange(extents[axis]).reshape(shape))
+    if node.has(2):
+        first = reshape(cast(node[2], "int64"), (extents[0], *[1] * (rank - 1)))
+        at = call("add", first, at)
+    if mode == "circular":
+        at = call("floor_mod", at, constant(length[axis], "int64"))
+    return call("scatter_elements", cache, call("broadcast_to", at, extents), update, axis=axis)
+
+
 @converter("OneHot")
 def one_hot(node: Node) -> RelayExpr:
     depth = node.number(1, "depth")
