@@ -4,11 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sterna.contrib import cc, clang, debugger, graph_executor
+    from sterna.contrib import cc, clang, debugger, graph_executor, onnx_backend
 
-_MODULES = frozenset({"cc", "clang", "debugger", "graph_executor"})
+_MODULES = frozenset({"cc", "clang", "debugger", "graph_executor", "onnx_backend"})
 
-__all__ = ["cc", "clang", "debugger", "graph_executor"]
+__all__ = ["cc", "clang", "debugger", "graph_executor", "onnx_backend"]
 
 
 def __getattr__(name: str) -> Any:

@@ -199,7 +199,7 @@ def _pad(node: Node, pads: list[int], value: RelayExpr) -> RelayExpr:
 @converter("Range")
 def number_range(node: Node) -> RelayExpr:
     kind = dtype_of(node[0])
-    known = [node.known(i) for i in range(3)]
+    known = [node.decided(i) for i in range(3)]
     if all(value is not None for value in known):
         start, stop, step = (v.reshape(()) for v in known if v is not None)
         count = max(0, math.ceil((float(stop) - float(start)) / float(step)))

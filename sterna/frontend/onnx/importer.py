@@ -27,7 +27,7 @@ from onnx import (
 
 import sterna.frontend.onnx as package
 from sterna.frontend.onnx.functions import all_nodes, definition, is_composed, reads
-from sterna.frontend.onnx.node import Node, dtype_of, find_converter
+from sterna.frontend.onnx.node import Feeds, Node, dtype_of, find_converter
 from sterna.ir.module import IRModule
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
@@ -77,6 +77,21 @@ def from_onnx(
     dtypes = {} if isinstance(dtype, str) else dict(dtype)
     importer = Importer(loaded, dict(shape or {}), dtypes, opset, freeze_params)
     return importer.run()
+
+
+def import_for(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[IRModule, set[str]]:
+    """A model as the graph that these inputs need, and the names of those that decided about it.
+
+    Inputs of the same shapes can run the same graph, but for inputs whose values an operator must
+    know beforehand, such as the shape for Reshape: they are named, and must have the same values.
+    """
+    find("add")
+    loaded = _load(model)
+    _name_nodes(loaded)
+    shapes: dict[str, Shape] = {name: array.shape for name, array in inputs.items()}
+    importer = Importer(loaded, shapes, {}, None, True, Feeds(dict(inputs)))
+    module, _ = importer.run()
+    return module, importer.feeds.decisive
 
 
 def _expect_config(config: Mapping[str, Any] | None) -> None:
@@ -221,10 +236,11 @@ class Importer:
 
     def __init__(
         self, model: ModelProto, shapes: dict[str, Shape], dtypes: dict[str, str],
-        opset: int | None, freeze: bool,
+        opset: int | None, freeze: bool, feeds: Feeds | None = None,
     ) -> None:  # fmt: skip
         self.model, self.graph = model, model.graph
         self.shapes, self.dtypes, self.freeze = shapes, dtypes, freeze
+        self.feeds = feeds or Feeds()
         self.opsets = _opsets(model)
         if opset is not None:
             self.opsets[""] = opset
@@ -367,6 +383,7 @@ class Importer:
             attrs={attribute.name: _value(attribute) for attribute in proto.attribute},
             outputs=list(proto.output),
             weights=self.weights,
+            feeds=self.feeds,
         )
         try:
             made = convert(node)

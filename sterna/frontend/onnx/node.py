@@ -11,13 +11,41 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
+from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.builders import builder
-from sterna.relay.expr import Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper, Var
+from sterna.relay.expr import (
+    Constant,
+    Function,
+    RelayExpr,
+    Tuple,
+    TupleGetItem,
+    TupleWrapper,
+    Var,
+)
+from sterna.relay.interpreter import interpret
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.runtime import NDArray
 
 Result = RelayExpr | Sequence[RelayExpr | None]
+
+
+@dataclass(slots=True)
+class Feeds:
+    """What a model will be run on, for operands that decide the graph itself, such as shapes."""
+
+    values: dict[str, Array] = field(default_factory=dict)
+    decisive: set[str] = field(default_factory=set)
+    """The inputs whose values were asked for: the graph holds for these values alone."""
+
+    def value_of(self, expr: RelayExpr) -> Array | None:
+        """The value of an expression, if it depends on nothing but these inputs."""
+        needed = free_vars(expr)
+        if any(var.name_hint not in self.values for var in needed):
+            return None
+        self.decisive.update(var.name_hint for var in needed)
+        given = [self.values[var.name_hint] for var in needed]
+        return np.asarray(interpret(Function(tuple(needed), expr), *given))
 
 
 @dataclass(slots=True)
@@ -33,6 +61,7 @@ class Node:
     """The names of the results; an empty one is not wanted."""
     weights: dict[Var, NDArray] = field(default_factory=dict)
     """What is known about variables: the model's own weights."""
+    feeds: Feeds = field(default_factory=Feeds)
 
     # ---- operands ----
 
@@ -73,9 +102,14 @@ class Node:
             return to_numpy(self.weights[expr])
         return None
 
+    def decided(self, place: int) -> Array | None:
+        """The value of an operand that decides the graph, if it is known or the inputs tell it."""
+        value = self.known(place)
+        return self.feeds.value_of(self[place]) if value is None else value
+
     def array(self, place: int, what: str) -> Array:
         """The value of an operand that must be known."""
-        value = self.known(place)
+        value = self.decided(place)
         if value is None:
             raise ValueError(
                 f"{self}: {what} depends on the model's inputs or on a dimension that is not "
@@ -89,7 +123,7 @@ class Node:
 
     def static(self, place: int) -> tuple[int, ...] | RelayExpr:
         """The whole numbers of an operand if they are known, else the operand."""
-        value = self.known(place)
+        value = self.decided(place)
         return self[place] if value is None else tuple(int(v) for v in value.reshape(-1))
 
     def number(self, place: int, what: str) -> Any:
