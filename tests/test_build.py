@@ -87,6 +87,7 @@ def test_the_wheel_holds_what_users_need_and_no_more(wheel_without_compiler: Pat
     with zipfile.ZipFile(wheel_without_compiler) as archive:
         names = archive.namelist()
     assert "sterna/py.typed" in names
+    assert {"sterna/cli/digits/digits.onnx", "sterna/cli/digits/digits.npz"} <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "runtime/", "benchmarks/"))]
     assert not [n for n in names if n.startswith("sterna/runtime/core/")]
 

@@ -1,109 +1,242 @@
-"""sterna demo: what the installed version can do, shown by doing it."""
+"""sterna demo: compiles a small classifier that comes with the package, and shows that it works.
+
+The classifier and its pictures lie in the folder digits; examples/train_digits.py made them.
+"""
 
 import argparse
-import inspect
+import json
 import platform
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import onnx
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 
-from sterna import runtime, te
-from sterna.driver import OperatorModule, build, lower
+from sterna import runtime
+from sterna.cli.pictures import side_by_side
+from sterna.driver.factory import GraphExecutorFactoryModule
+from sterna.driver.relay_build import build
+from sterna.frontend.onnx.importer import from_onnx
+from sterna.ir.transform import PassContext
+from sterna.runtime.graph_executor import GraphModule
 from sterna.version import __version__
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-SIZE = 1 << 20
-SHOWN_LINES = 14
+Array = npt.NDArray[Any]
+Classifier = Callable[[Array], Array]
+"""Takes a picture, (1, 1, 28, 28) of float32, and gives the digits' probabilities, (1, 10)."""
+
+FOLDER = Path(__file__).resolve().parent / "digits"
+TARGET = "llvm -mcpu=native"
+SHOWN = 10
+TURNS, TURN_SECONDS = 15, 0.01
 
 
-def swish(n: int) -> tuple[te.Schedule, list[te.Tensor]]:
-    """y = x * sigmoid(x), in vectors, on all threads."""
-    x = te.placeholder((n,), name="x")
-    y = te.compute((n,), lambda i: x[i] * te.sigmoid(x[i]), name="y")
-    s = te.create_schedule(y.op)
-    outer, inner = s[y].split(y.op.axis[0], factor=64)
-    s[y].vectorize(inner)
-    s[y].parallel(outer)
-    return s, [x, y]
+@dataclass(slots=True)
+class Outcome:
+    """What the demo found out."""
+
+    model_bytes: int
+    compile_seconds: float
+    labels: list[int]
+    predictions: list[int]
+    probabilities: list[float]
+    largest_difference: float
+    """From what NumPy computes."""
+    microseconds: dict[str, float]
+    """Per picture, of each engine."""
+    exported_bytes: int | None
+    """None where no linker was found."""
+    why_not_exported: str | None
+
+    @property
+    def right(self) -> int:
+        """How many pictures it recognised."""
+        return sum(a == b for a, b in zip(self.labels, self.predictions, strict=True))
+
+    def to_json(self) -> str:
+        """All of it, for programs."""
+        names = self.__dataclass_fields__
+        values = {name: getattr(self, name) for name in names}
+        head = {"version": __version__, "model": "digits.onnx", "target": TARGET}
+        return json.dumps({**head, **values, "right": self.right}, indent=2)
 
 
 def add_to(commands: "Subparsers") -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser("demo", help="show what this version can do")
+    parser = commands.add_parser(
+        "demo", help="compile a small classifier and let it read digits",
+        description="Compile a small classifier of digits, show what it reads in some pictures, "
+        "time it beside other ways to run it, and export it.",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile a kernel, show it at each level, run it and time it."""
-    console = Console()
+    """Compile the classifier, check it, time it and show it."""
+    data = np.load(FOLDER / "digits.npz", allow_pickle=False)
+    outcome = try_out(FOLDER / "digits.onnx", data["pictures"], data["labels"])
+    if options.json:
+        print(outcome.to_json())
+    else:
+        show(Console(), outcome, data["pictures"])
+    return 0
+
+
+def try_out(path: Path, pictures: Array, labels: Array) -> Outcome:
+    """Compile a classifier, hold it against NumPy, time it and export it."""
+    start = time.perf_counter()
+    mod, params = from_onnx(str(path), shape={"picture": (1, 1, *pictures.shape[1:])})
+    with PassContext(opt_level=3):
+        built = build(mod, target=TARGET, params=params, mod_name="digits")
+    seconds = time.perf_counter() - start
+
+    inputs = [picture[None, None].astype("float32") / 255 for picture in pictures]
+    engines = {"Sterna": compiled(built.module), **peers(path)}
+    found = {name: np.concatenate([f(x) for x in inputs]) for name, f in engines.items()}
+    check_agreement(found, "Sterna", "NumPy")
+    size, reason = export(built, inputs, found["Sterna"])
+    return Outcome(
+        model_bytes=path.stat().st_size,
+        compile_seconds=round(seconds, 3),
+        labels=labels.tolist(),
+        predictions=found["Sterna"].argmax(1).tolist(),
+        probabilities=[round(float(p), 4) for p in found["Sterna"].max(1)],
+        largest_difference=float(np.abs(found["Sterna"] - found["NumPy"]).max()),
+        microseconds=best_times(engines, inputs[0]),
+        exported_bytes=size,
+        why_not_exported=reason,
+    )
+
+
+def check_agreement(found: Mapping[str, Array], ours: str, reference: str) -> None:
+    """Two engines' probabilities must be the same up to rounding."""
+    difference = float(np.abs(found[ours] - found[reference]).max())
+    if not difference <= 1e-5:
+        raise ArithmeticError(
+            f"{ours}'s probabilities differ from {reference}'s by {difference:.3g}; "
+            "this is a bug, please report it"
+        )
+
+
+def compiled(module: runtime.Module) -> Classifier:
+    """The compiled classifier."""
+    executor = GraphModule(module["digits"](runtime.cpu(0)))
+
+    def classify(picture: Array) -> Array:
+        executor.set_input("picture", picture)
+        executor.run()
+        return executor.get_output(0).numpy()
+
+    return classify
+
+
+def peers(path: Path) -> dict[str, Classifier]:
+    """The same classifier by other means: NumPy, and ONNX Runtime where it is installed."""
+    found: dict[str, Classifier] = {"NumPy": with_numpy(path)}
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        return found
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found["ONNX Runtime"] = lambda picture: session.run(None, {"picture": picture})[0]
+    return found
+
+
+def with_numpy(path: Path) -> Classifier:
+    """The classifier in NumPy: convolutions as products of matrices, channels last."""
+    graph = onnx.load(path).graph
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    layers = [
+        (weights[f"{node.output[0]}.weight"], weights[f"{node.output[0]}.bias"])
+        for node in graph.node if node.op_type == "Conv"
+    ]  # fmt: skip
+
+    def classify(picture: Array) -> Array:
+        x = picture.transpose(0, 2, 3, 1)
+        for weight, bias in layers:
+            padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+            x = np.tensordot(windows, weight, ((3, 4, 5), (1, 2, 3))) + bias
+            n, height, width, channels = x.shape
+            even = x[:, : height // 2 * 2, : width // 2 * 2]
+            blocks = even.reshape(n, height // 2, 2, width // 2, 2, channels)
+            x = np.maximum(blocks.max((2, 4)), 0)
+        flat = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
+        scores = flat @ weights["dense.weight"].T + weights["dense.bias"]
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        return np.asarray(powers / powers.sum(1, keepdims=True))
+
+    return classify
+
+
+def best_times(engines: Mapping[str, Classifier], picture: Array) -> dict[str, float]:
+    """Microseconds of each engine's fastest turn; they take turns, so that all meet the same."""
+    best = dict.fromkeys(engines, float("inf"))
+    for _ in range(TURNS):
+        for name, classify in engines.items():
+            calls, start = 0, time.perf_counter()
+            while (spent := time.perf_counter() - start) < TURN_SECONDS:
+                classify(picture)
+                calls += 1
+            best[name] = min(best[name], spent / calls * 1e6)
+    return {name: round(value, 1) for name, value in best.items()}
+
+
+def export(
+    built: GraphExecutorFactoryModule, inputs: list[Array], expected: Array
+) -> tuple[int | None, str | None]:
+    """The size of the classifier in a file that gives the same numbers, or why there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "digits.so"
+        try:
+            built.export_library(path)
+        except RuntimeError as error:
+            return None, str(error)
+        again = compiled(runtime.load_module(path))
+        if not np.array_equal(np.concatenate([again(x) for x in inputs]), expected):
+            raise ArithmeticError("digits.so gives other numbers than it was exported from")
+        return path.stat().st_size, None
+
+
+def show(console: Console, outcome: Outcome, pictures: Array) -> None:
+    """What came out, for people."""
     console.print(
         f"[bold]Sterna {__version__}[/bold] on {platform.machine()}, "
         f"{runtime.num_threads()} threads\n"
     )
-    console.print("[bold]1. A tensor expression and its schedule[/bold]")
-    console.print(Syntax(inspect.getsource(swish).strip(), "python", word_wrap=True))
-    schedule, args = swish(SIZE)
-    start = time.perf_counter()
-    module = build(schedule, args, target="llvm -mcpu=native", name="swish")
-    function = module["swish"]
-    seconds = time.perf_counter() - start
-    show_levels(console, schedule, args, module)
-    console.print(f"[bold]5. Compiled in {seconds:.2f} s; now it runs[/bold]")
-    show_timing(console, function)
-    return 0
-
-
-def show_levels(
-    console: Console, schedule: te.Schedule, args: list[te.Tensor], module: OperatorModule
-) -> None:
-    """The loops, before and after the passes, LLVM's IR and the machine's code."""
-    levels = [
-        ("2. Loops", str(lower(schedule, args, "swish", simple_mode=True)), "python"),
-        ("3. LLVM IR", interesting(module.get_source("ll"), "define internal"), "llvm"),
-        ("4. Machine code", interesting(module.get_source("asm"), "fma", "fmla"), "text"),
+    console.print(
+        f"digits.onnx, {outcome.model_bytes / 1024:.0f} KB: "
+        f"compiled in {outcome.compile_seconds:.2f} s for {TARGET}\n"
+    )
+    captions = [
+        f"{digit} ({probability:.0%})"
+        for digit, probability in zip(outcome.predictions, outcome.probabilities, strict=True)
     ]
-    for title, text, language in levels:
-        console.print(f"[bold]{title}[/bold]")
-        shown = text.splitlines()[:SHOWN_LINES]
-        console.print(Syntax("\n".join(shown), language, word_wrap=False))
-
-
-def interesting(text: str, *marks: str) -> str:
-    """The text from a little before the first line that has one of the marks."""
-    lines = text.splitlines()
-    places = [i for i, line in enumerate(lines) if any(mark in line for mark in marks)]
-    return "\n".join(lines[max(0, places[0] - 2) :]) if places else text
-
-
-def show_timing(console: Console, function: Any) -> None:
-    """Its time beside NumPy's, after both agree."""
-    x = np.random.default_rng(0).standard_normal(SIZE, dtype="float32")
-    y = np.empty_like(x)
-
-    def with_numpy() -> Any:
-        return x / (1 + np.exp(-x))
-
-    function(x, y)
-    agrees = bool(np.allclose(y, with_numpy(), rtol=1e-5, atol=1e-6))
-    console.print(f"   it agrees with NumPy: {agrees}")
-    table = Table("x * sigmoid(x) of 1 Mi floats", "time")
-    for name, call in (("Sterna", lambda: function(x, y)), ("NumPy", with_numpy)):
-        table.add_row(name, f"{best_time(call) * 1e6:.0f} us")
+    console.print(side_by_side(console, list(pictures[:SHOWN]), captions[:SHOWN]))
+    console.print(
+        f"It read {outcome.right} of {len(outcome.labels)} pictures correctly, and differs from "
+        f"NumPy by {outcome.largest_difference:.0e} at most.\n"
+    )
+    table = Table("one picture", "time", "")
+    fastest = outcome.microseconds["Sterna"]
+    for name, value in sorted(outcome.microseconds.items(), key=lambda item: item[1]):
+        table.add_row(name, f"{value:.1f} us", f"{value / fastest:.1f} x")
     console.print(table)
-
-
-def best_time(call: Callable[[], object]) -> float:
-    """Seconds of the fastest of several calls."""
-    best = float("inf")
-    for _ in range(20):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
+    if outcome.exported_bytes is not None:
+        console.print(
+            f"Exported to digits.so, {outcome.exported_bytes / 1024:.0f} KB with code, weights "
+            "and graph; loaded again it gives the same numbers."
+        )
+    else:
+        console.print(f"Not exported: {outcome.why_not_exported}", markup=False)

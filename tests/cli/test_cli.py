@@ -21,15 +21,6 @@ def test_version() -> None:
     assert run("--version").stdout.strip() == f"sterna {sterna.__version__}"
 
 
-def test_demo_shows_what_it_did() -> None:
-    done = run("demo")
-    assert done.returncode == 0, done.stderr
-    for heading in ("A tensor expression", "Loops", "LLVM IR", "Machine code", "Compiled in"):
-        assert heading in done.stdout
-    assert "# parallel" in done.stdout and "sigmoid" in done.stdout
-    assert "it agrees with NumPy: True" in done.stdout
-
-
 def test_unknown_command_is_a_usage_error() -> None:
     done = run("fly")
     assert done.returncode == 2
