@@ -69,7 +69,7 @@ ROUNDINGS = tuple(_NEAREST)
 
 
 def _is_known(value: Any, number: int) -> bool:
-    return isinstance(value, int) and value == number
+    return isinstance(value, int | float) and value == number
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,13 @@ class Scaling:
         """Where a place of the result lies among the elements; number makes fractions."""
         mode, size, result = self.coordinates, number(self.size), number(self.result)
         if mode in ("align_corners", "tf_crop_and_resize"):
+            exact = self.result if self.factor is None else self.size * self.factor
             first, last = (self.region if mode == "tf_crop_and_resize" else (0.0, 1.0))
-            if _is_known(self.result, 1):
+            if _is_known(self.result, 1) and _is_known(exact, 1):
                 middle = 0.5 * (first + last) if mode == "tf_crop_and_resize" else 0.0
                 return (size - number(1.0)) * number(middle)
-            steps = result - number(1.0)
-            if not isinstance(self.result, int):
+            steps = number(exact) - number(1.0)
+            if not isinstance(exact, int | float):
                 steps = maximum(steps, number(1.0))
             moved = number(place) * (size - number(1.0)) * number(last - first) / steps
             return moved + number(first) * (size - number(1.0)) if first else moved
@@ -186,16 +187,14 @@ def weights_of(method: str, t: Any, alpha: float = CUBIC_ALPHA) -> list[Any]:
     """The weights of the elements around a place that lies t behind the one before it."""
     if method == "linear":
         return [1.0 - t, t]
-    near = [_inner(alpha, distance) for distance in (t, 1.0 - t)]
-    return [_outer(alpha, 1.0 + t), *near, _outer(alpha, 2.0 - t)]
+    near = [cubic(alpha, distance)[0] for distance in (t, 1.0 - t)]
+    return [cubic(alpha, 1.0 + t)[1], *near, cubic(alpha, 2.0 - t)[1]]
 
 
-def _inner(a: float, x: Any) -> Any:
-    return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
-
-
-def _outer(a: float, x: Any) -> Any:
-    return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+def cubic(a: float, x: Any) -> tuple[Any, Any]:
+    """Keys' kernel at a distance: what it is up to 1, and what it is from 1 to 2."""
+    inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+    return inner, ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
 
 
 # ---- along several axes ----

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontend.support import check
+from tests.frontend.support import check, run_evaluator
 
 RNG = np.random.default_rng(5)
 
@@ -41,6 +41,46 @@ def test_resizes_of_other_kinds() -> None:
     check("Upsample", data, scales, weights=[1], opset=9)
     check("Upsample", data, opset=7, scales=[1.0, 1.0, 2.0, 3.0])
     check("Resize", data, scales, weights=[1], opset=10)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resizes_as_the_standard_says(mode: str) -> None:
+    data = floats(2, 3, 7, 5)
+    how: dict[str, Any] = {"mode": mode, "reference": run_evaluator, "tolerance": 1e-4}
+    for places in ("align_corners", "half_pixel", "half_pixel_symmetric", "asymmetric"):
+        how["coordinate_transformation_mode"] = places
+        for scale in (0.43, 1.7):
+            check("Resize", data, None, np.array([scale, 0.6], "float32"), weights=[2], opset=19,
+                  axes=[2, 3], **how)  # fmt: skip
+        for policy in ("not_larger", "not_smaller"):
+            check("Resize", data, None, None, np.array([4, 9]), weights=[3], opset=19, axes=[3, 1],
+                  keep_aspect_ratio_policy=policy, **how)  # fmt: skip
+    check("Resize", data, None, None, np.array([3, 2, 4, 7]), weights=[3], opset=19, **how)
+    roi = np.array([0.1, 0.3, 0.8, 1.2], "float32")
+    how["coordinate_transformation_mode"] = "tf_crop_and_resize"
+    check("Resize", data, roi, None, np.array([4, 9]), weights=[1, 3], opset=19, axes=[1, 2],
+          extrapolation_value=2.5, **how)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resizes_without_aliases(mode: str) -> None:
+    data = floats(1, 2, 9, 8)
+    how: dict[str, Any] = {"mode": mode, "antialias": 1, "opset": 19, "tolerance": 1e-4}
+    how["reference"] = run_evaluator
+    scales = np.array([1, 1, 0.4, 1.5], "float32")
+    for places in ("align_corners", "half_pixel", "asymmetric"):
+        how["coordinate_transformation_mode"] = places
+        check("Resize", data, None, scales, weights=[2], exclude_outside=1, **how)
+        check("Resize", data, None, None, np.array([3, 7]), weights=[3], axes=[2, 3], **how)
+
+
+def test_resizes_of_whole_numbers() -> None:
+    scales = np.array([1, 1, 0.7, 1.5], "float32")
+    for dtype in ("uint8", "int32"):
+        data = RNG.integers(0, 255, (1, 2, 6, 5)).astype(dtype)
+        for smooth in (0, 1):
+            check("Resize", data, None, scales, weights=[2], opset=19, mode="cubic",
+                  reference=run_evaluator, antialias=smooth)  # fmt: skip
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

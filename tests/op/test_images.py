@@ -34,6 +34,25 @@ def test_resize_is_torchs(size: tuple[int, int]) -> None:
         np.testing.assert_allclose(got, want, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [(7, 3), (2, 11), (4, 2), (9, 9)])
+def test_smooth_resize_is_torchs(size: tuple[int, int]) -> None:
+    x = RNG.standard_normal((2, 3, 9, 8))
+    for mode, method in (("bilinear", "linear"), ("bicubic", "cubic")):
+        want = functional().interpolate(tensor(x), size=size, mode=mode, antialias=True).numpy()
+        got = reference("image.smooth_resize", x, size=size, method=method, exclude_outside=True)
+        np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_smooth_resize_tells_what_is_wrong() -> None:
+    x = relay.var("x", shape=(1, 2, 8, relay.Any()))
+    with pytest.raises(ValueError, match="axis 3 is not known"):
+        relay.image.smooth_resize(x, size=(4, 4))
+    with pytest.raises(ValueError, match="linear, cubic, not 'nearest_neighbor'"):
+        relay.image.smooth_resize(x, size=(4,), axes=(2,), method="nearest_neighbor")
+    with pytest.raises(ValueError, match="number of sizes is 2"):
+        relay.image.smooth_resize(x, size=(4,))
+
+
 def resized(line: list[float], size: int, **attrs: Any) -> list[float]:
     """A line of numbers at another length."""
     x = np.array(line).reshape(1, 1, -1)

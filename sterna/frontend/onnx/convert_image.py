@@ -1,22 +1,39 @@
 """Images of another size, and images read at places of a grid."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
+
+import ml_dtypes
 
 from sterna.frontend.onnx.node import (
     Node,
     axes_below,
     call,
+    cast,
     converter,
     dtype_of,
     rank_of,
     reshape,
 )
 from sterna.frontend.onnx.windows import LAYOUT
+from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
 
 _METHOD = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linear",
            "cubic": "cubic"}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Axis:
+    """How one axis changes."""
+
+    extent: int
+    """Its elements in the result."""
+    scale: float | None = None
+    """Elements of the result per element, where that is not the ratio of both extents."""
+    region: tuple[float, float] = (0.0, 1.0)
+    """The part that is shown, in parts of the axis."""
 
 
 @converter("Resize", since=10, until=10)
@@ -26,81 +43,137 @@ def upsample(node: Node) -> RelayExpr:
     scales = node.attr("scales") if node.opset < 9 else node.array(1, "scales").tolist()
     if scales is None:
         scales = [1.0, 1.0, node.attr("height_scale"), node.attr("width_scale")]
-    extents = [math.floor(e * s) for e, s in zip(node.shape(), scales, strict=True)]
-    attrs = {"method": _METHOD[node.attr("mode", "nearest")], "rounding_method": "floor",
+    changes = [_Axis(math.floor(e * s), s) for e, s in zip(node.shape(), scales, strict=True)]
+    attrs = {"method": _method(node), "rounding_method": "floor",
              "coordinate_transformation_mode": "asymmetric"}  # fmt: skip
-    return _resized(node, extents, list(scales), [], attrs)
+    return _resized(node, changes, attrs)
 
 
 @converter("Resize", since=11)
 def resize(node: Node) -> RelayExpr:
+    method = _method(node)
+    attrs = {
+        "method": method,
+        "coordinate_transformation_mode":
+            node.attr("coordinate_transformation_mode", "half_pixel"),
+        "cubic_alpha": node.attr("cubic_coeff_a", -0.75),
+        "extrapolation_value": node.attr("extrapolation_value", 0.0),
+    }  # fmt: skip
+    exclude = bool(node.attr("exclude_outside", 0))
+    if node.attr("antialias", 0) and method != "nearest_neighbor":
+        attrs["exclude_outside"] = exclude
+    else:
+        attrs["cubic_exclude"] = exclude
+        attrs["rounding_method"] = node.attr("nearest_mode", "round_prefer_floor")
+    return _resized(node, _changes(node), attrs)
+
+
+def _method(node: Node) -> str:
+    mode = node.attr("mode", "nearest")
+    if mode not in _METHOD:
+        raise ValueError(f"mode is nearest, linear or cubic, not {mode}")
+    return _METHOD[mode]
+
+
+def _changes(node: Node) -> list[_Axis]:
+    """What scales, sizes and the region of interest say about all axes."""
     shape = node.shape()
+    made = [_Axis(extent) for extent in shape]
     axes = axes_below(node.attr("axes"), len(shape))
-    roi: list[float] = []
-    if node.attr("antialias", 0):
-        raise ValueError("antialias is not supported; resize by steps instead")
-    mode = node.attr("coordinate_transformation_mode", "half_pixel")
-    if mode == "tf_crop_and_resize":
-        given = [float(v) for v in node.array(1, "roi").reshape(-1)]
-        starts, ends = [0.0] * len(shape), [1.0] * len(shape)
+    if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        region = [float(v) for v in node.array(1, "roi").reshape(-1)]
+        if len(region) != 2 * len(axes):
+            raise ValueError(f"roi has two numbers for each of {len(axes)} axes, not {region}")
         for place, axis in enumerate(axes):
-            starts[axis], ends[axis] = given[place], given[len(axes) + place]
-        roi = [*starts, *ends]
-    extents, scales = list(shape), [1.0] * len(shape)
+            made[axis].region = region[place], region[len(axes) + place]
     if node.has(2) and node.shape(2) != (0,):
         for axis, scale in zip(axes, node.array(2, "scales").reshape(-1), strict=True):
-            scales[axis] = float(scale)
-            extents[axis] = math.floor(shape[axis] * float(scale))
-    else:
-        wanted = _wanted(node, [shape[axis] for axis in axes], node.ints(3, "sizes"))
-        for axis, (extent, scale) in zip(axes, wanted, strict=True):
-            extents[axis], scales[axis] = extent, scale
-    attrs = {
-        "method": _METHOD[node.attr("mode", "nearest")],
-        "coordinate_transformation_mode": mode,
-        "rounding_method": node.attr("nearest_mode", "round_prefer_floor"),
-        "cubic_alpha": node.attr("cubic_coeff_a", -0.75),
-        "cubic_exclude": bool(node.attr("exclude_outside", 0)),
-        "extrapolation_value": node.attr("extrapolation_value", 0.0),
-    }
-    return _resized(node, extents, scales, roi, attrs)
-
-
-def _wanted(node: Node, have: list[int], sizes: list[int]) -> list[tuple[int, float]]:
-    """The extents to reach and the scales they mean, by the policy for the aspect ratio."""
-    scales = [size / extent for size, extent in zip(sizes, have, strict=True)]
+            made[axis].scale = float(scale)
+            made[axis].extent = math.floor(shape[axis] * float(scale))
+        return made
+    sizes = dict(zip(axes, node.ints(3, "sizes"), strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
-    if policy == "stretch":
-        return list(zip(sizes, scales, strict=True))
-    scale = min(scales) if policy == "not_larger" else max(scales)
-    return [(math.floor(scale * extent + 0.5), scale) for extent in have]
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        raise ValueError(
+            f"keep_aspect_ratio_policy is stretch, not_larger or not_smaller, not {policy}"
+        )
+    scales = [size / shape[axis] for axis, size in sizes.items()]
+    for axis, size in sizes.items():
+        made[axis].extent = size
+        if policy != "stretch":
+            scale = min(scales) if policy == "not_larger" else max(scales)
+            made[axis].scale = scale
+            made[axis].extent = math.floor(scale * shape[axis] + 0.5)
+    return made
 
 
-def _resized(
-    node: Node, extents: list[int], scales: list[float], roi: list[float], attrs: dict[str, Any]
-) -> RelayExpr:
-    """The last axes resized; those in front, up to two, must stay."""
-    data, shape = node[0], node.shape()
+def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayExpr:
+    """Data with the axes resized that change; if not all at once, then one after the other."""
+    data, shape = node[0], list(node.shape())
     rank = len(shape)
-    moved = [axis for axis in range(rank) if extents[axis] != shape[axis] or scales[axis] != 1]
-    if attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
-        moved = [a for a in range(rank) if a in moved or (roi[a], roi[rank + a]) != (0.0, 1.0)]
+    whole = (0.0, 1.0)
+    moved = [
+        axis for axis, to in enumerate(changes)
+        if to.extent != shape[axis] or to.scale not in (None, 1.0) or to.region != whole
+    ]  # fmt: skip
     if not moved:
         return data
-    first = min(moved)
-    if rank - first > 3:
-        raise ValueError(f"axes {moved} of {rank} are resized; at most the last three can be")
-    spatial = rank - first
-    if attrs["method"] != "nearest_neighbor" and dtype_of(data) not in ("float32", "float64"):
-        data = call("cast", data, "float32")
-    flat = reshape(data, (1, math.prod(shape[:first]), *shape[first:]))
-    starts_ends = (*roi[first:rank], *roi[rank + first :]) if roi else None
-    made = call(
-        f"image.resize{spatial}d", flat, tuple(extents[first:]), roi=starts_ends,
-        layout=LAYOUT[spatial], scales=tuple(scales[first:]), **attrs,
-    )  # fmt: skip
-    made = reshape(made, extents)
-    return made if dtype_of(made) == dtype_of(node[0]) else call("cast", made, dtype_of(node[0]))
+    own = dtype_of(data)
+    rounds = attrs["method"] != "nearest_neighbor" and not own.startswith(("float", "bfloat"))
+    exact = "float32" if own in ("bool", "int8", "uint8", "int16", "uint16") else "float64"
+    made = cast(data, exact) if rounds else data
+    if "exclude_outside" in attrs:
+        made = call("image.smooth_resize", made, **_options(moved, shape, changes, attrs))
+    else:
+        last = list(range(min(moved), rank))
+        groups = [last] if len(last) <= 3 else [moved[i : i + 3] for i in range(0, len(moved), 3)]
+        for axes in groups:
+            made = _stretched(made, axes, shape, changes, attrs)
+            for axis in axes:
+                shape[axis] = changes[axis].extent
+    return _rounded(made, own) if rounds else made
+
+
+def _options(
+    axes: list[int], shape: list[int], changes: list[_Axis], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """What operators that resize ask about these axes."""
+    scales = [changes[axis].scale or changes[axis].extent / shape[axis] for axis in axes]
+    made: dict[str, Any] = {"size": tuple(changes[axis].extent for axis in axes), **attrs}
+    if "exclude_outside" in attrs:
+        made["axes"] = tuple(axes)
+    if any(changes[axis].scale is not None for axis in axes):
+        made["scales"] = tuple(scales)
+    if attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        made["roi"] = tuple(changes[axis].region[end] for end in (0, 1) for axis in axes)
+    return made
+
+
+def _stretched(
+    data: RelayExpr, axes: list[int], shape: list[int], changes: list[_Axis],
+    attrs: dict[str, Any],
+) -> RelayExpr:  # fmt: skip
+    """Up to three axes resized as those of images."""
+    rank, count = len(shape), len(axes)
+    rest = [axis for axis in range(rank) if axis not in axes]
+    order = [*rest, *axes]
+    in_place = order == list(range(rank))
+    moved = data if in_place else call("transpose", data, tuple(order))
+    flat = reshape(moved, (1, math.prod(shape[a] for a in rest), *(shape[a] for a in axes)))
+    made = call(f"image.resize{count}d", flat, layout=LAYOUT[count],
+                **_options(axes, shape, changes, attrs))  # fmt: skip
+    sizes = (*(shape[a] for a in rest), *(changes[a].extent for a in axes))
+    made = reshape(made, sizes)
+    return made if in_place else call("transpose", made, tuple(order.index(a) for a in range(rank)))
+
+
+def _rounded(data: RelayExpr, dtype: str) -> RelayExpr:
+    """Whole numbers of a type, the nearest that it has."""
+    if dtype == "bool":
+        return cast(data, dtype)
+    ends: Any = ml_dtypes.iinfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
+    nearest = call("clip", call("round_even", data), float(ends.min), float(ends.max))
+    return cast(nearest, dtype)
 
 
 @converter("GridSample")
