@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sterna.driver import build, lower
     from sterna.ir import instrument, transform
     from sterna.ir.module import IRModule
+    from sterna.model import CompiledModel, compile, load
     from sterna.runtime import (
         DataType,
         Device,
@@ -53,6 +54,9 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "IRModule": ("sterna.ir.module", "IRModule"),
     "build": ("sterna.driver", "build"),
     "lower": ("sterna.driver", "lower"),
+    "CompiledModel": ("sterna.model", "CompiledModel"),
+    "compile": ("sterna.model", "compile"),
+    "load": ("sterna.model", "load"),
     "nd": ("sterna.runtime.ndarray", None),
     "runtime": ("sterna.runtime", None),
     "testing": ("sterna.testing", None),
@@ -73,11 +77,12 @@ _WHERE: dict[str, tuple[str, str | None]] = {
 
 __all__ = [
     "__version__",
-    "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray", "PackedFunc",
-    "TVMError", "build", "contrib", "cpu", "cuda", "device", "error", "ext_dev",
-    "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "lower", "metal",
-    "nd", "opencl", "register_error", "register_func", "relay", "remove_global_func", "rocm",
-    "runtime", "target", "te", "testing", "tir", "transform", "vpi", "vulkan", "webgpu",
+    "CompiledModel", "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray",
+    "PackedFunc", "TVMError", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
+    "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
+    "lower", "metal", "nd", "opencl", "register_error", "register_func", "relay",
+    "remove_global_func", "rocm", "runtime", "target", "te", "testing", "tir",
+    "transform", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ RANKS = {
     "driver": 7,
     "tune": 8,
     "micro": 8,
+    "model": 8,
     "cli": 9,
     "exec": 9,
     "contrib": 9,

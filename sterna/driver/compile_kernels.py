@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sterna.driver.kernel import compile_kernel
+from sterna.driver.kernel import CompiledKernel, compile_kernel
 from sterna.driver.kernel_worker import Worker
 from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.relay.expr import Function
 from sterna.support.cache import Cache
+from sterna.support.progress import Stage, stage
 from sterna.target import Target, machine_of
 from sterna.version import __version__
 
@@ -24,22 +25,38 @@ PACKAGE = Path(__file__).resolve().parent.parent
 KERNELS_PER_WORKER = 3
 
 
-def compile_kernels(functions: dict[str, Function], target: Target) -> dict[str, bytes]:
-    """The object file of each kernel by its name."""
+def compile_kernels(functions: dict[str, Function], target: Target) -> dict[str, CompiledKernel]:
+    """Each kernel by its name."""
+    with stage("compile kernels", len(functions)) as at:
+        made = _made(functions, target, at)
+        return {name: CompiledKernel.from_bytes(made[name]) for name in functions}
+
+
+def _made(functions: dict[str, Function], target: Target, at: Stage) -> dict[str, bytes]:
+    """The kernels as bytes, made under the current settings."""
     settings = _settings()
     if settings is None:  # settings that no other process can be told
-        return {name: compile_kernel(name, f, target) for name, f in functions.items()}
+        return {name: _compile_here(name, f, target, at) for name, f in functions.items()}
     cache = Cache("kernels")
     requests = {name: _request(name, f, target, settings) for name, f in functions.items()}
     keys = {name: _key(request, target) for name, request in requests.items()}
     done = {name: found for name, key in keys.items() if (found := cache.get(key)) is not None}
+    for name in done:
+        at.end(name)
     missing = [name for name in functions if name not in done]
-    for name, content in _compile_all(missing, functions, requests, target).items():
+    for name, content in _compile_all(missing, functions, requests, target, at).items():
         cache.put(keys[name], content)
         done[name] = content
     if missing:
         cache.trim()
-    return {name: done[name] for name in functions}
+    return done
+
+
+def _compile_here(name: str, function: Function, target: Target, at: Stage) -> bytes:
+    at.begin(name)
+    content = compile_kernel(name, function, target).to_bytes()
+    at.end(name)
+    return content
 
 
 def _settings() -> dict[str, Any] | None:
@@ -82,6 +99,7 @@ def _compile_all(
     functions: dict[str, Function],
     requests: dict[str, dict[str, Any]],
     target: Target,
+    at: Stage,
 ) -> dict[str, bytes]:
     """Compile here and, when that pays, in other processes at the same time."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -92,20 +110,20 @@ def _compile_all(
     helpers = min((cores or 1) - 1, len(names) // KERNELS_PER_WORKER)
     failed: list[str] = []
     threads = [
-        threading.Thread(target=_feed, args=(waiting, requests, done, failed), daemon=True)
+        threading.Thread(target=_feed, args=(waiting, requests, done, failed, at), daemon=True)
         for _ in range(helpers)
     ]
     for thread in threads:
         thread.start()
     try:
-        _drain(waiting, functions, done, target)
+        _drain(waiting, functions, done, target, at)
     finally:
         while not waiting.empty():  # an error here: the others need not go on
             waiting.get()
         for thread in threads:
             thread.join()
     for name in failed:  # a process gave up: here the error shows, or the kernel compiles
-        done[name] = compile_kernel(name, functions[name], target)
+        done[name] = _compile_here(name, functions[name], target, at)
     return done
 
 
@@ -121,9 +139,10 @@ def _drain(
     functions: dict[str, Function],
     done: dict[str, bytes],
     target: Target,
+    at: Stage,
 ) -> None:
     while (name := _next(waiting)) is not None:
-        done[name] = compile_kernel(name, functions[name], target)
+        done[name] = _compile_here(name, functions[name], target, at)
 
 
 def _feed(
@@ -131,11 +150,13 @@ def _feed(
     requests: dict[str, dict[str, Any]],
     done: dict[str, bytes],
     failed: list[str],
+    at: Stage,
 ) -> None:
     """Give a process one kernel after the other."""
     worker = Worker()
     try:
         while (name := _next(waiting)) is not None:
+            at.begin(name)
             content = worker.compile(requests[name])
             if content is None:
                 failed.append(name)
@@ -143,5 +164,6 @@ def _feed(
                 worker = Worker()
             else:
                 done[name] = content
+                at.end(name)
     finally:
         worker.close()

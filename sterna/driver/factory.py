@@ -10,6 +10,7 @@ from typing import Any
 
 from sterna.driver.code import Code
 from sterna.driver.export import export_library
+from sterna.driver.kernel import KernelNotes
 from sterna.driver.model_data import ModelData
 from sterna.driver.model_files import ModelFiles
 from sterna.driver.operator_module import OperatorModule
@@ -68,22 +69,24 @@ class GraphExecutorFactoryModule:
         mod_name: str,
         target: Target,
         ir_mod: IRModule | None = None,
+        kernel_notes: Mapping[str, KernelNotes] | None = None,
     ) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*", mod_name, re.ASCII):
             raise ValueError(f"mod_name '{mod_name}' is no name: letters, digits and _ make one")
         lib = OperatorModule.make(code, mod_name, {target: ir_mod or IRModule({})})
         arrays = {name: _as_array(value) for name, value in params.items()}
-        self._take(BuiltGraph(lib, graph_json, arrays, mod_name))
+        self._take(BuiltGraph(lib, graph_json, arrays, mod_name), kernel_notes or {})
 
     @classmethod
     def over(cls, built: BuiltGraph) -> "GraphExecutorFactoryModule":
         """A factory over what was built before."""
         made = cls.__new__(cls)
-        made._take(built)
+        made._take(built, {})
         return made
 
-    def _take(self, built: BuiltGraph) -> None:
+    def _take(self, built: BuiltGraph, kernel_notes: Mapping[str, KernelNotes]) -> None:
         self._built = built
+        self.kernel_notes = dict(kernel_notes)
         self.module: Module = _core.make_module(Module, built)
 
     # ---- its parts ----

@@ -1,9 +1,18 @@
 """One kernel of a graph from its fused function to object code."""
 
+import inspect
+import json
+import struct
+import time
+from dataclasses import asdict, dataclass, field, replace
+from typing import Self
+
 from sterna.codegen import llvm
 from sterna.driver.build import llvm_options
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
+from sterna.lowering.workspace import workspace_of
 from sterna.op.kernel import Processor
+from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
@@ -12,6 +21,43 @@ from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
 
 L1_BYTES, L2_BYTES = 32 * 1024, 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class KernelNotes:
+    """What a build report tells about a kernel."""
+
+    anchor: str
+    """The operator whose loops it follows."""
+    schedule: str
+    """The function that scheduled it."""
+    why: str
+    choices: dict[str, str] = field(default_factory=dict)
+    """What the schedule decided."""
+    workspace_bytes: int = 0
+    """Memory that it allocates while it runs, beside that of each thread."""
+    workspace_thread_bytes: int = 0
+    seconds: float = 0.0
+    """What compiling it took, when it was compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A kernel's object file and what is told about it."""
+
+    content: bytes
+    notes: KernelNotes
+
+    def to_bytes(self) -> bytes:
+        """Both as one piece, for other processes and the cache."""
+        notes = json.dumps(asdict(self.notes)).encode()
+        return struct.pack("<Q", len(notes)) + notes + self.content
+
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> Self:
+        """What to_bytes packed."""
+        (size,) = struct.unpack_from("<Q", packed)
+        return cls(packed[8 + size :], KernelNotes(**json.loads(packed[8 : 8 + size])))
 
 
 def processor_of(target: Target) -> Processor:
@@ -28,14 +74,41 @@ def processor_of(target: Target) -> Processor:
 
 def kernel_functions(name: str, function: Function, target: Target) -> list[PrimFunc]:
     """The loops of a kernel after all passes, and the packed function around them."""
+    return annotated_functions(name, function, target)[0]
+
+
+def annotated_functions(
+    name: str, function: Function, target: Target
+) -> tuple[list[PrimFunc], KernelNotes]:
+    """The same with what is told about them."""
+    start = time.perf_counter()
     with deep_recursion():
-        lowered: LoweredKernel = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target))
         loops = pipeline.run(lowered.function)
-        return [loops, make_packed(loops, lowered.arguments)]
+        functions = [loops, make_packed(loops, lowered.arguments)]
+        return functions, _notes(lowered, loops, time.perf_counter() - start)
 
 
-def compile_kernel(name: str, function: Function, target: Target) -> bytes:
+def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNotes:
+    own = lowered.anchor.schedule
+    doc = inspect.getdoc(own or schedule_default) or ""
+    workspace = workspace_of(loops)
+    whose = "its own schedule" if own else "no schedule of its own"
+    return KernelNotes(
+        anchor=lowered.anchor.name,
+        schedule=(own or schedule_default).__name__,
+        why=": ".join(part for part in (whose, doc.partition("\n")[0]) if part),
+        choices={key: str(value) for key, value in lowered.choices.items()},
+        workspace_bytes=workspace.bytes,
+        workspace_thread_bytes=workspace.thread_bytes,
+        seconds=seconds,
+    )
+
+
+def compile_kernel(name: str, function: Function, target: Target) -> CompiledKernel:
     """The object file of a kernel."""
-    functions = kernel_functions(name, function, target)
+    start = time.perf_counter()
+    functions, notes = annotated_functions(name, function, target)
     with deep_recursion():
-        return llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
+        content = llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
+    return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

@@ -8,8 +8,13 @@ from sterna.driver.build import llvm_options, runs_here
 from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.kernel import kernel_functions, processor_of
-from sterna.ir.module import IRModule
+from sterna.driver.kernel import (
+    KernelNotes,
+    annotated_functions,
+    kernel_functions,
+    processor_of,
+)
+from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
 from sterna.lowering.graph import is_view, make_graph
 from sterna.lowering.unique_kernels import unique_kernels
@@ -17,6 +22,7 @@ from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
+from sterna.support.progress import stage
 from sterna.target import Target
 from sterna.tir.stmt import PrimFunc
 
@@ -35,15 +41,19 @@ def build(
     """Compile a network for a target; the parameters become part of it."""
     _check_choices(executor, runtime, workspace_memory_pools, constant_memory_pools)
     wanted = _target(target, target_host)
-    with wanted:
+    with stage("optimize the graph"), wanted:
         mod, _ = optimize(ir_mod, wanted, params)
     main = mod["main"]
     prefix = f"tvmgen_{mod_name}"
-    kernels = unique_kernels(main, prefix)
-    graph = make_graph(main, kernels)
+    with stage("plan memory"):
+        kernels = unique_kernels(main, prefix)
+        graph = make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ()))
+        graph_json = graph.to_json()
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
-    code = _compile(needed, wanted, prefix)
-    return GraphExecutorFactoryModule(code, graph.to_json(), graph.params, mod_name, wanted, mod)
+    code, notes = _compile(needed, wanted, prefix)
+    return GraphExecutorFactoryModule(
+        code, graph_json, graph.params, mod_name, wanted, mod, notes
+    )
 
 
 def _check_choices(executor: Any, runtime: Any, *pools: Any) -> None:
@@ -92,16 +102,33 @@ def _target(target: Any, host: Any) -> Target:
     return wanted
 
 
-def _compile(functions: dict[str, Function], target: Target, name: str) -> Code:
+def _compile(
+    functions: dict[str, Function], target: Target, name: str
+) -> tuple[Code, dict[str, KernelNotes]]:
     if target.kind.name == "c":
-        return CCode(_all_loops(functions, target), name)
-    objects = compile_kernels(functions, target)
+        return _compile_to_c(functions, target, name)
+    made = compile_kernels(functions, target)
 
     def text(form: str) -> str:
         loops = _all_loops(functions, target)
         return LLVMCode(loops, llvm_options(target), name, False).source(form)
 
-    return KernelsCode(objects, runs_here(target), llvm_options(target), text)
+    objects = {name: kernel.content for name, kernel in made.items()}
+    code = KernelsCode(objects, runs_here(target), llvm_options(target), text)
+    return code, {name: kernel.notes for name, kernel in made.items()}
+
+
+def _compile_to_c(
+    functions: dict[str, Function], target: Target, name: str
+) -> tuple[Code, dict[str, KernelNotes]]:
+    loops, notes = [], {}
+    with stage("compile kernels", len(functions)) as at:
+        for kernel, function in functions.items():
+            at.begin(kernel)
+            made, notes[kernel] = annotated_functions(kernel, function, target)
+            loops += made
+            at.end(kernel)
+    return CCode(loops, name), notes
 
 
 def _all_loops(functions: dict[str, Function], target: Target) -> list[PrimFunc]:

@@ -4,11 +4,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sterna.frontend.onnx.importer import from_onnx
+    from sterna.frontend.onnx.declared_inputs import declared_inputs
+    from sterna.frontend.onnx.importer import from_onnx, load_model
 
-_WHERE = {"from_onnx": "sterna.frontend.onnx.importer"}
+_WHERE = {
+    "declared_inputs": "sterna.frontend.onnx.declared_inputs",
+    "from_onnx": "sterna.frontend.onnx.importer",
+    "load_model": "sterna.frontend.onnx.importer",
+}
 
-__all__ = ["from_onnx"]
+__all__ = ["declared_inputs", "from_onnx", "load_model"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,9 @@ from typing import Any, ClassVar
 
 from sterna.ir.node import Node
 
+# The attribute of a model's module, and of its executor's graph, that names the outputs.
+OUTPUT_NAMES = "output_names"
+
 
 class Name(str):
     """A function's name as a module keeps it; it also answers to its classic attribute."""

@@ -1,14 +1,17 @@
 """The executor's graph: nodes in order of execution, their entries, shapes and storage.
 
 The form is the classic graph JSON: "null" nodes are inputs and parameters, "tvm_op" nodes call
-kernels, and an entry is a node's output. Two attributes are our own: storage_offset says where an
-entry lies in one arena of arena_bytes, so that storage is planned at its live ranges' bound.
+kernels, and an entry is a node's output. Three attributes are our own: storage_offset says where an
+entry lies in one arena of arena_bytes, so that storage is planned at its live ranges' bound, and
+output_names says what the model calls its outputs.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.lowering.storage import plan_storage
 from sterna.lowering.unique_kernels import Kernels
@@ -47,6 +50,8 @@ class Graph:
     """The nodes of the inputs and parameters."""
     heads: list[Entry]
     params: dict[str, NDArray]
+    output_names: Sequence[str] = ()
+    """What the model calls its outputs; empty if it has no names for them."""
     arena_bytes: int = 0
 
     def to_json(self) -> str:
@@ -57,6 +62,7 @@ class Graph:
         kinds = [kind for node in self.nodes for kind in node.types]
         plan = plan_storage(self)
         self.arena_bytes = plan.arena_bytes
+        names = {OUTPUT_NAMES: ["list_str", list(self.output_names)]} if self.output_names else {}
         return json.dumps({
             "nodes": [_node_json(node) for node in self.nodes],
             "arg_nodes": self.inputs,
@@ -68,6 +74,7 @@ class Graph:
                 "storage_offset": ["list_int", plan.offsets],
                 "arena_bytes": ["int", plan.arena_bytes],
                 "shape": ["list_shape", [list(kind.concrete_shape) for kind in kinds]],
+                **names,
             },
             "node_row_ptr": first,
         })  # fmt: skip
@@ -81,9 +88,12 @@ def _node_json(node: Node) -> dict[str, Any]:
     return made
 
 
-def make_graph(main: Function, kernels: Kernels) -> Graph:
+def make_graph(main: Function, kernels: Kernels, output_names: Sequence[str] = ()) -> Graph:
     """The graph of a fused function."""
-    return _Maker(kernels).run(main)
+    graph = _Maker(kernels).run(main)
+    if len(output_names) == len(graph.heads):
+        graph.output_names = output_names
+    return graph
 
 
 class _Maker:

@@ -7,6 +7,7 @@ from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
+from sterna.relay.op import OpRecord
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
 from sterna.tir.stmt import Buffer, PrimFunc
@@ -18,6 +19,7 @@ class LoweredKernel:
 
     function: PrimFunc
     arguments: int
+    anchor: OpRecord
     choices: dict[str, Any]
 
 
@@ -27,7 +29,8 @@ def lower_kernel(func: Function, name: str, processor: Processor) -> LoweredKern
     schedule, choices = schedule_kernel(tensors, processor)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
-    return LoweredKernel(lower_schedule(schedule, arguments, name), len(arguments), choices)
+    loops = lower_schedule(schedule, arguments, name)
+    return LoweredKernel(loops, len(arguments), tensors.anchor_record, choices)
 
 
 def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:

@@ -11,7 +11,7 @@ from sterna.runtime.device import Device
 from sterna.runtime.graph_executor import GraphModule, create_executor
 from sterna.runtime.module import Module
 from sterna.runtime.ndarray import NDArray
-from sterna.runtime.node_times import NodeTime, NodeTimes
+from sterna.runtime.node_times import Bounds, NodeTime, NodeTimes
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 
 TRACE_FILE = "trace.json"
@@ -50,6 +50,7 @@ class GraphModuleDebug(GraphModule):
         attrs = json.loads(graph_json_str)
         self._rows: list[int] = attrs["node_row_ptr"]
         self._shapes = [tuple(shape) for shape in attrs["attrs"]["shape"][1]]
+        self._dtypes: list[str] = attrs["attrs"]["dltype"][1]
         if [node["name"] for node in self.nodes] != module["get_node_names"]():
             raise ValueError("the graph is not the one that the executor runs")
 
@@ -65,13 +66,12 @@ class GraphModuleDebug(GraphModule):
     def profile(
         self,
         repeat: int = 1,
-        peak_gflops: float | None = None,
-        peak_gbytes: float | None = None,
+        bounds: Bounds | None = None,
         **input_dict: Any,
     ) -> NodeTimes:
         """What each node takes: the median of some runs.
 
-        With peaks the report says which share of what they allow each node reaches.
+        With bounds the report says which share of what they allow each node reaches.
         """
         if repeat < 1:
             raise ValueError(f"repeat={repeat} must be at least 1")
@@ -84,7 +84,7 @@ class GraphModuleDebug(GraphModule):
             runs.append(times.numpy())
         took = [median(int(run[i]) for run in runs) * 1e-9 for i in range(len(self.nodes))]
         calls = [self._node_time(i, took[i]) for i, n in enumerate(self.nodes) if n["op"] != "null"]
-        return NodeTimes(calls, peak_gflops, peak_gbytes)
+        return NodeTimes(calls, bounds)
 
     def _node_time(self, index: int, seconds: float) -> NodeTime:
         node = self.nodes[index]
@@ -93,6 +93,7 @@ class GraphModuleDebug(GraphModule):
         return NodeTime(
             node["name"], attrs.get("func_name", ""), seconds, len(node["inputs"]), shapes,
             _count(attrs.get("flops")), _count(attrs.get("bytes")),
+            self._dtypes[self._rows[index]],
         )  # fmt: skip
 
     def _index_of(self, node: str | int) -> int:

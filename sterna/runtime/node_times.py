@@ -2,10 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from sterna.support.table import lay_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class NodeTime:
     """Floating-point operations that it does, if the graph says so."""
     bytes: int | None = None
     """Bytes that it reads and writes, if the graph says so."""
+    dtype: str = "float32"
+    """Of its first output."""
 
     def gflops(self) -> float | None:
         """Billions of operations per second."""
@@ -33,26 +37,55 @@ class NodeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a machine can do at most, all of its threads together."""
+
+    gflops: float | None = None
+    """Billions of float32 operations per second."""
+    gbytes: Sequence[tuple[float, float]] = ()
+    """Billions of bytes per second for work that moves at most so many bytes, from few to many:
+    what fits into a cache moves faster."""
+
+    def seconds(self, node: NodeTime) -> float | None:
+        """The shortest time for what a node does, if a bound says something about it."""
+        found = []
+        if self.gflops and node.flops is not None and node.dtype == "float32":
+            found.append(node.flops / (self.gflops * 1e9))
+        if self.gbytes and node.bytes is not None:
+            rates = [rate for most, rate in self.gbytes if node.bytes <= most]
+            found.append(node.bytes / ((rates or [self.gbytes[-1][1]])[0] * 1e9))
+        return max(found, default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTimes:
     """The times of one run, in the order of the run."""
 
     nodes: Sequence[NodeTime]
-    peak_gflops: float | None = None
-    peak_gbytes: float | None = None
+    bounds: Bounds | None = None
 
     @property
     def seconds(self) -> float:
         """What all nodes took together."""
         return sum(node.seconds for node in self.nodes)
 
-    def share_of_peak(self, node: NodeTime) -> float | None:
-        """The shortest time that the given peaks allow, as a share of the time that it took."""
-        bounds = []
-        if self.peak_gflops and node.flops is not None:
-            bounds.append(node.flops / (self.peak_gflops * 1e9))
-        if self.peak_gbytes and node.bytes is not None:
-            bounds.append(node.bytes / (self.peak_gbytes * 1e9))
-        return max(bounds) / node.seconds if bounds and node.seconds else None
+    def share_of_bound(self, node: NodeTime) -> float | None:
+        """The shortest time that the bounds allow, as a share of the time that it took."""
+        shortest = None if self.bounds is None else self.bounds.seconds(node)
+        return None if shortest is None or not node.seconds else shortest / node.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, in the order of the run."""
+        return {
+            "seconds": self.seconds,
+            "bounds": None if self.bounds is None else asdict(self.bounds),
+            "nodes": [
+                {**asdict(node), "gflops": node.gflops(), "gbytes": node.gbytes(),
+                 "share_of_time": node.seconds / self.seconds if self.seconds else 0.0,
+                 "share_of_bound": self.share_of_bound(node)}
+                for node in self.nodes
+            ],
+        }  # fmt: skip
 
     def table(self, sort: bool = True) -> str:
         """The nodes as a table, those that take longest first unless sort is off."""
@@ -69,12 +102,12 @@ class NodeTimes:
         for title, values in (
             ("GFLOP/s", [_number(n.gflops()) for n in nodes]),
             ("GB/s", [_number(n.gbytes()) for n in nodes]),
-            ("Peak(%)", [_percent(self.share_of_peak(n)) for n in nodes]),
+            ("Bound(%)", [_percent(self.share_of_bound(n)) for n in nodes]),
         ):
             if any(values):
                 columns.append((title, values))
         total = {"Node Name": "Total", "Time(us)": f"{self.seconds * 1e6:.3f}"}
-        return _lay_out(columns, total)
+        return lay_out(columns, total)
 
     def __str__(self) -> str:
         return self.table()
@@ -106,13 +139,3 @@ def _number(value: float | None) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{share * 100:.1f}"
-
-
-def _lay_out(columns: Iterable[tuple[str, list[str]]], total: dict[str, str]) -> str:
-    """Columns with a rule under their titles and a last row."""
-    padded = []
-    for title, values in columns:
-        cells = [title, "-" * len(title), *values, total.get(title, "")]
-        width = max(map(len, cells))
-        padded.append([cell.ljust(width) for cell in cells])
-    return "\n".join("  ".join(row).rstrip() for row in zip(*padded, strict=True))

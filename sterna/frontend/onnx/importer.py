@@ -28,7 +28,7 @@ from onnx import (
 import sterna.frontend.onnx as package
 from sterna.frontend.onnx.functions import all_nodes, definition, is_composed, reads
 from sterna.frontend.onnx.node import Feeds, Node, dtype_of, find_converter
-from sterna.ir.module import IRModule
+from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
 from sterna.relay.analysis import free_vars
@@ -104,7 +104,8 @@ def _expect_config(config: Mapping[str, Any] | None) -> None:
 # ---- reading ----
 
 
-def _load(model: ModelProto | str | os.PathLike[str] | bytes) -> ModelProto:
+def load_model(model: ModelProto | str | os.PathLike[str] | bytes) -> ModelProto:
+    """A model of the caller's own, from another one, a file or its bytes."""
     if isinstance(model, ModelProto):
         loaded = ModelProto()
         loaded.CopyFrom(model)
@@ -124,6 +125,12 @@ def _load(model: ModelProto | str | os.PathLike[str] | bytes) -> ModelProto:
         )
     if not loaded.HasField("graph"):
         raise ValueError("the ONNX model has no graph")
+    return loaded
+
+
+def _load(model: ModelProto | str | os.PathLike[str] | bytes) -> ModelProto:
+    """The same without functions of its own; what the checker says of it is a warning."""
+    loaded = load_model(model)
     try:
         onnx.checker.check_model(loaded)
     except (onnx.checker.ValidationError, ValueError) as error:
@@ -264,6 +271,7 @@ class Importer:
         used = set(free_vars(body))
         weights = [var for var in self.weights if var in used]
         module = IRModule.from_expr(Function((*self.inputs, *weights), body))
+        module.attrs[OUTPUT_NAMES] = tuple(output.name for output in self.graph.output)
         return module, {var.name_hint: self.weights[var] for var in weights}
 
     def _expect_operators(self, graph: GraphProto | FunctionProto, what: str) -> None:

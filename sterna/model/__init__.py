@@ -1,0 +1,29 @@
+"""Whole models for people: compile, load, call, time and explain them.
+
+The names are loaded when they are first used, so that a model in a file runs without the compiler.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sterna.model.arguments import InputError
+    from sterna.model.compile import compile
+    from sterna.model.compiled_model import CompiledModel, load
+    from sterna.model.open_shapes import OpenShapeError
+
+_WHERE = {
+    "CompiledModel": "compiled_model",
+    "InputError": "arguments",
+    "OpenShapeError": "open_shapes",
+    "compile": "compile",
+    "load": "compiled_model",
+}
+
+__all__ = ["CompiledModel", "InputError", "OpenShapeError", "compile", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'sterna.model' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"sterna.model.{_WHERE[name]}"), name)

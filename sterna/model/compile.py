@@ -1,0 +1,52 @@
+"""sterna.compile: from a model to something that can be called."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.driver import relay_build
+from sterna.ir.transform import PassContext
+from sterna.model.build import Build
+from sterna.model.compiled_model import CompiledModel
+from sterna.model.import_model import Shapes, import_model
+from sterna.runtime import Device
+from sterna.support.progress import StageTimes, stage, watching
+from sterna.target import Target
+
+NATIVE = "llvm -mcpu=native"
+LEVELS = range(5)
+
+
+def compile(
+    model: Any,
+    target: str | Target = "native",
+    shapes: Shapes | None = None,
+    opt_level: int = 3,
+    params: Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """A model that can be called, written to a file, timed and explained.
+
+    model: the path, the bytes or the ModelProto of an ONNX model, or a graph of Relay (an IRModule
+    or a Function, with its weights in params, or a pair of both).
+    target: "native" is this machine; anything that Target takes names another.
+    shapes: the inputs' shapes by name, where the model leaves dimensions open.
+    opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
+    """
+    if opt_level not in LEVELS:
+        raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
+    wanted = target_of(target)
+    times = StageTimes()
+    around = PassContext.current()
+    context = PassContext(
+        opt_level, around.required_pass, around.disabled_pass, config=around.config
+    )
+    with watching(times), context:
+        with stage("import the model"):
+            module, weights = import_model(model, shapes, params)
+        factory = relay_build.build(module, target=wanted, params=weights)
+    device = Device(wanted.kind.device_type, 0)
+    return CompiledModel(factory.module, device, Build(factory, opt_level, times.seconds))
+
+
+def target_of(target: str | Target) -> Target:
+    """A target; native is this machine's processor."""
+    return Target(NATIVE if target == "native" else target)

@@ -1,0 +1,167 @@
+"""A model that runs: called like a function, written to files, timed, explained."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sterna.ir.module import OUTPUT_NAMES
+from sterna.model.arguments import TensorSpec, bind_arguments
+from sterna.model.random_inputs import random_inputs
+from sterna.model.report import Report, make_report
+from sterna.relay.arrays import Array, to_numpy
+from sterna.runtime import Device, Module, cpu, load_module, num_threads
+from sterna.runtime.debug_executor import GraphModuleDebug
+from sterna.runtime.graph_executor import GraphModule
+from sterna.runtime.node_times import Bounds, NodeTimes
+
+if TYPE_CHECKING:
+    from sterna.model.build import Build
+
+
+class CompiledModel:
+    """A compiled model. `m(x)` runs it; any number of threads may call it at once.
+
+    inputs and outputs say what it takes and gives.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device: Device,
+        build: "Build | None" = None,
+        path: Path | None = None,
+    ) -> None:
+        self.module = module
+        self.device = device
+        self.build = build
+        self.path = path
+        """The file that it was loaded from."""
+        self.graph: dict[str, Any] = json.loads(module["get_graph_json"]())
+        self._idle: list[GraphModule] = []
+
+    # ---- what it takes and gives ----
+
+    @cached_property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What it takes, in order."""
+        nodes = self.graph["arg_nodes"]
+        specs = [self._spec(self.graph["nodes"][node]["name"], node, 0) for node in nodes]
+        return tuple(spec for spec in specs if spec.name not in self.weights)
+
+    @cached_property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What it gives, in order, by the model's names or as output0, output1, ..."""
+        heads = self.graph["heads"]
+        own = self.graph["attrs"].get(OUTPUT_NAMES, ["list_str", []])[1]
+        names = own or [f"output{place}" for place in range(len(heads))]
+        return tuple(
+            self._spec(name, node, index)
+            for name, (node, index, *_) in zip(names, heads, strict=True)
+        )
+
+    def _spec(self, name: str, node: int, index: int) -> TensorSpec:
+        entry = self.graph["node_row_ptr"][node] + index
+        attrs = self.graph["attrs"]
+        return TensorSpec(name, tuple(attrs["shape"][1][entry]), attrs["dltype"][1][entry])
+
+    @cached_property
+    def weights(self) -> dict[str, Any]:
+        """Its parameters by the names that the executor's graph gives them."""
+        return dict(self.module["get_graph_params"]())
+
+    # ---- running ----
+
+    def __call__(self, *args: Any, **named: Any) -> Array | tuple[Array, ...]:
+        """Run it on inputs by place or by name; gives one array, or a tuple of several.
+
+        An input is an array of exactly its shape and type: NumPy's, or any with DLPack. Lists and
+        numbers, which have no type of their own, get the input's. The results are NumPy's, and the
+        caller's own.
+        """
+        results = tuple(self._run(bind_arguments(self.inputs, args, named)))
+        return results[0] if len(results) == 1 else results
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run it on inputs by name; gives the outputs by name."""
+        results = self._run(bind_arguments(self.inputs, (), inputs))
+        return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
+
+    def _run(self, arrays: list[Any]) -> list[Array]:
+        executor = self._idle.pop() if self._idle else GraphModule(self._executor())
+        self._set(executor, arrays)
+        executor.run()
+        results = [to_numpy(executor.get_output(place)) for place in range(len(self.outputs))]
+        self._idle.append(executor)
+        return results
+
+    def _executor(self) -> Module:
+        made: Module = self.module["debug_create"]("default", self.device)
+        return made
+
+    def _set(self, executor: GraphModule, arrays: list[Any]) -> None:
+        for spec, array in zip(self.inputs, arrays, strict=True):
+            executor.set_input(spec.name, array)
+
+    def executor(self, inputs: Mapping[str, Any]) -> GraphModule:
+        """A graph module of the classic API that holds these inputs, for timing it by itself."""
+        made = GraphModule(self._executor())
+        self._set(made, bind_arguments(self.inputs, (), inputs))
+        return made
+
+    # ---- telling ----
+
+    def profile(
+        self,
+        *args: Any,
+        repeat: int = 10,
+        bounds: Bounds | None = None,
+        **named: Any,
+    ) -> NodeTimes:
+        """What each operator takes: the median of some runs, on random inputs if none are given.
+
+        print() shows it as a table, write_trace(path) writes it for Chrome and Perfetto. With
+        bounds (see measure_bounds) it says which share of what the machine can do each reaches.
+        """
+        given = bind_arguments(self.inputs, args, named or self._random_rest(args))
+        debug = GraphModuleDebug(self._executor(), self.device, json.dumps(self.graph))
+        self._set(debug, given)
+        return debug.profile(repeat=repeat, bounds=bounds)
+
+    def _random_rest(self, args: tuple[Any, ...]) -> dict[str, Array]:
+        return {} if args else random_inputs(self.inputs)
+
+    def report(self) -> Report:
+        """What was fused and how it was scheduled, what memory it needs, how long compiling took.
+
+        A model that was loaded from a file tells what the file does.
+        """
+        return make_report(self, num_threads())
+
+    # ---- in files ----
+
+    def export(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write it to a file: .so, .tar, .o, .a, or .c of the target c; see export_library."""
+        if self.build is None:
+            raise ValueError(
+                f"the model was loaded from '{self.path}' and cannot be written anew; copy that "
+                "file, or compile the model again"
+            )
+        self.build.factory.export_library(path, **options)
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self.inputs))
+        gives = ", ".join(map(str, self.outputs))
+        return f"CompiledModel({takes}) -> ({gives})"
+
+
+def load(path: str | os.PathLike[str], device: Device | None = None) -> CompiledModel:
+    """A model from a file that export or export_library wrote."""
+    module = load_module(path)
+    if not module.implements_function("get_graph_json"):
+        raise ValueError(
+            f"'{os.fspath(path)}' holds functions, but no model; runtime.load_module loads it"
+        )
+    return CompiledModel(module, device or cpu(0), path=Path(path))

@@ -1,0 +1,182 @@
+"""What there is to tell about a compiled model: kernels, memory, the time that compiling took."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sterna.support.dtype import DataType
+from sterna.support.table import lay_out, show_bytes, show_seconds
+
+if TYPE_CHECKING:
+    from sterna.driver.kernel import KernelNotes
+    from sterna.model.arguments import TensorSpec
+    from sterna.model.compiled_model import CompiledModel
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What compiling a model leaves to tell about a kernel."""
+
+    operators: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    notes: "KernelNotes | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """One kernel: what was fused into it and how it was scheduled."""
+
+    name: str
+    calls: int
+    """How often a run of the model calls it."""
+    operators: tuple[str, ...]
+    """What was fused into it, in order; empty for a model from a file."""
+    sources: tuple[str, ...]
+    """The nodes of the imported model that it computes, as far as they are known."""
+    anchor: str
+    """The operator whose loops it follows."""
+    schedule: str
+    why: str
+    choices: Mapping[str, str]
+    flops: int
+    """Of one call."""
+    bytes: int
+    workspace_bytes: int
+    """Memory that one call takes beside its operands, on all threads together."""
+    seconds: float
+    """What compiling it took, now or when it was put into the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """The bytes that a model needs to run."""
+
+    weights: int
+    activations: int
+    """One arena for everything between inputs and outputs, the outputs included."""
+    inputs: int
+    workspace: int
+    """The most that a kernel takes for itself."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.activations + self.inputs + self.workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What compiling did; print() shows it, to_dict and to_json give it to programs."""
+
+    target: str
+    opt_level: int | None
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    kernels: Sequence[KernelReport]
+    memory: MemoryReport
+    stages: Mapping[str, float]
+    """Seconds by stage of the compilation."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        made = asdict(self)
+        made["memory"]["total"] = self.memory.total
+        return made
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __str__(self) -> str:
+        return "\n".join([*self._head(), "", self._table(), "", *self._memory(), *self._stages()])
+
+    def _head(self) -> list[str]:
+        level = "" if self.opt_level is None else f", level {self.opt_level}"
+        return [
+            f"{', '.join(self.inputs)} -> {', '.join(self.outputs)}",
+            f"for {self.target}{level}: {sum(k.calls for k in self.kernels)} calls of "
+            f"{len(self.kernels)} kernels",
+        ]  # fmt: skip
+
+    def _table(self) -> str:
+        kernels = self.kernels
+        return lay_out([
+            ("Calls", [str(k.calls) for k in kernels]),
+            ("Fused", [" + ".join(k.operators) or k.name for k in kernels]),
+            ("Schedule", [k.schedule for k in kernels]),
+            ("Why", ["; ".join([k.why, *(f"{n} {v}" for n, v in k.choices.items())]).strip("; ")
+                     for k in kernels]),
+            ("MFLOP", [f"{k.flops * 1e-6:.1f}" for k in kernels]),
+            ("Workspace", [show_bytes(k.workspace_bytes) for k in kernels]),
+        ])  # fmt: skip
+
+    def _memory(self) -> list[str]:
+        memory = self.memory
+        parts = {
+            "weights": memory.weights, "activations": memory.activations,
+            "inputs": memory.inputs, "workspace": memory.workspace,
+        }  # fmt: skip
+        listed = ", ".join(f"{show_bytes(size)} {what}" for what, size in parts.items())
+        return [f"Memory: {show_bytes(memory.total)} ({listed})"]
+
+    def _stages(self) -> list[str]:
+        if not self.stages:
+            return []
+        listed = ", ".join(f"{show_seconds(s)} to {name}" for name, s in self.stages.items())
+        return [f"Compiled in {show_seconds(sum(self.stages.values()))} ({listed})"]
+
+
+def make_report(model: "CompiledModel", threads: int) -> Report:
+    """The report of a model whose parallel loops run on so many threads."""
+    build = model.build
+    facts = {} if build is None else build.kernels()
+    nodes = [node for node in model.graph["nodes"] if node["op"] == "tvm_op"]
+    attrs: dict[str, dict[str, str]] = {n["attrs"]["func_name"]: n["attrs"] for n in nodes}
+    called = [node["attrs"]["func_name"] for node in nodes]
+    kernels = [
+        _kernel(name, called.count(name), attrs[name], facts.get(name, KernelFacts()), threads)
+        for name in attrs
+        if name != "__nop"
+    ]
+    memory = MemoryReport(
+        weights=sum(array.nbytes for array in model.weights.values()),
+        activations=model.graph["attrs"].get("arena_bytes", ["int", 0])[1],
+        inputs=sum(map(_bytes, model.inputs)),
+        workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
+    )
+    return Report(
+        target=f"the file {model.path}" if build is None else build.target,
+        opt_level=None if build is None else build.opt_level,
+        inputs=[str(spec) for spec in model.inputs],
+        outputs=[str(spec) for spec in model.outputs],
+        kernels=kernels,
+        memory=memory,
+        stages={} if build is None else dict(build.stages),
+    )
+
+
+def _kernel(
+    name: str, calls: int, attrs: Mapping[str, str], facts: KernelFacts, threads: int
+) -> KernelReport:
+    notes = facts.notes
+    return KernelReport(
+        name=name,
+        calls=calls,
+        operators=facts.operators,
+        sources=facts.sources,
+        anchor="" if notes is None else notes.anchor,
+        schedule="" if notes is None else notes.schedule,
+        why="" if notes is None else notes.why,
+        choices={} if notes is None else notes.choices,
+        flops=int(attrs.get("flops", 0)),
+        bytes=int(attrs.get("bytes", 0)),
+        workspace_bytes=0 if notes is None
+        else notes.workspace_bytes + threads * notes.workspace_thread_bytes,
+        seconds=0.0 if notes is None else notes.seconds,
+    )  # fmt: skip
+
+
+def _bytes(spec: "TensorSpec") -> int:
+    return (math.prod(spec.shape) * DataType(spec.dtype).bits + 7) // 8
