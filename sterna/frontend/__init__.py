@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sterna.frontend.onnx.declared_inputs import declared_inputs
-    from sterna.frontend.onnx.importer import from_onnx, load_model
+    from sterna.frontend.onnx.importer import from_onnx
+    from sterna.frontend.onnx.model import load_model
 
 _WHERE = {
     "declared_inputs": "sterna.frontend.onnx.declared_inputs",
     "from_onnx": "sterna.frontend.onnx.importer",
-    "load_model": "sterna.frontend.onnx.importer",
+    "load_model": "sterna.frontend.onnx.model",
 }
 
 __all__ = ["declared_inputs", "from_onnx", "load_model"]

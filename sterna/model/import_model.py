@@ -58,7 +58,7 @@ def _importer_of(path: Path) -> Callable[[Any, dict[str, Any]], Graph]:
 
 def _onnx(model: Any, shapes: dict[str, Any]) -> Graph:
     loaded = frontend.load_model(model)
-    declared = frontend.declared_inputs(loaded)
+    declared = frontend.declared_inputs(loaded.proto)
     _expect_names(shapes, list(declared))
     opened = {
         name: dims or ["?"]

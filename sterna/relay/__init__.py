@@ -67,7 +67,7 @@ _WHERE = {
 # Modules, some of them of folders above this one.
 _MODULES = {
     "backend": "sterna.relay.backend",
-    "frontend": "sterna.frontend",
+    "frontend": "sterna.relay.frontend",
     "testing": "sterna.relay.testing",
     "transform": "sterna.relay.transform",
 }

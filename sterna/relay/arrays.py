@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sterna.ir.leaves import Leaf, register_leaf
 from sterna.runtime import NDArray
-from sterna.runtime.ndarray import array, empty
+from sterna.runtime.ndarray import array, empty, numpyasarray
 from sterna.support.dtype import DataType
 
 Array = npt.NDArray[Any]
@@ -41,12 +41,21 @@ def to_numpy(value: NDArray) -> Array:
     return raw.view(wanted)
 
 
+def shared_numpy(value: NDArray) -> Array:
+    """The elements as NumPy's numbers, not to be written to: they may be the array's own."""
+    if getattr(ml_dtypes, str(value.dtype), None) is None and value.dtype != "bool":
+        return np.from_dlpack(value)
+    return to_numpy(value)
+
+
 def from_numpy(value: Array, dtype: str | None = None) -> NDArray:
     """An array of the runtime with these numbers, converted to a type if one is given."""
     kind = DataType(str(value.dtype) if dtype is None else dtype)
     wanted = numpy_dtype(kind)
     numbers = value if value.dtype == wanted else value.astype(wanted)
     if getattr(ml_dtypes, str(kind), None) is None:
+        if not numbers.flags.c_contiguous:  # its numbers in order are a copy already
+            return numpyasarray(np.ascontiguousarray(numbers))
         return array(numbers)
     made = empty(numbers.shape, kind)
     bits = numbers.astype(np.int8) if kind.startswith(("int", "uint")) else numbers

@@ -1,21 +1,61 @@
-"""Operators that ONNX defines by others: their definitions, for nodes that have no converter."""
+"""Nodes that stand for others: calls of a model's functions, and operators that ONNX defines so."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
 import onnx.defs
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
+from sterna.frontend.onnx.model import inner_graphs, reads
 from sterna.frontend.onnx.node import type_of
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
 
+Functions = Mapping[tuple[str, str, str], FunctionProto]
+
+
+def functions_of(functions: Sequence[FunctionProto]) -> Functions:
+    """A model's functions by domain, name and overload."""
+    found: dict[tuple[str, str, str], FunctionProto] = {}
+    for function in functions:
+        key = (function.domain, function.name, function.overload)
+        if key in found:
+            raise ValueError(f"the function '{function.name}' is defined twice")
+        for what, names in (("input", function.input), ("output", function.output)):
+            if len(set(names)) != len(names) or "" in names:
+                raise ValueError(
+                    f"the function '{function.name}' has two {what}s of one name, or one without"
+                )
+        found[key] = function
+    return found
+
 
 def is_composed(node: NodeProto, version: int) -> bool:
     """Whether ONNX defines an operator by others."""
-    schema = _schema(node, version)
+    schema = find_schema(node, version)
     return schema is not None and bool(_versions(schema))
+
+
+def local_definition(node: NodeProto, function: FunctionProto) -> FunctionProto:
+    """What a call of a model's function stands for."""
+    what = f"node '{node.name}' ({node.op_type})"
+    for names, own, most in (
+        ("operands", node.input, function.input), ("results", node.output, function.output),
+    ):  # fmt: skip
+        if len(own) > len(most):
+            raise ValueError(f"{what} has {len(own)} {names}; its function has {len(most)}")
+    declared = {*function.attribute, *(entry.name for entry in function.attribute_proto)}
+    given = {entry.name: entry for entry in function.attribute_proto}
+    for attribute in node.attribute:
+        if attribute.name not in declared:
+            raise ValueError(f"{what}: its function has no attribute '{attribute.name}'")
+        given[attribute.name] = attribute
+    made = FunctionProto()
+    made.CopyFrom(function)
+    missing = {name for name, own in zip(function.input, node.input, strict=False) if not own}
+    missing.update(function.input[len(node.input) :])
+    return _resolved(node, made, given, missing)
 
 
 def definition(
@@ -26,13 +66,19 @@ def definition(
     Operands that are left out have empty names in it, attributes have their values, and what none
     of the node's results needs is gone.
     """
-    schema = _schema(node, version)
+    schema = find_schema(node, version)
     assert schema is not None
     whole = _with_defaults(node, schema)
     made = _fetched(schema, whole, standard, operands)
     given = {attribute.name: attribute for attribute in whole.attribute}
     missing = {name for name, operand in zip(made.input, operands, strict=False) if operand is None}
     missing.update(made.input[len(operands) :])
+    return _resolved(node, made, given, missing)
+
+
+def _resolved(
+    node: NodeProto, made: FunctionProto, given: Mapping[str, AttributeProto], missing: set[str]
+) -> FunctionProto:
     wanted = [name for name, own in zip(made.output, node.output, strict=False) if own]
     needed = list(_needed(made.node, wanted))
     for place, inner in enumerate(needed):
@@ -43,30 +89,13 @@ def definition(
     return made
 
 
-def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """The nodes of a graph and of the graphs in them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from all_nodes(inner)
-
-
-def reads(node: NodeProto) -> list[str]:
-    """The names that a node or a graph in it reads."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        for inner in all_nodes(attribute.g):
-            names += [name for name in inner.input if name]
-        names += [output.name for output in attribute.g.output]
-    return names
-
-
 # The methods of schemas that tell definitions have no declared types.
-def _schema(node: NodeProto, version: int) -> Any:
-    if not onnx.defs.has(node.op_type, version, node.domain):
+def find_schema(node: NodeProto, version: int) -> Any:
+    """What ONNX says about a node's operator, if it knows it."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if not 0 < version < 1 << 31 or not onnx.defs.has(node.op_type, version, domain):
         return None
-    return onnx.defs.get_schema(node.op_type, version, node.domain)
+    return onnx.defs.get_schema(node.op_type, version, domain)
 
 
 def _versions(schema: Any) -> list[int]:
@@ -115,13 +144,18 @@ def _type(operand: RelayExpr | None) -> TypeProto:
 
 
 def _needed(nodes: Sequence[NodeProto], wanted: Iterable[str]) -> list[NodeProto]:
-    """The nodes on whose results those that are wanted depend; definitions are in order."""
-    names, kept = set(wanted), []
-    for node in reversed(nodes):
-        if not names.isdisjoint(node.output):
-            names.update(reads(node))
-            kept.append(node)
-    return kept[::-1]
+    """The nodes on whose results those that are wanted depend, in any order."""
+    makers: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        makers.update((name, place) for name in node.output if name)
+    kept: set[int] = set()
+    stack = [makers[name] for name in wanted if name in makers]
+    while stack:
+        place = stack.pop()
+        if place not in kept:
+            kept.add(place)
+            stack += [makers[name] for name in reads(nodes[place]) if name in makers]
+    return [nodes[place] for place in sorted(kept)]
 
 
 def _resolve(node: NodeProto, given: Mapping[str, AttributeProto], missing: set[str]) -> None:
@@ -129,19 +163,22 @@ def _resolve(node: NodeProto, given: Mapping[str, AttributeProto], missing: set[
     for place, name in enumerate(node.input):
         if name in missing:
             node.input[place] = ""
-    resolved = []
+    for graph in inner_graphs(node):
+        for inner in graph.node:
+            _resolve(inner, given, missing)
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
+        return
+    resolved: list[AttributeProto] = []
     for attribute in node.attribute:
-        if not attribute.ref_attr_name:
-            for inner in (attribute.g, *attribute.graphs):
-                for part in inner.node:
-                    _resolve(part, given, missing)
-            resolved.append(attribute)
-        elif attribute.ref_attr_name in given:
-            own = AttributeProto()
-            own.CopyFrom(given[attribute.ref_attr_name])
-            own.name = attribute.name
+        own = AttributeProto()
+        own.CopyFrom(given.get(attribute.ref_attr_name, attribute))
+        own.name = attribute.name
+        if attribute.ref_attr_name in given or not attribute.ref_attr_name:
             resolved.append(own)
-    made = NodeProto()
-    made.attribute.extend(resolved)
+        if attribute.ref_attr_name and attribute.type and own.type != attribute.type:
+            raise ValueError(
+                f"node '{node.name}' ({node.op_type}): its attribute '{attribute.name}' refers "
+                f"to '{attribute.ref_attr_name}', which is of another type"
+            )
     del node.attribute[:]
-    node.attribute.extend(made.attribute)
+    node.attribute.extend(resolved)

@@ -4,7 +4,9 @@ A converter is a function from a Node to an expression, or to one per output. It
 an operator of ONNX and the versions of the operator set from which and to which it holds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,12 +223,46 @@ def like(value: float, expr: RelayExpr) -> Constant:
     return constant(value, dtype_of(expr))
 
 
+@dataclass(slots=True)
+class Room:
+    """The bytes that constants computed from others may still take."""
+
+    left: int = 1 << 28
+
+    def add_weight(self, size: int) -> None:
+        """A model with large weights may have large constants."""
+        self.left += 4 * size
+
+
+_room: ContextVar[Room | None] = ContextVar("room", default=None)
+
+
+@contextmanager
+def limited_folding() -> Iterator[Room]:
+    """Within it calls of constants are computed as long as there is room for their values."""
+    room = Room()
+    token = _room.set(room)
+    try:
+        yield room
+    finally:
+        _room.reset(token)
+
+
 def call(name: str, *args: Any, **attrs: Any) -> RelayExpr:
     """A call of an operator; its value if the operands are known."""
     made = builder(name)(*args, **attrs)
     if isinstance(made, TupleWrapper):
         made = made.tuple_value
-    return fold_one(made)
+    return fold_one(made, _fits)
+
+
+def _fits(size: int) -> bool:
+    """Whether there is room for so many bytes more; a few always are: they may be a shape."""
+    room = _room.get()
+    if room is None or size <= 1024:
+        return True
+    room.left -= min(size, room.left)
+    return room.left > 0
 
 
 def parts(expr: RelayExpr, count: int) -> list[RelayExpr]:

@@ -7,13 +7,14 @@ constant spread over a large shape, is left to the run.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sterna.ir.transform import Pass, function_pass
-from sterna.ir.types import Type, flatten_type
-from sterna.relay.arrays import from_numpy, to_numpy
+from sterna.ir.types import TensorType, Type, flatten_type
+from sterna.relay.arrays import from_numpy, shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.op import OpRecord, record_of
 from sterna.relay.traverse import not_primitive, rewrite
@@ -36,15 +37,18 @@ def fold_constant(expr: Any) -> Any:
     return rewrite(expr, lambda new, old: fold_one(new), not_primitive)
 
 
-def fold_one(new: RelayExpr) -> RelayExpr:
-    """One expression whose parts are folded already, computed if they are known."""
+def fold_one(new: RelayExpr, fits: Callable[[int], bool] = lambda size: True) -> RelayExpr:
+    """One expression whose parts are folded already, computed if they are known.
+
+    fits(bytes) says whether there is room for a value of so many bytes.
+    """
     if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):
         return new.tuple_value.fields[new.index]
     record = record_of(new)
     if record is None or record.reference is None or not record.foldable:
         return new
     assert isinstance(new, Call)
-    if not all(map(_is_known, new.args)) or not _worth_it(new):
+    if not all(map(_is_known, new.args)) or not _worth_it(new, fits):
         return new
     return evaluate(record, new)
 
@@ -68,7 +72,7 @@ def _value(expr: RelayExpr) -> Any:
     if isinstance(expr, Tuple):
         return [_value(part) for part in expr.fields]
     assert isinstance(expr, Constant)
-    return to_numpy(expr.data)
+    return shared_numpy(expr.data)
 
 
 def _constant(value: Any, kind: Type) -> RelayExpr:
@@ -78,11 +82,14 @@ def _constant(value: Any, kind: Type) -> RelayExpr:
     return Constant(from_numpy(np.asarray(value), kind.dtype))  # type: ignore[attr-defined]
 
 
-def _worth_it(call: Call) -> bool:
+def _worth_it(call: Call, fits: Callable[[int], bool]) -> bool:
     made = flatten_type(call.checked_type)
     if not all(kind.is_static for kind in made):
         return False
     given = [kind for arg in call.args for kind in flatten_type(arg.checked_type)]
-    grown = sum(math.prod(kind.concrete_shape) * kind.dtype.bits // 8 for kind in made)
-    before = sum(math.prod(kind.concrete_shape) * kind.dtype.bits // 8 for kind in given)
-    return grown <= max(SMALL_BYTES, GROWTH * before)
+    grown, before = sum(map(_bytes, made)), sum(map(_bytes, given))
+    return grown <= max(SMALL_BYTES, GROWTH * before) and fits(grown)
+
+
+def _bytes(kind: TensorType) -> int:
+    return math.prod(kind.concrete_shape) * kind.dtype.bits // 8

@@ -1,0 +1,163 @@
+"""A model as it is read: its nodes with a name each and in the order of their results."""
+
+import os
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+# How deep graphs may lie in each other, and functions call each other.
+DEEPEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that was read, with names for all nodes, and the folder in which its file lies."""
+
+    proto: ModelProto
+    folder: str | None = None
+
+
+Source = LoadedModel | ModelProto | str | os.PathLike[str] | bytes
+
+
+def load_model(model: Source) -> LoadedModel:
+    """A model of the caller's own, from another one, a file or its bytes."""
+    if isinstance(model, LoadedModel):
+        return model
+    folder = None
+    if isinstance(model, ModelProto):
+        _expect_shallow(model)
+        proto = ModelProto()
+        proto.CopyFrom(model)
+    elif isinstance(model, bytes | bytearray | memoryview):
+        proto = _parse(bytes(model), "these bytes are")
+    elif isinstance(model, str | os.PathLike):
+        path = os.fspath(model)
+        with open(path, "rb") as file:
+            proto, folder = _parse(file.read(), f"{path} is"), os.path.dirname(path) or "."
+    else:
+        raise TypeError(
+            f"from_onnx takes a model, the path of one or its bytes, not {type(model).__name__}"
+        )
+    if not proto.HasField("graph"):
+        raise ValueError("the ONNX model has no graph")
+    _name_nodes(proto)
+    return LoadedModel(proto, folder)
+
+
+def _parse(data: bytes, what: str) -> ModelProto:
+    loaded = ModelProto()
+    try:
+        loaded.ParseFromString(data)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{what} no ONNX model: {error}") from None
+    return loaded
+
+
+def _expect_shallow(model: ModelProto) -> None:
+    """Graphs lie in each other only so deep that they can be walked."""
+    stack: list[tuple[GraphProto | FunctionProto, int]] = [(model.graph, 0)]
+    stack += [(function, 0) for function in model.functions]
+    while stack:
+        graph, depth = stack.pop()
+        for node in graph.node:
+            for inner in inner_graphs(node):
+                if depth >= DEEPEST:
+                    raise ValueError(
+                        f"node '{node.name}' ({node.op_type}) lies {depth} graphs deep, more than "
+                        f"{DEEPEST}"
+                    )
+                stack.append((inner, depth + 1))
+
+
+def inner_graphs(node: NodeProto) -> list[GraphProto]:
+    """The graphs that a node holds in its attributes."""
+    found: list[GraphProto] = []
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            found.append(attribute.g)
+        found.extend(attribute.graphs)
+    return found
+
+
+def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of the graphs in them."""
+    for node in graph.node:
+        yield node
+        for inner in inner_graphs(node):
+            yield from all_nodes(inner)
+
+
+def _name_nodes(model: ModelProto) -> None:
+    """A name for every node: its own or that of its first result, numbered if it is taken."""
+    taken: dict[str, int] = {}
+    for node in all_nodes(model.graph):
+        own = name = node.name or next((name for name in node.output if name), node.op_type)
+        while name in taken:
+            name, taken[own] = f"{own}_{taken[own]}", taken[own] + 1
+        taken[name] = 1
+        if node.name != name:
+            node.name = name
+
+
+def reads(node: NodeProto) -> list[str]:
+    """The names that a node reads, or a graph in it from around itself."""
+    names = [name for name in node.input if name]
+    for graph in inner_graphs(node):
+        used = [name for inner in graph.node for name in reads(inner)]
+        used += [output.name for output in graph.output]
+        own = {name for inner in graph.node for name in inner.output}
+        own.update(tensor.name for tensor in graph.initializer)
+        own.update(sparse.values.name for sparse in graph.sparse_initializer)
+        own.update(entry.name for entry in graph.input)
+        names += [name for name in used if name not in own]
+    return names
+
+
+def sorted_nodes(nodes: Sequence[NodeProto], known: Container[str]) -> list[NodeProto]:
+    """Every node behind those whose results it reads; known is what there is before the first."""
+    makers = _makers(nodes)
+    order: list[NodeProto] = []
+    done, opened = [False] * len(nodes), [False] * len(nodes)
+    for first in range(len(nodes)):
+        stack = [(first, False)]
+        while stack:
+            place, is_behind = stack.pop()
+            node = nodes[place]
+            if done[place]:
+                continue
+            if is_behind:
+                done[place] = True
+                order.append(node)
+                continue
+            if opened[place]:
+                raise ValueError(f"node '{node.name}' ({node.op_type}) depends on itself")
+            opened[place] = True
+            stack.append((place, True))
+            for name in reads(node):
+                maker = makers.get(name)
+                if maker is not None and not done[maker]:
+                    stack.append((maker, False))
+                elif maker is None and name not in known and name in node.input:
+                    raise ValueError(
+                        f"node '{node.name}' ({node.op_type}) reads '{name}', which is no input, "
+                        "no weight and no result of a node"
+                    )
+    return order
+
+
+def _makers(nodes: Sequence[NodeProto]) -> dict[str, int]:
+    """Which node makes each tensor."""
+    makers: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        for name in node.output:
+            if name in makers:
+                raise ValueError(
+                    f"tensor '{name}' is made by node '{nodes[makers[name]].name}' and by "
+                    f"'{node.name}'"
+                )
+            if name:
+                makers[name] = place
+    return makers
