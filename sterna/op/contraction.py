@@ -13,7 +13,7 @@ from sterna.ir.node import post_order
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import RegisterTile, register_tile
 from sterna.op.schedules import extents_of, schedule_default, schedule_elements
-from sterna.te import ComputeOp, IterVar, Schedule, Stage, Tensor
+from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 
 # Parallel work is cut into at least this many pieces, so that threads end together.
@@ -45,9 +45,11 @@ def schedule_contraction(kernel: Kernel) -> None:
     else:
         tile = total.output(0)
         schedule[tile].set_scope("local")
-    place = _tile_result(schedule[out], plan, kernel)
+    columns, place = _tile_result(schedule[out], plan, kernel)
     schedule[tile].compute_at(schedule[out], place)
-    _tile_sum(schedule, tile, plan)
+    step = _tile_sum(schedule, tile, plan)
+    if columns is not place:
+        _fetch_ahead(schedule[tile], columns, step)
 
 
 def _place_others(kernel: Kernel, total: ComputeOp) -> None:
@@ -133,8 +135,25 @@ def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
     return max(free, key=lambda place: (min(sizes[place], 4), place), default=len(sizes) - 1)
 
 
-def _tile_result(stage: Stage, plan: _Plan, kernel: Kernel) -> IterVar:
-    """The loops over tiles; gives the one in which a tile is computed."""
+def _fetch_ahead(stage: Stage, columns: IterVar, step: IterVar) -> None:
+    """Bring the next columns of what lies in memory closer while the rows pass by these.
+
+    Else the first rows of each column would wait for memory, and the others leave it idle.
+    """
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    for load in _loads(body):
+        names = {v for index in load.indices for v in variables_in(index)}
+        rows_apart = not any(axis.var in names for axis in op.axis[:-1])
+        whole = isinstance(load.tensor.op, PlaceholderOp)
+        if rows_apart and whole and op.axis[-1].var in names:
+            stage.prefetch(load.tensor, step, 1, columns)
+
+
+def _tile_result(stage: Stage, plan: _Plan, kernel: Kernel) -> tuple[IterVar, IterVar]:
+    """The loops over tiles; gives that over columns and the one in which a tile is computed."""
     axes = list(stage.op.axis)
     sizes = extents_of(axes)
     width = plan.tile.columns
@@ -155,7 +174,9 @@ def _tile_result(stage: Stage, plan: _Plan, kernel: Kernel) -> IterVar:
     stage.reorder(*loops, *inside)
     if sizes[-1] > 1:
         stage.vectorize(vector)
-    return _share(stage, loops, [counts[id(axis)] for axis in loops])
+    shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
+    return vector_outer if held else shared, loops[-1]
 
 
 def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
@@ -165,14 +186,16 @@ def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
         pieces *= counts[taken]
         taken += 1
     if taken and pieces > 1:
-        stage.parallel(stage.fuse(*loops[:taken]))
-    elif math.prod(counts) > 1:
+        shared = stage.fuse(*loops[:taken])
+        stage.parallel(shared)
+        return shared
+    if math.prod(counts) > 1:
         stage.parallel(loops[-1])
     return loops[-1]
 
 
-def _tile_sum(schedule: Schedule, tile: Tensor, plan: _Plan) -> None:
-    """Accumulators outside, the sum's loops around them."""
+def _tile_sum(schedule: Schedule, tile: Tensor, plan: _Plan) -> IterVar:
+    """Accumulators outside, the sum's loops around them; gives the innermost that is a loop."""
     stage = schedule[tile]
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
     ordered = _window_first(reduced)
@@ -191,6 +214,7 @@ def _tile_sum(schedule: Schedule, tile: Tensor, plan: _Plan) -> None:
     for row in rows:
         stage.unroll(row)
     stage.vectorize(axes[-1])
+    return inner[0]
 
 
 def _window_first(reduced: list[IterVar]) -> list[IterVar]:

@@ -5,6 +5,8 @@ from functools import cache
 
 # What the common processors can do in a cycle, and how long a multiply-add takes.
 MULTIPLY_ADDS, LOADS, LATENCY = 2, 2, 4
+# What a vector costs beyond its load, as it comes from the second cache.
+FAR_VECTOR = 0.3
 MOST_ROWS = 16
 
 
@@ -24,24 +26,34 @@ def register_tile(
 
     block: columns lie in blocks of so many; a tile is as wide as one.
 
-    A step loads a vector per row of the tile's vectors and broadcasts a number per row; the
-    accumulators, those vectors and one broadcast are in registers. Tiles at the end are as costly
-    as whole ones, and columns beyond the last whole tile are computed one by one.
+    A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
+    those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
+    their own, and columns beyond it are computed one by one.
     """
+    rows = max(rows, 1)
     best: tuple[float, int, RegisterTile] | None = None
     for width in _widths(columns, lanes, registers) if block is None else [block]:
         vectors = -(-width // lanes)
         single = 4 * (columns % width) * rows
-        for count in range(1, _most_rows(vectors, registers) + 1):
-            tiles = -(-rows // count) * (columns // width)
-            products = count * vectors
-            cycles = max(products / MULTIPLY_ADDS, (count + vectors) / LOADS, LATENCY)
+        for count in range(1, min(rows, _most_rows(vectors, registers)) + 1):
+            whole, rest = divmod(rows, count)
+            cycles = whole * _cycles(count, vectors) + (_cycles(rest, vectors) if rest else 0)
             # loads and stores of the tile itself are spread over the sum: larger is better
-            found = (tiles * cycles + single, -products, RegisterTile(count, width))
+            found = (
+                cycles * (columns // width) + single,
+                -count * vectors,
+                RegisterTile(count, width),
+            )
             if best is None or found[:2] < best[:2]:
                 best = found
     assert best is not None
     return best[2]
+
+
+def _cycles(rows: int, vectors: int) -> float:
+    """Of one step of the sum over a tile."""
+    products, loads = rows * vectors, rows + vectors
+    return max(products / MULTIPLY_ADDS, loads / LOADS, LATENCY) + FAR_VECTOR * vectors
 
 
 def _widths(columns: int, lanes: int, registers: int) -> list[int]:

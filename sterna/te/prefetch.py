@@ -1,5 +1,6 @@
 """Fetching ahead what a loop will read."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ from sterna.arith import Analyzer, interval, substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var, variables_in
 from sterna.ir.node import Node, post_order
-from sterna.te.schedule import AxisAttributes
+from sterna.te.schedule import AxisAttributes, Stage
 from sterna.te.tensor import VECTORIZED, IterVar
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, For, LetStmt, Prefetch, Stmt, seq
 
@@ -24,30 +25,64 @@ def with_prefetches(nest: "Nest", leaf: IterVar, body: Stmt) -> Stmt:
     leaves = stage.leaf_iter_vars
     around = leaves[: next(i for i, other in enumerate(leaves) if other is leaf) + 1]
     marks = [stage.iter_var_attrs.get(axis, AxisAttributes()) for axis in around]
-    for tensor, offset in reversed(marks[-1].prefetches):
+    for mark in reversed(marks[-1].prefetches):
+        tensor = mark.tensor
         what = f"prefetch of {tensor.name} in the loop {leaf.name} of {nest.op.name}"
         if any(mark.kind == VECTORIZED for mark in marks):
             raise ValueError(f"{what}: a vectorized loop cannot prefetch; choose an outer one")
         place = lowering.places.get(lowering.schedule[tensor])
         buffer = None if place is None else place.buffers[tensor.value_index]
-        fetching = _with_prefetch(body, buffer, leaf.var, offset, nest.analyzer)
-        if fetching is None:
+        reader = leaf if mark.reader is None else mark.reader
+        inside = _loops_inside(nest, leaf, reader, what)
+        found = None if buffer is None else _region(body, buffer, reader, inside, nest.analyzer)
+        if found is None:
             raise ValueError(f"{what}: the loop does not read it from memory")
-        body = fetching
+        mins, extents = _share(found, inside)
+        later = reader.var + build.cast(reader.var.dtype, mark.offset)
+        ahead: dict[Var, Expr] = {reader.var: later}
+        assert buffer is not None
+        hint = Prefetch(
+            buffer,
+            tuple(nest.analyzer.simplify(substitute(e, ahead)) for e in mins),
+            tuple(nest.analyzer.simplify(substitute(e, ahead)) for e in extents),
+        )
+        body = seq(hint, body)
     return body
 
 
-def _with_prefetch(
-    body: Stmt, buffer: Buffer | None, var: Var, offset: Expr, analyzer: Analyzer
-) -> Stmt | None:
-    """The body of the loop over var, after a hint about what it reads offset iterations later.
+Loops = list[tuple[Var, Expr]]
+"""Variables and extents, outermost first."""
+Region = tuple[list[Expr], list[Expr]]
+"""Where it begins and how far it extends, per dimension."""
 
-    None if it reads nothing of the buffer, or there is none.
 
-    C[i] = A[i*4] + A[i*4 + 1], offset 2    ->    prefetch_region(A, (i*4 + 8,), (2,)); ...
+def _loops_inside(nest: "Nest", leaf: IterVar, reader: IterVar, what: str) -> Loops:
+    """The loops between the one that reads and the body of the one that fetches."""
+    found: Loops = []
+    stage: Stage | None = nest.stage
+    inner: IterVar | None = leaf
+    while stage is not None:
+        ranges = nest.lowering.bounds.ranges[stage]
+        leaves = stage.leaf_iter_vars
+        end = next(i for i, other in enumerate(leaves) if other is inner) + 1
+        start = next((i + 1 for i, other in enumerate(leaves[:end]) if other is reader), 0)
+        found = [*[(axis.var, ranges[axis].extent) for axis in leaves[start:end]], *found]
+        if start:
+            return found
+        inner, stage = stage.attach_ivar, stage.attach_stage
+    raise ValueError(f"{what}: the loop {reader.name}, which reads it, is not around it")
+
+
+def _region(
+    body: Stmt, buffer: Buffer, reader: IterVar, inside: Loops, analyzer: Analyzer
+) -> Region | None:
+    """What an iteration of the loop that reads takes from a buffer; None if it is nothing.
+
+    C[i] = A[i*4] + A[i*4 + 1]    ->    (i*4,), (2,)
     """
-    loads = [] if buffer is None else list(_loads(body, buffer, {}))
-    if buffer is None or not loads:
+    domains: Domains = {var: (build.const(0, extent.dtype), extent - 1) for var, extent in inside}
+    loads = list(_loads(body, buffer, domains))
+    if not loads:
         return None
     lows: list[list[Expr]] = [[] for _ in buffer.shape]
     highs: list[list[Expr]] = [[] for _ in buffer.shape]
@@ -56,12 +91,11 @@ def _with_prefetch(
             ends = _relaxed(index, inner)
             if ends is None:
                 raise ValueError(
-                    f"prefetch of {buffer.name} in the loop {var.name}: {index}, the index of "
+                    f"prefetch of {buffer.name} in the loop {reader.name}: {index}, the index of "
                     f"{load}, is not known ahead"
                 )
             lows[dim].append(ends[0])
             highs[dim].append(ends[1])
-    ahead = {var: var + build.cast(var.dtype, offset)}
     mins, extents = [], []
     for low_list, high_list in zip(lows, highs, strict=True):
         low, high = low_list[0], high_list[0]
@@ -69,9 +103,43 @@ def _with_prefetch(
             low = analyzer.simplify(build.minimum(low, other))
         for other in high_list[1:]:
             high = analyzer.simplify(build.maximum(high, other))
-        mins.append(analyzer.simplify(substitute(low, ahead)))
-        extents.append(analyzer.simplify(substitute(high - low + 1, ahead)))
-    return seq(Prefetch(buffer, tuple(mins), tuple(extents)), body)
+        mins.append(low)
+        extents.append(analyzer.simplify(high - low + 1))
+    return mins, extents
+
+
+def _share(region: Region, inside: Loops) -> Region:
+    """The part of a region that one of the iterations inside fetches.
+
+    The longest dimension is dealt out, and where there are more iterations than it is long, the
+    last one as well: (768, 64) in 6144 iterations gives each an eighth of a row.
+    """
+    mins, extents = list(region[0]), list(region[1])
+    lengths = [build.int_value(extent) for extent in extents]
+    counts = [build.int_value(extent) for _, extent in inside]
+    if not inside or None in counts:
+        return region
+    known = [length or 0 for length in lengths]
+    longest = known.index(max(known))
+    turns = math.prod(count for count in counts if count is not None)
+    turn: Expr = build.const(0)
+    for var, extent in inside:
+        turn = turn * extent + var
+    length, last = known[longest], len(known) - 1
+    if length == 0:
+        return region
+    if longest == last or not known[last] or turns < 2 * length:
+        _deal(mins, extents, longest, turn, -(-length // turns))
+        return mins, extents
+    each = turns // length
+    _deal(mins, extents, longest, build.floordiv(turn, each), 1)
+    _deal(mins, extents, last, build.floormod(turn, each), -(-known[last] // each))
+    return mins, extents
+
+
+def _deal(mins: list[Expr], extents: list[Expr], dim: int, turn: Expr, count: int) -> None:
+    mins[dim] = mins[dim] + turn * count
+    extents[dim] = build.const(count, extents[dim].dtype)
 
 
 def _loads(node: Node, buffer: Buffer, inner: Domains) -> Iterator[tuple[BufferLoad, Domains]]:

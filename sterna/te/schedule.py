@@ -67,6 +67,17 @@ class Singleton:
 Relation = Split | Fuse | Singleton
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a loop fetches ahead."""
+
+    tensor: Tensor
+    offset: Expr
+    """How many iterations of the loop that reads it."""
+    reader: IterVar | None
+    """The loop that reads it, outside of the one that fetches; None if that is the same."""
+
+
 @dataclass(eq=False, slots=True)
 class AxisAttributes:
     """How one loop runs."""
@@ -76,8 +87,7 @@ class AxisAttributes:
     bind_thread: IterVar | None = None
     tensor_intrin: TensorIntrin | None = None
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
-    prefetches: list[tuple[Tensor, Expr]] = field(default_factory=list)
-    """What to fetch ahead, and how many iterations."""
+    prefetches: list["Ahead"] = field(default_factory=list)
 
 
 class Stage:
@@ -318,15 +328,21 @@ class Stage:
         self._find_leaf(var)
         self._attributes(var).pragmas.append((pragma_type, pragma_value))
 
-    def prefetch(self, tensor: Tensor, var: IterVar, offset: ExprLike) -> None:
-        """Hint in each iteration at what the loop reads of a tensor offset iterations later."""
+    def prefetch(
+        self, tensor: Tensor, var: IterVar, offset: ExprLike, reader: IterVar | None = None
+    ) -> None:
+        """Hint in each iteration at what the loop reads of a tensor offset iterations later.
+
+        reader: a loop around this one, of this stage or of one that it is computed in. What that
+        loop reads offset iterations later is fetched, a share in each iteration of this one.
+        """
         if not isinstance(tensor, Tensor):
             raise TypeError(f"stage {self.op.name}: a tensor is prefetched, not {tensor!r}")
         ahead = build.as_expr(offset)
         if not ahead.dtype.is_integer:
             raise TypeError(f"prefetch of {tensor.name}: its offset counts iterations")
         self._find_leaf(var)
-        self._attributes(var).prefetches.append((tensor, ahead))
+        self._attributes(var).prefetches.append(Ahead(tensor, ahead, reader))
 
     # ---- where it is computed ----
 

@@ -193,3 +193,45 @@ def test_what_the_loop_does_not_read_is_refused() -> None:
     s[c].prefetch(a, c.op.axis[0], 1)
     with pytest.raises(ValueError, match="prefetch of A in the loop i of C: the loop does not re"):
         lower_schedule(s, [a, c], "f")
+
+
+def test_an_outer_loop_s_next_reads_are_dealt_out_to_the_iterations_inside() -> None:
+    a, b = te.placeholder((24, 64), name="A"), te.placeholder((4, 64, 32), name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute(
+        (24, 128), lambda i, j: te.sum(a[i, k] * b[j // 32, k, j % 32], axis=k), name="C"
+    )
+    s = te.create_schedule(c.op)
+    tile = s.cache_write(c, "local")
+    i, j = c.op.axis
+    io, jo, ii, ji = s[c].tile(i, j, 3, 32)
+    s[c].reorder(jo, io, ii, ji)
+    s[tile].compute_at(s[c], io)
+    ko, ki = s[tile].split(s[tile].op.reduce_axis[0], 4)
+    s[tile].reorder(ko, ki, *s[tile].op.axis)
+    s[tile].prefetch(b, ko, 1, jo)
+    func = verify(lower_schedule(s, [a, b, c], "f"))
+    assert rectangles(func) == [
+        "B, (j.outer + 1, i.outer*8 + k.outer // 2, k.outer % 2*16), (1, 1, 16)"
+    ]
+    x, w = np.random.rand(24, 64).astype("float32"), np.random.rand(4, 64, 32).astype("float32")
+    made = np.zeros((24, 128), "float32")
+    tvm.build(s, [a, b, c], target="llvm")(x, w, made)
+    np.testing.assert_allclose(made, x @ w.transpose(1, 0, 2).reshape(64, 128), rtol=1e-5)
+
+
+def test_few_iterations_take_whole_rows() -> None:
+    a = te.placeholder((8, 40, 6), name="A")
+    b = te.compute((8, 40, 6), lambda i, j, k: a[i, j, k] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    i, j, _ = b.op.axis
+    jo, _ = s[b].split(j, 5)
+    s[b].prefetch(a, jo, 2, i)
+    assert rectangles(lower_schedule(s, [a, b], "f")) == ["A, (i + 2, j.outer*5, 0), (1, 5, 6)"]
+
+
+def test_a_loop_that_is_not_around_cannot_be_the_reader() -> None:
+    s, a, b, c, ko, yi = matmul()
+    s[c].prefetch(b, ko, 1, yi)
+    with pytest.raises(ValueError, match=r"the loop j\.inner, which reads it, is not around it"):
+        lower_schedule(s, [a, b, c], "f")
