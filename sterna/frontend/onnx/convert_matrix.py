@@ -84,3 +84,8 @@ def shifted(node: Node, place: int, zero: int) -> RelayExpr:
         point = call("expand_dims", point, 1)
     assert dtype_of(point) == "int32"
     return call("subtract", data, point)
+
+
+@converter("Det")
+def det(node: Node) -> RelayExpr:
+    return call("det", node[0])

@@ -246,3 +246,14 @@ def center_crop_pad(node: Node) -> RelayExpr:
             end[axis] = begin[axis] + target
     cut = call("strided_slice", data, tuple(begin), tuple(end))
     return call("nn.pad", cut, tuple(width), like(0, data))
+
+
+@converter("Col2Im")
+def col2im(node: Node) -> RelayExpr:
+    image = tuple(node.ints(1, "image_shape"))
+    pads = node.attr("pads")
+    return call(
+        "nn.col2im", node[0], image_shape=image, block_shape=tuple(node.ints(2, "block_shape")),
+        strides=tuple(node.attr("strides") or ()), dilation=tuple(node.attr("dilations") or ()),
+        padding=tuple(pads) if pads else 0,
+    )  # fmt: skip
