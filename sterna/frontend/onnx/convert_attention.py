@@ -1,0 +1,176 @@
+"""Attention: over keys and values, or by a state that every step updates."""
+
+import math
+
+import numpy as np
+
+from sterna.frontend.onnx.node import (
+    Node,
+    Result,
+    call,
+    cast,
+    constant,
+    converter,
+    dtype_of,
+    like,
+    parts,
+    rank_of,
+    reshape,
+)
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Constant, RelayExpr
+
+# What the fourth result of Attention is.
+_RAW, _CAPPED, _MASKED, _WEIGHTS = range(4)
+
+
+@converter("Attention", since=23)
+def attention(node: Node) -> Result:
+    """Scores of 16 bits are kept in 32, so that products neither overflow nor lose their sums."""
+    flat = rank_of(node[0]) == 3
+    query = _split(node, 0, "q_num_heads") if flat else node[0]
+    key, value = (_split(node, i, "kv_num_heads") if flat else node[i] for i in (1, 2))
+    past = node.shape(4)[2] if node.has(4) else 0
+    if node.has(4) != node.has(5):
+        raise ValueError("past_key and past_value come together")
+    if node.has(4):
+        key = call("concatenate", [node[4], key], axis=2)
+        value = call("concatenate", [node[5], value], axis=2)
+    batch, heads, length, width = node.shape_of(query)
+    groups, reach = node.shape_of(key)[1:3]
+    if heads % groups:
+        raise ValueError(f"{heads} heads of queries are not a multiple of {groups} heads of keys")
+
+    wide = "float64" if dtype_of(query) == "float64" else "float32"
+    together = reshape(query, (batch, groups, heads // groups * length, width))
+    raw = call("nn.batch_matmul", together, key, out_dtype=wide, transpose_a=False,
+               transpose_b=True)  # fmt: skip
+    raw = reshape(raw, (batch, heads, length, reach))
+    scale = node.attr("scale")
+    raw = call("multiply", raw, like(1 / math.sqrt(width) if scale is None else scale, raw))
+    capped = _capped(raw, node.attr("softcap", 0.0))
+    masked, reached = _masked(node, capped, past)
+    weights = call("nn.softmax", masked, axis=-1)
+    if reached is not None:
+        weights = call("where", reached, weights, like(0, weights))
+
+    own = dtype_of(query)
+    inner = own if dtype_of(value) == own else wide
+    rows = reshape(cast(weights, inner), (batch, groups, heads // groups * length, reach))
+    made = call("nn.batch_matmul", rows, cast(value, inner), transpose_a=False, transpose_b=False)
+    made = cast(reshape(made, (batch, heads, length, -1)), own)
+    if flat:
+        made = reshape(call("transpose", made, (0, 2, 1, 3)), (batch, length, -1))
+    shown = {_RAW: raw, _CAPPED: capped, _MASKED: masked, _WEIGHTS: weights}
+    mode = node.attr("qk_matmul_output_mode", _RAW)
+    if mode not in shown:
+        raise ValueError(f"qk_matmul_output_mode is 0, 1, 2 or 3, not {mode}")
+    return [made, key, value, cast(shown[mode], own)]
+
+
+def _split(node: Node, place: int, name: str) -> RelayExpr:
+    """(batch, length, heads x width) as (batch, heads, length, width)."""
+    count = node.attr(name)
+    if count is None:
+        raise ValueError(f"operands of three dimensions need the attribute {name}")
+    return _heads(node, place, count)
+
+
+def _heads(node: Node, place: int, count: int) -> RelayExpr:
+    batch, length, whole = node.shape(place)
+    if whole % count:
+        raise ValueError(f"operand {place} of shape {node.shape(place)} is not of {count} heads")
+    apart = reshape(node[place], (batch, length, count, whole // count))
+    return call("transpose", apart, (0, 2, 1, 3))
+
+
+def _capped(scores: RelayExpr, cap: float) -> RelayExpr:
+    if not cap:
+        return scores
+    soft = call("tanh", call("divide", scores, like(cap, scores)))
+    return call("multiply", soft, like(cap, soft))
+
+
+def _masked(node: Node, scores: RelayExpr, past: int) -> tuple[RelayExpr, RelayExpr | None]:
+    """Scores with the mask, and which queries reach a key at all; None if all do."""
+    length, reach = node.shape_of(scores)[2:]
+    seen = _visible(node, length, reach, past)
+    mask = _mask(node, reach)
+    reached = list(seen)
+    if mask is not None:
+        if dtype_of(mask) == "bool":
+            seen.append(mask)
+            reached.append(mask)
+        else:
+            added = cast(mask, dtype_of(scores))
+            scores = call("add", scores, added)
+            reached.append(call("greater", added, like(-math.inf, added)))
+    if not reached:
+        return scores, None
+    for part in seen:
+        scores = call("where", part, scores, like(-math.inf, scores))
+    whole = reached[0]
+    for part in reached[1:]:
+        whole = call("logical_and", whole, part)
+    some = call("any", whole, axis=-1, keepdims=True)
+    is_known = isinstance(some, Constant) and bool(to_numpy(some.data).all())
+    return scores, None if is_known else some
+
+
+def _visible(node: Node, length: int, reach: int, past: int) -> list[RelayExpr]:
+    """Which keys each query may see by its place, for all alike or for every batch."""
+    left, right = node.attr("left_window_size", -1), node.attr("right_window_size", -1)
+    if left < -1 or right < -1:
+        raise ValueError(f"windows reach -1 or more keys, not {left} and {right}")
+    right = 0 if node.attr("is_causal", 0) else right
+    places, keys = np.arange(length).reshape(-1, 1), np.arange(reach)
+    if not node.has(6):
+        known = _window(places + past - keys, left, right)
+        return [] if known.all() else [constant(known)]
+    if past:
+        raise ValueError("nonpad_kv_seqlen is not for operands that have a past")
+    count = reshape(cast(node[6], "int64"), (-1, 1, 1, 1))
+    seen = [call("less", constant(keys), count)]
+    distance = call("add", call("subtract", count, constant(length, "int64")),
+                    constant(places - keys))  # fmt: skip
+    if left >= 0:
+        seen.append(call("less_equal", distance, constant(left, "int64")))
+    if right >= 0:
+        seen.append(call("greater_equal", distance, constant(-right, "int64")))
+    return seen
+
+
+def _window(distance: Array, left: int, right: int) -> Array:
+    """Whether keys lie no further than so much before a query, and behind it."""
+    near = distance <= left if left >= 0 else np.ones_like(distance, bool)
+    return near & (distance >= -right) if right >= 0 else near
+
+
+def _mask(node: Node, reach: int) -> RelayExpr | None:
+    """The mask, for keys that it does not mention such that they are not seen."""
+    if not node.has(3):
+        return None
+    mask, extents = node[3], node.shape(3)
+    if extents[-1] < reach:
+        hidden = constant(False) if dtype_of(mask) == "bool" else like(-math.inf, mask)
+        width = [(0, 0)] * (len(extents) - 1) + [(0, reach - extents[-1])]
+        mask = call("nn.pad", mask, tuple(width), hidden)
+    return mask
+
+
+@converter("LinearAttention")
+def linear_attention(node: Node) -> list[RelayExpr]:
+    """Heads lie side by side in the last dimension; decay and beta may have one number per head."""
+    queries, keys = node.attr("q_num_heads"), node.attr("kv_num_heads")
+    query = _heads(node, 0, queries)
+    width = node.shape_of(query)[3]
+    decay = _heads(node, 4, keys) if node.has(4) else None
+    beta = _heads(node, 5, node.shape(5)[2]) if node.has(5) else None
+    made = call(
+        "nn.linear_attention", query, _heads(node, 1, keys), _heads(node, 2, keys), node.get(3),
+        decay, beta, update_rule=node.attr("update_rule", "gated_delta"),
+        scale=node.attr("scale", 0.0) or 1 / math.sqrt(width),
+    )  # fmt: skip
+    result, state = parts(made, 2)
+    batch, length = node.shape()[:2]
+    return [reshape(call("transpose", result, (0, 2, 1, 3)), (batch, length, -1)), state]
