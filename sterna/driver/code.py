@@ -46,7 +46,8 @@ Members = Sequence[tuple[Code, Mapping[str, str]]]
 """Code with the symbols of those functions whose symbol is not __tvm_ffi_<name>."""
 
 
-def _names(functions: Sequence[PrimFunc]) -> list[str]:
+def names_of(functions: Sequence[PrimFunc]) -> list[str]:
+    """Those of the packed ones, and _library_ctx if they look others up."""
     names = [function.name for function in functions if function.attrs.get("packed")]
     return [*names, "_library_ctx"] if Part(functions).calls_by_name() else names
 
@@ -62,7 +63,7 @@ class LLVMCode:
         self, functions: Sequence[PrimFunc], options: LLVMOptions, name: str, runs_here: bool
     ) -> None:
         self.functions = functions
-        self.names = _names(functions)
+        self.names = names_of(functions)
         self.options = options
         self.name = name
         self.runs_here = runs_here
@@ -106,7 +107,7 @@ class CCode:
 
     def __init__(self, functions: Sequence[PrimFunc], name: str) -> None:
         self.functions = functions
-        self.names = _names(functions)
+        self.names = names_of(functions)
         self.name = name
         self.text = c.generate(functions, name)
 
@@ -121,8 +122,11 @@ class CCode:
         return library
 
     def find(self, name: str) -> int | PackedFunc | None:
-        found = getattr(self.library, f"__tvm_ffi_{name}", None)
-        return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
+        try:
+            found = self.library[f"__tvm_ffi_{name}"]
+        except AttributeError:
+            return None
+        return ctypes.cast(found, ctypes.c_void_p).value
 
     def source(self, form: str) -> str:
         if form in ("", "c"):

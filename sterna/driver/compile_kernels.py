@@ -5,6 +5,7 @@ import json
 import os
 import queue
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,38 +26,43 @@ PACKAGE = Path(__file__).resolve().parent.parent
 KERNELS_PER_WORKER = 3
 
 
-def compile_kernels(functions: dict[str, Function], target: Target) -> dict[str, CompiledKernel]:
-    """Each kernel by its name."""
+def compile_kernels(
+    functions: dict[str, Function], target: Target, packed: bool = True
+) -> dict[str, CompiledKernel]:
+    """Each kernel by its name; packed: with a packed function around it."""
     with stage("compile kernels", len(functions)) as at:
-        made = _made(functions, target, at)
+        made = _made(functions, target, packed, at)
         return {name: CompiledKernel.from_bytes(made[name]) for name in functions}
 
 
-def _made(functions: dict[str, Function], target: Target, at: Stage) -> dict[str, bytes]:
+def _made(
+    functions: dict[str, Function], target: Target, packed: bool, at: Stage
+) -> dict[str, bytes]:
     """The kernels as bytes, made under the current settings."""
     settings = _settings()
+
+    def compile_here(name: str) -> bytes:
+        at.begin(name)
+        content = compile_kernel(name, functions[name], target, packed).to_bytes()
+        at.end(name)
+        return content
+
     if settings is None:  # settings that no other process can be told
-        return {name: _compile_here(name, f, target, at) for name, f in functions.items()}
+        return {name: compile_here(name) for name in functions}
     cache = Cache("kernels")
+    settings["packed"] = packed
     requests = {name: _request(name, f, target, settings) for name, f in functions.items()}
     keys = {name: _key(request, target) for name, request in requests.items()}
     done = {name: found for name, key in keys.items() if (found := cache.get(key)) is not None}
     for name in done:
         at.end(name)
     missing = [name for name in functions if name not in done]
-    for name, content in _compile_all(missing, functions, requests, target, at).items():
+    for name, content in _compile_all(missing, requests, compile_here, at).items():
         cache.put(keys[name], content)
         done[name] = content
     if missing:
         cache.trim()
     return done
-
-
-def _compile_here(name: str, function: Function, target: Target, at: Stage) -> bytes:
-    at.begin(name)
-    content = compile_kernel(name, function, target).to_bytes()
-    at.end(name)
-    return content
 
 
 def _settings() -> dict[str, Any] | None:
@@ -96,9 +102,8 @@ def _fingerprint() -> str:
 
 def _compile_all(
     names: list[str],
-    functions: dict[str, Function],
     requests: dict[str, dict[str, Any]],
-    target: Target,
+    compile_here: Callable[[str], bytes],
     at: Stage,
 ) -> dict[str, bytes]:
     """Compile here and, when that pays, in other processes at the same time."""
@@ -116,14 +121,15 @@ def _compile_all(
     for thread in threads:
         thread.start()
     try:
-        _drain(waiting, functions, done, target, at)
+        while (found := _next(waiting)) is not None:
+            done[found] = compile_here(found)
     finally:
         while not waiting.empty():  # an error here: the others need not go on
             waiting.get()
         for thread in threads:
             thread.join()
-    for name in failed:  # a process gave up: here the error shows, or the kernel compiles
-        done[name] = _compile_here(name, functions[name], target, at)
+    for left in failed:  # a process gave up: here the error shows, or the kernel compiles
+        done[left] = compile_here(left)
     return done
 
 
@@ -132,17 +138,6 @@ def _next(waiting: "queue.SimpleQueue[str]") -> str | None:
         return waiting.get_nowait()
     except queue.Empty:
         return None
-
-
-def _drain(
-    waiting: "queue.SimpleQueue[str]",
-    functions: dict[str, Function],
-    done: dict[str, bytes],
-    target: Target,
-    at: Stage,
-) -> None:
-    while (name := _next(waiting)) is not None:
-        done[name] = _compile_here(name, functions[name], target, at)
 
 
 def _feed(

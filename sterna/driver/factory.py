@@ -58,6 +58,12 @@ class BuiltGraph:
         return BuiltGraph(self.lib, self.graph_json, {}, self.name)
 
 
+def check_name(mod_name: str) -> None:
+    """Refuse what no symbol can be made of."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", mod_name, re.ASCII):
+        raise ValueError(f"mod_name '{mod_name}' is no name: letters, digits and _ make one")
+
+
 class GraphExecutorFactoryModule:
     """A built graph. lib["default"](dev) makes an executor; all of them share the parameters."""
 
@@ -71,8 +77,7 @@ class GraphExecutorFactoryModule:
         ir_mod: IRModule | None = None,
         kernel_notes: Mapping[str, KernelNotes] | None = None,
     ) -> None:
-        if not re.fullmatch(r"[A-Za-z_]\w*", mod_name, re.ASCII):
-            raise ValueError(f"mod_name '{mod_name}' is no name: letters, digits and _ make one")
+        check_name(mod_name)
         lib = OperatorModule.make(code, mod_name, {target: ir_mod or IRModule({})})
         arrays = {name: _as_array(value) for name, value in params.items()}
         self._take(BuiltGraph(lib, graph_json, arrays, mod_name), kernel_notes or {})

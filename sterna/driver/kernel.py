@@ -17,6 +17,7 @@ from sterna.relay.expr import Function
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
 from sterna.tir import pipeline
+from sterna.tir.passes.lift_allocations import in_one_thread, lift_allocations
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
 
@@ -72,20 +73,25 @@ def processor_of(target: Target) -> Processor:
     )
 
 
-def kernel_functions(name: str, function: Function, target: Target) -> list[PrimFunc]:
-    """The loops of a kernel after all passes, and the packed function around them."""
-    return annotated_functions(name, function, target)[0]
+def kernel_functions(
+    name: str, function: Function, target: Target, packed: bool = True
+) -> list[PrimFunc]:
+    """The loops of a kernel after all passes, and the packed function around them.
+
+    Without that the loops are what other code of the same program calls.
+    """
+    return annotated_functions(name, function, target, packed)[0]
 
 
 def annotated_functions(
-    name: str, function: Function, target: Target
+    name: str, function: Function, target: Target, packed: bool = True
 ) -> tuple[list[PrimFunc], KernelNotes]:
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion():
         lowered = lower_kernel(function, name, processor_of(target))
         loops = pipeline.run(lowered.function)
-        functions = [loops, make_packed(loops, lowered.arguments)]
+        functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
         return functions, _notes(lowered, loops, time.perf_counter() - start)
 
 
@@ -105,10 +111,25 @@ def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNot
     )
 
 
-def compile_kernel(name: str, function: Function, target: Target) -> CompiledKernel:
+def _open(loops: PrimFunc) -> PrimFunc:
+    """A function that other files of the same program may call."""
+    attrs = {**loops.attrs, "export": True}
+    return PrimFunc(loops.name, loops.params, loops.buffers, loops.body, attrs)
+
+
+def kernel_in_one_thread(name: str, function: Function, target: Target) -> PrimFunc:
+    """The loops of a kernel that is given the memory it works in."""
+    with deep_recursion():
+        lowered = lower_kernel(function, name, processor_of(target))
+        return lift_allocations(pipeline.run(in_one_thread(lowered.function)))
+
+
+def compile_kernel(
+    name: str, function: Function, target: Target, packed: bool = True
+) -> CompiledKernel:
     """The object file of a kernel."""
     start = time.perf_counter()
-    functions, notes = annotated_functions(name, function, target)
+    functions, notes = annotated_functions(name, function, target, packed)
     with deep_recursion():
         content = llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
     return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

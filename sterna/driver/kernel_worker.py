@@ -62,7 +62,8 @@ def _answer(request: dict[str, Any], output: IO[bytes]) -> None:
     try:
         with PassContext(request["opt_level"], config=request["config"]):
             function = load_json(request["function"])
-            made = compile_kernel(request["name"], function, Target(request["target"]))
+            target = Target(request["target"])
+            made = compile_kernel(request["name"], function, target, request["packed"])
         content = made.to_bytes()
         output.write(json.dumps({"size": len(content)}).encode() + b"\n" + content)
     except Exception as error:

@@ -2,8 +2,10 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
+from sterna.driver.aot import aot_options
+from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.build import llvm_options, runs_here
 from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
 from sterna.driver.compile_kernels import compile_kernels
@@ -27,6 +29,34 @@ from sterna.target import Target
 from sterna.tir.stmt import PrimFunc
 
 
+@overload
+def build(
+    ir_mod: IRModule | Function,
+    target: Any = ...,
+    target_host: Any = ...,
+    executor: None = ...,
+    runtime: Any = ...,
+    workspace_memory_pools: Any = ...,
+    constant_memory_pools: Any = ...,
+    params: Mapping[str, Any] | None = ...,
+    mod_name: str = ...,
+) -> GraphExecutorFactoryModule: ...
+
+
+@overload
+def build(
+    ir_mod: IRModule | Function,
+    target: Any = ...,
+    target_host: Any = ...,
+    executor: Any = ...,
+    runtime: Any = ...,
+    workspace_memory_pools: Any = ...,
+    constant_memory_pools: Any = ...,
+    params: Mapping[str, Any] | None = ...,
+    mod_name: str = ...,
+) -> Any: ...
+
+
 def build(
     ir_mod: IRModule | Function,
     target: Any = None,
@@ -37,10 +67,13 @@ def build(
     constant_memory_pools: Any = None,
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
-) -> GraphExecutorFactoryModule:
+) -> GraphExecutorFactoryModule | AOTProgram:
     """Compile a network for a target; the parameters become part of it."""
-    _check_choices(executor, runtime, workspace_memory_pools, constant_memory_pools)
+    if workspace_memory_pools is not None or constant_memory_pools is not None:
+        raise ValueError("memory pools are not built yet: leave them out")
+    chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
     wanted = _target(target, target_host)
+    options = aot_options(chosen, around, wanted)
     with stage("optimize the graph"), wanted:
         mod, _ = optimize(ir_mod, wanted, params)
     main = mod["main"]
@@ -48,21 +81,14 @@ def build(
     with stage("plan memory"):
         kernels = unique_kernels(main, prefix)
         graph = make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ()))
-        graph_json = graph.to_json()
+        graph_json = graph.to_json() if options is None else ""
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
+    if options is not None:
+        return build_aot(needed, graph, mod_name, wanted, options, mod)
     code, notes = _compile(needed, wanted, prefix)
     return GraphExecutorFactoryModule(
         code, graph_json, graph.params, mod_name, wanted, mod, notes
     )
-
-
-def _check_choices(executor: Any, runtime: Any, *pools: Any) -> None:
-    if Executor.of(executor, "graph").name != "graph":
-        raise ValueError('executor="aot" is not built yet; the graph executor is: leave it out')
-    if Runtime.of(runtime, "cpp").name != "cpp":
-        raise ValueError('runtime="crt" needs executor="aot", which is not built yet')
-    if any(pool is not None for pool in pools):
-        raise ValueError('memory pools need executor="aot", which is not built yet')
 
 
 def optimize(

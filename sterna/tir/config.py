@@ -68,3 +68,12 @@ register_config("tir.disable_storage_rewrite", bool, False, "let no buffers shar
 register_config(
     "tir.debug_keep_trivial_loop", bool, False, "keep loops of one iteration as loops"
 )
+register_config(
+    "tir.usmp.enable", bool, False,
+    "plan the memory of a network that is one function by tir.usmp.algorithm",
+)  # fmt: skip
+register_config(
+    "tir.usmp.algorithm", str, "greedy_by_size",
+    "how that memory is planned: greedy_by_size, greedy_by_conflicts, linear_scan, hill_climb, "
+    "optimal, or auto, which networks use that do not say",
+)  # fmt: skip

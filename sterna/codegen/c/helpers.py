@@ -388,6 +388,11 @@ class Helpers:
         """Their definitions."""
         return list(self._texts.values())
 
+    @property
+    def needs_host(self) -> bool:
+        """Whether one of them asks the host for something."""
+        return any("__sterna__host" in text for text in self._texts.values())
+
     def _add(self, name: str, text: str) -> str:
         self._texts.setdefault(name, text)
         return name

@@ -7,17 +7,25 @@ loader fills and which may stay 0.
 """
 
 import re
+from collections.abc import Sequence
 
 from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as, restrict
-from sterna.codegen.c.types import CodegenError, Names, storage_type, value_type
+from sterna.codegen.c.types import (
+    MATH_LIBRARY,
+    CodegenError,
+    Names,
+    storage_type,
+    value_type,
+)
 from sterna.codegen.imports import imported_texts
 from sterna.codegen.part import LIBRARY_CONTEXT, LIBRARY_TABLE, Functions, Part, as_parts
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc
 
+_MATH = "#include <math.h>"
+
 _HEAD = """\
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -39,6 +47,11 @@ _HEAD = """\
 #define STERNA_SLOT
 #endif"""
 
+# What comes from there.
+_MATH_WORD = re.compile(
+    rf"\b(?:{'|'.join(sorted(MATH_LIBRARY))}|isnan|isinf|isfinite|NAN|INFINITY)\b"
+)
+
 _ALIGNED = """\
 #if defined(__GNUC__)
 #define STERNA_ALIGNED(bytes) __attribute__((aligned(bytes)))
@@ -55,11 +68,18 @@ _CONTEXT = """\
 STERNA_SLOT void *{} = 0;"""
 
 
-def generate(functions: Functions, module_name: str, table: bytes = b"") -> str:
+def generate(
+    functions: Functions,
+    module_name: str,
+    table: bytes = b"",
+    rest: Sequence[str] | None = None,
+) -> str:
     """The functions as one file of C99.
 
-    table: says which modules they belong to, where these are several.
+    table: says which modules they belong to, where these are several. rest: what comes behind the
+    functions, which then are known to the file alone: it is part of a program, and no loader's.
     """
+    is_program = rest is not None
     modules = as_parts(functions)
     texts = imported_texts([func for part in modules for func in part.functions], "c")
     # An imported text declares what it defines, with types that are more than an address.
@@ -70,13 +90,20 @@ def generate(functions: Functions, module_name: str, table: bytes = b"") -> str:
     for part in modules:
         state = shared.for_another_part()
         called = _enter(state, part)
-        parts += [_define(state, func, known_as(func) in called) for func in part.functions]
+        called |= {known_as(func) for func in part.functions if is_program}
+        written = [func for func in part.functions if not func.attrs.get("external")]
+        parts += [_define(state, func, known_as(func) in called) for func in written]
         prototypes += [_prototype(state, f) for f in part.functions if known_as(f) in called]
         shared.aligned |= state.aligned
-    sections = [f"/* {_comment(module_name)}: made by Sterna. */", _HEAD]
-    if shared.aligned:
+    sections = [f"/* {_comment(module_name)}: made by Sterna. */"]
+    needs_math = not is_program or any(
+        _MATH_WORD.search(text) for text in (*shared.helpers.text(), *texts, *parts, *(rest or ()))
+    )
+    sections.append(f"{_MATH}\n{_HEAD}" if needs_math else _HEAD)
+    if shared.aligned or is_program:
         sections.append(_ALIGNED)
-    sections.append(_SLOT)
+    if not is_program or shared.helpers.needs_host:
+        sections.append(_SLOT)
     sections += [_CONTEXT.format(name) for name in shared.slots]
     if table:
         sections.append(_table(table))
@@ -85,7 +112,7 @@ def generate(functions: Functions, module_name: str, table: bytes = b"") -> str:
     for declarations in (list(shared.externs.values()), prototypes):
         if declarations:
             sections.append("\n".join(declarations))
-    return "\n\n".join([*sections, *parts]) + "\n"
+    return "\n\n".join([*sections, *parts, *(rest or ())]) + "\n"
 
 
 def _enter(state: ModuleState, part: Part) -> set[str]:

@@ -33,12 +33,14 @@ _LIBRARY = """
     memcpy memset memmove memcmp strlen strcmp isnan isinf isfinite y0 y1 yn j0 j1 jn
 """
 
-# Functions of the headers that generated code includes: no variable may hide them.
-LIBRARY_FUNCTIONS = frozenset(_LIBRARY.split()) | {
+MATH_LIBRARY = frozenset(
     name + suffix
     for name in (*MATH_FUNCTIONS, "fabs", "fmin", "fmax", "rint", "lround")
     for suffix in ("", "f", "l")
-}
+)
+
+# Functions of the headers that generated code includes: no variable may hide them.
+LIBRARY_FUNCTIONS = MATH_LIBRARY | frozenset(_LIBRARY.split())
 
 
 class CodegenError(ValueError):

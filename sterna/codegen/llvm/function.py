@@ -52,7 +52,9 @@ def _generate_part(module: ModuleWriter, part: Part, suffix: str) -> None:
     symbols[LIBRARY_CONTEXT] = part.context
     for function in part.functions:
         emitter = FunctionEmitter(module, symbols, function.name)
-        module.functions.append(emitter.function(function))
+        elsewhere = bool(function.attrs.get("external"))
+        text = emitter.declaration(function) if elsewhere else emitter.function(function)
+        module.functions.append(text)
 
 
 def symbol_of(function: PrimFunc) -> str:
@@ -89,6 +91,13 @@ class FunctionEmitter(StmtEmitter):
         return self.writer.text(
             f"define {place}i32 {symbol(name)}({', '.join(params)}) {ATTRIBUTES}"
         )
+
+    def declaration(self, function: PrimFunc) -> str:
+        """The text that declares a function of another file of the same program."""
+        pairs = zip(function.params, function.buffers, strict=True)
+        kinds = ["ptr" if buffer is not None else value_type(var.dtype) for var, buffer in pairs]
+        name = symbol(self.symbols[function.name])
+        return f"declare hidden i32 {name}({', '.join(kinds)})\n"
 
     def _parameter(self, var: Var, buffer: Buffer | None) -> str:
         if buffer is None:
