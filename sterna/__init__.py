@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 
 # Where each name is found: a module, or a module and an attribute of it.
 _WHERE: dict[str, tuple[str, str | None]] = {
+    "_ffi": ("sterna.runtime", None),
+    "arith": ("sterna.arith", None),
     "contrib": ("sterna.contrib", None),
+    "driver": ("sterna.driver", None),
     "error": ("sterna.error", None),
     "instrument": ("sterna.ir.instrument", None),
     "ir": ("sterna.ir", None),

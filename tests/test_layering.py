@@ -27,6 +27,7 @@ RANKS = {
     "tune": 8,
     "micro": 8,
     "model": 8,
+    "as_tvm": 9,
     "cli": 9,
     "exec": 9,
     "contrib": 9,

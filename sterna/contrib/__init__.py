@@ -3,15 +3,17 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sterna.support.classic import find_moved
+
 if TYPE_CHECKING:
-    from sterna.contrib import cc, clang, debugger, graph_executor, onnx_backend
+    from sterna.contrib import cc, clang, debugger, graph_executor, onnx_backend, utils
 
-_MODULES = frozenset({"cc", "clang", "debugger", "graph_executor", "onnx_backend"})
+_MODULES = frozenset({"cc", "clang", "debugger", "graph_executor", "onnx_backend", "utils"})
 
-__all__ = ["cc", "clang", "debugger", "graph_executor", "onnx_backend"]
+__all__ = ["cc", "clang", "debugger", "graph_executor", "onnx_backend", "utils"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'sterna.contrib' has no attribute '{name}'")
-    return importlib.import_module(f"sterna.contrib.{name}")
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    return find_moved(__name__, name)

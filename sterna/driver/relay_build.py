@@ -24,6 +24,7 @@ from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
+from sterna.support.classic import classic_names
 from sterna.support.progress import stage
 from sterna.target import Target
 from sterna.tir.stmt import PrimFunc
@@ -161,3 +162,5 @@ def _all_loops(functions: dict[str, Function], target: Target) -> list[PrimFunc]
     return [
         loops for name, f in functions.items() for loops in kernel_functions(name, f, target)
     ]
+
+__getattr__ = classic_names(__name__)

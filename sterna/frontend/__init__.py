@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sterna.support.classic import MOVED, find_moved
+
 if TYPE_CHECKING:
     from sterna.frontend.onnx.declared_inputs import declared_inputs
     from sterna.frontend.onnx.importer import from_onnx
@@ -18,6 +20,8 @@ __all__ = ["declared_inputs", "from_onnx", "load_model"]
 
 
 def __getattr__(name: str) -> Any:
+    if f"{__name__}.{name}" in MOVED:
+        return find_moved(__name__, name)
     if name not in _WHERE:
         raise AttributeError(f"relay.frontend has no importer '{name}'")
     return getattr(importlib.import_module(_WHERE[name]), name)

@@ -6,12 +6,20 @@ from sterna.ir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from sterna.ir.module import IRModule
 from sterna.ir.node import Node, map_children, node, post_order
 from sterna.ir.serialize import load_json, save_json
-from sterna.ir.structural import explain_difference, structural_equal, structural_hash
+from sterna.ir.structural import (
+    assert_structural_equal,
+    explain_difference,
+    structural_equal,
+    structural_hash,
+)
 from sterna.ir.visitor import ExprVisitor, Rewriter
+from sterna.support.classic import classic_names
 
 __all__ = [
     "Expr", "ExprVisitor", "FloatImm", "IRModule", "IntImm", "Node", "Rewriter", "StringImm", "Var",
-    "as_expr", "build", "const", "map_children", "node", "post_order",
+    "as_expr", "assert_structural_equal", "build", "const", "map_children", "node", "post_order",
     "explain_difference", "instrument", "load_json", "printer", "save_json", "structural_equal",
     "structural_hash", "transform",
 ]  # fmt: skip
+
+__getattr__ = classic_names(__name__)

@@ -72,6 +72,13 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     return explain_difference(a, b, map_free_vars) is None
 
 
+def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+    """A ValueError that says where two nodes differ, if they do."""
+    difference = explain_difference(a, b, map_free_vars)
+    if difference is not None:
+        raise ValueError(f"the two differ: {difference}")
+
+
 def explain_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
     """The first place where two nodes differ, and how; None if they are equal."""
     return _Comparison(map_free_vars).run(_opened(a), _opened(b))

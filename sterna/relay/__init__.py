@@ -32,6 +32,8 @@ from sterna.relay.parser import fromtext, parse
 from sterna.relay.scope_builder import ScopeBuilder
 from sterna.relay.traverse import bind
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
+from sterna.support.classic import MOVED as _MOVED
+from sterna.support.classic import find_moved as _find_moved
 
 Expr = RelayExpr
 
@@ -78,6 +80,8 @@ def __getattr__(name: str) -> _Any:
         return _importlib.import_module(_MODULES[name])
     if name in _WHERE:
         return getattr(_importlib.import_module(_WHERE[name]), name)
+    if f"{__name__}.{name}" in _MOVED:
+        return _find_moved(__name__, name)
     found = None if name.startswith("__") else _lookup(name)
     if found is None:
         raise AttributeError(f"relay has no operator or name '{name}'")

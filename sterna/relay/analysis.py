@@ -17,6 +17,7 @@ from sterna.relay.expr import (
 from sterna.relay.op import Op, record_of
 from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.traverse import not_primitive, post_order
+from sterna.support.classic import classic_names
 
 
 def post_order_visit(expr: RelayExpr, fvisit: Callable[[RelayExpr], object]) -> None:
@@ -206,3 +207,5 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
     if not 0 <= expr_id < len(calls):
         raise ValueError(f"main has {len(calls)} calls; there is none with the number {expr_id}")
     return IRModule.from_expr(calls[expr_id])
+
+__getattr__ = classic_names(__name__)

@@ -3,6 +3,8 @@
 import difflib
 from typing import Any, ClassVar, Self
 
+from sterna.support.classic import classic_names
+
 # What the classic API calls the types of options.
 _TYPE_NAMES = {bool: "runtime.BoxBool", int: "runtime.BoxInt", str: "runtime.String"}
 
@@ -105,3 +107,5 @@ class Runtime(_Choice):
         "cpp": {"system-lib": (bool, None)},
         "crt": {"system-lib": (bool, None)},
     }
+
+__getattr__ = classic_names(__name__)

@@ -7,7 +7,7 @@ and then its attributes, with their defaults. A name with dots lies in a namespa
 import dataclasses
 import inspect
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from sterna.relay.expr import Call, RelayExpr, TupleWrapper, as_expr
@@ -78,18 +78,26 @@ def _signature(record: OpRecord) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-class Namespace(SimpleNamespace):
+# Files that the classic API has its builders in: relay.qnn.op.quantize, relay.op.nn.nn.conv2d.
+_FILES = frozenset({
+    "algorithm", "image", "kernel", "multibox", "nms", "nn", "op", "rcnn", "reduce", "tensor",
+    "transform",
+})  # fmt: skip
+
+
+class Namespace(ModuleType):
     """The builders under a prefix, each made when it is first used."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(_prefix=prefix)
+        super().__init__(f"{__package__}.{prefix}".rstrip("."))
+        self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
-        if name == "op":  # the classic path: relay.qnn.op.quantize
+        found = None if name.startswith("__") else lookup(self._prefix + name)
+        if found is None and name in _FILES:
             return self
-        found = lookup(self._prefix + name)
         if found is None:
-            raise AttributeError(f"relay.{self._prefix[:-1]} has no operator '{name}'")
+            raise AttributeError(f"{self.__name__} has no operator '{name}'")
         setattr(self, name, found)
         return found
 
@@ -98,10 +106,20 @@ class Namespace(SimpleNamespace):
         return sorted({n[size:].split(".")[0] for n in records() if n.startswith(self._prefix)})
 
 
+_NAMESPACES: dict[str, Namespace] = {}
+
+
+def namespace(prefix: str) -> Namespace:
+    """The builders under a prefix; there is one object for each."""
+    if prefix not in _NAMESPACES:
+        _NAMESPACES[prefix] = Namespace(prefix)
+    return _NAMESPACES[prefix]
+
+
 def lookup(path: str) -> Any:
     """The builder or the namespace of that dotted name; None if there is neither."""
     if path in records():
         return builder(path)
     if any(name.startswith(f"{path}.") for name in records()):
-        return Namespace(f"{path}.")
+        return namespace(f"{path}.")
     return None

@@ -32,6 +32,7 @@ from sterna.ir.structural import binds, has_identity
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.relay.arrays import from_numpy
 from sterna.runtime import NDArray
+from sterna.support.classic import classic_names
 from sterna.support.dtype import DataType
 
 if TYPE_CHECKING:
@@ -345,3 +346,5 @@ def as_expr(value: Any) -> RelayExpr:
     if isinstance(value, bool | int | float | np.ndarray | np.generic | NDArray | list | tuple):
         return const(value)
     raise TypeError(f"expected an expression of a graph, got {value!r}")
+
+__getattr__ = classic_names(__name__)

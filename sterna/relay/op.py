@@ -15,6 +15,7 @@ from sterna.ir.node import node
 from sterna.ir.types import Type
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, RelayExpr
+from sterna.support.classic import MOVED, find_moved
 
 # How an operator combines with others in one kernel, by the classic numbers.
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE = 0, 1, 2, 3, 4
@@ -22,6 +23,9 @@ TUPLE, OPAQUE = 7, 8
 
 # The package whose modules register all operators; it is loaded when one is first asked for.
 OPERATORS = "sterna.op"
+
+# What makes builders of the records.
+BUILDERS = "sterna.relay.builders"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,13 @@ class Op(RelayExpr):
 
     def __repr__(self) -> str:
         return self.name
+
+
+def __getattr__(name: str) -> Any:
+    """Builders by their classic paths: relay.op.nn.conv2d, relay.op.add, relay.op.tensor.add."""
+    if name.startswith("__") or f"{__name__}.{name}" in MOVED:
+        return find_moved(__name__, name)
+    return getattr(importlib.import_module(BUILDERS).namespace(""), name)
 
 
 def record_of(expr: object) -> OpRecord | None:

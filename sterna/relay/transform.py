@@ -34,6 +34,7 @@ from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.support.classic import classic_names
 
 __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
@@ -46,3 +47,5 @@ __all__ = [
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "function_pass", "module_pass",
 ]  # fmt: skip
+
+__getattr__ = classic_names(__name__)

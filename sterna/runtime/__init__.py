@@ -41,6 +41,7 @@ from sterna.runtime.registry import (
 )
 from sterna.runtime.threads import num_threads, set_num_threads
 from sterna.runtime.timing import BenchmarkResult
+from sterna.support.classic import classic_names
 from sterna.support.dtype import DataType
 from sterna.support.errors import make_exception
 
@@ -62,3 +63,5 @@ __all__ = [
     "ndarray", "num_threads", "opencl", "register_func", "remove_global_func", "rocm",
     "save_param_dict", "set_num_threads", "system_lib", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip
+
+__getattr__ = classic_names(__name__)

@@ -1,5 +1,6 @@
 """What code is made for: targets, their kinds, and the machines that they stand for."""
 
+from sterna.support.classic import classic_names
 from sterna.target.kind import Option, TargetKind
 from sterna.target.machine import Machine, machine_of
 from sterna.target.shortcuts import (
@@ -21,3 +22,5 @@ __all__ = [
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "intel_graphics", "list_tags",
     "machine_of", "mali", "riscv_cpu", "rocm",
 ]  # fmt: skip
+
+__getattr__ = classic_names(__name__)

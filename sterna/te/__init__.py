@@ -1,5 +1,6 @@
 """Tensor expressions and schedules."""
 
+from sterna.support.classic import classic_names
 from sterna.te.cache import cache_read, cache_write
 from sterna.te.env_threads import env_threads
 from sterna.te.extern import ExternOp, extern, extern_primfunc
@@ -54,3 +55,5 @@ Schedule.cache_write = cache_write  # type: ignore[method-assign,assignment]
 Schedule.rfactor = rfactor  # type: ignore[method-assign,assignment]
 Schedule.create_group = create_group  # type: ignore[method-assign,assignment]
 Schedule.normalize = normalize  # type: ignore[method-assign,assignment]
+
+__getattr__ = classic_names(__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sterna.support.classic import find_moved
 from sterna.testing.compare import assert_allclose
 from sterna.testing.targets import device_enabled, enabled_targets
 
@@ -69,9 +70,9 @@ if TYPE_CHECKING or _HAS_PYTEST:
     from sterna.testing.params import parameter, parameters
     from sterna.testing.rule import require
     from sterna.testing.run import main
-else:
 
-    def __getattr__(name: str) -> object:
-        if name in __all__:
-            raise ImportError(f"sterna.testing.{name} needs pytest: run `pip install pytest`")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        raise ImportError(f"sterna.testing.{name} needs pytest: run `pip install pytest`")
+    return find_moved(__name__, name)

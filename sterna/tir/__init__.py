@@ -33,6 +33,7 @@ from sterna.ir.expr import (
     TruncMod,
     Var,
 )
+from sterna.support.classic import classic_names
 from sterna.tir import ir_builder, transform
 from sterna.tir import op as _op
 from sterna.tir.buffer import decl_buffer
@@ -80,3 +81,5 @@ __all__ = [
     "ir_builder", "parse", "reinterpret", "script", "transform",
     *_op.__all__,
 ]  # fmt: skip
+
+__getattr__ = classic_names(__name__)

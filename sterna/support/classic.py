@@ -1,0 +1,76 @@
+"""Where names of the classic API are found that lie elsewhere here.
+
+One table serves attributes (tvm.driver.build_module.build, by the __getattr__ of the module that
+the name was looked for in) and imports (sterna.as_tvm).
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+# A name as users know it: the module that it is, or the module and the attribute.
+MOVED = {
+    "sterna.contrib.debugger.debug_runtime": "sterna.contrib.debugger.debug_executor",
+    "sterna.contrib.graph_runtime": "sterna.contrib.graph_executor",
+    "sterna.driver.build_module": "sterna.driver",
+    "sterna.driver.relay_build.bind_params_by_name": "sterna.relay.passes.bind_params:bind_params",
+    "sterna.frontend.onnx": "sterna.frontend.onnx",
+    "sterna.frontend.onnx.from_onnx": "sterna.frontend.onnx.importer:from_onnx",
+    "sterna.ir.FuncType": "sterna.ir.types:FuncType",
+    "sterna.ir.GlobalVar": "sterna.relay.expr:GlobalVar",
+    "sterna.ir.Op": "sterna.relay.op:Op",
+    "sterna.ir.PrimExpr": "sterna.ir.expr:Expr",
+    "sterna.ir.Range": "sterna.te.tensor:Range",
+    "sterna.ir.RelayExpr": "sterna.relay.expr:RelayExpr",
+    "sterna.ir.TensorType": "sterna.ir.types:TensorType",
+    "sterna.ir.TupleType": "sterna.ir.types:TupleType",
+    "sterna.ir.Type": "sterna.ir.types:Type",
+    "sterna.ir.base": "sterna.ir.node",
+    "sterna.ir.op": "sterna.relay.op",
+    "sterna.ir.tensor_type": "sterna.ir.types",
+    "sterna.ir.type": "sterna.ir.types",
+    "sterna.relay.analysis.analysis": "sterna.relay.analysis",
+    "sterna.relay.backend.executor": "sterna.relay.backend",
+    "sterna.relay.backend.executor_factory": "sterna.driver.factory",
+    "sterna.relay.backend.runtime": "sterna.relay.backend",
+    "sterna.relay.build_module": "sterna.driver.relay_build",
+    "sterna.relay.expr.bind": "sterna.relay.traverse:bind",
+    "sterna.relay.expr_functor": "sterna.relay.visitor",
+    "sterna.relay.function": "sterna.relay.expr",
+    "sterna.relay.op.get": "sterna.relay.op:Op",
+    "sterna.relay.op.op": "sterna.relay.op",
+    "sterna.relay.param_dict": "sterna.runtime.params",
+    "sterna.relay.testing.init": "sterna.relay.testing.workload",
+    "sterna.relay.transform.FunctionPass": "sterna.ir.transform:FunctionPass",
+    "sterna.relay.transform.transform": "sterna.relay.transform",
+    "sterna.relay.ty": "sterna.ir.types",
+    "sterna.runtime.base": "sterna.support.errors",
+    "sterna.runtime.packed_func": "sterna.runtime",
+    "sterna.runtime.runtime_ctypes": "sterna.runtime",
+    "sterna.target.tag": "sterna.target.tags",
+    "sterna.te.tensor_intrin": "sterna.te.intrin",
+    "sterna.testing.utils": "sterna.testing",
+    "sterna.tir.IterVar": "sterna.te.tensor:IterVar",
+    "sterna.tir.PrimExpr": "sterna.ir.expr:Expr",
+    "sterna.tir.expr": "sterna.ir.expr",
+    "sterna.tir.function": "sterna.tir.stmt",
+}
+
+
+def find_moved(module: str, name: str) -> Any:
+    """What a module has under a classic name; an AttributeError if there is nothing."""
+    place = MOVED.get(f"{module}.{name}")
+    if place is None:
+        raise AttributeError(f"module '{module}' has no attribute '{name}'")
+    found, _, attribute = place.partition(":")
+    value = importlib.import_module(found)
+    return getattr(value, attribute) if attribute else value
+
+
+def classic_names(module: str) -> Callable[[str], Any]:
+    """The __getattr__ of a module that classic names of the table are looked for in."""
+
+    def find(name: str) -> Any:
+        return find_moved(module, name)
+
+    return find

@@ -1,0 +1,81 @@
+"""The paths by which users know things lead to them, whatever was loaded before."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sterna.support.classic import MOVED, find_moved
+
+PATHS = """
+TVMError, _ffi.get_global_func, _ffi.register_func, _ffi.registry.list_global_func_names,
+_ffi.base.TVMError, _ffi.runtime_ctypes.Device, arith.Analyzer, contrib.cc.create_shared,
+contrib.debugger.debug_executor.create, contrib.debugger.debug_runtime.create,
+contrib.graph_executor.GraphModule, contrib.graph_runtime.create, contrib.utils.tempdir,
+driver.build, driver.build_module.OperatorModule, driver.build_module.build, driver.lower,
+error.OpNotImplemented, instrument.PassTimingInstrument, ir.IRModule, ir.Op, ir.Range,
+ir.TensorType, ir.assert_structural_equal, ir.base.Node, ir.instrument.PassTimingInstrument,
+ir.module.IRModule, ir.op.Op, ir.save_json, ir.structural_equal, ir.tensor_type.TensorType,
+ir.transform.PassContext, ir.transform.Sequential, ir.type.TupleType, nd.array, nd.from_dlpack,
+relay.Call, relay.analysis.analysis.post_order_visit, relay.analysis.post_order_visit,
+relay.backend.Executor, relay.backend.executor.Executor,
+relay.backend.executor_factory.GraphExecutorFactoryModule, relay.backend.runtime.Runtime,
+relay.build, relay.build_module.bind_params_by_name, relay.build_module.build, relay.expr.Call,
+relay.expr.bind, relay.expr.const, relay.expr.var, relay.expr_functor.ExprMutator,
+relay.frontend.from_onnx, relay.frontend.onnx.from_onnx, relay.function.Function,
+relay.image.resize2d, relay.nn.conv2d, relay.op.Op, relay.op.add, relay.op.algorithm.argsort,
+relay.op.get, relay.op.image.image.resize2d, relay.op.nn.conv2d, relay.op.nn.nn.conv2d,
+relay.op.op.get, relay.op.reduce.sum, relay.op.tensor.add, relay.op.transform.reshape,
+relay.op.vision.nms.non_max_suppression, relay.param_dict.save_param_dict, relay.parser.parse,
+relay.qnn.op.quantize, relay.qnn.quantize, relay.scope_builder.ScopeBuilder,
+relay.testing.init.create_workload, relay.testing.resnet.get_workload,
+relay.transform.FunctionPass, relay.transform.InferType, relay.transform.transform.InferType,
+relay.ty.TensorType, runtime.Module, runtime.load_module, runtime.module.BenchmarkResult,
+runtime.ndarray.array, runtime.packed_func.PackedFunc, runtime.params.save_param_dict,
+target.Target, target.tag.list_tags, target.target.Target, te.compute, te.create_schedule,
+te.operation.placeholder, te.schedule.create_schedule, te.tensor.Tensor,
+te.tensor_intrin.decl_tensor_intrin, testing.assert_allclose, testing.utils.assert_allclose,
+tir.IterVar, tir.PrimFunc, tir.buffer.decl_buffer, tir.expr.Add, tir.expr.Var,
+tir.function.PrimFunc, tir.ir_builder.create, tir.stmt.For, tir.transform.Simplify,
+tir.transform.VectorizeLoop, transform.PassContext
+"""
+
+LOOK_UP = """
+import functools, json, sys
+import sterna
+
+failed = []
+for path in json.loads(sys.argv[1]):
+    try:
+        functools.reduce(getattr, path.split("."), sterna)
+    except AttributeError as error:
+        failed.append(f"{path}: {error}")
+print("\\n".join(failed))
+"""
+
+
+def look_up(paths: list[str]) -> str:
+    """What a fresh process does not find."""
+    command = [sys.executable, "-c", LOOK_UP, json.dumps(paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_classic_paths_lead_somewhere_in_whatever_order(backwards: bool) -> None:
+    paths = sorted("".join(PATHS.split()).split(","), reverse=backwards)
+    assert look_up(paths) == ""
+
+
+@pytest.mark.parametrize("name", sorted(MOVED))
+def test_every_name_of_the_table_is_asked_for_by_its_module(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    found = find_moved(module, last)
+    assert getattr(__import__(module, fromlist=["*"]), last) is found
+
+
+def test_what_is_not_in_the_table_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'sterna.ir' has no attribute 'nothing'"):
+        find_moved("sterna.ir", "nothing")
