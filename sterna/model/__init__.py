@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sterna.model.arguments import InputError
-    from sterna.model.compile import compile
+    from sterna.model.compile_model import compile
     from sterna.model.compiled_model import CompiledModel, load
     from sterna.model.open_shapes import OpenShapeError
 
@@ -16,7 +16,7 @@ _WHERE = {
     "CompiledModel": "compiled_model",
     "InputError": "arguments",
     "OpenShapeError": "open_shapes",
-    "compile": "compile",
+    "compile": "compile_model",
     "load": "compiled_model",
 }
 

@@ -3,13 +3,15 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from sterna.relay.arrays import from_numpy, numpy_dtype
+from sterna.relay.arrays import Array, from_numpy, numpy_dtype
 from sterna.runtime import NDArray
 from sterna.runtime.ndarray import from_dlpack
+from sterna.support.table import count
 
 
 class InputError(TypeError, ValueError):
@@ -55,9 +57,8 @@ def bind_arguments(
 
 
 def _takes(specs: Sequence[TensorSpec]) -> str:
-    count = f"{len(specs)} input{'' if len(specs) == 1 else 's'}"
     listed = f" ({', '.join(map(str, specs))})" if specs else ""
-    return f"the model takes {count}{listed}"
+    return f"the model takes {count(len(specs), 'input')}{listed}"
 
 
 def _hint(name: str, specs: Sequence[TensorSpec]) -> str:
@@ -67,6 +68,8 @@ def _hint(name: str, specs: Sequence[TensorSpec]) -> str:
 
 def fitting_array(spec: TensorSpec, value: Any) -> Any:
     """A value as the runtime takes it: an NDArray or a NumPy array that it can read in place."""
+    if type(value) is np.ndarray and value.shape == spec.shape and _fits_as_it_is(spec, value):
+        return value
     array = value if isinstance(value, NDArray) else _from_elsewhere(spec, value)
     dtype, shape = str(array.dtype), tuple(array.shape)
     if dtype != spec.dtype:
@@ -84,6 +87,20 @@ def fitting_array(spec: TensorSpec, value: Any) -> Any:
         return from_numpy(array)
     usable = array.flags.c_contiguous and array.flags.writeable
     return array if usable else np.array(array, order="C")
+
+
+def _fits_as_it_is(spec: TensorSpec, array: Array) -> bool:
+    """Whether the runtime can read an array of the right shape in place; most calls end here."""
+    dtype, flags = array.dtype, array.flags
+    return (
+        dtype == _numpy_dtype(spec.dtype)
+        and dtype.kind != "V"
+        and flags.c_contiguous
+        and flags.writeable
+    )
+
+
+_numpy_dtype = cache(numpy_dtype)
 
 
 def _from_elsewhere(spec: TensorSpec, value: Any) -> Any:

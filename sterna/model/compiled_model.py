@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,9 @@ from sterna.ir.module import OUTPUT_NAMES
 from sterna.model.arguments import TensorSpec, bind_arguments
 from sterna.model.random_inputs import random_inputs
 from sterna.model.report import Report, make_report
-from sterna.relay.arrays import Array, to_numpy
-from sterna.runtime import Device, Module, cpu, load_module, num_threads
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
+from sterna.runtime import Device, Module, NDArray, cpu, load_module, num_threads
 from sterna.runtime.debug_executor import GraphModuleDebug
-from sterna.runtime.graph_executor import GraphModule
 from sterna.runtime.node_times import Bounds, NodeTimes
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class CompiledModel:
         self.path = path
         """The file that it was loaded from."""
         self.graph: dict[str, Any] = json.loads(module["get_graph_json"]())
-        self._idle: list[GraphModule] = []
+        self._idle: list[_Runner] = []
 
     # ---- what it takes and gives ----
 
@@ -90,25 +89,16 @@ class CompiledModel:
         return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
 
     def _run(self, arrays: list[Any]) -> list[Array]:
-        executor = self._idle.pop() if self._idle else GraphModule(self._executor())
-        self._set(executor, arrays)
-        executor.run()
-        results = [to_numpy(executor.get_output(place)) for place in range(len(self.outputs))]
-        self._idle.append(executor)
+        try:
+            runner = self._idle.pop()
+        except IndexError:  # all are at work
+            runner = _Runner(self._executor(), self.inputs, self.outputs)
+        results = runner(arrays)
+        self._idle.append(runner)
         return results
 
     def _executor(self) -> Module:
         made: Module = self.module["debug_create"]("default", self.device)
-        return made
-
-    def _set(self, executor: GraphModule, arrays: list[Any]) -> None:
-        for spec, array in zip(self.inputs, arrays, strict=True):
-            executor.set_input(spec.name, array)
-
-    def executor(self, inputs: Mapping[str, Any]) -> GraphModule:
-        """A graph module of the classic API that holds these inputs, for timing it by itself."""
-        made = GraphModule(self._executor())
-        self._set(made, bind_arguments(self.inputs, (), inputs))
         return made
 
     # ---- telling ----
@@ -118,20 +108,23 @@ class CompiledModel:
         *args: Any,
         repeat: int = 10,
         bounds: Bounds | None = None,
+        inputs: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> NodeTimes:
         """What each operator takes: the median of some runs, on random inputs if none are given.
 
         print() shows it as a table, write_trace(path) writes it for Chrome and Perfetto. With
         bounds (see measure_bounds) it says which share of what the machine can do each reaches.
+        inputs gives inputs by name, as run takes them.
         """
-        given = bind_arguments(self.inputs, args, named or self._random_rest(args))
+        by_name = {**(inputs or {}), **named}
+        if not args and not by_name:
+            by_name = random_inputs(self.inputs)
+        given = bind_arguments(self.inputs, args, by_name)
         debug = GraphModuleDebug(self._executor(), self.device, json.dumps(self.graph))
-        self._set(debug, given)
+        for spec, array in zip(self.inputs, given, strict=True):
+            debug.set_input(spec.name, array)
         return debug.profile(repeat=repeat, bounds=bounds)
-
-    def _random_rest(self, args: tuple[Any, ...]) -> dict[str, Array]:
-        return {} if args else random_inputs(self.inputs)
 
     def report(self) -> Report:
         """What was fused and how it was scheduled, what memory it needs, how long compiling took.
@@ -155,6 +148,26 @@ class CompiledModel:
         takes = ", ".join(map(str, self.inputs))
         gives = ", ".join(map(str, self.outputs))
         return f"CompiledModel({takes}) -> ({gives})"
+
+
+class _Runner:
+    """An executor that takes and gives arrays; one thread at a time may use it."""
+
+    def __init__(
+        self, executor: Module, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> None:
+        self.names = [spec.name for spec in inputs]
+        self.set_input = executor["set_input"]
+        self.run = executor["run"]
+        self.results = [executor["get_output"](place) for place in range(len(outputs))]
+        kinds = [numpy_dtype(spec.dtype).kind for spec in outputs]
+        self.readers = [to_numpy if kind == "V" else NDArray.numpy for kind in kinds]
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
+        for name, array in zip(self.names, arrays, strict=True):
+            self.set_input(name, array)
+        self.run()
+        return [read(result) for read, result in zip(self.readers, self.results, strict=True)]
 
 
 def load(path: str | os.PathLike[str], device: Device | None = None) -> CompiledModel:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sterna.support.dtype import DataType
-from sterna.support.table import lay_out, show_bytes, show_seconds
+from sterna.support.table import count, lay_out, show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from sterna.driver.kernel import KernelNotes
@@ -92,12 +92,17 @@ class Report:
     def __str__(self) -> str:
         return "\n".join([*self._head(), "", self._table(), "", *self._memory(), *self._stages()])
 
+    @property
+    def counts(self) -> str:
+        """21 calls of 14 kernels"""
+        calls = sum(kernel.calls for kernel in self.kernels)
+        return f"{count(calls, 'call')} of {count(len(self.kernels), 'kernel')}"
+
     def _head(self) -> list[str]:
         level = "" if self.opt_level is None else f", level {self.opt_level}"
         return [
             f"{', '.join(self.inputs)} -> {', '.join(self.outputs)}",
-            f"for {self.target}{level}: {sum(k.calls for k in self.kernels)} calls of "
-            f"{len(self.kernels)} kernels",
+            f"for {self.target}{level}: {self.counts}",
         ]  # fmt: skip
 
     def _table(self) -> str:

@@ -16,13 +16,18 @@ def lay_out(
     return "\n".join("  ".join(row).rstrip() for row in zip(*padded, strict=True))
 
 
-def show_bytes(count: float) -> str:
+def count(number: int, what: str) -> str:
+    """1 kernel, 2 kernels"""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def show_bytes(size: float) -> str:
     """A size for people: 44.6 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
+        if size < 1024 or unit == "GiB":
             break
-        count /= 1024
-    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        size /= 1024
+    return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def show_seconds(seconds: float) -> str:

@@ -20,6 +20,10 @@ SYMBOL_TABLE = 1 << 20
 CXX_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
 
+class MissingToolError(RuntimeError):
+    """No compiler, linker or archiver was found; the text says what to install."""
+
+
 class CompileError(RuntimeError):
     """A compiler or linker refused; the text has its command and its words."""
 
@@ -64,7 +68,7 @@ def _choose(cc: str | os.PathLike[str] | None, inputs: Sequence[Path]) -> list[s
     command = find_cxx_compiler() if is_cxx else find_c_compiler()
     if command is None:
         language = "C++" if is_cxx else "C"
-        raise RuntimeError(
+        raise MissingToolError(
             f"no {language} compiler was found; install gcc or clang, or: pip install ziglang"
         )
     return command
@@ -188,7 +192,7 @@ def archive(output: Path, objects: Sequence[Path]) -> None:
     """Put object files into a static library."""
     command = _first_found(None, ("ar", "llvm-ar")) or _zig("ar")
     if command is None:
-        raise RuntimeError("no archiver was found; install binutils, or: pip install ziglang")
+        raise MissingToolError("no archiver was found; install binutils, or: pip install ziglang")
     output.unlink(missing_ok=True)
     run_compiler([*command, "rcsD", str(output), *map(str, objects)])
 

@@ -34,7 +34,8 @@ def test_an_error_is_one_message(
         raise ValueError("the model [is] odd")
 
     monkeypatch.setattr(demo, "run", fail)
-    assert cli.main(["demo"]) == 1
+    assert cli.main(["demo"]) == 3
     assert capsys.readouterr().err.strip() == "sterna: the model [is] odd"
-    with pytest.raises(ValueError, match="odd"):
-        cli.main(["--debug", "demo"])
+    for words in (["--debug", "demo"], ["demo", "--debug"]):
+        assert cli.main(words) == 3
+        assert "Traceback" in capsys.readouterr().err

@@ -1,0 +1,10 @@
+"""The commands, each of which is a file of this folder, and what each is for."""
+
+COMMANDS = {
+    "compile": "compile a model to a file",
+    "run": "run a model on arrays, pictures or random numbers",
+    "bench": "time a model, beside ONNX Runtime where it is installed",
+    "profile": "show what each operator of a model takes",
+    "targets": "list what can be compiled for, and what is missing for the rest",
+    "demo": "compile a small classifier and let it read digits",
+}

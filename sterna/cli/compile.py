@@ -1,0 +1,65 @@
+"""sterna compile: from a model to a file that runs without the compiler."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sterna.cli.commands import COMMANDS
+from sterna.cli.failures import UsageError
+from sterna.cli.models import add_model, compile_model, parse_target
+from sterna.cli.output import file_size, progress, show
+from sterna.model import CompiledModel
+from sterna.model.import_model import COMPILED
+from sterna.support.progress import stage
+from sterna.support.table import show_bytes, show_seconds
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_to(commands: "Subparsers") -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "compile", help=COMMANDS["compile"],
+        description="Compile a model to one file that holds code, graph and weights.",
+    )  # fmt: skip
+    add_model(parser, compiled_too=False)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE",
+        help="what to write; its name ends in .so (a shared library), .tar, .o, .a, or .c (of the "
+        "target c)",
+    )  # fmt: skip
+    parser.add_argument("--cc", help="the C compiler that links the file")
+    parser.add_argument(
+        "--report", action="store_true", help="show what was fused and how it was scheduled"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile the model, write the file and tell about it."""
+    output = Path(options.output)
+    if output.suffix not in COMPILED:
+        raise UsageError(f"-o '{output}': the name must end in {', '.join(sorted(COMPILED))}")
+    if not output.parent.is_dir():
+        raise UsageError(f"-o '{output}': there is no folder '{output.parent}'")
+    if output.suffix == ".c" and parse_target(options.target).kind.name != "c":
+        raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
+    model = compile_model(options)
+    with progress(options), stage("write the file"):
+        model.export(output, cc=options.cc)
+    report = model.report()
+    data = {"output": str(output), "bytes": file_size(output), **report.to_dict()}
+    show(options, data, lambda: _text(output, model, options.report))
+    return 0
+
+
+def _text(output: Path, model: CompiledModel, whole: bool) -> str:
+    report = model.report()
+    if whole:
+        return f"{report}\n{output}: {show_bytes(file_size(output))}"
+    return "\n".join([
+        f"{output}: {show_bytes(file_size(output))}, {report.counts} for {report.target}",
+        f"needs {show_bytes(report.memory.total)} of memory; compiled in "
+        f"{show_seconds(sum(report.stages.values()))}",
+    ])  # fmt: skip

@@ -1,0 +1,108 @@
+"""What commands have in common that take a model."""
+
+import argparse
+from pathlib import Path
+
+from sterna.cli.failures import UnsupportedError, UsageError
+from sterna.cli.output import add_json, progress
+from sterna.driver.build import runs_here
+from sterna.model import CompiledModel, load
+from sterna.model.compile_model import compile, target_of
+from sterna.model.import_model import COMPILED
+from sterna.runtime import set_num_threads
+from sterna.target import Target
+
+
+def add_model(parser: argparse.ArgumentParser, compiled_too: bool = True) -> None:
+    """The model, and the options for compiling it."""
+    kinds = "an .onnx model" + (", or a file that compile wrote" if compiled_too else "")
+    parser.add_argument("model", metavar="MODEL", help=kinds)
+    add_compiling(parser)
+    add_json(parser)
+
+
+def add_compiling(parser: argparse.ArgumentParser) -> None:
+    """The options for compiling."""
+    parser.add_argument(
+        "--target", help='what to compile for, such as "llvm -mcpu=cortex-a72"; this machine if '
+        "it is not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shape", action="append", type=parse_shape, metavar="NAME:1,3,224,224", default=[],
+        help="the shape of an input, where the model leaves dimensions open; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--opt-level", type=int, choices=range(5), metavar="0..4",
+        help="how far to optimize; 3 if it is not given",
+    )  # fmt: skip
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """How many threads to run on."""
+    parser.add_argument(
+        "--threads", type=parse_count, help="how many threads to use; all cores if not given"
+    )
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """NAME:1,3,224,224, or NAME: for a scalar; a name may have colons itself."""
+    name, colon, dims = text.rpartition(":")
+    try:
+        shape = tuple(int(dim) for dim in dims.split(",") if dim.strip())
+    except ValueError:
+        shape = (-1,)
+    if not colon or not name or any(dim < 0 for dim in shape):
+        raise argparse.ArgumentTypeError(f"'{text}' is no NAME:1,3,224,224")
+    return name, shape
+
+
+def parse_count(text: str) -> int:
+    """A number of things, at least one."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of at least 1")
+    return int(text)
+
+
+def parse_target(text: str | None) -> Target:
+    """A target that can be compiled for."""
+    try:
+        target = target_of(text or "native")
+        target.kind.require_codegen()
+    except ValueError as error:
+        raise UnsupportedError(f"target '{text}': {error}") from None
+    return target
+
+
+def compile_model(options: argparse.Namespace) -> CompiledModel:
+    """The model, compiled as the options say, with a bar that shows how far it is."""
+    level = 3 if options.opt_level is None else options.opt_level
+    target = parse_target(options.target)
+    with progress(options):
+        return compile(options.model, target, dict(options.shape), level)
+
+
+def open_model(options: argparse.Namespace) -> CompiledModel:
+    """The model, compiled for this machine or loaded, ready to run on so many threads."""
+    if options.threads is not None:
+        set_num_threads(options.threads)
+    if Path(options.model).suffix in COMPILED:
+        _expect_no_compiling(options)
+        return load(options.model)
+    target = parse_target(options.target)
+    if not runs_here(target):
+        raise UnsupportedError(
+            f"target '{options.target}' is another machine than this; compile for it with "
+            "`sterna compile` and run the file there"
+        )
+    return compile_model(options)
+
+
+def _expect_no_compiling(options: argparse.Namespace) -> None:
+    given = [
+        option
+        for option, value in (("--target", options.target), ("--shape", options.shape),
+                              ("--opt-level", options.opt_level))
+        if value not in (None, [])
+    ]  # fmt: skip
+    if given:
+        raise UsageError(f"'{options.model}' is compiled already; {given[0]} has no effect on it")

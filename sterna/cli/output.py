@@ -1,0 +1,104 @@
+"""What commands write: results on the standard output, everything else on the standard error."""
+
+import argparse
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from sterna.support.progress import Watcher, watching
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option that every command has."""
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def show(options: argparse.Namespace, data: Any, text: Callable[[], str]) -> None:
+    """Print the results, for machines or for people."""
+    print(json.dumps(_plain(data), indent=2, allow_nan=False) if options.json else text())
+
+
+def _plain(data: Any) -> Any:
+    """The same without numbers that JSON lacks: they become text."""
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def complain(message: str, code: int, as_json: bool) -> None:
+    """Say what went wrong; programs that read JSON get it as JSON too."""
+    if as_json:
+        print(json.dumps({"error": message, "exit_status": code}, indent=2))
+    Console(stderr=True, soft_wrap=True).print(
+        f"sterna: {message}", style="red", markup=False, highlight=False
+    )
+
+
+def warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning as one message, without the place that it comes from."""
+    Console(stderr=True, soft_wrap=True).print(
+        f"sterna: {message}", style="yellow", markup=False, highlight=False
+    )
+
+
+@contextmanager
+def progress(options: argparse.Namespace) -> Iterator[None]:
+    """A bar, on a terminal, that shows what is being compiled."""
+    console = Console(stderr=True)
+    if options.json or not console.is_terminal:
+        yield
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TextColumn("{task.fields[what]}"))  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bars, watching(Bar(bars)):
+        yield
+
+
+class Bar(Watcher):
+    """A bar per stage, with the steps that are under way beside it."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.task: TaskID | None = None
+        self.under_way: dict[str, None] = {}
+
+    def begin_stage(self, name: str, steps: int | None) -> None:
+        self.task = self.bars.add_task(name, total=steps, what="")
+
+    def begin_step(self, what: str) -> None:
+        self.under_way[what] = None
+        self._show(0)
+
+    def end_step(self, what: str) -> None:
+        self.under_way.pop(what, None)
+        self._show(1)
+
+    def _show(self, advance: int) -> None:
+        assert self.task is not None
+        what = ", ".join(name.removeprefix("tvmgen_default_fused_") for name in self.under_way)
+        self.bars.update(self.task, advance=advance, what=what)
+
+    def end_stage(self, name: str, seconds: float) -> None:
+        assert self.task is not None
+        self.bars.remove_task(self.task)
+
+
+def file_size(path: str | os.PathLike[str]) -> int:
+    """The bytes of a file."""
+    return Path(path).stat().st_size

@@ -1,0 +1,68 @@
+"""sterna bench, profile and targets."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sterna.model.bounds import measure_bounds
+from tests.cli.conftest import Sterna
+from tests.support import require_module, require_program
+
+QUICK = ("--turns", "2", "--turn-ms", "1")
+
+
+def test_bench_beside_onnx_runtime(sterna: Sterna) -> None:
+    require_module("onnxruntime")
+    done = sterna("bench", "dense.onnx", *QUICK, "--threads", "1", "--json")
+    assert done.status == 0 and not done.err
+    engines = done.data["engines"]
+    assert list(engines) == ["sterna", "onnxruntime"] and done.data["threads"] == 1
+    assert engines["sterna"]["min"] <= engines["sterna"]["median"]
+    ratio = engines["onnxruntime"]["min"] / engines["sterna"]["min"]
+    assert done.data["ratio"]["min"] == pytest.approx(ratio)
+    assert done.data["largest_difference"] < 1e-5
+    assert "onnxruntime takes" in sterna("bench", "dense.onnx", *QUICK).out
+
+
+def test_bench_of_a_file(sterna: Sterna) -> None:
+    require_program("cc")
+    assert sterna("compile", "dense.onnx", "-o", "dense.so").status == 0
+    assert list(sterna("bench", "dense.so", *QUICK, "--json").data["engines"]) == ["sterna"]
+    require_module("onnxruntime")
+    done = sterna("bench", "dense.so", *QUICK, "--beside", "dense.onnx", "--json")
+    assert list(done.data["engines"]) == ["sterna", "onnxruntime"]
+    assert sterna("bench", "dense.so", "--alone", "--beside", "dense.onnx").status == 2
+
+
+def test_bench_beside_what_is_not_installed(
+    sterna: Sterna, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = sterna("bench", "dense.onnx", *QUICK, "--beside", "dense.onnx")
+    assert done.status == 5 and "pip install onnxruntime" in done.err
+
+
+def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) -> None:
+    done = sterna("profile", "dense.onnx", "--repeat", "2", "--trace", "trace.json", "--no-bounds")
+    assert done.status == 0 and not done.err
+    assert "GFLOP/s" in done.out and "Bound(%)" not in done.out
+    assert json.loads((folder / "trace.json").read_text())["traceEvents"]
+    data = sterna("profile", "dense.onnx", "--repeat", "1", "--no-bounds", "--json").data
+    assert data["nodes"][0]["seconds"] > 0 and data["bounds"] is None
+
+
+def test_bounds_are_those_of_a_machine() -> None:
+    bounds = measure_bounds()
+    assert bounds.gflops is not None and 0.5 < bounds.gflops < 1e5
+    rates = [rate for _, rate in bounds.gbytes]
+    assert rates == sorted(rates, reverse=True) and 0.05 < rates[-1] < 1e4
+
+
+def test_targets_are_listed_with_what_is_missing(sterna: Sterna) -> None:
+    kinds = {kind["kind"]: kind for kind in sterna("targets", "--json").data["kinds"]}
+    assert kinds["llvm"]["builds"] and "mcpu" in kinds["llvm"]["options"]
+    assert not kinds["metal"]["builds"] and "no code generator" in kinds["metal"]["missing"]
+    shown = sterna("targets").out
+    assert "This machine: " in shown and sys.platform in shown and "hexagon" in shown
