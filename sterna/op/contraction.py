@@ -8,10 +8,11 @@ follows the sum (bias, activation, residual) is computed while the tile is in re
 import math
 from dataclasses import dataclass
 
+from sterna.ir import build
 from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.op.kernel import Kernel
-from sterna.op.register_tile import RegisterTile, register_tile
+from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
 from sterna.op.schedules import extents_of, schedule_default, schedule_elements
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
@@ -19,10 +20,13 @@ from sterna.te.tensor import ProducerLoad, Reduce
 # Parallel work is cut into at least this many pieces, so that threads end together.
 PIECES = 16
 UNROLLED_STEPS = 4
+PAGE_BYTES, PLACES_IN_A_SET = 4096, 8
 
 
 @dataclass(slots=True)
-class _Plan:
+class Plan:
+    """The tile of a sum of products."""
+
     row: int
     """The axis of the result of which several are computed at once."""
     tile: RegisterTile
@@ -31,15 +35,13 @@ class _Plan:
 def schedule_contraction(kernel: Kernel) -> None:
     """A register tile over the whole sum, with its epilogue."""
     schedule, out = kernel.schedule, kernel.outputs[0]
-    sums = [s for s in schedule.stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
-    if len(sums) != 1 or len(kernel.outputs) != 1 or out.ndim == 0:
+    total = only_sum(kernel)
+    if total is None:
         schedule_default(kernel)
         return
-    total = sums[0].op
-    assert isinstance(total, ComputeOp)
-    plan = _plan(kernel, total)
+    plan = plan_of(kernel, total)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
-    _place_others(kernel, total)
+    place_others(kernel, total)
     if schedule[out].op is total:
         tile = schedule.cache_write(out, "local")
     else:
@@ -47,12 +49,21 @@ def schedule_contraction(kernel: Kernel) -> None:
         schedule[tile].set_scope("local")
     columns, place = _tile_result(schedule[out], plan, kernel)
     schedule[tile].compute_at(schedule[out], place)
-    step = _tile_sum(schedule, tile, plan)
+    step = tile_sum(schedule, tile, plan)
     if columns is not place:
-        _fetch_ahead(schedule[tile], columns, step)
+        fetch_ahead(schedule[tile], plan.row, columns, step)
 
 
-def _place_others(kernel: Kernel, total: ComputeOp) -> None:
+def only_sum(kernel: Kernel) -> ComputeOp | None:
+    """The sum of a kernel that has one of them and one result."""
+    stages = kernel.schedule.stages
+    sums = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    if len(sums) != 1 or len(kernel.outputs) != 1 or kernel.outputs[0].ndim == 0:
+        return None
+    return sums[0]
+
+
+def place_others(kernel: Kernel, total: ComputeOp) -> None:
     """Borders are made whole before; what stands between the sum and the result is inlined."""
     before = _ancestors(total)
     for stage in kernel.schedule.stages:
@@ -78,18 +89,37 @@ def _ancestors(op: ComputeOp) -> set[object]:
     return found
 
 
-def _plan(kernel: Kernel, total: ComputeOp) -> _Plan:
+def plan_of(kernel: Kernel, total: ComputeOp) -> Plan:
+    """The tile that suits a sum and the processor."""
     processor = kernel.processor
     lanes = processor.lanes(total.output(0).dtype)
     sizes = extents_of(total.axis)
     row = _row_axis(total, sizes)
     rows = sizes[row] if row != len(sizes) - 1 else 1
-    block = _block(total)
-    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers, block)
-    return _Plan(row, tile)
+    block = block_of(total)
+    most = _rows_in_a_set(total, row)
+    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers, block, most)
+    return Plan(row, tile)
 
 
-def _block(total: ComputeOp) -> int | None:
+def _rows_in_a_set(total: ComputeOp, row: int) -> int:
+    """How many rows a tile may have so that what it reads of them stays in the first cache.
+
+    Rows that lie whole pages apart share the few places of one set of it.
+    """
+    var, body = total.axis[row].var, total.body[0]
+    assert isinstance(body, Reduce)
+    for load in _loads(body):
+        for place, index in enumerate(load.indices):
+            behind = [build.int_value(extent) for extent in load.tensor.shape[place + 1 :]]
+            if index is var and None not in behind:
+                apart = math.prod(n or 0 for n in behind) * load.dtype.bytes
+                if apart and apart % PAGE_BYTES == 0:
+                    return PLACES_IN_A_SET
+    return MOST_ROWS
+
+
+def block_of(total: ComputeOp) -> int | None:
     """The extent of the blocks in which an operand keeps what runs as vectors."""
     vector = total.axis[-1].var
     body = total.body[0]
@@ -135,7 +165,7 @@ def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
     return max(free, key=lambda place: (min(sizes[place], 4), place), default=len(sizes) - 1)
 
 
-def _fetch_ahead(stage: Stage, columns: IterVar, step: IterVar) -> None:
+def fetch_ahead(stage: Stage, row: int, columns: IterVar, step: IterVar) -> None:
     """Bring the next columns of what lies in memory closer while the rows pass by these.
 
     Else the first rows of each column would wait for memory, and the others leave it idle.
@@ -146,13 +176,12 @@ def _fetch_ahead(stage: Stage, columns: IterVar, step: IterVar) -> None:
     assert isinstance(body, Reduce)
     for load in _loads(body):
         names = {v for index in load.indices for v in variables_in(index)}
-        rows_apart = not any(axis.var in names for axis in op.axis[:-1])
-        whole = isinstance(load.tensor.op, PlaceholderOp)
-        if rows_apart and whole and op.axis[-1].var in names:
+        in_memory = isinstance(load.tensor.op, PlaceholderOp)
+        if in_memory and op.axis[-1].var in names and op.axis[row].var not in names:
             stage.prefetch(load.tensor, step, 1, columns)
 
 
-def _tile_result(stage: Stage, plan: _Plan, kernel: Kernel) -> tuple[IterVar, IterVar]:
+def _tile_result(stage: Stage, plan: Plan, kernel: Kernel) -> tuple[IterVar, IterVar]:
     """The loops over tiles; gives that over columns and the one in which a tile is computed."""
     axes = list(stage.op.axis)
     sizes = extents_of(axes)
@@ -194,7 +223,7 @@ def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
     return loops[-1]
 
 
-def _tile_sum(schedule: Schedule, tile: Tensor, plan: _Plan) -> IterVar:
+def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
     """Accumulators outside, the sum's loops around them; gives the innermost that is a loop."""
     stage = schedule[tile]
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)

@@ -20,11 +20,17 @@ class RegisterTile:
 
 @cache
 def register_tile(
-    rows: int, columns: int, lanes: int, registers: int, block: int | None = None
+    rows: int,
+    columns: int,
+    lanes: int,
+    registers: int,
+    block: int | None = None,
+    most_rows: int = MOST_ROWS,
 ) -> RegisterTile:
     """The tile that computes rows x columns in the fewest cycles per step of the sum.
 
-    block: columns lie in blocks of so many; a tile is as wide as one.
+    block: columns lie in blocks of so many; a tile is as wide as one. most_rows: a tile has no
+    more than these; more than a few add code and no speed.
 
     A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
@@ -35,7 +41,7 @@ def register_tile(
     for width in _widths(columns, lanes, registers) if block is None else [block]:
         vectors = -(-width // lanes)
         single = 4 * (columns % width) * rows
-        for count in range(1, min(rows, _most_rows(vectors, registers)) + 1):
+        for count in range(1, min(rows, most_rows, _most_rows(vectors, registers)) + 1):
             whole, rest = divmod(rows, count)
             cycles = whole * _cycles(count, vectors) + (_cycles(rest, vectors) if rest else 0)
             # loads and stores of the tile itself are spread over the sum: larger is better
@@ -67,5 +73,5 @@ def _widths(columns: int, lanes: int, registers: int) -> list[int]:
 
 
 def _most_rows(vectors: int, registers: int) -> int:
-    """How many rows of accumulators fit; more than a few add code and no speed."""
-    return max(1, min(MOST_ROWS, (registers - vectors - 1) // vectors))
+    """How many rows of accumulators fit."""
+    return max(1, (registers - vectors - 1) // vectors)

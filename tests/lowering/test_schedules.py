@@ -71,6 +71,39 @@ def test_products(seed: int) -> None:
     check(relay.add(body, relay.var("b", shape=(columns,))), PROCESSORS[seed % 4])
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(1, 61), (2, 24), (70,)])
+@pytest.mark.parametrize("bare", [False, True])
+def test_long_sums_in_blocks(shape: tuple[int, ...], threads: int, bare: bool) -> None:
+    processor = Processor(256, 16, l2_bytes=128 * 1024, threads=threads)
+    x, w = relay.var("x", shape=(*shape, 1024)), relay.var("w", shape=(12, 1024, 16))
+    body = relay.nn.dense(x, w, weight_layout="NC16n")
+    if not bare:
+        body = relay.add(relay.nn.relu(body), relay.var("r", shape=(*shape, 192)))
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    choices = lower_kernel(main.body.op, "kernel", processor).choices
+    assert choices["blocks"].endswith(f"deep, {12 // threads} tiles wide")
+    check(body, processor)
+
+
+def test_short_sums_are_not_cut() -> None:
+    x, w = relay.var("x", shape=(64, 512)), relay.var("w", shape=(12, 512, 16))
+    body = relay.nn.dense(x, w, weight_layout="NC16n")
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    for l2_bytes, cut in ((128 * 1024, True), (512 * 1024, False)):
+        processor = Processor(256, 16, l2_bytes=l2_bytes)
+        assert ("blocks" in lower_kernel(main.body.op, "kernel", processor).choices) is cut
+
+
+def test_rows_whole_pages_apart_make_lower_tiles() -> None:
+    for depth, rows in ((1023, 14), (1024, 8)):
+        x, w = relay.var("x", shape=(130, depth)), relay.var("w", shape=(2, depth, 32))
+        body = relay.nn.dense(x, w, weight_layout="NC32n")
+        main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+        processor = Processor(512, 32, l2_bytes=1 << 21)
+        assert lower_kernel(main.body.op, "kernel", processor).choices["tile"] == f"{rows} x 32"
+
+
 @pytest.mark.parametrize("processor", PROCESSORS, ids=lambda p: str(p.vector_bits))
 @pytest.mark.parametrize("shape", [(3, 64), (2, 3, 7), (5, 1000), (1,), (4, 33, 2)])
 def test_rows(shape: tuple[int, ...], processor: Processor) -> None:

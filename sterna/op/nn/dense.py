@@ -9,6 +9,7 @@ import numpy as np
 from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.blocked_contraction import schedule_product
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.contraction import schedule_contraction
 from sterna.op.nn._dense_layout import (
@@ -182,7 +183,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_contraction,
+    schedule=schedule_product,
     mixed_precision="always",
     scale=_SCALE,
     parallel=_PARALLEL,

@@ -1,0 +1,112 @@
+"""The schedule of products with packed weights whose data is larger than the second cache.
+
+Every column of tiles reads all of the data. A long sum is therefore cut into blocks: a block of the
+data stays in the cache while columns pass by, and what they add to their sums is collected in
+memory, a few columns wide, until all blocks have been there.
+"""
+
+from dataclasses import dataclass
+
+from sterna.op.contraction import (
+    UNROLLED_STEPS,
+    Plan,
+    block_of,
+    fetch_ahead,
+    only_sum,
+    place_others,
+    plan_of,
+    schedule_contraction,
+    tile_sum,
+)
+from sterna.op.kernel import Kernel
+from sterna.op.schedules import extent_of, extents_of
+from sterna.te import ComputeOp, IterVar, Stage
+
+# Shorter blocks spend too much on collecting their sums.
+LEAST_DEPTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How a product is cut."""
+
+    depth: int
+    """Elements of the sum that are computed at once."""
+    columns: int
+    """Columns of tiles whose sums are collected together."""
+
+
+def schedule_product(kernel: Kernel) -> None:
+    """A register tile with its epilogue; long sums in blocks whose data stays in the cache."""
+    total = only_sum(kernel)
+    plan = None if total is None else plan_of(kernel, total)
+    blocks = None if total is None or plan is None else blocks_of(kernel, total, plan)
+    if total is None or plan is None or blocks is None:
+        schedule_contraction(kernel)
+        return
+    kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
+    kernel.choices["blocks"] = f"{blocks.depth} deep, {blocks.columns} tiles wide"
+    schedule, out = kernel.schedule, kernel.outputs[0]
+    place_others(kernel, total)
+    is_result = schedule[out].op is total
+    sums = schedule.cache_write(out, "global") if is_result else total.output(0)
+    outer, _ = schedule[sums].split(schedule[sums].op.reduce_axis[0], factor=blocks.depth)
+    partial = schedule.rfactor(sums, outer)
+    place = _tile_result(schedule[out], plan, blocks)
+    schedule[sums].compute_at(schedule[out], place)
+    columns, rows = _collect(schedule[sums], plan)
+    schedule[partial].set_scope("local")
+    schedule[partial].compute_at(schedule[sums], rows)
+    step = tile_sum(schedule, partial, Plan(plan.row + 1, plan.tile))
+    fetch_ahead(schedule[partial], plan.row + 1, columns, step)
+
+
+def blocks_of(kernel: Kernel, total: ComputeOp, plan: Plan) -> Blocks | None:
+    """The blocks of a product; None if its data fits into the cache, or it has no such form."""
+    sizes, width = extents_of(total.axis), plan.tile.columns
+    depth = extent_of(total.reduce_axis[0]) if len(total.reduce_axis) == 1 else None
+    if depth is None or plan.row == len(sizes) - 1 or block_of(total) != width:
+        return None
+    cache, rows = kernel.processor.l2_bytes, sizes[plan.row]
+    item = total.output(0).dtype.bytes
+    row_tiles, columns = -(-rows // plan.tile.rows), sizes[-1] // width
+    if row_tiles < 4 or columns < 4 or sizes[-1] % width or rows * depth * item <= cache // 2:
+        return None
+    fitting = [
+        block
+        for block in range(LEAST_DEPTH, depth)
+        if depth % block == 0
+        and block % UNROLLED_STEPS == 0
+        and block * (rows + 2 * width) * item <= cache // 2
+    ]
+    threads = kernel.processor.threads
+    pieces = [n for n in range(1, columns + 1) if columns % n == 0 and n >= threads]
+    even = [n for n in pieces if n % threads == 0] or pieces
+    if not fitting or not even:
+        return None
+    return Blocks(max(fitting), columns // min(even))
+
+
+def _tile_result(stage: Stage, plan: Plan, blocks: Blocks) -> IterVar:
+    """The loops of the epilogue; gives the one in which sums are collected."""
+    *others, last = list(stage.op.axis)
+    row = others.pop(plan.row)
+    wide, inside = stage.split(last, factor=blocks.columns * plan.tile.columns)
+    tile, vector = stage.split(inside, factor=plan.tile.columns)
+    stage.reorder(*others, wide, row, tile, vector)
+    stage.vectorize(vector)
+    place = stage.fuse(*others, wide)
+    stage.parallel(place)
+    return place
+
+
+def _collect(stage: Stage, plan: Plan) -> tuple[IterVar, IterVar]:
+    """The loops that add a block's sums; gives those over columns and over rows of tiles."""
+    *others, last = list(stage.op.axis)
+    row = others.pop(plan.row)
+    columns, vector = stage.split(last, factor=plan.tile.columns)
+    rows, row_inside = stage.split(row, factor=plan.tile.rows)
+    stage.reorder(*others, *stage.op.reduce_axis, columns, rows, row_inside, vector)
+    stage.unroll(row_inside)
+    stage.vectorize(vector)
+    return columns, rows
