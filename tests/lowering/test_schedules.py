@@ -97,7 +97,7 @@ def test_short_sums_are_not_cut() -> None:
 
 def test_rows_whole_pages_apart_make_lower_tiles() -> None:
     for depth, rows in ((1023, 14), (1024, 8)):
-        x, w = relay.var("x", shape=(130, depth)), relay.var("w", shape=(2, depth, 32))
+        x, w = relay.var("x", shape=(112, depth)), relay.var("w", shape=(2, depth, 32))
         body = relay.nn.dense(x, w, weight_layout="NC32n")
         main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
         processor = Processor(512, 32, l2_bytes=1 << 21)
