@@ -21,18 +21,14 @@ from rich.table import Table
 
 from sterna import runtime
 from sterna.cli.pictures import side_by_side
-from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.relay_build import build
-from sterna.frontend.onnx.importer import from_onnx
-from sterna.ir.transform import PassContext
-from sterna.runtime.graph_executor import GraphModule
+from sterna.model import CompiledModel, compile, load
 from sterna.version import __version__
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Array = npt.NDArray[Any]
-Classifier = Callable[[Array], Array]
+Classifier = Callable[[Array], Any]
 """Takes a picture, (1, 1, 28, 28) of float32, and gives the digits' probabilities, (1, 10)."""
 
 FOLDER = Path(__file__).resolve().parent / "digits"
@@ -96,16 +92,14 @@ def run(options: argparse.Namespace) -> int:
 def try_out(path: Path, pictures: Array, labels: Array) -> Outcome:
     """Compile a classifier, hold it against NumPy, time it and export it."""
     start = time.perf_counter()
-    mod, params = from_onnx(str(path), shape={"picture": (1, 1, *pictures.shape[1:])})
-    with PassContext(opt_level=3):
-        built = build(mod, target=TARGET, params=params, mod_name="digits")
+    model = compile(path, TARGET, shapes={"picture": (1, 1, *pictures.shape[1:])})
     seconds = time.perf_counter() - start
 
     inputs = [picture[None, None].astype("float32") / 255 for picture in pictures]
-    engines = {"Sterna": compiled(built.module), **peers(path)}
+    engines: dict[str, Classifier] = {"Sterna": model, **peers(path)}
     found = {name: np.concatenate([f(x) for x in inputs]) for name, f in engines.items()}
     check_agreement(found, "Sterna", "NumPy")
-    size, reason = export(built, inputs, found["Sterna"])
+    size, reason = export(model, inputs, found["Sterna"])
     return Outcome(
         model_bytes=path.stat().st_size,
         compile_seconds=round(seconds, 3),
@@ -127,18 +121,6 @@ def check_agreement(found: Mapping[str, Array], ours: str, reference: str) -> No
             f"{ours}'s probabilities differ from {reference}'s by {difference:.3g}; "
             "this is a bug, please report it"
         )
-
-
-def compiled(module: runtime.Module) -> Classifier:
-    """The compiled classifier."""
-    executor = GraphModule(module["digits"](runtime.cpu(0)))
-
-    def classify(picture: Array) -> Array:
-        executor.set_input("picture", picture)
-        executor.run()
-        return executor.get_output(0).numpy()
-
-    return classify
 
 
 def peers(path: Path) -> dict[str, Classifier]:
@@ -194,16 +176,16 @@ def best_times(engines: Mapping[str, Classifier], picture: Array) -> dict[str, f
 
 
 def export(
-    built: GraphExecutorFactoryModule, inputs: list[Array], expected: Array
+    model: CompiledModel, inputs: list[Array], expected: Array
 ) -> tuple[int | None, str | None]:
     """The size of the classifier in a file that gives the same numbers, or why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "digits.so"
         try:
-            built.export_library(path)
+            model.export(path)
         except RuntimeError as error:
             return None, str(error)
-        again = compiled(runtime.load_module(path))
+        again = load(path)
         if not np.array_equal(np.concatenate([again(x) for x in inputs]), expected):
             raise ArithmeticError("digits.so gives other numbers than it was exported from")
         return path.stat().st_size, None

@@ -13,7 +13,7 @@ from rich.console import Console
 from sterna import cli
 from sterna.cli import demo
 from sterna.cli.pictures import halve, rows, side_by_side
-from sterna.driver import GraphExecutorFactoryModule
+from sterna.model import CompiledModel
 from tests.support import ROOT, require_module, require_program
 
 DRAWING = runpy.run_path(str(ROOT / "examples" / "train_digits.py"))
@@ -60,10 +60,10 @@ def test_without_onnx_runtime_numpy_is_beside_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_a_linker_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def export_library(self: object, path: object) -> None:
+    def export(self: object, path: object) -> None:
         raise RuntimeError("no linker was found; pip install ziglang")
 
-    monkeypatch.setattr(GraphExecutorFactoryModule, "export_library", export_library)
+    monkeypatch.setattr(CompiledModel, "export", export)
     data = np.load(demo.FOLDER / "digits.npz")
     found = demo.try_out(demo.FOLDER / "digits.onnx", data["pictures"][:3], data["labels"][:3])
     assert found.exported_bytes is None
