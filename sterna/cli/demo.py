@@ -4,12 +4,11 @@ The classifier and its pictures lie in the folder digits; examples/train_digits.
 """
 
 import argparse
-import json
 import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sterna import runtime
+from sterna.cli.commands import COMMANDS
+from sterna.cli.output import add_json, progress, show
 from sterna.cli.pictures import side_by_side
 from sterna.model import CompiledModel, compile, load
 from sterna.version import __version__
@@ -59,33 +60,29 @@ class Outcome:
         """How many pictures it recognised."""
         return sum(a == b for a, b in zip(self.labels, self.predictions, strict=True))
 
-    def to_json(self) -> str:
+    def to_dict(self) -> dict[str, Any]:
         """All of it, for programs."""
-        names = self.__dataclass_fields__
-        values = {name: getattr(self, name) for name in names}
         head = {"version": __version__, "model": "digits.onnx", "target": TARGET}
-        return json.dumps({**head, **values, "right": self.right}, indent=2)
+        return {**head, **asdict(self), "right": self.right}
 
 
 def add_to(commands: "Subparsers") -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
-        "demo", help="compile a small classifier and let it read digits",
+        "demo", help=COMMANDS["demo"],
         description="Compile a small classifier of digits, show what it reads in some pictures, "
         "time it beside other ways to run it, and export it.",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compile the classifier, check it, time it and show it."""
     data = np.load(FOLDER / "digits.npz", allow_pickle=False)
-    outcome = try_out(FOLDER / "digits.onnx", data["pictures"], data["labels"])
-    if options.json:
-        print(outcome.to_json())
-    else:
-        show(Console(), outcome, data["pictures"])
+    with progress(options):
+        outcome = try_out(FOLDER / "digits.onnx", data["pictures"], data["labels"])
+    show(options, outcome.to_dict(), lambda: text(outcome, data["pictures"]))
     return 0
 
 
@@ -191,8 +188,16 @@ def export(
         return path.stat().st_size, None
 
 
-def show(console: Console, outcome: Outcome, pictures: Array) -> None:
-    """What came out, for people."""
+def text(outcome: Outcome, pictures: Array) -> str:
+    """What came out, for people, in the colours that the terminal has."""
+    console = Console()
+    with console.capture() as captured:
+        draw(console, outcome, pictures)
+    return captured.get().rstrip("\n")
+
+
+def draw(console: Console, outcome: Outcome, pictures: Array) -> None:
+    """The same, on a console."""
     console.print(
         f"[bold]Sterna {__version__}[/bold] on {platform.machine()}, "
         f"{runtime.num_threads()} threads\n"

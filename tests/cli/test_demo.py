@@ -68,7 +68,7 @@ def test_without_a_linker_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     found = demo.try_out(demo.FOLDER / "digits.onnx", data["pictures"][:3], data["labels"][:3])
     assert found.exported_bytes is None
     console = Console(record=True, width=80)
-    demo.show(console, found, data["pictures"][:3])
+    demo.draw(console, found, data["pictures"][:3])
     assert "Not exported: no linker was found; pip install ziglang" in console.export_text()
 
 
