@@ -61,11 +61,14 @@ def non_max_suppression(node: Node) -> RelayExpr:
             center_point_box=bool(node.attr("center_point_box", 0)),
         ), 2,
     )  # fmt: skip
-    return first_of(rows, count, 0)
+    return first_of(node, rows, count, 0)
 
 
-def first_of(data: RelayExpr, count: RelayExpr, axis: int) -> RelayExpr:
+def first_of(node: Node, data: RelayExpr, count: RelayExpr, axis: int) -> RelayExpr:
     """So many of the first slices along an axis, as a number says that is computed."""
+    known = node.feeds.value_of(count)
+    if known is not None:
+        return call("strided_slice", data, (0,), (int(known.item()),), axes=(axis,))
     zero, one = constant(np.zeros(1, "int64")), constant(np.ones(1, "int64"))
     return call("strided_slice", data, zero, cast(count, "int64"), one, axes=(axis,))
 
@@ -80,6 +83,6 @@ def unique(node: Node) -> list[RelayExpr]:
     )  # fmt: skip
     values, places, inverse, count, counts = parts(made, 5)
     return [
-        first_of(values, count, axis or 0), first_of(places, count, 0), inverse,
-        first_of(counts, count, 0),
+        first_of(node, values, count, axis or 0), first_of(node, places, count, 0), inverse,
+        first_of(node, counts, count, 0),
     ]  # fmt: skip

@@ -408,8 +408,9 @@ class Importer:
         if dtype_of(condition) != "bool" or type_of(condition).shape not in ((), (1,)):
             raise ValueError(f"its condition is {type_of(condition)}, not one of bool")
         graphs = {attribute.name: attribute.g for attribute in node.attribute}
-        if isinstance(condition, Constant):
-            taken = bool(condition.data.numpy().reshape(-1)[0])
+        known = self.feeds.value_of(condition)
+        if known is not None:
+            taken = bool(known.reshape(-1)[0])
             return self._branch(node, graphs["then_branch" if taken else "else_branch"])
         yes = self._branch(node, graphs["then_branch"])
         no = self._branch(node, graphs["else_branch"])
