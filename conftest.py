@@ -1,3 +1,19 @@
-"""Makes the marks of sterna.testing work in this suite."""
+"""Makes the marks of sterna.testing work in this suite, and runs the whole of it on all cores."""
+
+import pytest
 
 pytest_plugins = ["sterna.testing.plugin", "pytester"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Use a process per core where the whole suite runs and pytest-xdist is there.
+
+    A few files are through before other processes have started: they run in this one.
+    """
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    told = getattr(config.option, "numprocesses", 0) is not None
+    if not named and not told and not hasattr(config, "workerinput"):
+        config.option.numprocesses = "auto"
+        if config.option.dist == "no":
+            config.option.dist = "worksteal"

@@ -9,15 +9,15 @@ from tests.test_layering import RANKS
 REPORT = """
 import json, sys, time
 before = set(sys.modules)
-start = time.perf_counter()
+start = time.process_time()
 import {module}
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
 """
 
 
 def import_in_fresh_process(module: str) -> tuple[float, list[str]]:
-    """Seconds that an import takes, and the modules that it loads."""
+    """Seconds of a processor that an import takes, and the modules that it loads."""
     code = REPORT.format(module=module)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -5,6 +5,7 @@ import json
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,8 +23,8 @@ from sterna.version import __version__
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
-# A process takes a moment to start: it must have this many kernels to compile.
-KERNELS_PER_WORKER = 3
+# What it costs to start a process that compiles.
+START_SECONDS = 1.0
 
 
 def compile_kernels(
@@ -108,29 +109,39 @@ def _compile_all(
 ) -> dict[str, bytes]:
     """Compile here and, when that pays, in other processes at the same time."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for name in names:
-        waiting.put(name)
+    for each in names:
+        waiting.put(each)
     done: dict[str, bytes] = {}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    helpers = min((cores or 1) - 1, len(names) // KERNELS_PER_WORKER)
     failed: list[str] = []
-    threads = [
-        threading.Thread(target=_feed, args=(waiting, requests, done, failed, at), daemon=True)
-        for _ in range(helpers)
-    ]
-    for thread in threads:
-        thread.start()
+    threads: list[threading.Thread] = []
+    start = time.perf_counter()
     try:
-        while (found := _next(waiting)) is not None:
-            done[found] = compile_here(found)
+        while (name := _next(waiting)) is not None:
+            done[name] = compile_here(name)
+            if not threads:
+                seconds = (time.perf_counter() - start) / len(done)
+                for _ in range(_helpers(seconds * waiting.qsize())):
+                    threads.append(_start(_feed, waiting, requests, done, failed, at))
     finally:
-        while not waiting.empty():  # an error here: the others need not go on
-            waiting.get()
+        while _next(waiting) is not None:  # an error here: the others need not go on
+            pass
         for thread in threads:
             thread.join()
-    for left in failed:  # a process gave up: here the error shows, or the kernel compiles
-        done[left] = compile_here(left)
+    for each in failed:  # a process gave up: here the error shows, or the kernel compiles
+        done[each] = compile_here(each)
     return done
+
+
+def _helpers(seconds: float) -> int:
+    """How many processes pay for work that takes so long here."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min((cores or 1) - 1, int(seconds / START_SECONDS))
+
+
+def _start(work: Callable[..., None], *args: Any) -> threading.Thread:
+    thread = threading.Thread(target=work, args=args, daemon=True)
+    thread.start()
+    return thread
 
 
 def _next(waiting: "queue.SimpleQueue[str]") -> str | None:

@@ -37,7 +37,7 @@ LIBC = ctypes.CDLL(None)
 SLACK = 3 << 20  # the allocators' own arenas come in steps of one megabyte
 
 MILLION = 1_000_000
-SECONDS = 1.5  # for each path, in an ordinary run
+SECONDS = 0.5  # for each path, in an ordinary run
 
 
 class Mine(Exception):

@@ -149,7 +149,7 @@ def test_array_from_torch(torch: Any) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        ["a", "b"], b"ab", None, object(), [None], np.array(["2020"], "M8[D]"),
+        ["a", "b"], b"ab", None, ..., [None], np.array(["2020"], "M8[D]"),
         np.array([1], "m8[ns]"), np.zeros(2, [("x", "f4")]), np.zeros(2, np.longdouble),
     ],
     ids=repr,
