@@ -5,6 +5,7 @@ COMMANDS = {
     "run": "run a model on arrays, pictures or random numbers",
     "bench": "time a model, beside ONNX Runtime where it is installed",
     "profile": "show what each operator of a model takes",
+    "inspect": "show a model: its operators, its code at any stage, a drawing",
     "targets": "list what can be compiled for, and what is missing for the rest",
     "demo": "compile a small classifier and let it read digits",
 }

@@ -113,7 +113,7 @@ def test_help_is_quick_and_lists_every_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
-    for name in ("compile", "run", "bench", "profile", "targets", "demo"):
+    for name in ("compile", "run", "bench", "profile", "inspect", "targets", "demo"):
         assert f"    {name} " in done.stdout
 
 
