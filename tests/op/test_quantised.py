@@ -145,3 +145,32 @@ def test_mistakes() -> None:
     with pytest.raises(ValueError, match="weight has integers of up to 16 bits, not int32"):
         weight = relay.var("w", shape=(4, 3), dtype="int32")
         relay.qnn.op.dense(x, weight, zero, zero, scale, scale)
+
+
+# ---- averages ----
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_averages_are_rounded_once(include: bool) -> None:
+    """Against exact fractions, at odd extents and with a border."""
+    rng = np.random.default_rng(2)
+    data = rng.integers(0, 256, (1, 4, 5, 2)).astype("uint8")
+    x = relay.var("x", shape=data.shape, dtype="uint8")
+    scales = [relay.const(v) for v in numbers(0.5, 100, 0.25, 7)]
+    made = relay.qnn.op.avg_pool2d(x, *scales, (3, 2), (2, 1), (1, 0), (1, 1), False, include)
+    got = run(made, x=data)
+    framed = np.pad(data.astype(int) - 100, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    inside = np.pad(np.ones((4, 5), int), ((1, 1), (0, 0)), constant_values=int(include))
+    for n, y, z, c in np.ndindex(*got.shape):
+        window = np.s_[2 * y : 2 * y + 3, z : z + 2]
+        exact = 2 * Fraction(int(framed[n][window][..., c].sum()), int(inside[window].sum()))
+        away = math.floor(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
+        assert got[n, y, z, c] == min(max(away + 7, 0), 255)
+
+
+def test_averages_take_one_scale() -> None:
+    x = relay.var("x", shape=(1, 4, 4, 2), dtype="uint8")
+    many = relay.const(np.array([1, 2], "float32"))
+    zero, one = relay.const(0), relay.const(1.0)
+    with pytest.raises(ValueError, match="input_scale is one number for all of data"):
+        relay.qnn.op.avg_pool2d(x, many, zero, one, zero, (2, 2), (1, 1), (0, 0), (1, 1))
