@@ -1,5 +1,7 @@
 """Boxes and regions: references against numbers worked out by hand, types, messages."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,41 @@ def test_mistakes() -> None:
     data, rois = relay.var("x", shape=(1, 3, 8, 8)), relay.var("rois", shape=(2, 4))
     with pytest.raises(ValueError, match="the length of a region is 5, not 4"):
         relay.vision.roi_align(data, rois, (2, 2), 1.0)
+
+
+# ---- proposals ----
+
+
+def test_proposals_by_hand() -> None:
+    """Two places 16 apart with one anchor of 32 by 32 each, which stays where it is."""
+    scores = np.zeros((1, 2, 1, 2), "float32")
+    scores[0, 1, 0] = [0.2, 0.9]
+    image = np.array([[64, 100, 1]], "float32")
+    how: dict[str, Any] = {"scales": (2,), "ratios": (1,), "rpn_post_nms_top_n": 3}
+    still = np.zeros((1, 4, 1, 2), "float32")
+    # anchors from -8 to 23 and, 16 further right, from 8 to 39: cut at the image's edges
+    right, left = [0, 8, 0, 39, 23], [0, 0, 0, 23, 23]
+    got = reference("vision.proposal", scores, still, image, **how)
+    np.testing.assert_array_equal(got, [right, left, right])
+    # they share 16 of 40 columns
+    got = reference("vision.proposal", scores, still, image, threshold=0.39, **how)
+    np.testing.assert_array_equal(got, [right, right, right])
+    # twice as wide about the centre, and moved by a quarter of the size
+    moved = still.copy()
+    moved[0, :, 0, 1] = [0.25, 0, np.log(2), 0]
+    got = reference("vision.proposal", scores, moved, image, **how)
+    np.testing.assert_allclose(got[0], [0, 23.5 + 8 - 31.5, 0, 23.5 + 8 + 31.5, 23], atol=1e-4)
+    # both are too small: they are widened, and equal then
+    got = reference("vision.proposal", scores, still, image, rpn_min_size=30, **how)
+    np.testing.assert_array_equal(got[0], [0, -15, -15, 23 + 15, 23 + 15])
+
+
+def test_proposals_tell_what_is_wrong() -> None:
+    scores, info = relay.var("s", shape=(1, 24, 4, 4)), relay.var("i", shape=(1, 3))
+    with pytest.raises(ValueError, match="4 for each anchor, is 48, not 24"):
+        relay.vision.proposal(scores, scores, info)
+
+
+def test_reorg_tells_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match="stride 2 divides"):
+        relay.vision.yolo_reorg(relay.var("x", shape=(1, 6, 4, 4)), 2)
