@@ -65,7 +65,7 @@ def only_sum(kernel: Kernel) -> ComputeOp | None:
 
 def place_others(kernel: Kernel, total: ComputeOp) -> None:
     """Borders are made whole before; what stands between the sum and the result is inlined."""
-    before = _ancestors(total)
+    before = ancestors(total)
     for stage in kernel.schedule.stages:
         op = stage.op
         if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output:
@@ -78,7 +78,7 @@ def place_others(kernel: Kernel, total: ComputeOp) -> None:
             stage.compute_inline()
 
 
-def _ancestors(op: ComputeOp) -> set[object]:
+def ancestors(op: ComputeOp) -> set[object]:
     found: set[object] = set()
     stack = [tensor.op for tensor in op.input_tensors]
     while stack:
@@ -109,7 +109,7 @@ def _rows_in_a_set(total: ComputeOp, row: int) -> int:
     """
     var, body = total.axis[row].var, total.body[0]
     assert isinstance(body, Reduce)
-    for load in _loads(body):
+    for load in loads_of(body):
         for place, index in enumerate(load.indices):
             behind = [build.int_value(extent) for extent in load.tensor.shape[place + 1 :]]
             if index is var and None not in behind:
@@ -130,13 +130,13 @@ def block_of(total: ComputeOp) -> int | None:
         if isinstance(item, FloorMod) and item.a is vector and isinstance(item.b, IntImm):
             found.add(item.b.value)
 
-    for load in _loads(body):
+    for load in loads_of(body):
         for index in load.indices:
             post_order(index, visit)
     return min(found, default=None)
 
 
-def _loads(body: Reduce) -> list[ProducerLoad]:
+def loads_of(body: Reduce) -> list[ProducerLoad]:
     loads: list[ProducerLoad] = []
 
     def visit(item: object) -> None:
@@ -153,7 +153,7 @@ def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
     body = total.body[0]
     assert isinstance(body, Reduce)
     used: list[set[Var]] = []
-    for load in _loads(body):
+    for load in loads_of(body):
         names = {v for index in load.indices for v in variables_in(index)}
         if vector in names:
             used.append(names)
@@ -174,7 +174,7 @@ def fetch_ahead(stage: Stage, row: int, columns: IterVar, step: IterVar) -> None
     assert isinstance(op, ComputeOp)
     body = op.body[0]
     assert isinstance(body, Reduce)
-    for load in _loads(body):
+    for load in loads_of(body):
         names = {v for index in load.indices for v in variables_in(index)}
         in_memory = isinstance(load.tensor.op, PlaceholderOp)
         if in_memory and op.axis[-1].var in names and op.axis[row].var not in names:

@@ -39,7 +39,7 @@ def register_tile(
     rows = max(rows, 1)
     best: tuple[float, int, RegisterTile] | None = None
     for width in _widths(columns, lanes, registers) if block is None else [block]:
-        vectors = -(-width // lanes)
+        vectors = width // lanes + (width % lanes).bit_count()
         single = 4 * (columns % width) * rows
         for count in range(1, min(rows, most_rows, _most_rows(vectors, registers)) + 1):
             whole, rest = divmod(rows, count)
@@ -63,13 +63,12 @@ def _cycles(rows: int, vectors: int) -> float:
 
 
 def _widths(columns: int, lanes: int, registers: int) -> list[int]:
-    """Up to four whole vectors that leave room for accumulators, and parts of one.
-
-    Powers of two only: LLVM keeps other vectors in memory.
-    """
-    whole = [n * lanes for n in (1, 2, 4) if 2 * n < registers]
-    parts = [lanes >> n for n in range(1, lanes.bit_length())]
-    return [width for width in (*whole, *parts) if width <= columns] or [1]
+    """Up to four whole vectors that leave room for accumulators, and parts of one behind them."""
+    most = max(n for n in (1, 2, 3, 4) if n == 1 or 2 * n < registers)
+    step = max(1, lanes // 2)
+    found = [width for width in range(step, most * lanes + 1, step) if width <= columns]
+    parts = [lanes >> n for n in range(2, lanes.bit_length())]
+    return [*found, *(width for width in parts if width <= columns)] or [1]
 
 
 def _most_rows(vectors: int, registers: int) -> int:

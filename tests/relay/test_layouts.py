@@ -158,3 +158,9 @@ def test_there_and_back_is_nothing() -> None:
 def test_operators_without_layouts_are_refused() -> None:
     with pytest.raises(ValueError, match="ConvertLayout: add has no layouts to convert"):
         transform.ConvertLayout({"add": ["NHWC"]})
+
+
+def test_global_and_adaptive_pools() -> None:
+    x = picture()
+    body = relay.nn.adaptive_max_pool2d(relay.nn.relu(conv(x)), output_size=(2, 3))
+    assert transforms(x, relay.nn.global_avg_pool2d(body)) == [THERE, BACK]

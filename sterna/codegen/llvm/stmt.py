@@ -106,7 +106,7 @@ class StmtEmitter(PackedEmitter):
         self.stmt(stmt.body)
 
     def _let_stmt(self, stmt: LetStmt) -> None:
-        if stmt.value.dtype.lanes > self._chunk(stmt.value.dtype) and _is_one_store(stmt.body):
+        if self._is_cut(stmt.value.dtype) and _is_one_store(stmt.body):
             # The store is cut into pieces, each of which computes its own part of the vector.
             self.stmt(substitute(stmt.body, {stmt.var: stmt.value}))
             return
@@ -179,16 +179,22 @@ class StmtEmitter(PackedEmitter):
             )
         offset = flat_index(buffer, stmt.indices)
         lanes = max(value.dtype.lanes, offset.dtype.lanes)
-        chunk = self._chunk(buffer.dtype) if lanes > 1 else lanes
+        chunk = self._chunk(buffer.dtype, lanes) if lanes > 1 else lanes
         parts = [value, offset, *([stmt.predicate] if stmt.predicate is not None else [])]
         if lanes <= chunk or not all(can_slice(part) for part in parts):
             self.store(buffer, offset, value, stmt.predicate)
             return
         self._store_chunks(buffer, offset, value, stmt.predicate, lanes, chunk)
 
-    def _chunk(self, dtype: DataType) -> int:
-        """How many lanes LLVM handles well."""
-        return 4 * self.module.abilities.register_bits // dtype.bits
+    def _chunk(self, dtype: DataType, lanes: int) -> int:
+        """How many lanes LLVM handles well; it keeps vectors in memory that are no power of two."""
+        register = self.module.abilities.register_bits // dtype.bits
+        if lanes & (lanes - 1) == 0:
+            return 4 * register
+        return min(register, 1 << lanes.bit_length() - 1)
+
+    def _is_cut(self, dtype: DataType) -> bool:
+        return dtype.lanes > self._chunk(dtype, dtype.lanes)
 
     def _store_chunks(
         self, buffer: Buffer, offset: Expr, value: Expr, predicate: Expr | None, lanes: int,
@@ -199,27 +205,25 @@ class StmtEmitter(PackedEmitter):
             test = None if predicate is None else slice_lanes(predicate, start, count)
             self.store(buffer, where, inner, test)
 
-        starts = list(range(0, lanes, chunk))
+        pieces = _pieces(lanes, chunk)
         if reads(value, buffer):
             # Every lane is read before any is written.
             held = []
-            for start in starts:
-                count = min(chunk, lanes - start)
+            for start, count in pieces:
                 part = slice_lanes(value, build.const(start), count)
                 var = Var("part", part.dtype)
                 self.bind(var, self.expr(part))
                 held.append((start, count, var))
             for start, count, var in held:
                 piece(build.const(start), count, var)
-        elif len(starts) > _UNROLLED_CHUNKS and lanes % chunk == 0:
+        elif len(pieces) > _UNROLLED_CHUNKS and lanes % chunk == 0:
             var = Var("lane")
             start_expr = var * chunk
             body = slice_lanes(value, start_expr, chunk)
-            self._serial(var, build.const(0), build.const(len(starts)), None,
+            self._serial(var, build.const(0), build.const(len(pieces)), None,
                          lambda: piece(start_expr, chunk, body))  # fmt: skip
         else:
-            for start in starts:
-                count = min(chunk, lanes - start)
+            for start, count in pieces:
                 piece(build.const(start), count, slice_lanes(value, build.const(start), count))
 
     # ---- loops ----
@@ -336,6 +340,17 @@ class StmtEmitter(PackedEmitter):
         self.stmt(stmt.body)
         self._heap.pop()
         self.writer.emit(f"call void {host.release(self.module)}(ptr {block})")
+
+
+def _pieces(lanes: int, chunk: int) -> list[tuple[int, int]]:
+    """Where pieces begin and how long they are: whole chunks, then ever smaller powers of two."""
+    found = [(start, chunk) for start in range(0, lanes - chunk + 1, chunk)]
+    start = len(found) * chunk
+    while start < lanes:
+        count = 1 << (lanes - start).bit_length() - 1
+        found.append((start, count))
+        start += count
+    return found
 
 
 def _is_one_store(stmt: Stmt) -> bool:

@@ -21,6 +21,7 @@ from sterna.op.windows import SPATIAL, axis_names, positive, spatial_layout, who
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import Layout, from_plain, to_plain
+from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, div, if_then_else, reduce_axis
@@ -304,6 +305,7 @@ def _register(
             compute=compute_it,
             reference=reference,
             pattern=OUT_ELEMWISE_FUSABLE,
+            layout=with_layout,
             cases=cases[rank - 1],
             doc=f"{what} of {windows}, along {axes}.",
         ))  # fmt: skip

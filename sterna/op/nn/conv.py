@@ -15,7 +15,7 @@ from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
-from sterna.op.contraction import schedule_contraction
+from sterna.op.conv_schedule import schedule_conv
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
     CONV_SCALE,
@@ -299,7 +299,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         reference=reference_conv,
         macs=macs_conv,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_contraction,
+        schedule=schedule_conv,
         mixed_precision="always",
         layout=conv_layout,
         scale=CONV_SCALE,

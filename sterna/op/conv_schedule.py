@@ -1,0 +1,271 @@
+"""The schedules of convolutions with channels last.
+
+An image is cut into bands of rows, and the output channels into blocks; a register tile of some
+pixels of a row times one block runs over the sum. Where the weights stay in the cache, bands come
+first and all blocks run over one band. Where they do not, a block's weights are read once, part by
+part, and each part is used for the whole image while it is in the innermost cache.
+"""
+
+import math
+from dataclasses import dataclass
+
+from sterna.ir import build
+from sterna.op.contraction import ancestors, block_of, loads_of, schedule_contraction
+from sterna.op.kernel import Kernel
+from sterna.op.register_tile import RegisterTile, register_tile
+from sterna.op.schedules import extent_of, extents_of, schedule_elements
+from sterna.te import ComputeOp, IterVar, Stage, Tensor
+from sterna.te.tensor import Reduce
+
+UNROLLED_STEPS = 4
+# Columns of a depthwise tile: neighbours share what they load.
+DEPTHWISE_COLUMNS = 4
+# A window of more elements is not written out.
+UNROLLED_WINDOW = 25
+# Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
+BAND_PIXELS = 64
+# With fewer bands than this the threads would not end together unless they get as many each.
+MANY_BANDS = 64
+
+
+@dataclass(slots=True)
+class _Conv:
+    """A convolution whose channels lie last."""
+
+    kernel: Kernel
+    op: ComputeOp
+    batch: int
+    height: int
+    width: int
+    channels: int
+    group: int
+    """Channels that one output channel reads."""
+    window: tuple[int, int]
+    data: Tensor
+    """What the sum reads: the image, or the stage that adds a border to it."""
+
+    @property
+    def depthwise(self) -> bool:
+        return len(self.op.reduce_axis) == 2
+
+    @property
+    def has_border(self) -> bool:
+        return isinstance(self.data.op, ComputeOp)
+
+    @property
+    def element(self) -> int:
+        return self.op.output(0).dtype.bytes
+
+    def weight_bytes(self, channels: int) -> int:
+        """The weights of so many output channels."""
+        return channels * self.group * math.prod(self.window) * self.element
+
+
+def schedule_conv(kernel: Kernel) -> None:
+    """Bands and blocks for channels that lie last; the schedule of any sum for others."""
+    conv = _conv_of(kernel)
+    if conv is None:
+        schedule_contraction(kernel)
+    elif conv.depthwise:
+        _schedule_depthwise(conv)
+    else:
+        _schedule_direct(conv)
+
+
+def _conv_of(kernel: Kernel) -> _Conv | None:
+    """The convolution of a kernel; None if its loops are others."""
+    stages = kernel.schedule.stages
+    sums = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    if len(sums) != 1 or len(kernel.outputs) != 1:
+        return None
+    op = sums[0]
+    sizes = [extent_of(axis) for axis in (*op.axis, *op.reduce_axis)]
+    known = [size for size in sizes if size is not None]
+    if [axis.var.name for axis in op.axis] != ["n", "h", "w", "c"] or len(known) < len(sizes):
+        return None
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    reads = loads_of(body)
+    depthwise = len(op.reduce_axis) == 2
+    last = op.axis[-1].var if depthwise else op.reduce_axis[0].var
+    if len(reads) != 2 or reads[0].indices[-1] is not last:
+        return None
+    batch, height, width, channels, *rest = known
+    group = 1 if depthwise else rest[0]
+    window = (rest[-2], rest[-1])
+    return _Conv(kernel, op, batch, height, width, channels, group, window, reads[0].tensor)
+
+
+def _schedule_depthwise(conv: _Conv) -> None:
+    """A vector of channels of a few columns in registers; the window is written out."""
+    stage = conv.kernel.schedule[conv.kernel.outputs[0]]
+    lanes = min(conv.kernel.processor.lanes(conv.op.output(0).dtype), conv.channels)
+    columns = even_part(conv.width, DEPTHWISE_COLUMNS)
+    rows = _band(conv)
+    tile = _sum_in_registers(conv)
+    n, h, w, c = stage.op.axis
+    band, row = stage.split(h, factor=rows)
+    across, column = stage.split(w, factor=columns)
+    block, vector = stage.split(c, factor=lanes)
+    stage.reorder(n, band, row, across, block, column, vector)
+    stage.unroll(column)
+    stage.vectorize(vector)
+    tile.compute_at(stage, block)
+    _write_out(tile, list(tile.op.reduce_axis))
+    if math.prod(conv.window) <= UNROLLED_WINDOW:
+        for axis in tile.op.reduce_axis:
+            tile.unroll(axis)
+    piece = stage.fuse(n, band)
+    stage.parallel(piece)
+    _place_border(conv, stage, piece)
+    conv.kernel.choices["schedule"] = (
+        f"depthwise, {columns} columns x {lanes} channels in registers, bands of {rows} rows"
+    )
+
+
+def _schedule_direct(conv: _Conv) -> None:
+    processor = conv.kernel.processor
+    stage = conv.kernel.schedule[conv.kernel.outputs[0]]
+    size = register_tile(
+        conv.width, conv.channels, processor.lanes(conv.op.output(0).dtype),
+        processor.vector_registers, block_of(conv.op),
+    )  # fmt: skip
+    resident = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
+    small = conv.weight_bytes(size.columns) <= processor.l1_bytes // 2
+    why = _by_bands(conv, stage, size) if resident or small else _by_parts(conv, stage, size)
+    conv.kernel.choices["tile"] = f"{size.rows} x {size.columns}"
+    conv.kernel.choices["schedule"] = (
+        f"direct, {size.rows} pixels x {size.columns} channels in registers, {why}"
+    )
+
+
+def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
+    """All blocks of channels run over a band of rows before the next band."""
+    rows = _band(conv)
+    tile = _sum_in_registers(conv)
+    n, h, w, c = stage.op.axis
+    block, vector = stage.split(c, factor=size.columns)
+    across, column = stage.split(w, factor=size.rows)
+    band, row = stage.split(h, factor=rows)
+    stage.reorder(n, band, block, row, across, column, vector)
+    stage.unroll(column)
+    stage.vectorize(vector)
+    tile.compute_at(stage, across)
+    _write_out(tile, _steps(tile))
+    bands = -(-conv.height // rows) * conv.batch
+    if bands >= conv.kernel.processor.threads:
+        piece = stage.fuse(n, band)
+        _place_border(conv, stage, piece)
+    else:
+        piece = stage.fuse(n, band, block)
+        _place_border(conv, stage, None)
+    stage.parallel(piece)
+    return f"bands of {rows} rows, the weights in the cache"
+
+
+def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
+    """A block's weights part by part, each for the whole image, whose sums wait in memory."""
+    tile = _sum_in_registers(conv)
+    n, h, w, c = stage.op.axis
+    block, vector = stage.split(c, factor=size.columns)
+    across, column = stage.split(w, factor=size.rows)
+    stage.reorder(n, block, h, across, column, vector)
+    stage.unroll(column)
+    stage.vectorize(vector)
+    piece = stage.fuse(n, block)
+    stage.parallel(piece)
+    tile.set_scope("global")
+    tile.compute_at(stage, piece)
+    room = conv.kernel.processor.l1_bytes // 3 // (size.columns * conv.element)
+    part = even_part(conv.group, max(UNROLLED_STEPS, room))
+    channel, *window = tile.op.reduce_axis
+    outside, inside = tile.split(channel, factor=part)
+    steps, step = tile.split(inside, factor=even_part(part, UNROLLED_STEPS))
+    n, h, w, c = tile.op.axis
+    across, column = tile.split(w, factor=size.rows)
+    tile.reorder(n, *window, outside, h, across, steps, step, column, c)
+    tile.unroll(step)
+    tile.unroll(column)
+    tile.vectorize(c)
+    _place_border(conv, stage, None)
+    return f"the weights of {part} channels at a time for the whole image"
+
+
+def _sum_in_registers(conv: _Conv) -> Stage:
+    """The sum as a stage of its own; what follows it is computed where the result is stored."""
+    schedule, out = conv.kernel.schedule, conv.kernel.outputs[0]
+    if schedule[out].op is conv.op:
+        return schedule[schedule.cache_write(out, "local")]
+    before = ancestors(conv.op)
+    for other in schedule.stages:
+        kept = other.op in before or other.op is conv.op or other.is_output
+        if isinstance(other.op, ComputeOp) and not kept:
+            other.compute_inline()
+    made = schedule[conv.op.output(0)]
+    made.set_scope("local")
+    return made
+
+
+def _steps(tile: Stage) -> list[IterVar]:
+    """The loops of the sum, channels innermost, of which some are written out."""
+    channel, *window = tile.op.reduce_axis
+    size = extents_of([channel])[0]
+    if size <= 2 * UNROLLED_STEPS:
+        tile.unroll(channel)
+        return [*window, channel]
+    outer, step = tile.split(channel, factor=even_part(size, UNROLLED_STEPS))
+    tile.unroll(step)
+    return [*window, outer, step]
+
+
+def _write_out(tile: Stage, reduced: list[IterVar]) -> None:
+    """The loops of the sum around the accumulators of some columns."""
+    *others, column, vector = tile.op.axis
+    tile.reorder(*others, *reduced, column, vector)
+    tile.unroll(column)
+    tile.vectorize(vector)
+
+
+def even_part(size: int, most: int) -> int:
+    """The largest divisor up to a bound; the bound itself if all divisors are much smaller."""
+    found = max(n for n in range(1, min(size, most) + 1) if size % n == 0)
+    return found if 2 * found > most else min(size, most)
+
+
+def _band(conv: _Conv) -> int:
+    """Rows that are computed together: what they read and write stays in the second cache."""
+    processor = conv.kernel.processor
+    _, height, width, channels = [build.int_value(extent) or 1 for extent in conv.data.shape]
+    read = height / conv.height * width * channels
+    room = processor.l2_bytes // 4
+    most = room // int((read + conv.width * conv.channels) * conv.element + 1)
+    if not conv.has_border and not conv.depthwise:
+        most = min(most, -(-BAND_PIXELS // conv.width))
+    bands = -(-conv.height // max(1, most))
+    if bands * conv.batch < MANY_BANDS and bands % processor.threads:
+        bands += processor.threads - bands % processor.threads
+    return -(-conv.height // min(bands, conv.height))
+
+
+def _place_border(conv: _Conv, stage: Stage, piece: IterVar | None) -> None:
+    """The border is made in the piece of work that needs it; whole before where pieces share it."""
+    for op in ancestors(conv.op):
+        if not isinstance(op, ComputeOp):
+            continue
+        made = conv.kernel.schedule[op]
+        if made.attach_type == "inline":
+            continue
+        if piece is not None and op is conv.data.op:
+            made.compute_at(stage, piece)
+            _vectorise_last(made, conv.kernel.processor.lanes(made.op.output(0).dtype))
+        else:
+            schedule_elements(made, conv.kernel.processor)
+
+
+def _vectorise_last(stage: Stage, lanes: int) -> None:
+    last = stage.op.axis[-1]
+    size = extents_of([last])[0]
+    if size > lanes:
+        last = stage.split(last, factor=lanes)[1]
+    if size > 1:
+        stage.vectorize(last)

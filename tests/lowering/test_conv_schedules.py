@@ -1,0 +1,103 @@
+"""Schedules of convolutions with channels last: bands, parts of weights, tiles of any width."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
+from sterna.op.conv_schedule import even_part
+from sterna.op.kernel import Processor
+from sterna.op.register_tile import register_tile
+from sterna.relay.interpreter import interpret
+
+WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
+# Caches that hold no weights, so that these are read part by part.
+PARTS = Processor(512, 32, l1_bytes=256, l2_bytes=512, threads=2)
+AVX2 = Processor(256, 16, l1_bytes=2048, l2_bytes=8192, threads=3)
+
+
+def check(body: Any, processor: Processor) -> LoweredKernel:
+    """One kernel of everything in an expression gives what the interpreter gives."""
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    lowered = lower_kernel(kernel, "kernel", processor)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(p.checked_type.shape).astype("float32") for p in kernel.params]
+    out = tvm.nd.empty(kernel.body.checked_type.shape)
+    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
+    want = interpret(kernel, *given)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-5 * abs(want).max())
+    return lowered
+
+
+def convolution(
+    shape: tuple[int, int, int, int], channels: int, block: int, **attrs: Any
+) -> Any:
+    """A convolution with packed weights, with a bias and a residual."""
+    size = attrs["kernel_size"]
+    x = relay.var("x", shape=shape)
+    w = relay.var("w", shape=(channels // block, *size, shape[3], block))
+    made = relay.nn.conv2d(
+        x, w, data_layout="NHWC", kernel_layout=f"OHWI{block}o", channels=channels, **attrs
+    )
+    bias, residual = relay.var("b", shape=(channels,)), relay.var("r", made.checked_type)
+    return relay.nn.relu(relay.add(relay.add(made, bias), residual))
+
+
+CASES = [
+    ((1, 7, 7, 24), 32, 32, {"kernel_size": (3, 3), "padding": 1}),
+    ((2, 5, 9, 6), 48, 24, {"kernel_size": (3, 3), "padding": (1, 2), "strides": (2, 1)}),
+    ((1, 13, 13, 16), 40, 40, {"kernel_size": (1, 1)}),
+    ((3, 11, 6, 9), 24, 24, {"kernel_size": (1, 1), "strides": 2}),
+    ((1, 12, 10, 3), 48, 48, {"kernel_size": (5, 3), "padding": (2, 1), "dilation": (1, 2)}),
+    ((1, 1, 1, 70), 10, 10, {"kernel_size": (1, 1)}),
+]
+
+
+@pytest.mark.parametrize("processor", [WIDE, PARTS, AVX2], ids=["wide", "parts", "avx2"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case[0]))
+def test_direct_convolutions(case: Any, processor: Processor) -> None:
+    shape, channels, block, attrs = case
+    lowered = check(convolution(shape, channels, block, **attrs), processor)
+    if processor is not AVX2:
+        by_parts = "for the whole image" in lowered.choices["schedule"]
+        assert by_parts == (processor is PARTS)
+
+
+@pytest.mark.parametrize("processor", [WIDE, NARROW, PARTS, AVX2])
+@pytest.mark.parametrize("window, stride, dilation", [(3, 1, 1), (3, 2, 1), (5, 2, 1), (3, 1, 2)])
+def test_depthwise_convolutions(
+    window: int, stride: int, dilation: int, processor: Processor
+) -> None:
+    x = relay.var("x", shape=(2, 11, 13, 20))
+    w = relay.var("w", shape=(window, window, 20, 1))
+    made = relay.nn.conv2d(
+        x, w, data_layout="NHWC", kernel_layout="HWOI", groups=20, channels=20,
+        kernel_size=window, strides=stride, dilation=dilation, padding=window // 2 * dilation,
+    )  # fmt: skip
+    body = relay.clip(relay.add(made, relay.var("b", shape=(20,))), 0.0, 6.0)
+    assert "depthwise" in check(body, processor).choices["schedule"]
+
+
+def test_channels_that_are_multiplied() -> None:
+    x, w = relay.var("x", shape=(1, 6, 6, 8)), relay.var("w", shape=(3, 3, 8, 2))
+    check(relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=8, channels=16,
+                          kernel_size=3, padding=1), WIDE)  # fmt: skip
+
+
+@pytest.mark.parametrize("size, most, part", [(56, 14, 14), (13, 4, 4), (9, 4, 3), (3, 4, 3)])
+def test_parts_divide_where_they_can(size: int, most: int, part: int) -> None:
+    assert even_part(size, most) == part
+
+
+@pytest.mark.parametrize("columns", [16, 24, 32, 40, 48, 64, 96, 144, 160, 240])
+@pytest.mark.parametrize("lanes, registers", [(16, 32), (8, 16), (4, 32), (4, 16)])
+def test_tiles_fill_registers(columns: int, lanes: int, registers: int) -> None:
+    """Accumulators, a row of weights and one number fit, and nothing is left over."""
+    for rows in (7, 13, 14, 28, 55, 56, 112):
+        tile = register_tile(rows, columns, lanes, registers)
+        vectors = tile.columns // lanes + (tile.columns % lanes).bit_count()
+        assert tile.rows * vectors + vectors + 1 <= registers
+        assert columns % tile.columns == 0
