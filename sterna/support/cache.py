@@ -14,6 +14,11 @@ from sterna.support.options import options
 
 _MAGIC = b"sterna-cache-1\n"
 
+# Looking through a folder takes its time: a process does so at first, and then whenever it has
+# written this part of what the folder may hold.
+_PART = 64
+_written: dict[Path, int] = {}
+
 
 class Cache:
     """Bytes by text."""
@@ -54,14 +59,19 @@ class Cache:
                 with os.fdopen(handle, "wb") as file:
                     file.write(_head(key) + value + hashlib.sha256(value).digest())
                 os.replace(name, path)
+                if self.folder in _written:
+                    _written[self.folder] += len(value)
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
 
     def trim(self) -> None:
-        """Remove the entries that were not used for longest, until the rest fits."""
+        """Remove the entries that were not used for longest, until the rest fits, or nearly."""
         if self.folder is None or not self.folder.is_dir():
             return
+        if _written.get(self.folder, self.limit) < self.limit // _PART:
+            return
+        _written[self.folder] = 0
         found = []
         for path in self.folder.glob("*/*"):
             with contextlib.suppress(OSError):
