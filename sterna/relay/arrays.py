@@ -36,9 +36,8 @@ def to_numpy(value: NDArray) -> Array:
     wanted = numpy_dtype(value.dtype)
     if raw.dtype == wanted:
         return raw
-    if DataType(value.dtype).bits < 8:
-        return raw.astype(wanted)
-    return raw.view(wanted)
+    kind = DataType(value.dtype)
+    return raw.astype(wanted) if kind.bits < 8 and kind.is_integer else raw.view(wanted)
 
 
 def shared_numpy(value: NDArray) -> Array:

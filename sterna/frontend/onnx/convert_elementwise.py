@@ -145,21 +145,6 @@ def element_type(number: int) -> str:
     return str(helper.tensor_dtype_to_np_dtype(number))
 
 
-@converter("Cast")
-def cast_to(node: Node) -> RelayExpr:
-    return cast(node[0], element_type(node.attr("to")))
-
-
-@converter("CastLike")
-def cast_like(node: Node) -> RelayExpr:
-    return cast(node[0], dtype_of(node[1]))
-
-
-@converter("BitCast")
-def bit_cast(node: Node) -> RelayExpr:
-    return call("reinterpret", node[0], element_type(node.attr("to")))
-
-
 # ---- bounds ----
 
 

@@ -86,7 +86,7 @@ def dynamic_quantize_linear(node: Node) -> list[RelayExpr]:
     scale = call("divide", call("subtract", high, low), like(255, data))
     start = call("divide", call("negative", low), scale)
     point = cast(call("clip", call("round_even", start), 0.0, 255.0), "uint8")
-    return [quantize(data, scale, point, "uint8"), scale, point]
+    return [quantize(data, scale, point, "uint8", axis=-1), scale, point]
 
 
 # ---- products of whole numbers ----

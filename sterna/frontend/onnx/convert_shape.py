@@ -215,7 +215,8 @@ def depth_to_space(node: Node) -> RelayExpr:
 
 @converter("SpaceToDepth")
 def space_to_depth(node: Node) -> RelayExpr:
-    return call("nn.space_to_depth", node[0], node.attr("blocksize"))
+    mode = node.attr("mode", "DCR")
+    return call("nn.space_to_depth", node[0], node.attr("blocksize"), mode=mode)
 
 
 @converter("Trilu")

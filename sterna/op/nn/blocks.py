@@ -24,16 +24,8 @@ from sterna.tir import op as t
 
 
 @attributes
-class SpaceToDepthAttrs(Attrs):
-    """Of nn.space_to_depth."""
-
-    block_size: int
-    layout: str = "NCHW"
-
-
-@attributes
-class DepthToSpaceAttrs(Attrs):
-    """Of nn.depth_to_space."""
+class DepthAttrs(Attrs):
+    """Of nn.space_to_depth and nn.depth_to_space."""
 
     block_size: int
     layout: str = "NCHW"
@@ -69,7 +61,7 @@ def _divided(dim: Dim, divisor: int, what: str) -> Dim:
     return map_dims(lambda d: d // divisor, dim)
 
 
-def _infer_to_depth(attrs: SpaceToDepthAttrs, data: Type) -> TensorType:
+def _infer_to_depth(attrs: DepthAttrs, data: Type) -> TensorType:
     kind = tensor(data, "data", 4)
     n, c, h, w = _plain(attrs, kind.shape)
     block = attrs.block_size
@@ -78,7 +70,7 @@ def _infer_to_depth(attrs: SpaceToDepthAttrs, data: Type) -> TensorType:
     return TensorType(tuple(_in_layout(shape, attrs.layout)), kind.dtype)
 
 
-def _infer_to_space(attrs: DepthToSpaceAttrs, data: Type) -> TensorType:
+def _infer_to_space(attrs: DepthAttrs, data: Type) -> TensorType:
     kind = tensor(data, "data", 4)
     n, c, h, w = _plain(attrs, kind.shape)
     block = attrs.block_size
@@ -96,18 +88,21 @@ def _moved(
     return taken_from(data, out.shape, source, name)
 
 
-def _compute_to_depth(attrs: SpaceToDepthAttrs, out: TensorType, data: Tensor) -> Tensor:
+def _compute_to_depth(attrs: DepthAttrs, out: TensorType, data: Tensor) -> Tensor:
     block = attrs.block_size
     depth = dims_of(data)[_axes(attrs.layout)[1]]
 
     def where(n: Any, c: Any, h: Any, w: Any) -> list[Any]:
-        offset = c // depth
-        return [n, c % depth, h * block + offset // block, w * block + offset % block]
+        if attrs.mode == "DCR":
+            channel, offset = c % depth, c // depth
+        else:
+            channel, offset = c // (block * block), c % (block * block)
+        return [n, channel, h * block + offset // block, w * block + offset % block]
 
     return _moved(attrs, out, data, where, "T_space_to_depth")
 
 
-def _compute_to_space(attrs: DepthToSpaceAttrs, out: TensorType, data: Tensor) -> Tensor:
+def _compute_to_space(attrs: DepthAttrs, out: TensorType, data: Tensor) -> Tensor:
     block = attrs.block_size
     depth = out.shape[_axes(attrs.layout)[1]]
 
@@ -128,15 +123,16 @@ def _plain_array(attrs: Any, data: Array) -> Array:
     return data.transpose(_axes(attrs.layout))
 
 
-def _to_depth(attrs: SpaceToDepthAttrs, data: Array) -> Array:
+def _to_depth(attrs: DepthAttrs, data: Array) -> Array:
     plain, block = _plain_array(attrs, data), attrs.block_size
     n, c, h, w = plain.shape
     cut = plain.reshape(n, c, h // block, block, w // block, block)
-    deep = cut.transpose(0, 3, 5, 1, 2, 4).reshape(n, c * block * block, h // block, w // block)
+    order = (0, 3, 5, 1, 2, 4) if attrs.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    deep = cut.transpose(order).reshape(n, c * block * block, h // block, w // block)
     return deep.transpose(np.argsort(_axes(attrs.layout)))
 
 
-def _to_space(attrs: DepthToSpaceAttrs, data: Array) -> Array:
+def _to_space(attrs: DepthAttrs, data: Array) -> Array:
     plain, block = _plain_array(attrs, data), attrs.block_size
     n, c, h, w = plain.shape
     shallow = c // (block * block)
@@ -151,7 +147,7 @@ def _to_space(attrs: DepthToSpaceAttrs, data: Array) -> Array:
 register(OpRecord(
     "nn.space_to_depth",
     inputs=("data",),
-    attrs=SpaceToDepthAttrs,
+    attrs=DepthAttrs,
     infer=_infer_to_depth,
     compute=_compute_to_depth,
     reference=_to_depth,
@@ -159,15 +155,16 @@ register(OpRecord(
     layout=_layout,
     cases=[
         Case(((2, 3, 4, 6),), {"block_size": 2}),
+        Case(((2, 3, 4, 6),), {"block_size": 2, "mode": "CRD"}),
         Case((((1, 3, 6, 2), "int8"),), {"block_size": 3, "layout": "NHWC"}),
     ],
     doc="Every block of a picture as more channels of one place; the channels of one pixel stay "
-        "together.",
+        "together (DCR), or the pixels of one channel do (CRD).",
 ))  # fmt: skip
 register(OpRecord(
     "nn.depth_to_space",
     inputs=("data",),
-    attrs=DepthToSpaceAttrs,
+    attrs=DepthAttrs,
     infer=_infer_to_space,
     compute=_compute_to_space,
     reference=_to_space,

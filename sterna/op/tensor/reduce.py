@@ -10,6 +10,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.elementwise import int_range
 from sterna.op.products import narrowed, wide, widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -215,16 +216,27 @@ def _keep_nan(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return combine
 
 
+def _start(dtype: DataType, lowest: bool) -> float:
+    """What nothing is smaller, or larger, than: the extreme of no elements."""
+    if dtype.is_float:
+        return -math.inf if lowest else math.inf
+    low, high = int_range(dtype)
+    return low if lowest else high
+
+
 def _extreme(name: str, pick: Callable[[Any, Any], Any], lowest: bool) -> Any:
     def identity(dtype: DataType) -> Expr:
-        if dtype.is_float:
-            return build.const(-math.inf if lowest else math.inf, dtype)
-        bits = dtype.bits
-        if dtype.is_uint or dtype.is_bool:
-            return build.const(0 if lowest else (1 << bits) - 1, dtype)
-        return build.const(-(1 << (bits - 1)) if lowest else (1 << (bits - 1)) - 1, dtype)
+        return build.const(_start(dtype, lowest), dtype)
 
     return comm_reducer(_keep_nan(pick), identity, name=name)
+
+
+def _reference_extreme(function: Callable[..., Any], lowest: bool) -> Callable[..., Array]:
+    def from_start(values: Array, **how: Any) -> Array:
+        start = _start(DataType(str(values.dtype)), lowest)
+        return np.asarray(function(values, initial=start, **how))
+
+    return _reference(from_start)
 
 
 _register("sum", _infer(*_NUMBERS), _compute("sum", te_sum), _reference(np.sum),
@@ -232,11 +244,11 @@ _register("sum", _infer(*_NUMBERS), _compute("sum", te_sum), _reference(np.sum),
 _register("prod", _infer(*_NUMBERS), _compute("prod", te_prod), _reference(np.prod),
           "The product over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")  # fmt: skip
 _register("max", _infer(*_NUMBERS), _compute("max", _extreme("max", te_max, True)),
-          _reference(np.max), "The largest element over axes.",
-          _cases(_INTEGERS, _NANS))  # fmt: skip
+          _reference_extreme(np.max, True), "The largest element over axes.",
+          _cases(_INTEGERS, _NANS, _EMPTY))  # fmt: skip
 _register("min", _infer(*_NUMBERS), _compute("min", _extreme("min", te_min, False)),
-          _reference(np.min), "The smallest element over axes.",
-          _cases(_INTEGERS, _NANS))  # fmt: skip
+          _reference_extreme(np.min, False), "The smallest element over axes.",
+          _cases(_INTEGERS, _NANS, _EMPTY))  # fmt: skip
 _register("mean", _infer(*_NUMBERS), _compute_mean, _reference_mean, "The mean over axes.",
           _cases(_INTEGERS), mixed_precision="never")  # fmt: skip
 
