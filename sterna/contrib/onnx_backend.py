@@ -45,7 +45,10 @@ class _Program:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The outputs for these inputs."""
-        self.executor.run(**{name: from_numpy(array) for name, array in inputs.items()})
+        for name, array in inputs.items():
+            if self.executor.get_input_index(name) >= 0:
+                self.executor.set_input(name, from_numpy(array))
+        self.executor.run()
         count = self.executor.get_num_outputs()
         return [to_numpy(self.executor.get_output(place)).copy() for place in range(count)]
 

@@ -34,6 +34,10 @@ def create_executor(
     return made
 
 
+def _named(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 class GraphModule:
     """A compiled model that runs: set inputs, run, get outputs.
 
@@ -61,10 +65,12 @@ class GraphModule:
         """Copy values into inputs, by name or number.
 
         NumPy's values are converted to the input's type. Names in params that the graph does not
-        have are left out.
+        have are left out. Inputs that are named key or value are given by these names, too.
         """
-        if key is not None:
+        if isinstance(key, str | int):
             self._set(key, value)
+        else:
+            params |= _named(key=key, value=value)
         # The largest first: they are the most likely not to fit.
         for name in sorted(params, key=lambda n: -math.prod(np.shape(params[n]))):
             if self.get_input_index(name) >= 0:
@@ -89,8 +95,10 @@ class GraphModule:
         self, key: str | int | None = None, value: Any = None, **params: Any
     ) -> None:
         """Let runs read inputs from arrays of the caller's; None ends that for an input."""
-        if key is not None:
+        if isinstance(key, str | int):
             self.module["set_input_zero_copy"](key, value)
+        else:
+            params |= _named(key=key, value=value)
         for name, array in params.items():
             if self.get_input_index(name) >= 0:
                 self.module["set_input_zero_copy"](name, array)

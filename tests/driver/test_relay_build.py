@@ -161,3 +161,16 @@ def test_dynamic_shapes_are_refused_by_name() -> None:
     x = relay.var("picture", shape=(relay.Any(), 4))
     with pytest.raises(ValueError, match="picture"):
         relay.build(tvm.IRModule.from_expr(relay.nn.relu(x)), target="llvm")
+
+
+def test_inputs_may_be_named_key_and_value() -> None:
+    key, value = relay.var("key", shape=(2,)), relay.var("value", shape=(2,))
+    lib = relay.build(tvm.IRModule.from_expr(key - value), target="llvm")
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    a, b = np.array([5, 7], "float32"), np.array([1, 2], "float32")
+    m.run(key=a, value=b)
+    np.testing.assert_array_equal(m.get_output(0).numpy(), [4, 5])
+    m.set_input(value=a)
+    m.set_input_zero_copy(key=tvm.nd.array(b))
+    m.run()
+    np.testing.assert_array_equal(m.get_output(0).numpy(), [-4, -5])
