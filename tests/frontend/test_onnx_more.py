@@ -90,6 +90,16 @@ def test_grid_sample(mode: str, padding: str) -> None:
     check("GridSample", floats(1, 2, 5, 6), grid, mode=mode, padding_mode=padding, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_grid_sample_of_lines_and_volumes(mode: str) -> None:
+    how: dict[str, Any] = {"opset": 20, "mode": mode, "tolerance": 1e-4, "align_corners": 1}
+    line, volume = (RNG.uniform(-1.2, 1.2, (1, *s)).astype("float32") for s in ((4, 1), (2, 3, 2, 3)))
+    for padding in ("zeros", "reflection"):
+        how.update(padding_mode=padding, reference=run_evaluator)
+        check("GridSample", floats(1, 2, 7), line, **how)
+        check("GridSample", floats(1, 2, 4, 3, 5), volume, **how)
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 def test_recurrent_networks(kind: str, gates: int, direction: str) -> None:

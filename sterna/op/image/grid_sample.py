@@ -1,8 +1,8 @@
 """image.grid_sample: images read at places that another tensor says; image.affine_grid makes such.
 
-A grid (N, 2, H, W) says x and y of every place of the result, (N, 3, D, H, W) x, y and z, from -1
-to 1 across the image: between the centres of its outermost elements (align_corners) or between its
-edges.
+A grid (N, 2, H, W) says x and y of every place of the result, (N, 3, D, H, W) x, y and z, (N, 1, W)
+x alone, from -1 to 1 across the image: between the centres of its outermost elements
+(align_corners) or between its edges.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from sterna.te import all as all_of
 # The cubic kernel of this operator, which is not the one of resizes.
 CUBIC_ALPHA = -0.75
 PADDINGS = ("zeros", "border", "reflection")
-LAYOUTS = {"NCHW": 2, "NCDHW": 3}
+LAYOUTS = {"NCW": 1, "NCHW": 2, "NCDHW": 3}
 
 
 @attributes
@@ -41,13 +41,11 @@ class GridSampleAttrs(Attrs):
         method = "nearest_neighbor" if self.method == "nearest" else self.method
         self.method = method_of(method)
         if self.layout not in LAYOUTS:
-            raise ValueError(f"layout is NCHW or NCDHW, not {self.layout!r}")
+            raise ValueError(f"layout is one of {', '.join(LAYOUTS)}, not {self.layout!r}")
         if self.padding_mode not in PADDINGS:
             raise ValueError(
                 f"padding_mode is one of {', '.join(PADDINGS)}, not {self.padding_mode!r}"
             )
-        if self.method == "cubic" and self.layout == "NCDHW":
-            raise ValueError("method 'bicubic' reads images of two axes, not volumes")
 
 
 def _infer(attrs: GridSampleAttrs, data: Type, grid: Type) -> TensorType:
@@ -209,6 +207,8 @@ register(OpRecord(
         Case(((1, 2, 3, 4, 2), _DEEP), {"layout": "NCDHW", "align_corners": False}, 1e-4),
         Case(((1, 2, 3, 4, 2), _DEEP),
              {"layout": "NCDHW", "method": "nearest", "padding_mode": "border"}),
+        Case(((1, 1, 3, 4, 2), _DEEP), {"layout": "NCDHW", "method": "cubic"}, 1e-4),
+        Case(((2, 2, 6), _GRID[:, :1, 0]), {"layout": "NCW", "padding_mode": "reflection"}, 1e-4),
     ],
     doc="Images read at the places of a grid: the nearest elements, or between two or four along "
         "each axis; outside lie zeros, the elements at the border, or the image mirrored.",
