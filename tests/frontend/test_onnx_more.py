@@ -93,7 +93,8 @@ def test_grid_sample(mode: str, padding: str) -> None:
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 def test_grid_sample_of_lines_and_volumes(mode: str) -> None:
     how: dict[str, Any] = {"opset": 20, "mode": mode, "tolerance": 1e-4, "align_corners": 1}
-    line, volume = (RNG.uniform(-1.2, 1.2, (1, *s)).astype("float32") for s in ((4, 1), (2, 3, 2, 3)))
+    line = RNG.uniform(-1.2, 1.2, (1, 4, 1)).astype("float32")
+    volume = RNG.uniform(-1.2, 1.2, (1, 2, 3, 2, 3)).astype("float32")
     for padding in ("zeros", "reflection"):
         how.update(padding_mode=padding, reference=run_evaluator)
         check("GridSample", floats(1, 2, 7), line, **how)
