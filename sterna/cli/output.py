@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from sterna.support.progress import Watcher, watching
+
+LONGEST = 40
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +74,7 @@ def progress(options: argparse.Namespace) -> Iterator[None]:
 
 
 class Bar(Watcher):
-    """A bar per stage, with the steps that are under way beside it."""
+    """A bar per stage, with the step that began last and is under way beside it."""
 
     def __init__(self, bars: Progress) -> None:
         self.bars = bars
@@ -91,12 +94,19 @@ class Bar(Watcher):
 
     def _show(self, advance: int) -> None:
         assert self.task is not None
-        what = ", ".join(name.removeprefix("tvmgen_default_fused_") for name in self.under_way)
-        self.bars.update(self.task, advance=advance, what=what)
+        names = list(self.under_way)  # at once: other threads begin and end steps
+        latest = short_name(names[-1]) if names else ""
+        shown = latest if len(latest) <= LONGEST else f"{latest[: LONGEST - 1]}…"
+        self.bars.update(self.task, advance=advance, what=shown)
 
     def end_stage(self, name: str, seconds: float) -> None:
         assert self.task is not None
         self.bars.remove_task(self.task)
+
+
+def short_name(kernel: str) -> str:
+    """What a kernel does, from its name: nn_conv2d_add of tvmgen_default_fused_nn_conv2d_add."""
+    return re.sub(r"^tvmgen_\w+?_fused_", "", kernel)
 
 
 def file_size(path: str | os.PathLike[str]) -> int:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from sterna.cli.commands import COMMANDS
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, open_model, parse_count
-from sterna.cli.output import progress, show
+from sterna.cli.output import progress, short_name, show
 from sterna.driver.files import write_aside
 from sterna.model.bounds import measure_bounds
+from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.progress import stage
+from sterna.support.table import lay_out, show_bytes
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -47,5 +49,32 @@ def run(options: argparse.Namespace) -> int:
     if options.trace:
         write_aside(Path(options.trace), times.write_trace)
     data = {**times.to_dict(), "trace": options.trace}
-    show(options, data, lambda: times.table(sort=not options.in_order))
+    show(options, data, lambda: _text(times, options.in_order))
     return 0
+
+
+def _text(times: NodeTimes, in_order: bool) -> str:
+    nodes = list(times.nodes) if in_order else sorted(times.nodes, key=lambda n: -n.seconds)
+    columns = [
+        ("Operators", [short_name(node.name) for node in nodes]),
+        ("Result", [", ".join(map(str, node.shapes)) for node in nodes]),
+        ("Time (us)", [f"{node.seconds * 1e6:.2f}" for node in nodes]),
+        ("Share (%)", [_number(100 * n.seconds / times.seconds) for n in nodes]),
+        ("GFLOP/s", [_number(node.gflops()) for node in nodes]),
+        ("GB/s", [_number(node.gbytes()) for node in nodes]),
+    ]
+    total = {"Operators": "Total", "Time (us)": f"{times.seconds * 1e6:.2f}"}
+    if times.bounds is None:
+        return lay_out(columns, total)
+    shares = [times.share_of_bound(node) for node in nodes]
+    columns.append(("Bound (%)", [_number(s and 100 * s) for s in shares]))
+    return f"{lay_out(columns, total)}\n\n{_bounds(times.bounds)}"
+
+
+def _bounds(bounds: Bounds) -> str:
+    rates = ", ".join(f"{rate:.3g} of {show_bytes(size)}" for size, rate in bounds.gbytes)
+    return f"This machine: {bounds.gflops:.4g} GFLOP/s; copies at GB/s {rates}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"

@@ -47,10 +47,12 @@ def test_bench_beside_what_is_not_installed(
 def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) -> None:
     done = sterna("profile", "dense.onnx", "--repeat", "2", "--trace", "trace.json", "--no-bounds")
     assert done.status == 0 and not done.err
-    assert "GFLOP/s" in done.out and "Bound(%)" not in done.out
+    assert "GFLOP/s" in done.out and "Bound (%)" not in done.out
     assert json.loads((folder / "trace.json").read_text())["traceEvents"]
     data = sterna("profile", "dense.onnx", "--repeat", "1", "--no-bounds", "--json").data
     assert data["nodes"][0]["seconds"] > 0 and data["bounds"] is None
+    shown = sterna("profile", "dense.onnx", "--in-order").out
+    assert "Bound (%)" in shown and "This machine: " in shown and "\nnn_dense" in shown
 
 
 def test_bounds_are_those_of_a_machine() -> None:
