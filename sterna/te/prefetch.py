@@ -117,7 +117,7 @@ def _share(region: Region, inside: Loops) -> Region:
     mins, extents = list(region[0]), list(region[1])
     lengths = [build.int_value(extent) for extent in extents]
     counts = [build.int_value(extent) for _, extent in inside]
-    if not inside or None in counts:
+    if not inside or None in counts or 0 in counts:
         return region
     known = [length or 0 for length in lengths]
     longest = known.index(max(known))

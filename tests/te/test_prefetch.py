@@ -235,3 +235,14 @@ def test_a_loop_that_is_not_around_cannot_be_the_reader() -> None:
     s[c].prefetch(b, ko, 1, yi)
     with pytest.raises(ValueError, match=r"the loop j\.inner, which reads it, is not around it"):
         lower_schedule(s, [a, b, c], "f")
+
+
+def test_a_loop_of_no_iterations_has_no_shares() -> None:
+    a = te.placeholder((4, 3), name="A")
+    b = te.compute((4, 0), lambda i, j: a[i, j] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    i, j = b.op.axis
+    s[b].prefetch(a, j, 1, i)
+    func = lower_schedule(s, [a, b], "f")
+    assert rectangles(func) == ["A, (i + 1, 0), (1, 0)"]
+    assert "prefetch" not in str(lower_prefetch(func))

@@ -6,7 +6,7 @@ from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Var
 from sterna.ir.visitor import Rewriter
-from sterna.tir.stmt import BufferLoad, Evaluate, For, Prefetch, PrimFunc, Stmt
+from sterna.tir.stmt import BufferLoad, Evaluate, For, Prefetch, PrimFunc, Stmt, nothing
 
 LINE_BYTES = 64
 
@@ -32,6 +32,8 @@ class _Lowering(Rewriter):
 
     def visit_Prefetch(self, prefetch: Prefetch) -> Stmt:
         buffer, mins = prefetch.buffer, prefetch.mins
+        if any(build.is_const(extent, 0) for extent in prefetch.extents):
+            return nothing()
         first = self.first_in_run(prefetch)
         rows = [self.loop_variable("row", extent) for extent in prefetch.extents[:first]]
         length: Expr = build.const(1)
