@@ -103,20 +103,23 @@ def plan_of(kernel: Kernel, total: ComputeOp) -> Plan:
 
 
 def _rows_in_a_set(total: ComputeOp, row: int) -> int:
-    """How many rows a tile may have so that what it reads of them stays in the first cache.
-
-    Rows that lie whole pages apart share the few places of one set of it.
-    """
+    """How many rows of what is read once for each row a tile may have."""
     var, body = total.axis[row].var, total.body[0]
     assert isinstance(body, Reduce)
     for load in loads_of(body):
         for place, index in enumerate(load.indices):
             behind = [build.int_value(extent) for extent in load.tensor.shape[place + 1 :]]
             if index is var and None not in behind:
-                apart = math.prod(n or 0 for n in behind) * load.dtype.bytes
-                if apart and apart % PAGE_BYTES == 0:
-                    return PLACES_IN_A_SET
+                return most_rows(math.prod(n or 0 for n in behind) * load.dtype.bytes)
     return MOST_ROWS
+
+
+def most_rows(bytes_apart: int) -> int:
+    """How many rows a tile may have so that what it reads of them stays in the first cache.
+
+    Rows that lie whole pages apart share the few places of one set of it.
+    """
+    return PLACES_IN_A_SET if bytes_apart and bytes_apart % PAGE_BYTES == 0 else MOST_ROWS
 
 
 def block_of(total: ComputeOp) -> int | None:

@@ -12,6 +12,7 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.blocked_contraction import schedule_product
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.contraction import schedule_contraction
+from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._dense_layout import (
     alter_dense,
     dense_layout,
@@ -237,6 +238,7 @@ register(OpRecord(
     schedule=schedule_contraction,
     mixed_precision="always",
     parallel=_PARALLEL,
+    legalize=as_attention,
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
         Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),

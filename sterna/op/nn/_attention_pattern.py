@@ -1,0 +1,150 @@
+"""Attention in graphs that spell it out, as exporters write it.
+
+    %1 = nn.batch_matmul(transpose(%q, [0, 2, 1, 3]), transpose(%k, [0, 2, 3, 1]))
+    %2 = nn.softmax(add(divide(%1, 8f), %mask))
+    nn.batch_matmul(%2, transpose(%v, [0, 2, 1, 3]))
+        ->  transpose(nn.masked_attention(%q, %k, %v, %mask, scale=0.125), [0, 2, 1, 3])
+
+Queries, keys and values must lie as they come out of dense layers: (batch, length, heads, width).
+"""
+
+from typing import Any
+
+from sterna.ir.types import TensorType
+from sterna.op.dynamic import tensor_type
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.op import call, is_call_of
+
+HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
+DTYPES = ("float32", "float64")
+
+
+def as_attention(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+    """The product of weights and values as one operator, if the weights are a softmax of scores."""
+    weights, values = args
+    if attrs.transpose_a or not _is_static_float(weights) or not _is_static_float(values):
+        return None
+    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST)
+    if value is None or not is_call_of(weights, "nn.softmax") or _kind_of(attrs) is not None:
+        return None
+    assert isinstance(weights, Call)
+    if weights.attrs.axis not in (-1, 3):  # type: ignore[union-attr]
+        return None
+    found = _Scores(weights.args[0])
+    if found.query is None or found.key is None:
+        return None
+    if found.mask is None:
+        made = call("nn.attention", found.query, found.key, value, scale=found.scale)
+    else:
+        made = call("nn.masked_attention", found.query, found.key, value, found.mask,
+                    scale=found.scale, fill=found.fill)  # fmt: skip
+    return call("transpose", made, axes=tuple(HEADS_FIRST))
+
+
+class _Scores:
+    """Queries times keys, a factor after it, and then a mask: no other order is the same."""
+
+    def __init__(self, expr: RelayExpr) -> None:
+        self.scale, self.fill = 1.0, 0.0
+        self.mask: RelayExpr | None = None
+        self.query: RelayExpr | None = None
+        self.key: RelayExpr | None = None
+        shape = tensor_type(expr).shape
+        expr = self._without_mask(expr)
+        if tensor_type(expr).shape != shape:
+            return
+        expr = self._without_scale(expr)
+        if is_call_of(expr, "nn.batch_matmul"):
+            assert isinstance(expr, Call)
+            self._operands(expr)
+
+    def _without_mask(self, expr: RelayExpr) -> RelayExpr:
+        if is_call_of(expr, "add"):
+            assert isinstance(expr, Call)
+            for scores, mask in (expr.args, expr.args[::-1]):
+                if _is_product(scores) and not _is_product(mask):
+                    self.mask = mask
+                    return scores
+        if is_call_of(expr, "where"):
+            assert isinstance(expr, Call)
+            condition, yes, no = expr.args
+            for scores, other, inverted in ((yes, no, False), (no, yes, True)):
+                fill = _number(other)
+                if _is_product(scores) and fill is not None:
+                    self.fill = fill
+                    self.mask = call("logical_not", condition) if inverted else condition
+                    return scores
+        return expr
+
+    def _without_scale(self, expr: RelayExpr) -> RelayExpr:
+        if not isinstance(expr, Call):
+            return expr
+        if is_call_of(expr, "divide"):
+            factor = _number(expr.args[1])
+            if factor:
+                self.scale = 1.0 / factor
+                return expr.args[0]
+        if is_call_of(expr, "multiply"):
+            for scores, other in (expr.args, expr.args[::-1]):
+                factor = _number(other)
+                if factor is not None:
+                    self.scale = factor
+                    return scores
+        return expr
+
+    def _operands(self, product: Call) -> None:
+        attrs: Any = product.attrs
+        if attrs.transpose_a or _kind_of(attrs) is not None:
+            return
+        self.query = _untransposed(product.args[0], HEADS_FIRST)
+        self.key = _untransposed(
+            product.args[1], HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST
+        )
+        if self.query is not None and self.key is not None:
+            query, key = tensor_type(self.query).shape, tensor_type(self.key).shape
+            if (query[0], query[2]) != (key[0], key[2]):  # one of them is broadcast
+                self.query = None
+
+
+def _kind_of(attrs: Any) -> str | None:
+    """The type that a product asks for, if it is not that of its operands."""
+    return attrs.out_dtype or None
+
+
+def _is_product(expr: RelayExpr) -> bool:
+    """Whether it is a product of matrices, perhaps with a factor."""
+    bare = expr
+    if is_call_of(expr, "divide") or is_call_of(expr, "multiply"):
+        assert isinstance(expr, Call)
+        bare = expr.args[0] if _number(expr.args[1]) is not None else expr.args[1]
+    return is_call_of(bare, "nn.batch_matmul")
+
+
+def _is_static_float(expr: RelayExpr) -> bool:
+    kind = expr.checked_type
+    return (
+        isinstance(kind, TensorType)
+        and kind.is_static
+        and kind.ndim == 4
+        and str(kind.dtype) in DTYPES
+    )
+
+
+def _number(expr: RelayExpr) -> float | None:
+    if not isinstance(expr, Constant) or to_numpy(expr.data).size != 1:
+        return None
+    return float(to_numpy(expr.data).reshape(()))
+
+
+def _untransposed(expr: RelayExpr, axes: list[int]) -> RelayExpr | None:
+    """What was transposed, once or several times, so that these are its axes now."""
+    order = list(range(4))
+    while is_call_of(expr, "transpose"):
+        assert isinstance(expr, Call)
+        given = expr.attrs.axes or (3, 2, 1, 0)  # type: ignore[union-attr]
+        order = [given[place] % 4 for place in order]
+        expr = expr.args[0]
+        if order == axes:
+            return expr
+    return None

@@ -1,0 +1,181 @@
+"""nn.attention, nn.masked_attention: every query reads the values of the keys that it resembles.
+
+Scores of a few queries at a time: their softmax and the sum of values follow while the scores are
+in the cache. Keys are turned once for each head, so that neighbours are read as vectors.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.elementwise import quiet
+from sterna.op.nn._attention_schedule import schedule_attention
+from sterna.op.products import widened
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.te import Tensor, compute, exp, if_then_else, reduce_axis
+from sterna.te import max as te_max
+from sterna.te import sum as te_sum
+from sterna.te.operation import read_broadcast
+
+# Keys are counted up to a multiple of this, so that vectors of them are whole.
+KEYS_TOGETHER = 16
+
+
+@attributes
+class AttentionAttrs(Attrs):
+    """Of nn.attention."""
+
+    scale: float = 1.0
+
+
+@attributes
+class MaskedAttentionAttrs(Attrs):
+    """Of nn.masked_attention."""
+
+    scale: float = 1.0
+    fill: float = -math.inf
+    """The score where a mask of truth values says no."""
+
+
+def _infer(attrs: Any, query: Type, key: Type, value: Type, mask: Type | None = None) -> TensorType:
+    names = ("query", "key", "value")
+    q, k, v = kinds = [tensor(t, n, 4) for t, n in zip((query, key, value), names, strict=True)]
+    of_kind(q, "query", "float")
+    same_dtype(kinds, names)
+    for have, want, what in (
+        (k.shape[0], q.shape[0], "the batch of key"), (v.shape[0], q.shape[0], "value's batch"),
+        (k.shape[2], q.shape[2], "the heads of key"), (v.shape[2], q.shape[2], "value's heads"),
+        (k.shape[3], q.shape[3], "the width of key"), (v.shape[1], k.shape[1], "value's length"),
+    ):  # fmt: skip
+        expect_dim(have, want, what)
+    if mask is not None:
+        scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+        given = of_kind(at_least(mask, "mask", 0), "mask", "float", "bool")
+        if given.dtype != "bool":
+            same_dtype([q, given], ["query", "mask"])
+        if given.ndim > 4:
+            raise ValueError(f"mask has at most the 4 dimensions of the scores, not {given.ndim}")
+        for extent, whole in zip(given.shape, scores[4 - given.ndim :], strict=True):
+            if extent != 1:
+                expect_dim(extent, whole, "an extent of mask, unless it is 1,")
+    return TensorType((q.shape[0], q.shape[1], q.shape[2], v.shape[3]), q.dtype)
+
+
+def _compute(
+    attrs: Any, out: TensorType, query: Tensor, key: Tensor, value: Tensor, *mask: Tensor
+) -> Tensor:
+    batch, queries, heads, width = query.shape
+    keys = key.shape[1]
+    padded = (keys + KEYS_TOGETHER - 1) // KEYS_TOGETHER * KEYS_TOGETHER
+    known = build.int_value(keys)
+    is_whole = known is not None and known % KEYS_TOGETHER == 0
+    zero, never = build.const(0.0, out.dtype), build.const(-math.inf, out.dtype)
+
+    def turn(b: Expr, h: Expr, c: Expr, j: Expr) -> Any:
+        return key(b, j, h, c) if is_whole else if_then_else(j < keys, key(b, j, h, c), zero)
+
+    turned = compute((batch, heads, width, padded), turn, name="T_attention_keys")
+    c = reduce_axis((0, width), "c")
+    scores = compute(
+        (batch, heads, queries, padded),
+        lambda b, h, i, j: te_sum(query(b, i, h, c) * turned(b, h, c, j), axis=c),
+        name="T_attention_scores",
+    )
+
+    def score(b: Expr, h: Expr, i: Expr, j: Expr) -> Any:
+        made = scores(b, h, i, j)
+        if attrs.scale != 1.0:
+            made = made * build.const(attrs.scale, out.dtype)
+        for one in mask:
+            place = j if is_whole else build.minimum(j, keys - 1)
+            said = read_broadcast(one, (b, h, i, place)[4 - one.ndim :])
+            if one.dtype == "bool":
+                made = if_then_else(said, made, build.const(attrs.fill, out.dtype))
+            else:
+                made = made + said
+        return made if is_whole else if_then_else(j < keys, made, never)
+
+    every, again = reduce_axis((0, padded), "j"), reduce_axis((0, padded), "j")
+    largest = compute(
+        (batch, heads, queries), lambda b, h, i: te_max(score(b, h, i, every.var), axis=every),
+        name="T_attention_largest",
+    )  # fmt: skip
+    power = compute(
+        (batch, heads, queries, padded),
+        lambda b, h, i, j: exp(score(b, h, i, j) - largest(b, h, i)),
+        name="T_attention_exp",
+    )
+    total = compute(
+        (batch, heads, queries), lambda b, h, i: te_sum(power(b, h, i, again), axis=again),
+        name="T_attention_expsum",
+    )  # fmt: skip
+    j = reduce_axis((0, keys), "j")
+    mixed = compute(
+        out.shape,
+        lambda b, i, h, d: te_sum(power(b, h, i, j) * value(b, j, h, d), axis=j),
+        name="T_attention_values",
+    )
+    made: Tensor = compute(
+        out.shape, lambda b, i, h, d: mixed(b, i, h, d) / total(b, h, i), name="T_attention"
+    )
+    return made
+
+
+@quiet
+def _reference(attrs: Any, query: Array, key: Array, value: Array, *mask: Array) -> Array:
+    q, k, v = (widened(x, str(query.dtype)) for x in (query, key, value))
+    scores = np.einsum("bihc,bjhc->bhij", q, k) * attrs.scale
+    for one in mask:
+        scores = np.where(one, scores, attrs.fill) if one.dtype == bool else scores + one
+    power = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    weights = power / power.sum(axis=-1, keepdims=True)
+    made: Array = np.einsum("bhij,bjhd->bihd", weights, v)
+    return made.astype(query.dtype)
+
+
+def _macs(attrs: Any, out: TensorType, q: TensorType, k: TensorType, *others: TensorType) -> int:
+    batch, queries, heads, width = q.concrete_shape
+    return batch * heads * queries * k.concrete_shape[1] * (width + out.concrete_shape[-1])
+
+
+_SHAPES = ((2, 5, 3, 4), (2, 7, 3, 4), (2, 7, 3, 6))
+_WIDE = ((1, 19, 2, 32), (1, 32, 2, 32), (1, 32, 2, 64))
+_SEEN = np.tri(5, 7, 2).astype(bool)
+
+_COMMON: dict[str, Any] = {
+    "compute": _compute, "reference": _reference, "macs": _macs, "pattern": OPAQUE,
+    "schedule": schedule_attention, "mixed_precision": "never",
+}  # fmt: skip
+
+register(OpRecord(
+    "nn.attention",
+    inputs=("query", "key", "value"),
+    attrs=AttentionAttrs,
+    infer=_infer,
+    cases=[Case(_SHAPES, {"scale": 0.5}), Case(_WIDE, {"scale": 0.125})],
+    doc="softmax(scale * query times key) times value, for each head; operands are of shape "
+        "(batch, length, heads, width).",
+    **_COMMON,
+))  # fmt: skip
+
+register(OpRecord(
+    "nn.masked_attention",
+    inputs=("query", "key", "value", "mask"),
+    attrs=MaskedAttentionAttrs,
+    infer=_infer,
+    cases=[
+        Case((*_SHAPES, (2, 1, 1, 7)), {"scale": 0.5}),
+        Case((*_SHAPES, _SEEN), {"fill": -1e9}),
+        Case((*_WIDE, (2, 19, 1)), {"scale": 0.125}),
+    ],
+    doc="nn.attention of scores to which a mask is added, or, if it is of truth values, that are "
+        "fill where it says no. The mask broadcasts to (batch, heads, queries, keys).",
+    **_COMMON,
+))  # fmt: skip

@@ -1,0 +1,202 @@
+"""Attention: the operator over odd shapes, and which graphs are recognised as it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.lowering.lower_kernel import lower_kernel
+from sterna.op.kernel import Processor
+from sterna.relay.interpreter import interpret
+from sterna.relay.op import call
+from sterna.relay.traverse import post_order
+
+BATCH, QUERIES, KEYS, HEADS, WIDTH = 2, 5, 7, 3, 4
+
+
+def operators(expr: Any) -> set[str]:
+    return {str(e.op) for e in post_order(expr) if isinstance(e, relay.Call)}
+
+
+def legalized(body: Any) -> Any:
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(body))
+    with tvm.transform.PassContext(opt_level=3):
+        mod = relay.transform.Legalize()(mod)
+    return relay.transform.InferType()(mod)["main"]
+
+
+def is_recognised(body: Any) -> bool:
+    return any("attention" in name for name in operators(legalized(body).body))
+
+
+def q() -> Any:
+    return relay.var("q", shape=(BATCH, QUERIES, HEADS, WIDTH))
+
+
+def k(heads: int = HEADS) -> Any:
+    return relay.var("k", shape=(BATCH, KEYS, heads, WIDTH))
+
+
+def heads_first(x: Any, axes: Any = (0, 2, 1, 3)) -> Any:
+    return relay.transpose(x, axes=axes)
+
+
+def scores(query: Any = None, key: Any = None, **attrs: Any) -> Any:
+    query = heads_first(q()) if query is None else query
+    key = heads_first(k(), (0, 2, 3, 1)) if key is None else key
+    return relay.nn.batch_matmul(query, key, **{"transpose_b": False, **attrs})
+
+
+def mixed(weights: Any, value: Any = None, **attrs: Any) -> Any:
+    value = relay.var("v", shape=(BATCH, KEYS, HEADS, 6)) if value is None else value
+    return relay.nn.batch_matmul(
+        weights, heads_first(value), **{"transpose_b": False, **attrs}
+    )
+
+
+def condition() -> Any:
+    return relay.var("c", shape=(BATCH, 1, 1, KEYS), dtype="bool")
+
+
+EIGHT = relay.const(np.float32(8.0))
+RECOGNISED = {
+    "bare": lambda: scores(),
+    "divided": lambda: relay.divide(scores(), EIGHT),
+    "multiplied": lambda: relay.multiply(EIGHT, scores()),
+    "keys_not_turned": lambda: scores(key=heads_first(k()), transpose_b=True),
+    "keys_turned_twice": lambda: scores(key=heads_first(heads_first(k()), (0, 1, 3, 2))),
+    "mask_added": lambda: relay.add(
+        relay.divide(scores(), EIGHT), relay.var("m", shape=(BATCH, 1, 1, KEYS))
+    ),
+    "added_to_mask": lambda: relay.add(relay.var("m", shape=(QUERIES, 1)), scores()),
+    "where": lambda: relay.where(
+        condition(), relay.multiply(scores(), EIGHT), relay.const(np.float32(-1e9))
+    ),
+    "where_not": lambda: relay.where(condition(), relay.const(np.float32(-1e9)), scores()),
+}
+NEAR_MISSES = {
+    "softmax_of_queries": lambda: mixed(relay.nn.softmax(scores(), axis=2)),
+    "no_softmax": lambda: mixed(scores()),
+    "log_softmax": lambda: mixed(relay.nn.log_softmax(scores())),
+    "mask_before_factor": lambda: mixed(relay.nn.softmax(relay.divide(
+        relay.add(scores(), relay.var("m", shape=(QUERIES, KEYS))), EIGHT))),
+    "factor_per_key": lambda: mixed(relay.nn.softmax(
+        relay.multiply(scores(), relay.var("s", shape=(KEYS,))))),
+    "number_divided": lambda: mixed(relay.nn.softmax(relay.divide(EIGHT, scores()))),
+    "two_masks": lambda: mixed(relay.nn.softmax(relay.add(
+        relay.add(scores(), relay.var("m", shape=(KEYS,))), relay.var("n", shape=(KEYS,))))),
+    "mask_that_is_scores": lambda: mixed(relay.nn.softmax(relay.add(scores(), scores()))),
+    "mask_that_makes_more": lambda: mixed(relay.nn.softmax(relay.add(
+        scores(heads_first(relay.var("q", shape=(1, QUERIES, HEADS, WIDTH))),
+               heads_first(relay.var("k", shape=(1, KEYS, HEADS, WIDTH)), (0, 2, 3, 1))),
+        relay.var("m", shape=(BATCH, 1, 1, KEYS))))),
+    "shared_keys": lambda: mixed(relay.nn.softmax(
+        scores(key=heads_first(k(1), (0, 2, 3, 1))))),
+    "queries_not_transposed": lambda: mixed(relay.nn.softmax(
+        scores(query=relay.var("q", shape=(BATCH, HEADS, QUERIES, WIDTH))))),
+    "wide_sums": lambda: mixed(relay.nn.softmax(scores(out_dtype="float64")),
+                               relay.var("v", shape=(BATCH, KEYS, HEADS, 6), dtype="float64")),
+    "where_of_tensors": lambda: mixed(relay.nn.softmax(
+        relay.where(condition(), scores(), relay.var("m", shape=(QUERIES, KEYS))))),
+}  # fmt: skip
+
+
+def random_inputs(func: Any) -> list[Any]:
+    rng = np.random.default_rng(3)
+    kinds = [p.checked_type for p in func.params]
+    return [
+        rng.integers(0, 2, t.shape).astype("bool") if t.dtype == "bool"
+        else rng.standard_normal(t.shape).astype(str(t.dtype))
+        for t in kinds
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_what_exporters_write_is_recognised(name: str) -> None:
+    plain = relay.transform.InferType()(
+        tvm.IRModule.from_expr(mixed(relay.nn.softmax(RECOGNISED[name]())))
+    )["main"]
+    made = legalized(plain.body)
+    assert operators(made.body) & {"nn.attention", "nn.masked_attention"}
+    assert not operators(made.body) & {"nn.softmax", "nn.batch_matmul"}
+    given = dict(zip([p.name_hint for p in plain.params], random_inputs(plain), strict=True))
+    want = interpret(plain, *given.values())
+    have = interpret(made, *[given[p.name_hint] for p in made.params])
+    np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_what_is_not_attention_stays(name: str) -> None:
+    assert not is_recognised(NEAR_MISSES[name]())
+
+
+PROCESSORS = [Processor(128, 16), Processor(256, 16, threads=8), Processor(512, 32)]
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_odd_shapes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    queries, keys, width, values = (int(n) for n in rng.integers(1, 40, 4))
+    if seed % 3 == 0:
+        keys, width, values = 32, 16, 64
+    batch, heads = int(rng.integers(1, 3)), int(rng.integers(1, 4))
+    shapes = [(batch, queries, heads, width), (batch, keys, heads, width),
+              (batch, keys, heads, values), (1, heads, queries, keys)]  # fmt: skip
+    given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    params = [relay.var(f"p{i}", shape=shape) for i, shape in enumerate(shapes)]
+    body = call("nn.masked_attention", *params, scale=0.3)
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    loops = lower_kernel(main.body.op, "kernel", PROCESSORS[seed % 3]).function
+    out = tvm.nd.empty((batch, queries, heads, values))
+    tvm.build(loops, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
+    want = interpret(main.body.op, *given)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_pages_apart() -> None:
+    shape = (1, 20, 2, 512)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s).astype("float32") for s in (shape, (1, 1024, 2, 512))]
+    x, y = relay.var("x", shape=shape), relay.var("y", shape=(1, 1024, 2, 512))
+    main = relay.transform.FuseOps(2)(
+        tvm.IRModule.from_expr(relay.Function((x, y), call("nn.attention", x, y, y, scale=0.05)))
+    )["main"]
+    lowered = lower_kernel(main.body.op, "kernel", Processor(512, 32))
+    assert int(lowered.choices["tile"].split(" x ")[0]) <= 8
+    out = tvm.nd.empty(shape)
+    arguments = [given[0], given[1], given[1]][: len(main.body.op.params)]
+    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, arguments), out)
+    np.testing.assert_allclose(out.numpy(), interpret(main.body.op, *arguments),
+                               rtol=1e-4, atol=1e-4)  # fmt: skip
+
+
+def test_a_row_that_is_masked_everywhere_is_not_a_number() -> None:
+    params = [relay.var(n, shape=(1, 3, 1, 4)) for n in "qkv"]
+    seen = relay.var("m", shape=(3, 3), dtype="bool")
+    func = relay.Function((*params, seen), call("nn.masked_attention", *params, seen))
+    given = [np.random.default_rng(i).standard_normal((1, 3, 1, 4)).astype("float32")
+             for i in range(3)]  # fmt: skip
+    mask = np.array([[True, False, True], [False] * 3, [True] * 3])
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(func))["main"]
+    loops = lower_kernel(main.body.op, "kernel", Processor(256, 16)).function
+    out = tvm.nd.empty((1, 3, 1, 4))
+    tvm.build(loops, target="llvm")["kernel"](*map(tvm.nd.array, [*given, mask]), out)
+    made = out.numpy()
+    assert np.isnan(made[0, 1]).all()
+    assert np.isfinite(made[0, [0, 2]]).all()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2, 3, 4, 5), (2, 3, 4, 6), (2, 3, 4, 5)), "the width of key"),
+        (((2, 3, 4, 5), (2, 3, 2, 5), (2, 3, 4, 5)), "the heads of key"),
+        (((2, 3, 4, 5), (2, 3, 4, 5), (2, 4, 4, 5)), "value's length"),
+    ],
+)
+def test_operands_must_fit(shapes: Any, message: str) -> None:
+    params = [relay.var(n, shape=s) for n, s in zip("qkv", shapes, strict=True)]
+    with pytest.raises(Exception, match=message):
+        relay.transform.InferType()(tvm.IRModule.from_expr(call("nn.attention", *params)))
