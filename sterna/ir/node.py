@@ -34,6 +34,8 @@ class Node:
     """Those that may hold nodes."""
     NAMESPACE: ClassVar[str] = ""
     """What distinguishes its class from one of the same name in another IR: "relay."."""
+    CHECKS_FIELDS: ClassVar[bool] = False
+    """Whether its constructor refuses fields of wrong types by itself."""
 
     def same_as(self, other: object) -> bool:
         """Whether both are the same object."""

@@ -26,6 +26,8 @@ class Attrs(Node):
 
     __slots__ = ()
 
+    CHECKS_FIELDS = True
+
     def __post_init__(self) -> None:
         hints = _hints(type(self))
         for name in self.FIELDS:
