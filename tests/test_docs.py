@@ -1,22 +1,143 @@
-"""The programs in the documentation run."""
+"""The programs in the README and in docs/ run, print what the pages say, and links lead somewhere.
 
+Blocks of a page are run in their order, in one folder. A page's `python` blocks are one program; a
+`text` block right behind one is what it prints. In a `console` block lines after `$` are commands,
+the others what they print. A `c` block begins with a comment that names its file, for the commands
+that follow. In what is printed `...` stands for anything; --update-golden writes it anew.
+"""
+
+import contextlib
+import io
+import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from sterna.relay.describe_operators import describe
+from tests.support import ROOT, clean_environment, require_program
 
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "docs" / name for name in ("command_line.md", "graphs.md")]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = ("python", "console", "c")
+END = "=== end of command ==="
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_programs_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    for place, block in enumerate(BLOCK.findall(page.read_text("utf-8"))):
-        done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"block {place} of {page.name}:\n{done.stderr}"
+@dataclass(slots=True)
+class Block:
+    """A block of a page, and where in the page what it prints stands."""
+
+    language: str
+    text: str
+    output: tuple[int, int] | None = None
+
+
+def blocks_of(page: str) -> list[Block]:
+    """The blocks of a page that are run."""
+    found = []
+    for match in BLOCK.finditer(page):
+        behind = OUTPUT.match(page, match.end())
+        found.append(Block(match[1], match[2], behind.span(1) if behind else None))
+    return [block for block in found if block.language in RUN]
+
+
+def agrees(expected: str, printed: str) -> bool:
+    """Whether a program printed what a page says."""
+    pattern = ".*?".join(map(re.escape, expected.rstrip().split("...")))
+    lines = "\n".join(line.rstrip() for line in printed.rstrip().splitlines())
+    return re.fullmatch(pattern, lines, re.DOTALL) is not None
+
+
+def run_python(text: str, names: dict[str, Any], where: str) -> str:
+    """What a program prints that goes on where the page's last one ended."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(text, where, "exec"), names)
+    return out.getvalue()
+
+
+def run_console(text: str, folder: Path, variables: str) -> None:
+    """Run commands in one shell, in which variables are set, and compare what each prints."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    commands, expected = [], []
+    for part in parts:
+        command = re.match(r"(?:.*\\\n)*.*\n", part)
+        assert command, part
+        commands.append(command[0])
+        expected.append(part[command.end() :])
+    script = variables + "".join(f"{command}\necho '{END}'\n" for command in commands)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, timeout=120,
+        env=clean_environment(PATH=path),
+    )  # fmt: skip
+    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+    outputs = [output.lstrip("\n") for output in done.stdout.split(END)]
+    for ran, wanted, printed in zip(commands, expected, outputs, strict=False):
+        assert agrees(wanted, printed), f"{ran} printed\n{printed}\nnot\n{wanted}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_programs_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    text = page.read_text("utf-8")
+    blocks = blocks_of(text)
+    if any(block.language == "console" for block in blocks):
+        require_program("bash")
+        require_program("cc")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    printed: dict[tuple[int, int], str] = {}
+    for place, block in enumerate(blocks):
+        where = f"block {place + 1} of {page.name}"
+        if block.language == "c":
+            file = re.match(r"/\* ([\w.]+\.c)\b", block.text)
+            assert file, f"{where} begins with no comment that names its file"
+            assert any(file[1] in later.text for later in blocks[place + 1 :]), f"{where}: unused"
+            (tmp_path / file[1]).write_text(block.text)
+        elif block.language == "console":
+            earlier = "".join(b.text for b in blocks[:place] if b.language == "console")
+            variables = "".join(re.findall(r"^\$ (\w+=.*\n)", earlier, re.MULTILINE))
+            run_console(block.text, tmp_path, variables)
+        else:
+            out = run_python(block.text, names, where)
+            if block.output:
+                printed[block.output] = out
+    if request.config.getoption("--update-golden"):
+        update(page, text, printed)
+        return
+    for (start, end), out in printed.items():
+        assert agrees(text[start:end], out), f"{page.name} says\n{text[start:end]}\nnot\n{out}"
+
+
+def update(page: Path, text: str, printed: dict[tuple[int, int], str]) -> None:
+    """Write what programs print into a page, where it does not agree."""
+    for (start, end), out in sorted(printed.items(), reverse=True):
+        if not agrees(text[start:end], out):
+            text = f"{text[:start]}{out.rstrip()}\n{text[end:]}"
+    page.write_text(text, "utf-8")
+
+
+def test_the_list_of_operators_is_current() -> None:
+    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
+    assert page == describe(), "run python -m sterna.relay.describe_operators > docs/operators.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", BLOCK.sub("", page.read_text("utf-8"))):
+        if "://" not in link:
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text("utf-8")
+    linked = re.findall(r"\]\((\w+\.md)\)", index)
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert len(linked) == len(set(linked)) and set(linked) == pages

@@ -62,7 +62,11 @@ def _names() -> list[str]:
 
 def _summary(name: str) -> str:
     """The first sentence of a pass's docstring."""
-    doc = inspect.getdoc(getattr(transform, name)) or ""
+    return first_sentence(inspect.getdoc(getattr(transform, name)) or "")
+
+
+def first_sentence(doc: str) -> str:
+    """A docstring's first sentence, in one line."""
     first = re.split(r"\n\n|(?<=\.)\s", doc, maxsplit=1)[0]
     return " ".join(first.split())
 
