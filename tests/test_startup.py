@@ -49,3 +49,10 @@ def test_the_runtime_needs_no_compiler() -> None:
     folders = {m.split(".")[1] for m in modules if m.startswith("sterna.")}
     assert folders <= {"runtime", "support", "version"}
     assert {f for f in folders if f in RANKS} == {"runtime", "support"}
+
+
+def test_a_compiled_model_runs_without_the_compiler() -> None:
+    for module in ("sterna.model.compiled_model", "sterna.cli.run"):
+        _, modules = import_in_fresh_process(module)
+        assert not [m for m in modules if m.split(".")[0] in ("llvmlite", "onnx", "PIL")]
+        assert not {"sterna.driver", "sterna.codegen"} & set(modules)

@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         contestants[PEER] = run_peer
     times = time_in_turns(contestants, options.turns, options.turn_ms * 1e-3)
     data = _data(model, times, difference)
+    if path is None and not options.alone:
+        data["note"] = _why_alone(options)
     show(options, data, lambda: _text(data))
     return 0
 
@@ -77,6 +79,12 @@ def _peer_model(options: argparse.Namespace) -> Path | None:
     if options.beside and not installed:
         raise MissingPackageError("onnxruntime", "--beside")
     return path if installed and path.suffix == ".onnx" else None
+
+
+def _why_alone(options: argparse.Namespace) -> str:
+    if Path(options.model).suffix == ".onnx":
+        return "ONNX Runtime is not installed; it would run beside: pip install onnxruntime"
+    return "ONNX Runtime does not read this file; --beside MODEL.onnx gives it the model"
 
 
 def _data(
@@ -112,4 +120,4 @@ def _text(data: dict[str, Any]) -> str:
         lines += ["", f"{PEER} takes {ratio['median']:.2f} x as long by the median, "
                   f"{ratio['min']:.2f} x by the minimum; the results differ by "
                   f"{data['largest_difference']:.1e} of the largest number at most"]  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join([*lines, *(["", data["note"]] if "note" in data else [])])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
-from sterna.cli.models import add_model, compile_model, parse_target
+from sterna.cli.models import add_model, compile_model, expect_folder, parse_target
 from sterna.cli.output import file_size, progress, show
 from sterna.model import CompiledModel
 from sterna.model.import_model import COMPILED
@@ -41,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.suffix not in COMPILED:
         raise UsageError(f"-o '{output}': the name must end in {', '.join(sorted(COMPILED))}")
-    if not output.parent.is_dir():
-        raise UsageError(f"-o '{output}': there is no folder '{output.parent}'")
+    expect_folder("-o", options.output)
     if output.suffix == ".c" and parse_target(options.target).kind.name != "c":
         raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
     model = compile_model(options)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
-from sterna.cli.models import add_model, parse_target
+from sterna.cli.models import add_model, expect_folder, parse_target
 from sterna.cli.output import progress, show
-from sterna.driver.files import write_aside
 from sterna.model import load
 from sterna.model.draw import to_html, to_svg
 from sterna.model.import_model import COMPILED, import_model
 from sterna.model.stages import STAGES, Stages, Statistics, statistics_of
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
+from sterna.support.write_aside import write_aside
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("-o goes with --show; --draw FILE names its own file")
     if options.draw and Path(options.draw).suffix not in DRAWINGS:
         raise UsageError(f"--draw '{options.draw}': the name must end in .svg or .html")
+    expect_folder("-o", options.output)
+    expect_folder("--draw", options.draw)
     if Path(options.model).suffix in COMPILED:
         return _show_compiled(options)
     level = 3 if options.opt_level is None else options.opt_level

@@ -1,13 +1,15 @@
-"""What commands have in common that take a model."""
+"""What commands have in common that take a model.
+
+The compiler is loaded when there is something to compile.
+"""
 
 import argparse
 from pathlib import Path
 
+from sterna import model as models
 from sterna.cli.failures import UnsupportedError, UsageError
 from sterna.cli.output import add_json, progress
-from sterna.driver.build import runs_here
-from sterna.model import CompiledModel, load
-from sterna.model.compile_model import compile, target_of
+from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import COMPILED
 from sterna.runtime import set_num_threads
 from sterna.target import Target
@@ -56,6 +58,12 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, shape
 
 
+def expect_folder(option: str, file: str | None) -> None:
+    """Refuse, before long work begins, a file that could not be written in the end."""
+    if file is not None and not Path(file).parent.is_dir():
+        raise UsageError(f"{option} '{file}': there is no folder '{Path(file).parent}'")
+
+
 def parse_count(text: str) -> int:
     """A number of things, at least one."""
     if not text.isdigit() or int(text) < 1:
@@ -66,7 +74,7 @@ def parse_count(text: str) -> int:
 def parse_target(text: str | None) -> Target:
     """A target that can be compiled for."""
     try:
-        target = target_of(text or "native")
+        target = models.target_of(text or "native")
         target.kind.require_codegen()
     except ValueError as error:
         raise UnsupportedError(f"target '{text}': {error}") from None
@@ -78,7 +86,7 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options):
-        return compile(options.model, target, dict(options.shape), level)
+        return models.compile(options.model, target, dict(options.shape), level)
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:
@@ -87,9 +95,9 @@ def open_model(options: argparse.Namespace) -> CompiledModel:
         set_num_threads(options.threads)
     if Path(options.model).suffix in COMPILED:
         _expect_no_compiling(options)
-        return load(options.model)
+        return models.load(options.model)
     target = parse_target(options.target)
-    if not runs_here(target):
+    if not models.runs_here(target):
         raise UnsupportedError(
             f"target '{options.target}' is another machine than this; compile for it with "
             "`sterna compile` and run the file there"

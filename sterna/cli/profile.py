@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.inputs import add_inputs, read_inputs
-from sterna.cli.models import add_model, add_threads, open_model, parse_count
+from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
 from sterna.cli.output import progress, short_name, show
-from sterna.driver.files import write_aside
-from sterna.model.bounds import measure_bounds
 from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
+from sterna.support.write_aside import write_aside
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -40,12 +39,13 @@ def add_to(commands: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Profile the model; show the table and write the trace."""
+    expect_folder("--trace", options.trace)
     model = open_model(options)
     inputs = read_inputs(options, model.inputs, fill=True)
-    with progress(options), stage("measure the machine"):
-        bounds = None if options.no_bounds else measure_bounds()
-    with progress(options), stage("time the operators"):
-        times = model.profile(repeat=options.repeat, bounds=bounds, inputs=inputs)
+    with progress(options), stage("measure the machine and time the operators"):
+        times = model.profile(
+            repeat=options.repeat, bounds=not options.no_bounds, inputs=inputs
+        )
     if options.trace:
         write_aside(Path(options.trace), times.write_trace)
     data = {**times.to_dict(), "trace": options.trace}

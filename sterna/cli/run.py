@@ -10,10 +10,10 @@ import numpy.typing as npt
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
-from sterna.cli.models import add_model, add_threads, open_model, parse_count
+from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
 from sterna.cli.output import show
-from sterna.driver.files import write_aside
 from sterna.support.table import lay_out
+from sterna.support.write_aside import write_aside
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o '{options.output}': the name must end in .npz")
     if (options.labels or options.softmax or options.scores) and not options.top:
         raise UsageError("--labels, --softmax and --scores go with --top")
+    expect_folder("-o", options.output)
     labels = _labels(options.labels)
     model = open_model(options)
     outputs = model.run(read_inputs(options, model.inputs, options.random))
@@ -68,8 +69,10 @@ def _labels(path: str | None) -> list[str]:
 
 
 def _save(path: Path, outputs: dict[str, Array]) -> None:
+    """Floats that NumPy itself lacks, and so its files too, are saved as float32."""
+    known = {n: a.astype("float32") if a.dtype.kind == "V" else a for n, a in outputs.items()}
     with open(path, "wb") as file:
-        np.savez(file, **outputs)  # type: ignore[arg-type]
+        np.savez(file, **known)  # type: ignore[arg-type]
 
 
 def _summary(array: Array) -> dict[str, Any]:

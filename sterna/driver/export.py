@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sterna.driver import bundle
-from sterna.driver.files import as_objects, pack, write_aside, write_object
+from sterna.driver.files import as_objects, pack, write_object
 from sterna.runtime import Module
 from sterna.support import toolchain
+from sterna.support.write_aside import write_aside
 
 LINK_OPTIONS = ("cc", "cwd", "options")
 

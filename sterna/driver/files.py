@@ -1,26 +1,11 @@
-"""Writing files: whole or not at all, and the same bytes for the same input."""
+"""Objects and archives from sources: the same bytes for the same input."""
 
-import os
 import shutil
 import tarfile
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sterna.support import toolchain
-
-
-def write_aside(path: Path, fill: Callable[[Path], object]) -> None:
-    """Fill a file aside and move it into place, so that nobody sees half of it."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    aside = Path(name)
-    try:
-        fill(aside)
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def as_objects(files: Sequence[Path], folder: Path, cc: str | None) -> list[Path]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Self
 
 from sterna.driver.code import Code
-from sterna.driver.files import write_aside, write_object
+from sterna.driver.files import write_object
 from sterna.ir.module import IRModule
 from sterna.runtime import Module, ModulePropertyMask, _core
 from sterna.runtime._core import PackedFunc
+from sterna.support.write_aside import write_aside
 from sterna.target import Target
 
 

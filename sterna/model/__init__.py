@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sterna.model.arguments import InputError
-    from sterna.model.compile_model import compile
+    from sterna.model.bounds import measure_bounds
+    from sterna.model.compile_model import compile, runs_here, target_of
     from sterna.model.compiled_model import CompiledModel, load
     from sterna.model.open_shapes import OpenShapeError
 
@@ -18,9 +19,15 @@ _WHERE = {
     "OpenShapeError": "open_shapes",
     "compile": "compile_model",
     "load": "compiled_model",
+    "measure_bounds": "bounds",
+    "runs_here": "compile_model",
+    "target_of": "compile_model",
 }
 
-__all__ = ["CompiledModel", "InputError", "OpenShapeError", "compile", "load"]
+__all__ = [
+    "CompiledModel", "InputError", "OpenShapeError", "compile", "load", "measure_bounds",
+    "runs_here", "target_of",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
 from sterna import te
 from sterna.driver import OperatorModule, build
-from sterna.runtime import num_threads
 from sterna.runtime.node_times import Bounds
 from sterna.target import Target, machine_of
 
@@ -22,17 +22,18 @@ PIECE = 4096
 REPEATS = 5
 
 
-def measure_bounds() -> Bounds:
+@cache
+def measure_bounds(threads: int) -> Bounds:
     """The float32 operations and the bytes per second that the runtime's threads reach together.
 
-    It takes about a second. The rate of small copies is at least that of larger ones.
+    It takes about a second, once. The rate of small copies is at least that of larger ones.
     """
     rates, best = [], 0.0
     copy = _copy()
     for size in reversed(COPY_BYTES):
         best = max(best, _copy_rate(copy, size))
         rates.append((float(size), best * 1e-9))
-    return Bounds(_multiply_add_rate() * 1e-9, rates[::-1])
+    return Bounds(_multiply_add_rate(threads) * 1e-9, rates[::-1])
 
 
 def _best_seconds(call: Callable[[], object]) -> float:
@@ -45,9 +46,8 @@ def _best_seconds(call: Callable[[], object]) -> float:
     return best
 
 
-def _multiply_add_rate() -> float:
+def _multiply_add_rate(threads: int) -> float:
     lanes = machine_of(Target(NATIVE)).lanes(32)
-    threads = num_threads()
     x = te.placeholder((lanes,), name="x")
     step = te.reduce_axis((0, ROUNDS), name="step")
     decay = te.comm_reducer(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sterna.driver import relay_build
+from sterna.driver.build import runs_here
 from sterna.ir.transform import PassContext
 from sterna.model.build import Build
 from sterna.model.compiled_model import CompiledModel
@@ -11,6 +12,8 @@ from sterna.model.import_model import Shapes, import_model
 from sterna.runtime import Device
 from sterna.support.progress import StageTimes, stage, watching
 from sterna.target import Target
+
+__all__ = ["compile", "runs_here", "target_of"]
 
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sterna import model as models
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.model.arguments import TensorSpec, bind_arguments
 from sterna.model.random_inputs import random_inputs
@@ -107,15 +108,15 @@ class CompiledModel:
         self,
         *args: Any,
         repeat: int = 10,
-        bounds: Bounds | None = None,
+        bounds: Bounds | bool = True,
         inputs: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> NodeTimes:
         """What each operator takes: the median of some runs, on random inputs if none are given.
 
-        print() shows it as a table, write_trace(path) writes it for Chrome and Perfetto. With
-        bounds (see measure_bounds) it says which share of what the machine can do each reaches.
-        inputs gives inputs by name, as run takes them.
+        print() shows it as a table, write_trace(path) writes it for Chrome and Perfetto. It says
+        which share of what this machine can do each reaches, by measure_bounds unless bounds says
+        it; False leaves that out. inputs gives inputs by name, as run takes them.
         """
         by_name = {**(inputs or {}), **named}
         if not args and not by_name:
@@ -124,7 +125,9 @@ class CompiledModel:
         debug = GraphModuleDebug(self._executor(), self.device, json.dumps(self.graph))
         for spec, array in zip(self.inputs, given, strict=True):
             debug.set_input(spec.name, array)
-        return debug.profile(repeat=repeat, bounds=bounds)
+        if isinstance(bounds, Bounds):
+            return debug.profile(repeat, bounds)
+        return debug.profile(repeat, models.measure_bounds(num_threads()) if bounds else None)
 
     def report(self) -> Report:
         """What was fused and how it was scheduled, what memory it needs, how long compiling took.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sterna.model.bounds import measure_bounds
+from sterna.runtime import num_threads
 from tests.cli.conftest import Sterna
 from tests.support import require_module, require_program
 
@@ -29,7 +30,8 @@ def test_bench_beside_onnx_runtime(sterna: Sterna) -> None:
 def test_bench_of_a_file(sterna: Sterna) -> None:
     require_program("cc")
     assert sterna("compile", "dense.onnx", "-o", "dense.so").status == 0
-    assert list(sterna("bench", "dense.so", *QUICK, "--json").data["engines"]) == ["sterna"]
+    data = sterna("bench", "dense.so", *QUICK, "--json").data
+    assert list(data["engines"]) == ["sterna"] and "--beside MODEL.onnx" in data["note"]
     require_module("onnxruntime")
     done = sterna("bench", "dense.so", *QUICK, "--beside", "dense.onnx", "--json")
     assert list(done.data["engines"]) == ["sterna", "onnxruntime"]
@@ -56,7 +58,7 @@ def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) ->
 
 
 def test_bounds_are_those_of_a_machine() -> None:
-    bounds = measure_bounds()
+    bounds = measure_bounds(num_threads())
     assert bounds.gflops is not None and 0.5 < bounds.gflops < 1e5
     rates = [rate for _, rate in bounds.gbytes]
     assert rates == sorted(rates, reverse=True) and 0.05 < rates[-1] < 1e4
