@@ -150,7 +150,10 @@ def llvm_options(target: Target) -> LLVMOptions:
     """What LLVM is told about a target."""
     machine = machine_of(target)
     check_abi(machine)
-    return LLVMOptions(machine.triple, machine.cpu, machine.features, abi=machine.abi)
+    level = target.attrs.get("opt-level", 3)
+    if not isinstance(level, int) or not 0 <= level <= 3:
+        raise ValueError(f"-opt-level of target '{target}' is 0, 1, 2 or 3, not {level}")
+    return LLVMOptions(machine.triple, machine.cpu, machine.features, level, machine.abi)
 
 
 def runs_here(target: Target) -> bool:

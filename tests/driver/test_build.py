@@ -307,3 +307,18 @@ def test_what_cannot_be_built_says_what_can() -> None:
     for kind, options in (("cuda", " -arch=sm_80"), ("opencl", ""), ("metal", "")):
         with pytest.raises(ValueError, match=rf"'{kind}' can be .* It builds for: c, .*llvm"):
             tvm.build(schedule, args, target=kind + options)
+
+
+def test_llvm_optimises_as_much_as_the_target_says() -> None:
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] * 2.0 + 1.0, name="B")
+    sizes, x = {}, np.arange(64, dtype="float32")
+    for level in range(4):
+        built = tvm.build(te.create_schedule(B.op), [A, B], target=f"llvm -opt-level={level}")
+        sizes[level] = len(built.get_source("asm"))
+        y = np.empty_like(x)
+        built(x, y)
+        np.testing.assert_array_equal(y, 2 * x + 1)
+    assert sizes[0] != sizes[3]
+    with pytest.raises(ValueError, match="is 0, 1, 2 or 3, not 7"):
+        tvm.build(te.create_schedule(B.op), [A, B], target="llvm -opt-level=7")
