@@ -270,8 +270,6 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())
     if hint in (int, float, bool):
         return type(value) is hint
-    if hint is DataType and value == "":
-        return True  # an attribute that leaves the type to the operands
     return isinstance(value, hint) if isinstance(hint, type) else True
 
 
