@@ -1,11 +1,19 @@
 """What the README says is true."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from tests.support import ROOT, require_program
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import sterna
+from tests.support import ROOT, clean_environment, require_module, require_program
 from tests.test_layering import RANKS
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -25,6 +33,51 @@ def test_the_example_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = re.findall(r"print\(.*\) +# (.*)", example)
     assert done.stdout.splitlines() == said
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path) -> Path:
+    """A folder with a small model under the name of the README's large one, a picture, labels."""
+    require_program("cc")
+    require_module("PIL")
+    from PIL import Image
+
+    sizes = [("input", [1, 3, 224, 224]), ("output", [1, 1000])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in sizes]
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["input"], ["pool"]),
+        helper.make_node("Flatten", ["pool"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w"], ["output"]),
+    ]
+    weights = numpy_helper.from_array(np.ones((3, 1000), "float32"), "w")
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [weights])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "resnet18.onnx")
+    Image.new("RGB", (300, 260), "orange").save(tmp_path / "cat.jpg")
+    (tmp_path / "imagenet.txt").write_text("\n".join(f"class {i}" for i in range(1000)))
+    return tmp_path
+
+
+def test_a_model_in_three_lines_of_python(
+    stand_ins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(stand_ins)
+    (lines,) = blocks("py")
+    names: dict[str, Any] = {"sterna": sterna, "image": np.zeros((1, 3, 224, 224), "float32")}
+    exec(lines, names)
+    assert np.shape(names["scores"]) == (1, 1000)
+    assert (stand_ins / "resnet18.so").is_file()
+
+
+def test_a_model_in_three_commands(stand_ins: Path) -> None:
+    (commands,) = blocks("sh")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands], cwd=stand_ins, capture_output=True, text=True,
+        timeout=120, env=clean_environment(PATH=path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "class " in done.stdout
 
 
 def test_set_up_is_two_commands_and_continuous_integration_uses_the_second() -> None:
