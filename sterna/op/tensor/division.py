@@ -8,6 +8,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.op.elementwise import bind
+from sterna.op.nn._norm_pattern import of_quotient
 from sterna.op.tensor._arithmetic import with_neutral
 from sterna.op.tensor.binary import REALS, UNSIGNED, WHOLE, binary
 from sterna.relay.arrays import Array
@@ -62,7 +63,7 @@ def _floor_mod(a: Expr, b: Expr) -> Expr:
 
 binary("divide", _divided(build.div, build.truncdiv), _reference(np.divide, _toward_zero),
        "lhs / rhs; the quotient of integers is rounded to zero.", cases=_CASES,
-       rewrites=[with_neutral(1, on_the_right=True)])
+       rewrites=[with_neutral(1, on_the_right=True)], legalize=of_quotient)
 binary("trunc_divide", _divided(lambda a, b: t.trunc(a / b), build.truncdiv),
        _reference(lambda a, b: np.trunc(np.divide(a, b)), _toward_zero),
        "lhs / rhs without its fraction.", cases=_CASES)
