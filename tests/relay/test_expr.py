@@ -9,6 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.ir import load_json, save_json, structural_equal, structural_hash
 from sterna.relay.arrays import to_numpy
+from sterna.relay.op import records
 
 
 def test_a_call_has_its_type_at_once() -> None:
@@ -111,7 +112,11 @@ def test_json_and_structural_equality_with_constants() -> None:
     assert not structural_equal(main, other)
 
 
-def test_saved_attributes_are_checked() -> None:
+def test_attributes_of_every_operator_come_back_from_json_and_are_checked() -> None:
+    for name, record in records().items():
+        for case in record.cases:
+            attrs = record.attrs(**case.attrs) if record.attrs is not None else ()
+            assert structural_equal(attrs, load_json(save_json(attrs))), name
     softmax = relay.nn.softmax(relay.var("x", shape=(2,)), axis=-1)
     broken = save_json(softmax.attrs).replace("-1", '"last"')
     with pytest.raises(ValueError, match=r"SoftmaxAttrs.*the attribute axis is"):
