@@ -13,6 +13,8 @@ from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import call
 
+MOST_DIMENSIONS = 64
+
 ToStatic = Callable[[Any, tuple[RelayExpr, ...]], RelayExpr | None]
 
 
@@ -53,6 +55,8 @@ def length_of(kind: Type, name: str) -> int:
     (length,) = vector.shape
     if type(length) is not int:
         raise ValueError(f"the length of {name} says the number of dimensions; it must be known")
+    if length > MOST_DIMENSIONS:
+        raise ValueError(f"{name} says {length} dimensions; there are at most {MOST_DIMENSIONS}")
     return length
 
 

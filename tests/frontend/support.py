@@ -18,6 +18,14 @@ def model_of(
     nodes: Sequence[NodeProto], feeds: dict[str, Array], weights: dict[str, Array],
     outputs: Sequence[str], opset: int,
 ) -> ModelProto:  # fmt: skip
+    """A model of these nodes with inputs like the arrays, and what ONNX finds out of shapes."""
+    return onnx.shape_inference.infer_shapes(bare_model(nodes, feeds, weights, outputs, opset))
+
+
+def bare_model(
+    nodes: Sequence[NodeProto], feeds: dict[str, Array], weights: dict[str, Array],
+    outputs: Sequence[str], opset: int,
+) -> ModelProto:  # fmt: skip
     """A model of these nodes with inputs like the arrays."""
     inputs = [
         helper.make_tensor_value_info(
@@ -32,8 +40,7 @@ def model_of(
     )  # fmt: skip
     domains = {"com.microsoft": 1, "ai.onnx.preview": 1, "ai.onnx.preview.training": 1}
     imports = [helper.make_opsetid(*pair) for pair in [("", opset), *domains.items()]]
-    made = helper.make_model(graph, opset_imports=imports, ir_version=9)
-    return onnx.shape_inference.infer_shapes(made)
+    return helper.make_model(graph, opset_imports=imports, ir_version=9)
 
 
 def run_reference(model: ModelProto, feeds: dict[str, Array]) -> list[Array]:

@@ -20,6 +20,7 @@ from sterna.frontend.onnx.node import (
     reshape,
 )
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 MICROSOFT = "com.microsoft"
 
@@ -114,7 +115,7 @@ def embed_layer_norm(node: Node) -> Result:
     if node.has(7):
         counts = call("sum", cast(node[7], "int32"), axis=(1,))
     else:
-        counts = constant(np.zeros(batch, "int32"))
+        counts = call("zeros", (batch,), "int32")
     return [made, counts, total]
 
 
@@ -122,7 +123,7 @@ def embed_layer_norm(node: Node) -> Result:
 def attention(node: Node) -> Result:
     """Attention of several heads over itself; the mask has a number for each key."""
     if any(node.has(place) for place in (4, 5)) or node.attr("unidirectional", 0):
-        raise ValueError("a past, a bias of the scores or one direction are not supported")
+        raise OpNotImplemented("a past, a bias of the scores or one direction")
     data, heads = node[0], node.attr("num_heads")
     batch, length, _ = node.shape()
     mixed = product(node, data, node[1])
@@ -149,7 +150,7 @@ def attention(node: Node) -> Result:
 
 def _mask(node: Node, wanted: tuple[int, int], dtype: str, hidden: float) -> RelayExpr:
     if node.shape(3) != wanted:
-        raise ValueError(f"a mask of shape {node.shape(3)} is not supported, only {wanted}")
+        raise OpNotImplemented(f"a mask of shape {node.shape(3)} instead of {wanted}")
     seen = cast(node[3], dtype)
     added = call("multiply", call("subtract", like(1, seen), seen), like(hidden, seen))
     return reshape(added, (wanted[0], 1, 1, wanted[1]))

@@ -5,10 +5,11 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
 
+from sterna.frontend.onnx import tensors
 from sterna.frontend.onnx.node import (
     Node,
+    axis_below,
     call,
     cast,
     constant,
@@ -65,7 +66,7 @@ def pair(node: Node) -> tuple[RelayExpr, RelayExpr]:
     first, second = node[0], node[1]
     axis = node.attr("axis")
     if node.opset < 7 and axis is not None and node.attr("broadcast"):
-        behind = rank_of(first) - axis % rank_of(first) - rank_of(second)
+        behind = rank_of(first) - axis_below(axis, rank_of(first)) - rank_of(second)
         second = reshape(second, (*node.shape(1), *(1,) * behind))
     return first, second
 
@@ -99,8 +100,13 @@ def mod(node: Node) -> RelayExpr:
 
 @converter("BitShift")
 def bit_shift(node: Node) -> RelayExpr:
-    name = "left_shift" if node.attr("direction") == "LEFT" else "right_shift"
-    return call(name, node[0], node[1])
+    direction = node.attr("direction")
+    if direction not in _SHIFTS:
+        raise ValueError(f"direction is LEFT or RIGHT, not {direction}")
+    return call(_SHIFTS[direction], node[0], node[1])
+
+
+_SHIFTS = {"LEFT": "left_shift", "RIGHT": "right_shift"}
 
 
 _VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add"}
@@ -140,9 +146,7 @@ def is_inf(node: Node) -> RelayExpr:
 
 def element_type(number: int) -> str:
     """The element type of a number of ONNX."""
-    if number == TensorProto.STRING:
-        raise ValueError("graphs compute with numbers, not with text")
-    return str(helper.tensor_dtype_to_np_dtype(number))
+    return tensors.element_type(number, "its result")
 
 
 # ---- bounds ----

@@ -4,6 +4,7 @@ import numpy as np
 
 from sterna.frontend.onnx.node import (
     Node,
+    axis_below,
     call,
     cast,
     constant,
@@ -65,7 +66,7 @@ def tensor_scatter(node: Node) -> RelayExpr:
     cache, update = node[0], node[1]
     extents, length = node.shape(1), node.shape(0)
     rank = len(extents)
-    axis = node.attr("axis", -2) % rank
+    axis = axis_below(node.attr("axis", -2), rank)
     if axis == 0:
         raise ValueError("the axis is not that of the batch")
     mode = node.attr("mode", "linear")
@@ -73,7 +74,7 @@ def tensor_scatter(node: Node) -> RelayExpr:
         raise ValueError(f"mode is linear or circular, not {mode}")
     shape = [1] * rank
     shape[axis] = extents[axis]
-    at: RelayExpr = constant(np.arange(extents[axis]).reshape(shape))
+    at = reshape(call("arange", constant(extents[axis], "int64"), dtype="int64"), shape)
     if node.has(2):
         first = reshape(cast(node[2], "int64"), (extents[0], *[1] * (rank - 1)))
         at = call("add", first, at)

@@ -5,7 +5,7 @@ import math
 from sterna.frontend.onnx.node import (
     Node,
     Result,
-    axes_below,
+    axis_below,
     call,
     cast,
     constant,
@@ -22,12 +22,14 @@ from sterna.frontend.onnx.windows import (
     KERNEL_TRANSPOSED,
     LAYOUT,
     cropped,
+    expect_kernel,
     numbers,
     padding,
     shared,
     spatial_rank,
 )
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 # ---- convolutions ----
 
@@ -42,6 +44,7 @@ def convolution(node: Node, data: RelayExpr, weight: RelayExpr, out_dtype: str =
     """The convolution that a node's attributes describe."""
     rank = spatial_rank(node)
     channels, _, *kernel = node.shape_of(weight)
+    expect_kernel(node, kernel)
     data, pads = cropped(data, padding(node, kernel))
     return call(
         f"nn.conv{rank}d", data, weight, strides=numbers(node, "strides", rank), padding=pads,
@@ -55,6 +58,7 @@ def convolution(node: Node, data: RelayExpr, weight: RelayExpr, out_dtype: str =
 def conv_transpose(node: Node) -> RelayExpr:
     rank, groups = spatial_rank(node), node.attr("group", 1)
     _, per_group, *kernel = node.shape(1)
+    expect_kernel(node, kernel)
     strides, dilations = numbers(node, "strides", rank), numbers(node, "dilations", rank)
     more = tuple(node.attr("output_padding") or (0,) * rank)
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
@@ -91,7 +95,7 @@ def deform_conv(node: Node) -> RelayExpr:
     rank = spatial_rank(node)
     channels, _, *kernel = node.shape(1)
     if rank != 2:
-        raise ValueError(f"deformable convolutions are of images, not of {rank} axes")
+        raise OpNotImplemented(f"deformable convolutions of {rank} axes")
     attrs = {
         "strides": numbers(node, "strides", rank), "padding": padding(node, kernel),
         "dilation": numbers(node, "dilations", rank), "groups": node.attr("group", 1),
@@ -112,8 +116,11 @@ def deform_conv(node: Node) -> RelayExpr:
 @converter("MaxPool", "AveragePool", "LpPool")
 def pool(node: Node) -> Result:
     rank = spatial_rank(node)
-    kernel = tuple(node.attr("kernel_shape"))
+    kernel = numbers(node, "kernel_shape", rank)
     data, pads = cropped(node[0], padding(node, kernel))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, numbers(node, "dilations", rank), strict=True)]
+    if any(pad >= size for pad, size in zip(pads, reach * 2, strict=True)):
+        raise ValueError(f"the padding {pads} is not smaller than the window {reach}")
     attrs = {
         "pool_size": kernel, "strides": numbers(node, "strides", rank), "padding": pads,
         "dilation": numbers(node, "dilations", rank), "layout": LAYOUT[rank],
@@ -146,7 +153,7 @@ def global_pool(node: Node) -> RelayExpr:
 def max_unpool(node: Node) -> RelayExpr:
     batch, channels, *extents = node.shape()
     rank = len(extents)
-    kernel = tuple(node.attr("kernel_shape"))
+    kernel = numbers(node, "kernel_shape", rank)
     strides, pads = numbers(node, "strides", rank), padding(node, kernel)
     own = [
         (extents[i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i] for i in range(rank)
@@ -189,7 +196,7 @@ def instance_norm(node: Node) -> RelayExpr:
 def layer_norm(node: Node) -> Result:
     data, epsilon = node[0], node.attr("epsilon", 1e-5)
     rank = rank_of(data)
-    axes = tuple(range(node.attr("axis", -1) % rank, rank))
+    axes = tuple(range(axis_below(node.attr("axis", -1), rank), rank))
     made = normalised(node, data, node[1], node.get(2), axes, epsilon)
     if not node.wants(1) and not node.wants(2):
         return made
@@ -230,7 +237,7 @@ def group_norm(node: Node) -> RelayExpr:
 def rms_norm(node: Node) -> RelayExpr:
     data = node[0]
     rank = rank_of(data)
-    axes = tuple(range(node.attr("axis", -1) % rank, rank))
+    axes = tuple(range(axis_below(node.attr("axis", -1), rank), rank))
     scale = _spread(cast(node[1], dtype_of(data)), node.shape()[axes[0] :])
     axis = axes[0] if len(axes) == 1 else axes
     return call("nn.rms_norm", data, scale, axis=axis, epsilon=node.attr("epsilon", 1e-5))
@@ -264,7 +271,7 @@ _SOFTMAX = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax", "Hardmax": 
 def softmax_of_rows(node: Node) -> RelayExpr:
     """Before version 13: over all axes from one on together."""
     data, rank = node[0], rank_of(node[0])
-    axis = axes_below([node.attr("axis", 1)], rank)[0]
+    axis = axis_below(node.attr("axis", 1), rank)
     if axis == rank - 1:
         return call(_SOFTMAX[node.kind], data, axis=axis)
     extents = node.shape()
@@ -286,7 +293,7 @@ def softmax(node: Node) -> RelayExpr:
 def dropout(node: Node) -> Result:
     training = node.opset >= 12 and node.has(2) and bool(node.number(2, "training_mode"))
     if training and not (node.has(1) and node.number(1, "ratio") == 0):
-        raise ValueError("it drops elements as in training; export the model for inference")
+        raise OpNotImplemented("dropping elements as in training; export it for inference")
     kept = constant(True) if node.opset >= 10 else like(1, node[0])
     mask = call("broadcast_to", kept, node.shape()) if node.wants(1) else None
     return [node[0], mask]

@@ -1,6 +1,5 @@
 """Quantised tensors and what computes with them."""
 
-import numpy as np
 from onnx import TensorProto
 
 from sterna.frontend.onnx.convert_elementwise import element_type
@@ -30,7 +29,7 @@ def _zero(node: Node, place: int, scale: RelayExpr, dtype: str) -> RelayExpr:
     if node.has(place):
         return _scalar(node[place])
     shape = node.shape_of(scale)
-    return constant(np.zeros(shape, "int32"), dtype)
+    return call("full", constant(0, dtype), shape, dtype=dtype)
 
 
 def quantize(

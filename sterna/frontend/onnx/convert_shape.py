@@ -7,6 +7,7 @@ import numpy as np
 from sterna.frontend.onnx.node import (
     Node,
     axes_below,
+    axis_below,
     call,
     cast,
     constant,
@@ -42,12 +43,24 @@ def size(node: Node) -> RelayExpr:
 
 @converter("Reshape", until=4)
 def reshape_by_attribute(node: Node) -> RelayExpr:
-    return call("reshape", node[0], tuple(node.attr("shape")))
+    return call("reshape", node[0], _target(tuple(node.attr("shape"))))
 
 
 @converter("Reshape", since=5)
 def reshape_to(node: Node) -> RelayExpr:
-    return call("reshape", node[0], node.static(1), allowzero=bool(node.attr("allowzero", 0)))
+    shape, zero = node.static(1), bool(node.attr("allowzero", 0))
+    if isinstance(shape, tuple):
+        shape = _target(shape)
+        if zero and 0 in shape and -1 in shape:
+            raise ValueError(f"the shape {shape} has a 0 that means itself, and a -1")
+    return call("reshape", node[0], shape, allowzero=zero)
+
+
+def _target(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Relay gives numbers below -1 meanings that ONNX has not."""
+    if min(shape, default=0) < -1:
+        raise ValueError(f"the shape {shape} has an extent below -1")
+    return shape
 
 
 @converter("Flatten")
@@ -56,7 +69,8 @@ def flatten(node: Node) -> RelayExpr:
     if axis == 1 and rank_of(data) > 1:
         return call("nn.batch_flatten", data)
     extents = node.shape()
-    axis = axis + len(extents) if axis < 0 else axis
+    if axis != len(extents):
+        axis = axis_below(axis, len(extents))
     return reshape(data, (math.prod(extents[:axis]), math.prod(extents[axis:])))
 
 
@@ -129,7 +143,7 @@ def slice_to(node: Node) -> RelayExpr:
     if strides is None:
         kind = "int64" if isinstance(begin, tuple) else dtype_of(begin)
         count = len(begin) if isinstance(begin, tuple) else node.shape(1)[0]
-        strides = constant(np.ones(count, kind))
+        strides = call("ones", (count,), kind)
     given = [constant(np.array(v, "int64")) if isinstance(v, tuple) else v
              for v in (begin, end, strides)]  # fmt: skip
     return call("strided_slice", node[0], *given, axes=axes)
@@ -196,6 +210,10 @@ def _pad(node: Node, pads: list[int], value: RelayExpr) -> RelayExpr:
     return call("nn.pad", node[0], tuple(width), value, pad_mode=mode)
 
 
+# Longer ranges are computed when the model runs.
+SMALL_RANGE = 1 << 17
+
+
 @converter("Range")
 def number_range(node: Node) -> RelayExpr:
     kind = dtype_of(node[0])
@@ -203,6 +221,8 @@ def number_range(node: Node) -> RelayExpr:
     if all(value is not None for value in known):
         start, stop, step = (v.reshape(()) for v in known if v is not None)
         count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
+        if count > SMALL_RANGE:
+            return call("arange", *map(constant, (start, stop, step)), dtype=kind)
         return constant((start + np.arange(count) * step).astype(start.dtype))
     return call("arange", node[0], node[1], node[2], dtype=kind)
 

@@ -6,7 +6,6 @@ from sterna.frontend.onnx.convert_elementwise import element_type
 from sterna.frontend.onnx.node import (
     Node,
     call,
-    constant,
     converter,
     dtype_of,
     rank_of,
@@ -52,7 +51,7 @@ def stft(node: Node) -> RelayExpr:
     if node.has(2):
         frame = node[2]
     else:
-        frame = constant(np.ones(int(node.number(3, "frame_length"))), dtype_of(data))
+        frame = call("ones", (int(node.number(3, "frame_length")),), dtype_of(data))
     half = bool(node.attr("onesided", 1))
     return call("signal.stft", data, frame, frame_step=step, onesided=half)
 

@@ -83,14 +83,11 @@ def from_onnx(
     find("add")
     _expect_config(convert_config)
     inputs = Inputs(shape, dtype)
-    try:
-        loaded = load_model(model)
-        if export_node_renamed_model_path is not None:
-            onnx.save(loaded.proto, export_node_renamed_model_path)
-        with limited_folding() as room:
-            return Importer(loaded, inputs, opset, freeze_params, room).run()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"the ONNX model has a name that is no text: {error}") from None
+    loaded = load_model(model)
+    if export_node_renamed_model_path is not None:
+        onnx.save(loaded.proto, export_node_renamed_model_path)
+    with limited_folding() as room:
+        return Importer(loaded, inputs, opset, freeze_params, room).run()
 
 
 def import_for(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[IRModule, set[str]]:

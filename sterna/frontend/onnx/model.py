@@ -43,6 +43,7 @@ def load_model(model: Source) -> LoadedModel:
         )
     if not proto.HasField("graph"):
         raise ValueError("the ONNX model has no graph")
+    _expect_text(proto)
     _name_nodes(proto)
     return LoadedModel(proto, folder)
 
@@ -51,9 +52,37 @@ def _parse(data: bytes, what: str) -> ModelProto:
     loaded = ModelProto()
     try:
         loaded.ParseFromString(data)
-    except (DecodeError, UnicodeDecodeError) as error:
+    except DecodeError as error:
         raise ValueError(f"{what} no ONNX model: {error}") from None
     return loaded
+
+
+def _expect_text(model: ModelProto) -> None:
+    """Names are text; protobuf gives those that are not as bytes."""
+    names: list[str] = [entry.domain for entry in model.opset_import]
+    graphs: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    for function in model.functions:
+        names += [function.name, function.domain, function.overload, *function.input]
+        names += [*function.output, *function.attribute]
+        names += [entry.name for entry in function.attribute_proto]
+        names += [entry.domain for entry in function.opset_import]
+    while graphs:
+        graph = graphs.pop()
+        if isinstance(graph, GraphProto):
+            names += [tensor.name for tensor in graph.initializer]
+            names += [sparse.values.name for sparse in graph.sparse_initializer]
+            for entry in (*graph.input, *graph.output):
+                names.append(entry.name)
+                names += [dim.dim_param for dim in entry.type.tensor_type.shape.dim]
+        for node in graph.node:
+            names += [node.name, node.op_type, node.domain, node.overload]
+            names += [*node.input, *node.output]
+            for attribute in node.attribute:
+                names += [attribute.name, attribute.ref_attr_name]
+            graphs += inner_graphs(node)
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"the ONNX model has the name {name!r}, which is no text")
 
 
 def _expect_shallow(model: ModelProto) -> None:

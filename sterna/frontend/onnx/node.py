@@ -4,6 +4,7 @@ A converter is a function from a Node to an expression, or to one per output. It
 an operator of ONNX and the versions of the operator set from which and to which it holds.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.types import TensorType
+from sterna.ir.types import TensorType, flatten_type
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.builders import builder
 from sterna.relay.expr import (
+    Call,
     Constant,
     Function,
     RelayExpr,
@@ -26,8 +28,15 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.interpreter import interpret
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, OpRecord
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.runtime import NDArray
+
+# What an operator whose results each read many elements may read in all to be computed here.
+MOST_WORK = 1 << 24
+
+# Operands of numbers that say how, such as a shape or axes, are not longer than this.
+MOST_NUMBERS = 1 << 16
 
 Result = RelayExpr | Sequence[RelayExpr | None]
 
@@ -121,12 +130,18 @@ class Node:
 
     def ints(self, place: int, what: str) -> list[int]:
         """The whole numbers of an operand that must be known."""
-        return [int(value) for value in self.array(place, what).reshape(-1)]
+        return self._few(self.array(place, what), what)
 
     def static(self, place: int) -> tuple[int, ...] | RelayExpr:
         """The whole numbers of an operand if they are known, else the operand."""
         value = self.decided(place)
-        return self[place] if value is None else tuple(int(v) for v in value.reshape(-1))
+        return self[place] if value is None else tuple(self._few(value, f"operand {place}"))
+
+    def _few(self, value: Array, what: str) -> list[int]:
+        """Whole numbers one by one: extents, axes and such."""
+        if value.size > MOST_NUMBERS:
+            raise ValueError(f"{self}: {what} has {value.size} numbers, more than {MOST_NUMBERS}")
+        return [int(number) for number in value.reshape(-1)]
 
     def number(self, place: int, what: str) -> Any:
         """The one number of an operand that must be known."""
@@ -253,11 +268,18 @@ def call(name: str, *args: Any, **attrs: Any) -> RelayExpr:
     made = builder(name)(*args, **attrs)
     if isinstance(made, TupleWrapper):
         made = made.tuple_value
-    return fold_one(made, _fits)
+    return fold_one(made, _allows)
 
 
-def _fits(size: int) -> bool:
-    """Whether there is room for so many bytes more; a few always are: they may be a shape."""
+def _allows(record: OpRecord, call: Call, size: int) -> bool:
+    """Whether computing a call is little work, and there is room for its value.
+
+    There always is for a few bytes: they may be a shape.
+    """
+    if record.pattern >= OUT_ELEMWISE_FUSABLE:
+        given = (kind for arg in call.args for kind in flatten_type(arg.checked_type))
+        if size * sum(math.prod(kind.concrete_shape) for kind in given) > MOST_WORK:
+            return False
     room = _room.get()
     if room is None or size <= 1024:
         return True
@@ -286,4 +308,14 @@ def axes_below(axes: Sequence[int] | None, rank: int) -> list[int]:
     """Axes counted from the front; all if none are given."""
     if axes is None:
         return list(range(rank))
-    return [axis + rank if axis < 0 else axis for axis in axes]
+    found = [axis_below(axis, rank) for axis in axes]
+    if len(set(found)) != len(found):
+        raise ValueError(f"of the axes {list(axes)} two are the same")
+    return found
+
+
+def axis_below(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is none of {rank}")
+    return axis + rank if axis < 0 else axis

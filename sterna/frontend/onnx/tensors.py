@@ -16,6 +16,7 @@ from sterna.support.errors import OpNotImplemented
 
 # More bytes than any machine's memory has: such sizes are mistakes.
 LARGEST = 1 << 47
+MOST_DIMENSIONS = 64
 
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
@@ -40,6 +41,8 @@ def element_type(number: int, what: str) -> str:
 def count_of(dims: Iterable[int], bits: int, what: str) -> int:
     """The number of elements of a shape, which is one that memory could hold."""
     extents = list(dims)
+    if len(extents) > MOST_DIMENSIONS:
+        raise ValueError(f"{what} has {len(extents)} dimensions, more than {MOST_DIMENSIONS}")
     if any(extent < 0 for extent in extents):
         raise ValueError(f"{what} has the shape {extents}, of which an extent is negative")
     count = math.prod(extents)
@@ -131,6 +134,8 @@ def _expect_range(numbers: Array, number: int, kind: "np.dtype[Any]", what: str)
 def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> bytes:
     """The bytes of a tensor that lie in a file of the model's folder."""
     given = {entry.key: entry.value for entry in tensor.external_data}
+    if not all(isinstance(value, str) for value in given.values()):
+        raise ValueError(f"{what} has its data in a file whose name or place is no text")
     if folder is None:
         raise ValueError(
             f"{what} has its data in the file '{given.get('location', '')}'; give from_onnx the "
@@ -148,7 +153,7 @@ def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> 
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | _NO_WAIT)
     except OSError as error:
         raise ValueError(f"{what}: '{given['location']}' cannot be read: {error}") from None
-    with open(handle, "rb") as file:
+    try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
             raise ValueError(f"{what}: '{given['location']}' is a link or no plain file")
@@ -157,8 +162,11 @@ def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> 
                 f"{what} ends at byte {offset + length} of '{given['location']}', which has "
                 f"{about.st_size}"
             )
-        file.seek(offset)
-        return file.read(length)
+        with open(handle, "rb", closefd=False) as file:
+            file.seek(offset)
+            return file.read(length)
+    finally:
+        os.close(handle)
 
 
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)

@@ -4,17 +4,21 @@ from collections.abc import Sequence
 
 from sterna.frontend.onnx.node import Node, call, like, rank_of
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
+LARGEST = 1 << 31
 KERNEL_TRANSPOSED = {1: "IOW", 2: "IOHW", 3: "IODHW"}
 
 
 def spatial_rank(node: Node) -> int:
     """The number of axes along which windows move."""
     rank = rank_of(node[0]) - 2
+    if rank < 1:
+        raise ValueError(f"data of {rank + 2} dimensions has no axes along which windows move")
     if rank not in LAYOUT:
-        raise ValueError(f"windows move along 1, 2 or 3 axes, not along {rank}")
+        raise OpNotImplemented(f"windows that move along {rank} axes")
     return rank
 
 
@@ -23,7 +27,18 @@ def numbers(node: Node, name: str, rank: int) -> tuple[int, ...]:
     given = tuple(node.attr(name) or (1,) * rank)
     if len(given) != rank:
         raise ValueError(f"{name} has {len(given)} numbers for {rank} axes")
+    if not all(0 < number < LARGEST for number in given):
+        raise ValueError(f"{name} is {list(given)}; its numbers are from 1 to {LARGEST - 1}")
     return given
+
+
+def expect_kernel(node: Node, kernel: Sequence[int]) -> None:
+    """The weights' extents are those that the node says, if it says any."""
+    if len(kernel) != spatial_rank(node):
+        raise ValueError(f"its weights are for {len(kernel)} axes, its data has {rank_of(node[0])}")
+    said = node.attr("kernel_shape")
+    if said is not None and list(said) != list(kernel):
+        raise ValueError(f"kernel_shape is {list(said)}; the weights are of {list(kernel)}")
 
 
 def padding(node: Node, kernel: Sequence[int]) -> tuple[int, ...]:
@@ -34,6 +49,8 @@ def padding(node: Node, kernel: Sequence[int]) -> tuple[int, ...]:
         pads = tuple(node.attr("pads") or (0,) * (2 * rank))
         if len(pads) != 2 * rank:
             raise ValueError(f"pads has {len(pads)} numbers for {rank} axes")
+        if not all(abs(extent) < LARGEST for extent in pads):
+            raise ValueError(f"pads is {list(pads)}, of which one is too large")
         return pads
     if mode == "VALID":
         return (0,) * (2 * rank)

@@ -19,6 +19,8 @@ from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleG
 from sterna.relay.op import OpRecord, record_of
 from sterna.relay.traverse import not_primitive, rewrite
 
+Allows = Callable[[OpRecord, Call, int], bool]
+
 # A result may be this much larger than the operands.
 GROWTH, SMALL_BYTES = 4, 1 << 20
 
@@ -37,10 +39,10 @@ def fold_constant(expr: Any) -> Any:
     return rewrite(expr, lambda new, old: fold_one(new), not_primitive)
 
 
-def fold_one(new: RelayExpr, fits: Callable[[int], bool] = lambda size: True) -> RelayExpr:
+def fold_one(new: RelayExpr, allows: Allows | None = None) -> RelayExpr:
     """One expression whose parts are folded already, computed if they are known.
 
-    fits(bytes) says whether there is room for a value of so many bytes.
+    allows(record, call, bytes) says whether to compute a call whose value has so many bytes.
     """
     if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):
         return new.tuple_value.fields[new.index]
@@ -48,7 +50,7 @@ def fold_one(new: RelayExpr, fits: Callable[[int], bool] = lambda size: True) ->
     if record is None or record.reference is None or not record.foldable:
         return new
     assert isinstance(new, Call)
-    if not all(map(_is_known, new.args)) or not _worth_it(new, fits):
+    if not all(map(_is_known, new.args)) or not _worth_it(record, new, allows):
         return new
     return evaluate(record, new)
 
@@ -82,13 +84,15 @@ def _constant(value: Any, kind: Type) -> RelayExpr:
     return Constant(from_numpy(np.asarray(value), kind.dtype))  # type: ignore[attr-defined]
 
 
-def _worth_it(call: Call, fits: Callable[[int], bool]) -> bool:
+def _worth_it(record: OpRecord, call: Call, allows: Allows | None) -> bool:
     made = flatten_type(call.checked_type)
     if not all(kind.is_static for kind in made):
         return False
     given = [kind for arg in call.args for kind in flatten_type(arg.checked_type)]
     grown, before = sum(map(_bytes, made)), sum(map(_bytes, given))
-    return grown <= max(SMALL_BYTES, GROWTH * before) and fits(grown)
+    if grown > max(SMALL_BYTES, GROWTH * before):
+        return False
+    return allows is None or allows(record, call, grown)
 
 
 def _bytes(kind: TensorType) -> int:
