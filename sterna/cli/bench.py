@@ -14,7 +14,8 @@ from sterna.model import CompiledModel
 from sterna.model.bench import (
     Contestant,
     Timing,
-    largest_difference,
+    differences,
+    largest,
     onnxruntime_runner,
     time_in_turns,
 )
@@ -55,16 +56,18 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--alone and --beside do not go together")
     model = open_model(options)
     inputs = read_inputs(options, model.inputs, fill=True)
-    expected = list(model.run(inputs).values())
+    ours = list(model.run(inputs).values())
     contestants: dict[str, Contestant] = {OURS: lambda: model.run(inputs)}
-    difference = None
+    agreement = {}
     path = _peer_model(options)
     if path is not None:
         run_peer = onnxruntime_runner(path, inputs, num_threads())
-        difference = largest_difference(expected, run_peer())
+        theirs = run_peer()
+        agreement = {"largest_difference": largest(differences(ours, theirs)),
+                     "largest_number": largest(theirs)}  # fmt: skip
         contestants[PEER] = run_peer
     times = time_in_turns(contestants, options.turns, options.turn_ms * 1e-3)
-    data = _data(model, times, difference)
+    data = {**_data(model, times), **agreement}
     if path is None and not options.alone:
         data["note"] = _why_alone(options)
     show(options, data, lambda: _text(data))
@@ -87,9 +90,7 @@ def _why_alone(options: argparse.Namespace) -> str:
     return "ONNX Runtime does not read this file; --beside MODEL.onnx gives it the model"
 
 
-def _data(
-    model: CompiledModel, times: dict[str, Timing], difference: float | None
-) -> dict[str, Any]:
+def _data(model: CompiledModel, times: dict[str, Timing]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "inputs": [str(spec) for spec in model.inputs],
         "threads": num_threads(),
@@ -103,7 +104,6 @@ def _data(
             "median": times[PEER].median / times[OURS].median,
             "min": times[PEER].min / times[OURS].min,
         }
-        data["largest_difference"] = difference
     return data
 
 
@@ -118,6 +118,7 @@ def _text(data: dict[str, Any]) -> str:
     if "ratio" in data:
         ratio = data["ratio"]
         lines += ["", f"{PEER} takes {ratio['median']:.2f} x as long by the median, "
-                  f"{ratio['min']:.2f} x by the minimum; the results differ by "
-                  f"{data['largest_difference']:.1e} of the largest number at most"]  # fmt: skip
+                  f"{ratio['min']:.2f} x by the minimum",
+                  f"the results differ by {data['largest_difference']:.1e} at most; the largest "
+                  f"number is {data['largest_number']:.3g}"]  # fmt: skip
     return "\n".join([*lines, *(["", data["note"]] if "note" in data else [])])

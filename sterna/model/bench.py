@@ -3,7 +3,7 @@
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,12 +78,17 @@ def onnxruntime_runner(
     return run
 
 
-def largest_difference(ours: list[Array], theirs: list[Array]) -> float:
-    """The largest difference of two engines' results, as a share of the largest number."""
-    found = 0.0
-    for mine, other in zip(ours, theirs, strict=True):
-        a, b = np.asarray(mine, "float64"), np.asarray(other, "float64")
-        if a.size:
-            scale = max(float(np.nanmax(np.abs(b))), 1e-30)
-            found = max(found, float(np.nanmax(np.abs(a - b))) / scale)
-    return found
+def largest(arrays: Iterable[Array]) -> float:
+    """The largest absolute value of all; infinite if one is no number."""
+    sizes = [np.abs(np.asarray(array, "float64")) for array in arrays]
+    return max((float(np.nan_to_num(s, nan=np.inf).max()) for s in sizes if s.size), default=0.0)
+
+
+def differences(ours: Sequence[Array], theirs: Sequence[Array]) -> list[Array]:
+    """How far two engines' results are apart; where both are the same infinity or NaN, not at all."""
+    pairs = [(np.asarray(a, "float64"), np.asarray(b, "float64"))
+             for a, b in zip(ours, theirs, strict=True)]  # fmt: skip
+    with np.errstate(invalid="ignore"):
+        return [
+            np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b) for a, b in pairs
+        ]
