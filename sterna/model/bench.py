@@ -85,7 +85,7 @@ def largest(arrays: Iterable[Array]) -> float:
 
 
 def differences(ours: Sequence[Array], theirs: Sequence[Array]) -> list[Array]:
-    """How far two engines' results are apart; where both are the same infinity or NaN, not at all."""
+    """How far two results are apart; the same infinities and NaNs are not."""
     pairs = [(np.asarray(a, "float64"), np.asarray(b, "float64"))
              for a, b in zip(ours, theirs, strict=True)]  # fmt: skip
     with np.errstate(invalid="ignore"):
