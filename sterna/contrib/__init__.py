@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from sterna.support.classic import find_moved
 
 if TYPE_CHECKING:
-    from sterna.contrib import cc, clang, debugger, graph_executor, onnx_backend, utils
+    from sterna.contrib import cc, clang, debugger, graph_executor, ndk, onnx_backend, utils
 
-_MODULES = frozenset({"cc", "clang", "debugger", "graph_executor", "onnx_backend", "utils"})
+_MODULES = frozenset({"cc", "clang", "debugger", "graph_executor", "ndk", "onnx_backend", "utils"})
 
-__all__ = ["cc", "clang", "debugger", "graph_executor", "onnx_backend", "utils"]
+__all__ = ["cc", "clang", "debugger", "graph_executor", "ndk", "onnx_backend", "utils"]
 
 
 def __getattr__(name: str) -> Any:

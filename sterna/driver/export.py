@@ -9,9 +9,11 @@ from typing import Any
 
 from sterna.driver import bundle
 from sterna.driver.files import as_objects, pack, write_object
+from sterna.driver.operator_module import OperatorModule
 from sterna.runtime import Module
-from sterna.support import toolchain
+from sterna.support import cross, toolchain
 from sterna.support.write_aside import write_aside
+from sterna.target import machine_of
 
 LINK_OPTIONS = ("cc", "cwd", "options")
 
@@ -31,6 +33,8 @@ def export_library(
     """
     path = Path(file_name)
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
+        if options.get("cc") is None and fcompile is None and path.suffix != ".a":
+            options["cc"] = _compiler_for(module)
         made, more = bundle.write(module, Path(name)), write_more(Path(name))
         export = _Export(path, made, more, [Path(p) for p in addons or ()], Path(name), options)
         if fcompile is not None:
@@ -46,6 +50,17 @@ def export_library(
             )
         write(export)
     return None
+
+
+def _compiler_for(module: Module) -> str | None:
+    """The compiler for what a module is built for; None if it is this machine's own."""
+    if not isinstance(module, OperatorModule):
+        return None
+    target = module.target
+    if target.kind.name == "c" and not target.attrs.get("mtriple"):
+        return None
+    triple = machine_of(target).triple
+    return None if cross.is_here(triple) else cross.compiler_for(triple)
 
 
 @dataclass(frozen=True, slots=True)

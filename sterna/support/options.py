@@ -21,6 +21,11 @@ class Options:
         return os.environ.get("CXX") or None
 
     @property
+    def ndk_compiler(self) -> str | None:
+        """TVM_NDK_CC: the command of the compiler of Android's NDK."""
+        return os.environ.get("TVM_NDK_CC") or None
+
+    @property
     def test_targets(self) -> str | None:
         """STERNA_TEST_TARGETS, else TVM_TEST_TARGETS: the targets to test, with ; between them."""
         for name in ("STERNA_TEST_TARGETS", "TVM_TEST_TARGETS"):

@@ -203,6 +203,10 @@ def link_executable(
     extra: Sequence[str] = (),
     cc: str | os.PathLike[str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    needs_runtime: bool = True,
 ) -> None:
-    """Compile and link sources and objects into a program that may call the runtime."""
-    _link(["-O2"], output, inputs, extra, cc, cwd)
+    """Compile and link sources and objects into a program.
+
+    needs_runtime: it may call the runtime, which is there for this machine alone.
+    """
+    _link(["-O2"], output, inputs, extra, cc, cwd, needs_runtime)

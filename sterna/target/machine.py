@@ -110,6 +110,8 @@ def machine_of(target: Described) -> Machine:
     names = names_of(triple.architecture)
     mattr = attrs.get("mattr")
     changes = list(mattr) if isinstance(mattr, tuple) else []
+    if asked in ("", "generic-rv64") and triple.architecture == "riscv64" and not attrs.get("mabi"):
+        changes = [*_of_system(triple), *changes]
     if float_abi == "soft" and triple.architecture == "arm":
         changes.append("+soft-float")
     own: list[str] = []
@@ -182,6 +184,11 @@ def _cpu(asked: str, triple: Triple, names: Names) -> str:
     if triple.text.startswith(("powerpc64le", "ppc64le")):
         return "ppc64le"
     return _DEFAULT_CPUS.get(triple.architecture, "generic")
+
+
+def _of_system(triple: Triple) -> list[str]:
+    """What every processor has that runs an operating system, whose libraries count on it."""
+    return ["+m", "+a", "+f", "+d", "+c"] if "linux" in triple.text else []
 
 
 def _of_triple(triple: Triple, names: Names) -> frozenset[str]:

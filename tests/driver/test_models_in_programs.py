@@ -12,7 +12,7 @@ from sterna.contrib import cc
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.support import native
 from tests.runtime.graphs import Graph, kernels, sample, small_graph
-from tests.support import ROOT, require_module, require_program
+from tests.support import ROOT, require_program
 
 EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -105,27 +105,6 @@ def test_sanitizers_find_nothing(gcc: str, target: str, tmp_path: Path) -> None:
     run([gcc, *WARNINGS, *SANITIZERS, include, *sources, "-o", tmp_path / "program", *SYSTEM])
     check_program([tmp_path / "program"])
     check_program([tmp_path / "program", tmp_path / "model.so"])
-
-
-@pytest.mark.parametrize(
-    ("target", "system"),
-    [
-        ("llvm -mtriple=aarch64-linux-gnu", "aarch64-linux-musl"),
-        ("llvm -mtriple=riscv64-linux-gnu -mattr=+m,+a,+f,+d,+c", "riscv64-linux-musl"),
-    ],
-)
-def test_it_runs_on_other_processors(target: str, system: str, tmp_path: Path) -> None:
-    require_module("ziglang")
-    emulator = require_program(f"qemu-{system.split('-')[0]}")
-    build(target=target).export_library(tmp_path / "model.a")
-    zig: list[str | Path] = [sys.executable, "-m", "ziglang", "cc", "-target", system, "-static"]
-    sources = [EXAMPLE, native.runtime_source()]
-    whole: list[str | Path] = [
-        "-Wl,--whole-archive", tmp_path / "model.a", "-Wl,--no-whole-archive",
-    ]  # fmt: skip
-    include = f"-I{native.include_folder()}"
-    run([*zig, "-Os", "-s", include, *sources, *whole, "-o", tmp_path / "program"])
-    check_program([emulator, tmp_path / "program"])
 
 
 TWO = r"""
