@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sterna.version import __version__
 
 if TYPE_CHECKING:
-    from sterna import contrib, error, ir, relay, runtime, target, te, testing, tir
+    from sterna import contrib, error, ir, micro, relay, runtime, target, te, testing, tir
     from sterna.driver import build, lower
     from sterna.ir import instrument, transform
     from sterna.ir.module import IRModule
@@ -50,6 +50,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "instrument": ("sterna.ir.instrument", None),
     "ir": ("sterna.ir", None),
     "target": ("sterna.target", None),
+    "micro": ("sterna.micro", None),
     "relay": ("sterna.relay", None),
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
@@ -83,7 +84,7 @@ __all__ = [
     "CompiledModel", "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray",
     "PackedFunc", "TVMError", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
-    "lower", "metal", "nd", "opencl", "register_error", "register_func", "relay",
+    "lower", "metal", "micro", "nd", "opencl", "register_error", "register_func", "relay",
     "remove_global_func", "rocm", "runtime", "target", "te", "testing", "tir",
     "transform", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip

@@ -190,9 +190,20 @@ def _one_node(graph: Graph, entry: EntryFunction) -> Graph:
 # ---- without any runtime ----
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A network in C, and what is known about it."""
+
+    code: ProgramCode
+    entry: EntryFunction
+    report: MemoryReport
+    operator_workspaces: dict[str, int]
+    """By kernel, the bytes that it works in."""
+
+
 def build_program(
     functions: dict[str, Function], graph: Graph, name: str, target: Target, options: Options
-) -> tuple[ProgramCode, MemoryReport]:
+) -> Program:
     """A network in C, with its constants and memory."""
     kernels = [kernel_in_one_thread(n, f, target) for n, f in functions.items()]
     scratch = {
@@ -209,13 +220,14 @@ def build_program(
         [_constant(t.name, graph.params[t.name]) for t in entry.constants],
         entry.workspace_bytes, options.workspace_alignment, options.constant_alignment,
     )  # fmt: skip
-    report = report_of(entry, options.algorithm)
-    if not packed:
-        return ProgramCode([*kernels, entry.function], interface, [interface.run()]), report
-    caller = _with_operands(entry, ENTRY.format(name))
-    wrapper = make_packed(caller, len(caller.params))
-    every = [*kernels, entry.function, caller, wrapper]
-    return ProgramCode(every, interface, [interface.plain(caller.name)]), report
+    every, tail = [*kernels, entry.function], interface.run()
+    if packed:
+        caller = _with_operands(entry, ENTRY.format(name))
+        every += [caller, make_packed(caller, len(caller.params))]
+        tail = interface.plain(caller.name)
+    code = ProgramCode(every, interface, [tail])
+    workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
+    return Program(code, entry, report_of(entry, options.algorithm), workspaces)
 
 
 def _operands(function: Function) -> int:

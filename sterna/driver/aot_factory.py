@@ -4,11 +4,16 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sterna.driver.aot import MemoryReport, Options, build_program, build_with_runtime
+from sterna.driver.aot import (
+    MemoryReport,
+    Options,
+    Program,
+    build_program,
+    build_with_runtime,
+)
 from sterna.driver.export import export_library
 from sterna.driver.factory import GraphExecutorFactoryModule, check_name
 from sterna.driver.operator_module import OperatorModule
-from sterna.driver.program import ProgramCode
 from sterna.ir.module import IRModule
 from sterna.lowering.graph import Graph
 from sterna.relay.expr import Function
@@ -30,16 +35,25 @@ class AOTProgram:
     """A network in C that needs no runtime: its source, its header, and what memory it takes."""
 
     def __init__(
-        self, code: ProgramCode, params: dict[str, NDArray], name: str, target: Target,
-        report: MemoryReport, ir_mod: IRModule,
+        self, params: dict[str, NDArray], name: str, target: Target,
+        program: Program, ir_mod: IRModule,
     ) -> None:  # fmt: skip
-        self.lib = OperatorModule.make(code, name, {target: ir_mod})
+        self.lib = OperatorModule.make(program.code, name, {target: ir_mod})
         self.params = params
         self.libmod_name = name
         self.target = target
         self.ir_mod = ir_mod
-        self._code = code
-        self._report = report
+        self.interface = program.code.interface
+        self.inputs = program.entry.inputs
+        self.outputs = program.entry.outputs
+        self.operator_workspaces = program.operator_workspaces
+        self._code = program.code
+        self._report = program.report
+
+    @property
+    def has_header(self) -> bool:
+        """Whether it has a C interface."""
+        return self._code.has_header
 
     def get_lib(self) -> OperatorModule:
         """The code."""
@@ -83,8 +97,8 @@ def build_aot(
     """A network as one function, with the runtime around it or without one."""
     check_name(name)
     if options.runtime == "crt":
-        program, report = build_program(functions, graph, name, target, options)
-        return AOTProgram(program, graph.params, name, target, report, ir_mod)
+        program = build_program(functions, graph, name, target, options)
+        return AOTProgram(graph.params, name, target, program, ir_mod)
     built = build_with_runtime(functions, graph, name, target, options)
     made = AOTExecutorFactoryModule(
         built.code, built.graph.to_json(), graph.params, name, target, ir_mod, built.notes

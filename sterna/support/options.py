@@ -5,6 +5,7 @@ STERNA_NUM_THREADS, TVM_NUM_THREADS and OMP_NUM_THREADS.
 """
 
 import os
+import time
 
 
 class Options:
@@ -24,6 +25,12 @@ class Options:
     def ndk_compiler(self) -> str | None:
         """TVM_NDK_CC: the command of the compiler of Android's NDK."""
         return os.environ.get("TVM_NDK_CC") or None
+
+    @property
+    def build_time(self) -> int:
+        """SOURCE_DATE_EPOCH: the time that artifacts show, in seconds; now if it does not say."""
+        given = os.environ.get("SOURCE_DATE_EPOCH", "")
+        return int(given) if given.isdigit() else int(time.time())
 
     @property
     def test_targets(self) -> str | None:
