@@ -70,10 +70,13 @@ class ModuleWriter:
 
     def loader_variable(self, name: str) -> str:
         """A pointer that a loader fills. It is weak, so that objects of one program share it."""
-        linkage = "dllexport" if self.is_coff else "weak"
-        line = f"@{name} = {linkage} global ptr null, align {self.pointer_bits // 8}"
-        if line not in self.globals:
-            self.globals.append(line)
+        align = f"align {self.pointer_bits // 8}"
+        lines = [f"@{name} = weak global ptr null, {align}"]
+        if self.is_coff:
+            shared = f"@{name} = weak_odr dllexport global ptr null, comdat, {align}"
+            lines = [f"${name} = comdat any", shared]
+        if lines[0] not in self.globals:
+            self.globals += lines
         return f"@{name}"
 
     def declare(self, name: str, result: str, parameters: str, linkage: str = "") -> str:
