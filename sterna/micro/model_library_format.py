@@ -21,12 +21,13 @@ from typing import Any
 
 from sterna.driver.aot_factory import AOTExecutorFactoryModule, AOTProgram
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.files import write_aside, write_object
+from sterna.driver.files import write_object
 from sterna.driver.operator_module import OperatorModule
 from sterna.runtime.params import save_param_dict
 from sterna.support import native
 from sterna.support.dtype import DataType
 from sterna.support.options import options
+from sterna.support.write_aside import write_aside
 
 VERSION = 7
 DEVICE = 1
