@@ -2,13 +2,16 @@
 
 # mypy: disable-error-code="arg-type, attr-defined, no-any-return, operator, unused-ignore"
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import sterna as tvm
 from sterna import relay
+from sterna.contrib import graph_executor
 from sterna.ir import load_json, save_json, structural_equal, structural_hash
 from sterna.op.kernel import Processor
 from sterna.relay import pipeline, transform
@@ -20,11 +23,13 @@ DEPTH = 50_000
 
 @pytest.fixture(scope="module")
 def chain() -> tvm.IRModule:
-    x = relay.var("x", shape=(4,))
-    body = x
-    for _ in range(DEPTH):
-        body = relay.add(body, x)
-    return tvm.IRModule.from_expr(body)
+    """x + x + x + ..., from a file of as many nodes."""
+    value = helper.make_tensor_value_info
+    names = ["x", *(f"t{number}" for number in range(DEPTH))]
+    nodes = [helper.make_node("Add", [a, "x"], [b]) for a, b in pairwise(names)]
+    ends = [value(name, TensorProto.FLOAT, [4]) for name in ("x", names[-1])]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    return relay.frontend.from_onnx(helper.make_model(graph))[0]
 
 
 def test_walks(chain: tvm.IRModule) -> None:
@@ -79,12 +84,15 @@ def test_pass(chain: tvm.IRModule, change: Any) -> None:
     change(chain)
 
 
-def test_all_passes(chain: tvm.IRModule) -> None:
-    with tvm.transform.PassContext(opt_level=4):
-        fused = tvm.transform.Sequential(pipeline.passes(Processor()))(chain)
-    kernels = [e for e in post_order(fused["main"]) if isinstance(e, relay.Function)]
-    assert len(kernels) > DEPTH // 257
-    defused = transform.DefuseOps()(fused)
+def test_build(chain: tvm.IRModule) -> None:
+    with tvm.transform.PassContext(opt_level=4, config={"relay.FuseOps.max_depth": 32}):
+        lib = relay.build(chain, "llvm")
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(x=np.ones(4, "float32"))
+    assert m.get_output(0).numpy().tolist() == [DEPTH + 1] * 4
+    kernels = [e for e in post_order(lib.ir_mod["main"]) if isinstance(e, relay.Function)]
+    assert len(kernels) > DEPTH // 33
+    defused = transform.DefuseOps()(lib.ir_mod)
     assert len(post_order(defused["main"])) == DEPTH + 2
 
 

@@ -5,7 +5,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import accumulate, count
 
 from sterna.tir.usmp._packer import search_places
 from sterna.tir.usmp.buffers import BufferInfo, live_bound
@@ -15,6 +15,9 @@ WORK_PER_SECOND = 300_000_000
 
 FIRST_SHARE = 2_000_000
 """The work that each order of the buffers may take at first; it doubles with every turn."""
+
+SHARE_OF_A_BUFFER = 1000
+"""A large graph needs more: to look at each buffer takes that much."""
 
 DOUBLINGS = 5
 """Until here: then new orders are worth more than longer searches."""
@@ -93,8 +96,9 @@ def _search(
 ) -> tuple[dict[int, int] | None, int | None, int]:
     """A plan of this size, or the size that is needed, or neither; and the work that it took."""
     spent = 0
+    least = max(FIRST_SHARE, SHARE_OF_A_BUFFER * len(boxes))
     for turn in count():
-        share = FIRST_SHARE << min(turn, DOUBLINGS)
+        share = least << min(turn, DOUBLINGS)
         source = random.Random(turn)
         factors = {b.number: source.uniform(0.7, 1.4) if turn > 1 else 1.0 for b in boxes}
         for key in _ORDERS:
@@ -113,10 +117,35 @@ def _boxes(buffers: Sequence[BufferInfo], unit: int) -> list[_Box]:
     """The buffers that take room; a section begins where a buffer comes to life."""
     real = [(n, b) for n, b in enumerate(buffers) if b.size]
     begins = sorted({b.first for _, b in real})
-    alive = [live_bound([b for _, b in real if b.first <= at < b.last]) for at in begins]
+    lives = [(bisect_left(begins, b.first), bisect_left(begins, b.last)) for _, b in real]
+    most = _Highest(_alive(lives, [b.size for _, b in real], len(begins)))
     boxes = []
-    for number, b in real:
-        first, last = bisect_left(begins, b.first), bisect_left(begins, b.last)
-        pressure = max(alive[first:last])
+    for (number, b), (first, last) in zip(real, lives, strict=True):
+        pressure = most.of(first, last)
         boxes.append(_Box(number, b.size // unit, first, last, b.last - b.first, pressure))
     return boxes
+
+
+def _alive(lives: Sequence[tuple[int, int]], sizes: Sequence[int], sections: int) -> list[int]:
+    """What is alive in each section."""
+    changes = [0] * (sections + 1)
+    for (first, last), size in zip(lives, sizes, strict=True):
+        changes[first] += size
+        changes[last] -= size
+    return list(accumulate(changes[:-1]))
+
+
+class _Highest:
+    """The highest of any range of numbers, from the highest of ranges as long as powers of two."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.rows = [numbers]
+        while (step := 1 << (len(self.rows) - 1)) < len(self.rows[-1]):
+            row = self.rows[-1]
+            self.rows.append([max(a, b) for a, b in zip(row, row[step:], strict=False)])
+
+    def of(self, first: int, last: int) -> int:
+        """The highest from first up to, not including, last."""
+        power = (last - first).bit_length() - 1
+        row = self.rows[power]
+        return max(row[first], row[last - (1 << power)])

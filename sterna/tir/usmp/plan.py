@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sterna.tir.usmp.buffers import BufferInfo, check_buffers, live_bound
-from sterna.tir.usmp.greedy import greedy_by_conflicts, greedy_by_size, linear_scan
+from sterna.tir.usmp.greedy import crowded, greedy_by_conflicts, greedy_by_size, linear_scan
 from sterna.tir.usmp.hill_climb import hill_climb
 from sterna.tir.usmp.optimal import optimal
 
@@ -45,7 +45,8 @@ def plan_memory(
 ) -> MemoryPlan:
     """The plan of an algorithm; "auto" and "optimal" search no further for less than is enough.
 
-    "auto" takes the best of the quick ones and searches for a smaller plan for a short time.
+    "auto" takes the best of the quick ones and, where a smaller plan may exist, searches for it
+    for a short time.
     """
     check_buffers(buffers)
     if algorithm not in ALGORITHMS:
@@ -55,11 +56,24 @@ def plan_memory(
         return _plan_of(buffers, QUICK[algorithm](buffers))
     if algorithm == "hill_climb":
         return _plan_of(buffers, hill_climb(buffers))
-    plans = [_plan_of(buffers, quick(buffers)) for quick in QUICK.values()]
-    best = min(plans, key=lambda made: made.size)
+    best = _best_quick_plan(buffers)
+    if best.size <= max(best.lower_bound, enough):
+        return best
     limit = TIME_LIMITS[algorithm] if time_limit is None else time_limit
     found = optimal(buffers, list(best.offsets.values()), limit, enough)
     return _plan_of(buffers, found.offsets, found.needed)
+
+
+def _best_quick_plan(buffers: Sequence[BufferInfo]) -> MemoryPlan:
+    """The smallest plan of the quick ways; one at the bound ends the search for others."""
+    best: MemoryPlan | None = None
+    for way in ("linear_scan", "greedy_by_size", "greedy_by_conflicts"):
+        made = _plan_of(buffers, QUICK[way](buffers))
+        best = made if best is None or made.size < best.size else best
+        if best.proven or crowded(buffers):
+            break
+    assert best is not None
+    return best
 
 
 def plan(buffers: Sequence[BufferInfo], algorithm: str = "auto") -> tuple[dict[str, int], int]:

@@ -1,5 +1,6 @@
 """Every algorithm gives plans without overlaps, and says how good they are."""
 
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -15,8 +16,11 @@ from sterna.tir.usmp import (
     plan,
     plan_memory,
 )
+from sterna.tir.usmp.greedy import crowded
 
 KB = 1024
+LARGE = 20_000
+
 LIVES = [(0, 4), (2, 6), (4, 8), (4, 12), (10, 14), (12, 16), (14, 18)]
 TURNS = [BufferInfo(f"T{i}", 16 * KB, first, last) for i, (first, last) in enumerate(LIVES)]
 
@@ -110,3 +114,20 @@ def test_the_drawing_shows_every_buffer() -> None:
 
 def test_an_empty_drawing_is_a_drawing() -> None:
     assert ElementTree.fromstring(draw_plan(plan_memory([]))).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("life", [1, 2, 5, LARGE])
+def test_large_graphs_are_planned_at_once(life: int) -> None:
+    buffers = [BufferInfo(f"b{i}", 1 + i % 7, i, min(i + life, LARGE)) for i in range(LARGE)]
+    start = time.process_time()
+    made = plan_memory(buffers)
+    assert time.process_time() - start < 8
+    assert made.size <= 1.2 * made.lower_bound
+
+
+def test_crowds_are_planned_without_looking_at_pairs() -> None:
+    buffers = [
+        BufferInfo(f"b{i}", 1 + i % 7, i, i + 2 if i % 2 else LARGE) for i in range(LARGE)
+    ]
+    made = plan_memory(buffers, time_limit=0.01)
+    assert crowded(buffers) and made.size < 1.01 * made.lower_bound
