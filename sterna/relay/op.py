@@ -80,6 +80,9 @@ class OpRecord:
     """Itself when operands that say a shape turn out to be constants."""
     alter_layout: Callable[..., Attrs | None] | None = None
     """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    winograd: Callable[..., RelayExpr | None] | None = None
+    """winograd(call, processor, growth): itself by Winograd's way, if that costs less there and
+    makes weights at most so many times larger."""
     convert_layout: Callable[..., Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     layout: Any = None

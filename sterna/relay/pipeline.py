@@ -41,6 +41,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.SimplifyExprPostAlterOp(),
         T.FastMath(),
         T.FoldConstant(),
+        T.Winograd(processor),  # after weights are constants in their last layout
         T.FuseOps(),  # last: kernels are not looked into
         T.InferType(),
     ]

@@ -34,6 +34,7 @@ from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.relay.passes.winograd import Winograd
 from sterna.support.classic import classic_names
 
 __all__ = [
@@ -44,7 +45,7 @@ __all__ = [
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
     "Inline", "InlineGlobals", "Legalize", "Pass", "PassContext", "RemoveUnusedFunctions",
     "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyInference",
-    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
+    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "Winograd",
     "function_pass", "module_pass",
 ]  # fmt: skip
 

@@ -23,6 +23,7 @@ from sterna.op.nn._conv_layout import (
     conv_layout,
     convert_conv,
 )
+from sterna.op.nn._to_winograd import conv2d_by_winograd
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -342,7 +343,7 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], alter_layout=alter_conv2d)  # fmt: skip
+], alter_layout=alter_conv2d, winograd=conv2d_by_winograd)  # fmt: skip
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

@@ -1,0 +1,103 @@
+"""Winograd's way to convolve: its matrices, its choice, its numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import graph_executor
+from sterna.op.kernel import Processor
+from sterna.op.nn._winograd import as_array, matrices, transform_weights, winograd_plan
+from sterna.relay.op import is_call_of
+from tests.op.harness import reference
+
+MACHINE = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20, threads=2)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_matrices_convolve_a_line(m: int) -> None:
+    of = matrices(m)
+    line, window = np.arange(1.0, m + 3) ** 2, np.array([1.0, -2.0, 0.5])
+    products = (as_array(of.window) @ window) * (as_array(of.data) @ line)
+    want = np.correlate(line, window, "valid")
+    np.testing.assert_allclose(as_array(of.result) @ products, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_the_reference_is_the_convolution(m: int) -> None:
+    rng = np.random.default_rng(m)
+    x = rng.standard_normal((2, 7, 10, 6))
+    w = rng.standard_normal((8, 6, 3, 3))
+    border = (1, 0, 1, 2)
+    packed = transform_weights(w, m, 4)
+    got = reference("nn.conv2d_winograd", x, packed, tile_size=m, padding=border)
+    want = reference(
+        "nn.conv2d", x, w, data_layout="NHWC", kernel_layout="OIHW", padding=border
+    )
+    np.testing.assert_allclose(got, want, atol=1e-11)
+
+
+def network(shape: tuple[int, ...], channels: int, padding: Any = 1) -> Any:
+    """A convolution with a bias, a residual and a relu."""
+    rng = np.random.default_rng(1)
+    x = relay.var("x", shape=shape)
+    w = relay.const(rng.standard_normal((channels, shape[1], 3, 3)).astype("float32"))
+    made = relay.nn.conv2d(x, w, padding=padding)
+    bias = relay.const(rng.standard_normal((channels, 1, 1)).astype("float32"))
+    return tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(relay.add(made, bias))))
+
+
+def result(mod: Any, x: Any, **config: Any) -> Any:
+    with tvm.transform.PassContext(opt_level=3, config=config):
+        lib = relay.build(mod, target="llvm")
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(x=x)
+    return m.get_output(0).numpy(), lib
+
+
+@pytest.mark.parametrize(
+    "shape, channels, padding",
+    [((1, 16, 56, 56), 16, 1), ((2, 64, 13, 11), 32, (0, 1, 2, 1)), ((1, 32, 20, 20), 48, 0)],
+)
+def test_it_runs_where_it_costs_less(shape: Any, channels: int, padding: Any) -> None:
+    mod = network(shape, channels, padding)
+    x = np.random.default_rng(2).standard_normal(shape).astype("float32")
+    got, lib = result(mod, x)
+    assert "winograd" in lib.get_graph_json()
+    want, plain = result(mod, x, **{"relay.Winograd.max_growth": 0})
+    assert "winograd" not in plain.get_graph_json()
+    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_small_sums_and_growing_weights_stay_direct() -> None:
+    def plan(size: int, channels: int, growth: float = 4) -> Any:
+        return winograd_plan((1, size, size), (channels, channels), 32, MACHINE, 16, growth)
+
+    assert plan(56, 64).m == 4 and plan(56, 64).split == "blocks"
+    assert plan(28, 128).split == "channels"
+    assert plan(56, 64, growth=2).m == 2
+    assert plan(56, 64, growth=1) is None
+    assert plan(7, 512) is None
+    assert winograd_plan((1, 9, 9), (3, 32), 32, MACHINE, 16, 4) is None
+
+
+def test_only_what_it_can_do_is_changed() -> None:
+    x = relay.var("x", shape=(1, 64, 56, 56))
+    w = relay.const(np.ones((64, 64, 3, 3), "float32"))
+    halves = relay.const(np.ones((64, 32, 3, 3), "float32"))
+    for body in (
+        relay.nn.conv2d(x, w, strides=2, padding=1),
+        relay.nn.conv2d(x, w, dilation=2, padding=2),
+        relay.nn.conv2d(x, halves, groups=2, padding=1),
+        relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
+    ):
+        mod = tvm.IRModule.from_expr(body)
+        order = [relay.transform.AlterOpLayout(MACHINE), relay.transform.FoldConstant(),
+                 relay.transform.Winograd(MACHINE)]  # fmt: skip
+        with tvm.transform.PassContext(opt_level=3):
+            made = tvm.transform.Sequential(order)(mod)["main"]
+        found: list[Any] = []
+        relay.analysis.post_order_visit(made, found.append)
+        assert not any(is_call_of(expr, "nn.conv2d_winograd") for expr in found)
