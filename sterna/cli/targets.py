@@ -6,15 +6,22 @@ from typing import TYPE_CHECKING, Any
 from sterna.cli.commands import COMMANDS
 from sterna.cli.output import add_json, show
 from sterna.runtime import device
-from sterna.support import toolchain
+from sterna.support import cross, toolchain
 from sterna.support.table import lay_out
 from sterna.target import Target, machine_of
 from sterna.target.kind import TargetKind, all_kinds
+from sterna.target.names import ARCHITECTURES
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 NATIVE = "llvm -mcpu=native"
+
+# Machines that people ask for, as -mtriple names them.
+MACHINES = (
+    "x86_64-linux-gnu", "aarch64-linux-gnu", "arm-linux-gnueabihf", "riscv64-linux-gnu",
+    "aarch64-apple-macos", "x86_64-windows-gnu", "wasm32-wasi", "aarch64-linux-android",
+)  # fmt: skip
 
 
 def add_to(commands: "Subparsers") -> None:
@@ -29,7 +36,11 @@ def add_to(commands: "Subparsers") -> None:
 def run(options: argparse.Namespace) -> int:
     """List the kinds, this machine and the tools that were found."""
     kinds = [_kind(kind) for kind in all_kinds().values()]
-    data = {"native": _native(), "tools": _tools(), "kinds": kinds}
+    data = {
+        "native": _native(), "tools": _tools(), "kinds": kinds,
+        "machines": [_machine(triple) for triple in MACHINES],
+        "architectures": list(ARCHITECTURES),
+    }  # fmt: skip
     show(options, data, lambda: _text(data))
     return 0
 
@@ -56,6 +67,18 @@ def _kind(kind: TargetKind) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _machine(triple: str) -> dict[str, Any]:
+    """What links libraries for a machine, or what to install for that."""
+    if cross.is_here(triple):
+        words = toolchain.find_c_compiler()
+        missing = None if words else "install gcc or clang, or: pip install ziglang"
+        return {"triple": triple, "linker": " ".join(words or []) or None, "missing": missing}
+    try:
+        return {"triple": triple, "linker": cross.compiler_for(triple), "missing": None}
+    except toolchain.MissingToolError as error:
+        return {"triple": triple, "linker": None, "missing": str(error)}
+
+
 def _missing(kind: TargetKind) -> str | None:
     """What keeps this machine from compiling for a kind and running it, if anything does."""
     if kind.codegen is None:
@@ -79,5 +102,11 @@ def _text(data: dict[str, Any]) -> str:
     return "\n".join([
         f"This machine: {native['triple']}, {native['cpu']}, {native['cores']} cores, vectors of "
         f"{native['vector_bits']} bits ({native['target']})",
-        *tools, "", table,
+        *tools, "", table, "",
+        lay_out([
+            ("Machine (-mtriple)", [machine["triple"] for machine in data["machines"]]),
+            ("Linked by", [m["linker"] or m["missing"] for m in data["machines"]]),
+        ]),
+        "",
+        f"Archives (.a) need no linker. LLVM's processors: {', '.join(data['architectures'])}",
     ])  # fmt: skip

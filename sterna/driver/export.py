@@ -34,7 +34,7 @@ def export_library(
     path = Path(file_name)
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
         if options.get("cc") is None and fcompile is None and path.suffix != ".a":
-            options["cc"] = _compiler_for(module)
+            options["cc"] = _compiler_for(module, path.suffix)
         made, more = bundle.write(module, Path(name)), write_more(Path(name))
         export = _Export(path, made, more, [Path(p) for p in addons or ()], Path(name), options)
         if fcompile is not None:
@@ -52,7 +52,7 @@ def export_library(
     return None
 
 
-def _compiler_for(module: Module) -> str | None:
+def _compiler_for(module: Module, suffix: str) -> str | None:
     """The compiler for what a module is built for; None if it is this machine's own."""
     if not isinstance(module, OperatorModule):
         return None
@@ -60,7 +60,9 @@ def _compiler_for(module: Module) -> str | None:
     if target.kind.name == "c" and not target.attrs.get("mtriple"):
         return None
     triple = machine_of(target).triple
-    return None if cross.is_here(triple) else cross.compiler_for(triple)
+    if cross.is_here(triple):
+        return None
+    return cross.joiner_for(triple) if suffix == ".o" else cross.compiler_for(triple)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from sterna.support.options import options
+from sterna.support.toolchain import MissingToolError
 
 # What a processor is called in triples, and by compilers.
 _PROCESSORS = (
@@ -93,10 +94,10 @@ def is_here(triple: str) -> bool:
 
 
 def compiler_for(triple: str, static: bool = False) -> str:
-    """The command of a C compiler for another machine; RuntimeError says what to install."""
+    """The command of a C compiler for another machine; MissingToolError says what to install."""
     machine = Machine.of(triple)
     if machine is None or machine.system == "none":
-        raise RuntimeError(
+        raise MissingToolError(
             f"there is no C library to link for {triple}; export an object (.o) or an archive (.a) "
             "and link it in your own project, or name a compiler with cc="
         )
@@ -109,9 +110,25 @@ def compiler_for(triple: str, static: bool = False) -> str:
         return shlex.join([sys.executable, "-m", "ziglang", "cc", "-target", name])
     package = f"gcc-{machine.gcc.removesuffix('-gcc')}"
     system = f"{machine.gcc} (Debian: {package}), or " if machine.gcc else ""
-    raise RuntimeError(
+    raise MissingToolError(
         f"no compiler for {triple} was found; install {system}PyPI's ziglang: pip install "
         "'sterna[cross]'; or name one with cc="
+    )
+
+
+def joiner_for(triple: str) -> str:
+    """What joins objects for another machine into one: its compiler, else a linker that needs none.
+
+    A machine without a C library has no compiler here, but its objects are joined all the same.
+    """
+    machine = Machine.of(triple)
+    if machine is not None and machine.system != "none":
+        return compiler_for(triple)
+    if importlib.util.find_spec("ziglang") is not None:
+        return shlex.join([sys.executable, "-m", "ziglang", "ld.lld"])
+    raise MissingToolError(
+        f"joining objects for {triple} needs a linker for it: pip install 'sterna[cross]', or name "
+        "one with cc=; an archive (.a) needs none"
     )
 
 
@@ -120,7 +137,7 @@ def ndk_compiler(triple: str = "Android") -> str:
     command = options.ndk_compiler
     if command and shutil.which(shlex.split(command)[0]):
         return command
-    raise RuntimeError(
+    raise MissingToolError(
         f"{triple} needs Android's NDK: set TVM_NDK_CC to its clang, such as "
         ".../bin/aarch64-linux-android24-clang"
     )

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import sterna as package
+from sterna.driver.export import _WRITERS
+from sterna.model.import_model import COMPILED
 from sterna.support import toolchain
 from tests.cli.conftest import Sterna
 from tests.model.networks import dense_by_numpy
@@ -67,6 +69,10 @@ def test_mistakes_are_one_message_and_leave_no_file(
     assert (done.status, done.out) == (status, "")
     assert message in done.err and "Traceback" not in done.err
     assert sorted(folder.iterdir()) == before
+
+
+def test_names_of_files_are_those_that_can_be_written() -> None:
+    assert set(_WRITERS) == COMPILED
 
 
 def test_a_machine_without_a_linker_says_what_to_install(

@@ -68,5 +68,7 @@ def test_targets_are_listed_with_what_is_missing(sterna: Sterna) -> None:
     kinds = {kind["kind"]: kind for kind in sterna("targets", "--json").data["kinds"]}
     assert kinds["llvm"]["builds"] and "mcpu" in kinds["llvm"]["options"]
     assert not kinds["metal"]["builds"] and "no code generator" in kinds["metal"]["missing"]
+    machines = {m["triple"]: m for m in sterna("targets", "--json").data["machines"]}
+    assert all(m["linker"] or m["missing"] for m in machines.values())
     shown = sterna("targets").out
     assert "This machine: " in shown and sys.platform in shown and "hexagon" in shown

@@ -149,3 +149,15 @@ def test_riscv_under_linux_has_what_its_libraries_count_on() -> None:
     assert features("riscv64-linux-gnu") == {"+m", "+a", "+f", "+d", "+c"}
     assert "+d" not in features("riscv64-unknown-elf")
     assert features("riscv64-linux-gnu -mattr=+v") >= {"+d", "+v"}
+
+
+def test_objects_for_machines_without_a_c_library_are_joined(tmp_path: Path) -> None:
+    require_module("ziglang")
+    x = relay.var("x", shape=(4,))
+    mod = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(x)))
+    lib = relay.build(mod, target="llvm -mcpu=cortex-m4 -mtriple=thumb-none-eabi")
+    lib.export_library(tmp_path / "model.o")
+    head = (tmp_path / "model.o").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF" and head[4] == 1 and head[18:20] == b"\x28\x00"  # 32 bits, ARM
+    with pytest.raises(RuntimeError, match="no C library to link for thumb"):
+        lib.export_library(tmp_path / "model.so")
