@@ -19,6 +19,7 @@ from sterna.driver.kernel import (
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
 from sterna.lowering.graph import is_view, make_graph
+from sterna.lowering.order import order_steps
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
@@ -81,7 +82,7 @@ def build(
     prefix = f"tvmgen_{mod_name}"
     with stage("plan memory"):
         kernels = unique_kernels(main, prefix)
-        graph = make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ()))
+        graph = order_steps(make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ())))
         graph_json = graph.to_json() if options is None else ""
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     if options is not None:
