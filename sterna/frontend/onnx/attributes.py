@@ -47,6 +47,11 @@ def attributes_of(node: NodeProto, what: str, folder: str | None) -> dict[str, A
     return found
 
 
+def graphs_of(node: NodeProto) -> list[AttributeProto]:
+    """The attributes that are graphs."""
+    return [attribute for attribute in node.attribute if attribute.HasField("g")]
+
+
 def _value(attribute: AttributeProto, kind: int, what: str, folder: str | None) -> Any:
     value = getattr(attribute, _FIELDS[kind])  # type: ignore[index]
     whole = f"{what}: its attribute '{attribute.name}'"

@@ -16,7 +16,7 @@ import onnx.defs
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 import sterna.frontend.onnx as package
-from sterna.frontend.onnx.attributes import attributes_of, expect_declared
+from sterna.frontend.onnx.attributes import attributes_of, expect_declared, graphs_of
 from sterna.frontend.onnx.functions import (
     definition,
     functions_of,
@@ -31,7 +31,9 @@ from sterna.frontend.onnx.node import (
     Room,
     call,
     dtype_of,
+    fields_of,
     find_converter,
+    is_sequence,
     limited_folding,
     type_of,
 )
@@ -166,13 +168,14 @@ class Importer:
             self._expect_all()
             raise
         self._expect_all()
-        body = results[0] if len(results) == 1 else Tuple(tuple(results))
+        named = _tensors(self.graph.output, results)
+        body = named[0][1] if len(named) == 1 else Tuple(tuple(result for _, result in named))
         if not self.freeze:
             body = self._with_variables(body)
         used = set(free_vars(body))
         weights = [var for var in self.weights if var in used]
         module = IRModule.from_expr(Function((*self.inputs, *weights), body))
-        module.attrs[OUTPUT_NAMES] = tuple(output.name for output in self.graph.output)
+        module.attrs[OUTPUT_NAMES] = tuple(name for name, _ in named)
         return module, {var.name_hint: self.weights[var] for var in weights}
 
     def _results(self) -> list[RelayExpr]:
@@ -347,6 +350,7 @@ class Importer:
             outputs=list(proto.output),
             weights=self.weights,
             feeds=self.feeds,
+            graphs={part.name: _whole(self._inner(proto, part.g)) for part in graphs_of(proto)},
         )
         converted = convert(node)
         results = [converted] if isinstance(converted, RelayExpr) else list(converted)
@@ -417,20 +421,36 @@ class Importer:
         return [If(flag, a, b) for a, b in zip(yes, no, strict=True)]
 
     def _branch(self, node: NodeProto, graph: GraphProto) -> list[RelayExpr]:
-        if len(graph.output) != len(node.output) or graph.input:
+        if len(graph.output) != len(node.output):
             raise ValueError(
-                f"it has {len(node.output)} results and a branch with {len(graph.output)} and "
-                f"{len(graph.input)} inputs"
+                f"it has {len(node.output)} results and a branch with {len(graph.output)}"
             )
+        return self._inner(node, graph)()
+
+    def _inner(self, node: NodeProto, graph: GraphProto) -> Callable[..., list[RelayExpr]]:
+        """What a graph in a node gives for its inputs, as often as that is asked."""
+        weights: dict[str, RelayExpr] = {}
         outer, taken = self.values, self.taken
-        self._enter("", node)
-        self.values, self.taken = ChainMap({}, outer), set()
+        self.values, self.taken = weights, set()
         self._add_weights(graph)
-        self._convert_nodes(graph.node)
-        results = [self._result(output.name) for output in graph.output]
         self.values, self.taken = outer, taken
-        self.around.pop()
-        return results
+
+        def run(*operands: RelayExpr) -> list[RelayExpr]:
+            if len(graph.input) != len(operands):
+                raise ValueError(
+                    f"it has {len(operands)} values for the {len(graph.input)} inputs of its graph"
+                )
+            own = {entry.name: value for entry, value in zip(graph.input, operands, strict=True)}
+            around = self.values
+            self._enter("", node)
+            self.values = ChainMap(own, weights, outer)
+            self._convert_nodes(graph.node)
+            results = [self._result(output.name) for output in graph.output]
+            self.values = around
+            self.around.pop()
+            return results
+
+        return run
 
     def _result(self, name: str) -> RelayExpr:
         if name not in self.values:
@@ -443,6 +463,34 @@ class Importer:
         return rewrite(
             body, lambda new, old: named.get(new, new) if isinstance(new, Constant) else new
         )
+
+
+def _tensors(
+    outputs: Sequence[onnx.ValueInfoProto], results: Sequence[RelayExpr]
+) -> list[tuple[str, RelayExpr]]:
+    """Results by name; of a sequence one by one, numbered."""
+    named: list[tuple[str, RelayExpr]] = []
+    for output, result in zip(outputs, results, strict=True):
+        if is_sequence(result):
+            many = enumerate(fields_of(result))
+            named += [(f"{output.name}.{place}", part) for place, part in many]
+        else:
+            named.append((output.name, result))
+    if not named:
+        raise ValueError("the ONNX model gives empty sequences and nothing else")
+    return named
+
+
+def _whole(run: Callable[..., list[RelayExpr]]) -> Callable[..., list[RelayExpr]]:
+    """A graph all of whose results can be made."""
+
+    def checked(*operands: RelayExpr) -> list[RelayExpr]:
+        results = run(*operands)
+        if any(result is UNMADE for result in results):
+            raise OpNotImplemented("its graph has parts without a converter")
+        return results
+
+    return checked
 
 
 def _some(names: list[str]) -> str:

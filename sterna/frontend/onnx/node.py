@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.types import TensorType, flatten_type
+from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.builders import builder
@@ -73,6 +73,8 @@ class Node:
     weights: dict[Var, NDArray] = field(default_factory=dict)
     """What is known about variables: the model's own weights."""
     feeds: Feeds = field(default_factory=Feeds)
+    graphs: dict[str, Callable[..., list[RelayExpr]]] = field(default_factory=dict)
+    """What the graphs in it give for their inputs, by the names of the attributes."""
 
     # ---- operands ----
 
@@ -292,6 +294,18 @@ def parts(expr: RelayExpr, count: int) -> list[RelayExpr]:
     if isinstance(expr, Tuple):
         return list(expr.fields[:count])
     return [TupleGetItem(expr, index) for index in range(count)]
+
+
+def is_sequence(expr: RelayExpr) -> bool:
+    """Whether an expression is a sequence of tensors."""
+    return isinstance(expr.checked_type, TupleType)
+
+
+def fields_of(expr: RelayExpr) -> list[RelayExpr]:
+    """All fields of a tuple."""
+    kind = expr.checked_type
+    assert isinstance(kind, TupleType)
+    return parts(expr, len(kind.fields))
 
 
 def reshape(data: RelayExpr, shape: Sequence[int]) -> RelayExpr:

@@ -1,0 +1,112 @@
+"""Loops, of which every iteration becomes a part of the graph."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sterna.frontend.onnx.node import Node, call, constant, converter, type_of
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+# A loop that never ends by its own condition ends here.
+MOST_ITERATIONS = 100_000
+
+
+def _slice_at(data: RelayExpr, axis: int, index: int) -> RelayExpr:
+    cut = call("strided_slice", data, (index,), (index + 1,), axes=(axis,))
+    return call("squeeze", cut, (axis,))
+
+
+def _stacked(parts: Sequence[RelayExpr], axis: int = 0) -> RelayExpr:
+    """What iterations gave, along a new axis."""
+    if not parts:
+        raise OpNotImplemented("a loop that is never run, but collects results")
+    return call("stack", list(parts), axis=axis)
+
+
+@converter("Scan", since=9)
+def scan(node: Node) -> list[RelayExpr]:
+    count = node.attr("num_scan_inputs")
+    given = node.operands()
+    states, data = given[: len(given) - count], given[len(given) - count :]
+    axes = node.attr("scan_input_axes") or [0] * count
+    results = len(node.outputs) - len(states)
+    backwards = node.attr("scan_output_directions") or [0] * results
+    out_axes = node.attr("scan_output_axes") or [0] * results
+    states, made = _scanned(
+        node, states, data, [axis % type_of(x).ndim for x, axis in zip(data, axes, strict=True)],
+        node.attr("scan_input_directions") or [0] * count,
+    )  # fmt: skip
+    for place in range(results):
+        parts = [step[place] for step in made]
+        states.append(_stacked(parts[::-1] if backwards[place] else parts, out_axes[place]))
+    return states
+
+
+def _scanned(
+    node: Node, states: list[RelayExpr], data: list[RelayExpr], axes: Sequence[int],
+    backwards: Sequence[int],
+) -> tuple[list[RelayExpr], list[list[RelayExpr]]]:  # fmt: skip
+    """The last states, and what each step gave beside them."""
+    lengths = {node.shape_of(x)[axis] for x, axis in zip(data, axes, strict=True)}
+    if len(lengths) != 1:
+        raise ValueError(f"its sequences have lengths {sorted(lengths)}, not one")
+    (length,) = lengths
+    made = []
+    for step in range(length):
+        parts = [
+            _slice_at(x, axis, length - 1 - step if back else step)
+            for x, axis, back in zip(data, axes, backwards, strict=True)
+        ]
+        results = node.graphs["body"](*states, *parts)
+        states, rest = results[: len(states)], results[len(states) :]
+        made.append(rest)
+    return states, made
+
+
+@converter("Scan", until=8)
+def scan_of_batches(node: Node) -> list[RelayExpr]:
+    """Version 8: the first dimension counts batches, which are scanned one by one."""
+    count = node.attr("num_scan_inputs")
+    given = [node[place] for place in range(1, len(node.inputs))]
+    states, data = given[: len(given) - count], given[len(given) - count :]
+    batch, length = node.shape_of(data[0])[:2]
+    if node.has(0) and any(own != length for own in node.ints(0, "sequence_lens")):
+        raise OpNotImplemented("sequences of different lengths")
+    backwards = node.attr("directions") or [0] * count
+    results: list[list[RelayExpr]] = []
+    for place in range(batch):
+        last, made = _scanned(
+            node, [_slice_at(x, 0, place) for x in states],
+            [_slice_at(x, 0, place) for x in data], [0] * count, backwards,
+        )  # fmt: skip
+        steps = [[step[i] for step in made] for i in range(len(node.outputs) - len(states))]
+        results.append([*last, *(_stacked(parts) for parts in steps)])
+    return [_stacked(parts) for parts in zip(*results, strict=True)]
+
+
+@converter("Loop")
+def loop(node: Node) -> list[RelayExpr]:
+    most = int(node.number(0, "the trip count")) if node.has(0) else MOST_ITERATIONS
+    if most > MOST_ITERATIONS:
+        raise ValueError(f"it runs {most} times; more than {MOST_ITERATIONS} are too many")
+    goes_on = node.get(1) or constant(True)
+    states = [node[place] for place in range(2, len(node.inputs))]
+    made: list[list[RelayExpr]] = []
+    count = len(states)
+    while len(made) < most and _holds(node, goes_on):
+        number = constant(np.int64(len(made)))
+        goes_on, *results = node.graphs["body"](number, goes_on, *states)
+        states = results[:count]
+        made.append(results[count:])
+    if not node.has(0) and len(made) == MOST_ITERATIONS:
+        raise ValueError(f"its condition still holds after {MOST_ITERATIONS} iterations")
+    collected = len(node.outputs) - count
+    return [*states, *(_stacked([step[i] for step in made]) for i in range(collected))]
+
+
+def _holds(node: Node, condition: RelayExpr) -> bool:
+    known = node.feeds.value_of(condition)
+    if known is None:
+        raise OpNotImplemented("a loop that ends by a condition on the model's inputs")
+    return bool(known.reshape(-1)[0])
