@@ -114,12 +114,12 @@ def _compile_all(
     done: dict[str, bytes] = {}
     failed: list[str] = []
     threads: list[threading.Thread] = []
-    start = time.perf_counter()
+    start = time.thread_time()
     try:
         while (name := _next(waiting)) is not None:
             done[name] = compile_here(name)
             if not threads:
-                seconds = (time.perf_counter() - start) / len(done)
+                seconds = (time.thread_time() - start) / len(done)
                 for _ in range(_helpers(seconds * waiting.qsize())):
                     threads.append(_start(_feed, waiting, requests, done, failed, at))
     finally:
