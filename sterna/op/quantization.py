@@ -12,6 +12,7 @@ from sterna.op.checks import axis_of, expect_dim, map_dims, of_kind, tensor
 from sterna.op.elementwise import int_range
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.layout_rules import LayoutPlan, Operands, along_axis
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 
@@ -105,3 +106,8 @@ def round_half_away(x: Array) -> Array:
     """To the nearest whole number, halves away from zero, as C's round: no sum is rounded."""
     low = np.trunc(x)
     return np.where(np.abs(x - low) >= 0.5, low + np.copysign(1, x), low).astype(x.dtype)
+
+
+def along_channels(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+    """How layouts pass through operators that read a parameter for each index along an axis."""
+    return None if getattr(attrs, "block_size", 0) else along_axis(attrs, old, operands)

@@ -53,6 +53,17 @@ def _picture() -> Any:
     return relay.var("x", shape=(1, 4, 6, 6))
 
 
+def test_a_kernel_s_result_is_quantised_in_it() -> None:
+    x = _picture()
+    scale, zero = relay.const(np.float32(0.25)), relay.const(np.uint8(3))
+    body = relay.qnn.quantize(relay.nn.relu(relay.nn.conv2d(x, CONV)), scale, zero,
+                              out_dtype="uint8")  # fmt: skip
+    first = ["nn.conv2d", "nn.relu", "qnn.quantize"]
+    assert kernels(relay.Function((x,), body)) == [first]
+    again = relay.nn.conv2d(relay.qnn.dequantize(body, scale, zero), CONV)
+    assert kernels(relay.Function((x,), again)) == [[*first, "qnn.dequantize"], ["nn.conv2d"]]
+
+
 def test_chains() -> None:
     assert kernels(f"{X} {{ tanh(nn.relu(exp(%x))) }}") == [["exp", "nn.relu", "tanh"]]
     assert kernels(f"{X} {{ tanh(nn.relu(exp(%x))) }}", 0) == [["exp"], ["nn.relu"], ["tanh"]]

@@ -61,6 +61,18 @@ def test_what_stands_between() -> None:
     assert transforms(x, conv(relay.multiply(body, relay.const(2.0)))) == [THERE, BACK]
 
 
+def test_quantised_values_between() -> None:
+    x = picture()
+    scales, zeros = relay.const(np.float32(0.1)), relay.const(np.uint8(7))
+    narrow = relay.qnn.quantize(relay.nn.relu(conv(x)), scales, zeros, out_dtype="uint8")
+    body = conv(relay.qnn.dequantize(narrow, scales, zeros))
+    assert transforms(x, body) == [THERE, BACK]
+    each = relay.const(np.array([0.1, 0.2, 0.4, 0.8], "float32"))
+    offsets = relay.const(np.array([0, 3, -5, 1], "int32"))
+    wide = relay.qnn.quantize(conv(x), each, offsets, axis=1, out_dtype="int8")
+    assert transforms(x, conv(relay.qnn.dequantize(wide, each, offsets, axis=1))) == [THERE, BACK]
+
+
 def test_residuals() -> None:
     x = picture()
     first = relay.nn.relu(conv(x))

@@ -115,6 +115,8 @@ def saturate(writer: FunctionWriter, source: DataType, target: DataType, value: 
     if target.is_float and target.bits <= 8:
         return _to_narrow(writer, source, target, value, True)
     after = value_type(target)
+    if source.is_float and target.is_integer and source.lanes > 1 and target.bits <= 16:
+        return _saturate_vector(writer, source, target, value)
     if source.is_float and target.is_integer:
         name = "fptosi" if target.is_int else "fptoui"
         full = f"llvm.{name}.sat.{mangled(target)}.{mangled(source)}"
@@ -122,6 +124,24 @@ def saturate(writer: FunctionWriter, source: DataType, target: DataType, value: 
     if source.is_integer and target.is_integer:
         return cast(writer, source, target, _clamp(writer, source, target, value))
     return cast(writer, source, target, value)
+
+
+def _saturate_vector(
+    writer: FunctionWriter, source: DataType, target: DataType, value: str
+) -> str:
+    """Floats as short integers whose ends they hold exactly: LLVM would take them one by one."""
+    kind = value_type(source)
+    is_number = writer.value(f"fcmp ord {kind} {value}, {value}")
+    masks = f"<{source.lanes} x i1>"
+    value = writer.value(f"select {masks} {is_number}, {kind} {value}, {kind} zeroinitializer")
+    for relation, bound in zip(("ogt", "olt"), int_range(target), strict=True):
+        number = float_literal(float(bound), source.element)
+        literal = splat_literal(element_type(source), number, source.lanes)
+        inside = writer.value(f"fcmp {relation} {kind} {value}, {literal}")
+        value = writer.value(f"select {masks} {inside}, {kind} {value}, {kind} {literal}")
+    wide = DataType("int32").with_lanes(source.lanes)
+    whole = writer.value(f"fptosi {kind} {value} to {value_type(wide)}")
+    return cast(writer, wide, target, whole)
 
 
 def _clamp(writer: FunctionWriter, source: DataType, target: DataType, value: str) -> str:

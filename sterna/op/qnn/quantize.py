@@ -13,6 +13,7 @@ from sterna.op.elementwise import quiet
 from sterna.op.products import wide, widened
 from sterna.op.quantization import (
     INT32,
+    along_channels,
     expect_parameter,
     expect_scale,
     read_parameter,
@@ -163,6 +164,7 @@ register(OpRecord(
     compute=_compute_quantize,
     reference=_reference_quantize,
     pattern=BROADCAST,
+    layout=along_channels,
     mixed_precision="never",
     cases=[
         Case((_REALS, _HALF, np.array(-7, "int32"))),
@@ -238,6 +240,7 @@ register(OpRecord(
     compute=_compute_dequantize,
     reference=_reference_dequantize,
     pattern=BROADCAST,
+    layout=along_channels,
     mixed_precision="never",
     cases=[
         Case((np.array([-128, -1, 0, 127], "int8"), _HALF, np.array(-7, "int8"))),

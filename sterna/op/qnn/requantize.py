@@ -14,6 +14,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import int_range, quiet
 from sterna.op.quantization import (
+    along_channels,
     expect_scale,
     expect_zero_point,
     held_within,
@@ -307,6 +308,7 @@ register(OpRecord(
     reference=_reference,
     simplify=_simplify,
     pattern=BROADCAST,
+    layout=along_channels,
     mixed_precision="never",
     cases=[
         Case(_operands(0.5, 0, 0)),
@@ -336,6 +338,7 @@ register(OpRecord(
     compute=_rescaled,
     reference=_rescale,
     pattern=BROADCAST,
+    layout=along_channels,
     cases=[
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
               np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})

@@ -112,7 +112,7 @@ class _Graph:
         if not isinstance(user.expr, Call | Tuple | TupleGetItem):
             operand.escapes = True
         pattern = user.pattern
-        if pattern == BROADCAST and operand.expr._type == user.expr._type:
+        if pattern == BROADCAST and _same_shape(operand.expr._type, user.expr._type):
             pattern = ELEMWISE
         elif isinstance(user.expr, TupleGetItem):
             pattern = INJECTIVE
@@ -129,6 +129,11 @@ class _Graph:
             pattern = max(pattern, edge, passed)
         node.dominator, node.path = meeting, pattern
         node.depth = 0 if meeting is None else meeting.depth + 1
+
+
+def _same_shape(a: Type | None, b: Type | None) -> bool:
+    """Whether two tensors have equal shapes; a cast or a quantisation may lie between them."""
+    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape == b.shape
 
 
 def _meet(a: _Node | None, b: _Node | None) -> tuple[_Node | None, int]:
