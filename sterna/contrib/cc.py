@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sterna.support import cross, native, toolchain
+from sterna.support.classic import classic_names
 from sterna.target import Target, machine_of
 
 StrPath = str | os.PathLike[str]
@@ -121,3 +122,6 @@ def _fcompile(
     made.output_format = output_format or getattr(compile_func, "output_format", "so")
     made.get_target_triple = get_target_triple
     return compile_with
+
+
+__getattr__ = classic_names(__name__)

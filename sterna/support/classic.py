@@ -10,12 +10,15 @@ from typing import Any
 
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
+    "sterna.contrib.cc.create_staticlib": "sterna.contrib.ndk:create_staticlib",
+    "sterna.contrib.cc.cross_compiler": "sterna.contrib.cc:cross_compile",
     "sterna.contrib.debugger.debug_runtime": "sterna.contrib.debugger.debug_executor",
     "sterna.contrib.graph_runtime": "sterna.contrib.graph_executor",
     "sterna.driver.build_module": "sterna.driver",
     "sterna.driver.relay_build.bind_params_by_name": "sterna.relay.passes.bind_params:bind_params",
     "sterna.frontend.onnx": "sterna.frontend.onnx",
     "sterna.frontend.onnx.from_onnx": "sterna.frontend.onnx.importer:from_onnx",
+    "sterna.ir.Attrs": "sterna.relay.attributes:Attrs",
     "sterna.ir.FuncType": "sterna.ir.types:FuncType",
     "sterna.ir.GlobalVar": "sterna.relay.expr:GlobalVar",
     "sterna.ir.Op": "sterna.relay.op:Op",
@@ -25,6 +28,7 @@ MOVED = {
     "sterna.ir.TensorType": "sterna.ir.types:TensorType",
     "sterna.ir.TupleType": "sterna.ir.types:TupleType",
     "sterna.ir.Type": "sterna.ir.types:Type",
+    "sterna.ir.attrs": "sterna.relay.attributes",
     "sterna.ir.base": "sterna.ir.node",
     "sterna.ir.op": "sterna.relay.op",
     "sterna.ir.tensor_type": "sterna.ir.types",
@@ -45,6 +49,8 @@ MOVED = {
     "sterna.relay.transform.transform": "sterna.relay.transform",
     "sterna.relay.ty": "sterna.ir.types",
     "sterna.runtime.base": "sterna.support.errors",
+    "sterna.runtime.const": "sterna.ir.build:const",
+    "sterna.runtime.executor": "sterna.runtime.executor",
     "sterna.runtime.packed_func": "sterna.runtime",
     "sterna.runtime.runtime_ctypes": "sterna.runtime",
     "sterna.target.tag": "sterna.target.tags",
@@ -54,6 +60,12 @@ MOVED = {
     "sterna.tir.PrimExpr": "sterna.ir.expr:Expr",
     "sterna.tir.expr": "sterna.ir.expr",
     "sterna.tir.function": "sterna.tir.stmt",
+    "sterna.tir.op.call_extern": "sterna.tir.external:call_extern",
+    "sterna.tir.op.call_llvm_intrin": "sterna.tir.external:call_llvm_intrin",
+    "sterna.tir.op.call_llvm_pure_intrin": "sterna.tir.external:call_llvm_pure_intrin",
+    "sterna.tir.op.call_packed": "sterna.tir.external:call_packed",
+    "sterna.tir.op.call_pure_extern": "sterna.tir.external:call_pure_extern",
+    "sterna.tir.usmp": "sterna.tir.usmp",
 }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, ExprLike
+from sterna.support.classic import classic_names
 
 __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clz",
@@ -155,3 +156,6 @@ def any(*conditions: ExprLike) -> Expr:
     for condition in conditions:
         result = build.logical_or(result, condition)
     return result
+
+
+__getattr__ = classic_names(__name__)
