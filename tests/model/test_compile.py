@@ -10,6 +10,7 @@ import pytest
 import sterna
 from sterna import relay
 from sterna.model import InputError, OpenShapeError
+from sterna.relay.arrays import numpy_dtype
 from sterna.support.progress import Watcher, watching
 from tests.model.networks import dense, dense_by_numpy, two_inputs, unsupported
 from tests.support import require_module, require_program
@@ -210,3 +211,43 @@ def test_watchers_learn_of_every_kernel() -> None:
         model = sterna.compile(dense())
     kernels = {kernel.name for kernel in model.report().kernels}
     assert bar.total == len(bar.done) and set(bar.done) == kernels
+
+
+def test_every_type_of_element_goes_in_and_comes_out() -> None:
+    dtypes = ["bool", "int8", "uint8", "int64", "float16", "float64", "bfloat16"]
+    inputs = [relay.var(f"x_{dtype}", shape=(3,), dtype=dtype) for dtype in dtypes]
+    scalar = relay.var("scalar", shape=(), dtype="float32")
+    parts = [relay.reverse(x, axis=0) for x in inputs]
+    body = relay.Tuple((*parts, relay.add(scalar, scalar)))
+    model = sterna.compile(relay.Function((*inputs, scalar), body), target="llvm")
+    arrays = [np.array([0, 1, 2]).astype(numpy_dtype(dtype)) for dtype in dtypes]
+    for array in arrays:
+        array.flags.writeable = False
+    *results, twice = model(*arrays, 1.5)
+    assert twice.shape == () and twice == 3
+    for array, result in zip(arrays, results, strict=True):
+        assert result.dtype == array.dtype
+        np.testing.assert_array_equal(result, array[::-1])
+    with pytest.raises(InputError, match=r"'x_bfloat16' takes bfloat16\[3\], but float16\[3\]"):
+        model(*arrays[:-1], arrays[4], 1.5)
+
+
+def test_bfloat16_of_torch_is_taken() -> None:
+    require_module("torch")
+    import torch
+
+    x = relay.var("x", shape=(3,), dtype="bfloat16")
+    model = sterna.compile(relay.Function((x,), relay.reverse(x, axis=0)), target="llvm")
+    given = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16)
+    assert np.asarray(model(given), "float32").tolist() == [3, 2, 1]
+    with pytest.raises(InputError, match="'x' takes .* pass a contiguous copy"):
+        model(torch.arange(6).to(torch.bfloat16)[::2])
+
+
+def test_arrays_that_cannot_be_read_are_refused(model: sterna.CompiledModel) -> None:
+    class Elsewhere:
+        def __dlpack__(self, **options: object) -> None:
+            raise BufferError("the data is on the moon")
+
+    with pytest.raises(InputError, match=r"'image' takes .*Elsewhere .*cannot be read: .*moon"):
+        model(Elsewhere())
