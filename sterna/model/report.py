@@ -111,7 +111,7 @@ class Report:
             ("Calls", [str(k.calls) for k in kernels]),
             ("Fused", [" + ".join(k.operators) or k.name for k in kernels]),
             ("Schedule", [k.schedule for k in kernels]),
-            ("Why", ["; ".join([k.why, *(f"{n} {v}" for n, v in k.choices.items())]).strip("; ")
+            ("Why", [", ".join(f"{n}: {v}" for n, v in k.choices.items()) or k.why
                      for k in kernels]),
             ("MFLOP", [f"{k.flops * 1e-6:.1f}" for k in kernels]),
             ("Workspace", [show_bytes(k.workspace_bytes) for k in kernels]),

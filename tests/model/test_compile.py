@@ -172,6 +172,7 @@ def test_the_report_tells_what_was_done(model: sterna.CompiledModel) -> None:
     report = model.report()
     fused = [kernel for kernel in report.kernels if "nn.relu" in kernel.operators]
     assert len(fused) == 1 and fused[0].calls == 1 and fused[0].schedule and fused[0].why
+    assert set(fused[0].sources) == {"dense", "activation"}
     assert report.memory.weights >= 4 * (24 + 4)
     assert report.memory.activations >= 4 * 8
     assert set(report.stages) == {
@@ -240,7 +241,7 @@ def test_bfloat16_of_torch_is_taken() -> None:
     model = sterna.compile(relay.Function((x,), relay.reverse(x, axis=0)), target="llvm")
     given = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16)
     assert np.asarray(model(given), "float32").tolist() == [3, 2, 1]
-    with pytest.raises(InputError, match="'x' takes .* pass a contiguous copy"):
+    with pytest.raises(InputError, match=r"'x' takes .* pass a contiguous copy"):
         model(torch.arange(6).to(torch.bfloat16)[::2])
 
 

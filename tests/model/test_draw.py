@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 import sterna
 from sterna import relay
 from sterna.model.draw import to_html, to_svg
+from sterna.model.import_model import import_model
 from sterna.model.layered_layout import GAP_X, Layout, lay_out_graph
 from sterna.model.stages import Stages, statistics_of
 from sterna.target import Target
+from tests.model.networks import made
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -101,6 +104,21 @@ def test_pictures_hold_every_kernel_with_what_was_fused() -> None:
     page = to_html(graph, "a < b")
     assert page.startswith("<!DOCTYPE html>") and "a &lt; b" in page
     assert "src=" not in page and "href=" not in page
+
+
+def test_kernels_know_the_nodes_that_they_come_from() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c", *"gbmv"], ["n"], name="norm"),
+        helper.make_node("Relu", ["n"], ["y"], name="relu"),
+    ]
+    weights = {"w": np.ones((4, 4, 3, 3), "float32")}
+    weights |= {name: np.linspace(1, 2, 4, dtype="float32") for name in "gbmv"}
+    model = made(nodes, {"x": [1, 4, 8, 8]}, {"y": [1, 4, 8, 8]}, weights)
+    graph = Stages.of(*import_model(model, None, None), Target("llvm"), 3).boxes()
+    (conv,) = [box for box in graph.boxes if box.kind == "product"]
+    (sources,) = [line for line in conv.details if line.startswith("from ")]
+    assert {"conv", "norm", "relu"} == set(sources.removeprefix("from ").split(", "))
 
 
 def test_statistics_and_stages() -> None:

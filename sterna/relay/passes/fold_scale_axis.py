@@ -130,7 +130,14 @@ def _weights_scaled(expr: Call, factor: Any) -> RelayExpr | None:
     rule: ScaleRule = record.scale
     axis = rule.result(expr.attrs)
     scaled = _scaled_weight(expr, expr.checked_type, factor, axis, rule.for_result)
-    return None if scaled is None else Call(expr.op, (expr.args[0], scaled), expr.attrs)
+    return None if scaled is None else _over(expr, expr.args[0], scaled)
+
+
+def _over(expr: Call, data: RelayExpr, weight: RelayExpr) -> Call:
+    """The same call of other operands."""
+    made = Call(expr.op, (data, weight), expr.attrs)
+    made.span = expr.span
+    return made
 
 
 def _scaled_weight(
@@ -185,7 +192,7 @@ def forward_fold_scale_axis(func: Function) -> Function:
                 values = to_numpy(factor.data)
                 weight = _scaled_weight(new, data.checked_type, values, axis, rule.for_data)
                 if weight is not None:
-                    return Call(new.op, (data, weight), new.attrs)
+                    return _over(new, data, weight)
         return new
 
     made = rewrite(func, change, not_primitive)

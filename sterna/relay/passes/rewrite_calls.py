@@ -7,6 +7,9 @@ from sterna.relay.expr import Call, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.op import OpRecord, record_of
 from sterna.relay.traverse import not_primitive, rewrite
 
+# What rewritings consist of.
+NEW = (Call, Tuple, TupleGetItem)
+
 # What stands for a call; None to leave it.
 Answer = Callable[[OpRecord, Call], RelayExpr | None]
 
@@ -32,13 +35,23 @@ def rewrite_calls(func: Function, answer: Answer) -> Function:
         made = answer(record, expr)
         if made is None or made is expr:
             return expr
-        if made.span is None:
-            made.span = expr.span
+        _name_parts(made, expr)
         return rewrite(made, change, lambda part: id(part) not in done)
 
     made = rewrite(func, change, not_primitive)
     assert isinstance(made, Function)
     return made
+
+
+def _name_parts(made: RelayExpr, call: Call) -> None:
+    """What stands for a call comes from where the call comes from, all new parts of it."""
+    old = {id(arg) for arg in call.args}
+    stack = [made]
+    while stack:
+        part = stack.pop()
+        if part.span is None and id(part) not in old and isinstance(part, NEW):
+            part.span = call.span
+            stack.extend(part.operands() if call.span else ())
 
 
 def call_pass(name: str, opt_level: int, answer: Answer) -> Pass:
