@@ -29,6 +29,7 @@ from sterna.relay.expr import (
 from sterna.relay.infer import TypeInferenceError, infer
 from sterna.relay.op import Op
 from sterna.relay.parser import fromtext, parse
+from sterna.relay.reductions import logsumexp, mean_std, mean_variance, std
 from sterna.relay.scope_builder import ScopeBuilder
 from sterna.relay.traverse import bind
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
@@ -41,7 +42,8 @@ __all__ = [
     "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
     "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
-    "bind", "const", "fromtext", "infer", "operators", "parse", "var",
+    "bind", "const", "fromtext", "infer", "logsumexp", "mean_std", "mean_variance", "operators",
+    "parse", "std", "var",
 ]  # fmt: skip
 
 
