@@ -81,7 +81,9 @@ def test_loop(given: list[str]) -> None:
     check([node], feeds, ["last", "all"], {name: weights[name] for name in given if name})
 
 
-def test_loops_whose_end_is_not_known() -> None:
+def test_loops_without_a_near_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sterna.frontend.onnx.convert_loops.MOST_ITERATIONS", 2)
+
     def fail(kind: type[Exception], message: str, condition: str, *given: str) -> None:
         node = helper.make_node("Loop", [*given, "first"], ["last"], "round",
                                 body=body_of_loop(condition))  # fmt: skip
@@ -89,6 +91,7 @@ def test_loops_whose_end_is_not_known() -> None:
         with pytest.raises(kind, match=message):
             from_onnx(model_of([node], feeds, {}, ["last"], 17))
 
+    fail(ValueError, r"node 'round'.*more than 2 iterations", "Less", "", "")
     fail(OpNotImplemented, r"Loop.*ends by a condition on the model's inputs: round", "Less", "",
          "go")  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sterna.frontend.onnx.convert_vision import first_of
 from sterna.frontend.onnx.node import (
     Node,
     axis_below,
@@ -137,12 +138,15 @@ def non_zero(node: Node) -> RelayExpr:
     value = node.known(0)
     if value is not None:
         return constant(np.array(np.nonzero(value), "int64"))
-    return call("transpose", call("argwhere", data, dtype="int64"), (1, 0))
+    if not node.feeds.values:
+        return call("transpose", call("argwhere", data, dtype="int64"), (1, 0))
+    rows, count = parts(call("argwhere_padded", data, dtype="int64"), 2)
+    return call("transpose", first_of(node, rows, count, 0), (1, 0))
 
 
 @converter("Compress")
 def compress(node: Node) -> RelayExpr:
-    condition = node.known(1)
+    condition = node.decided(1)
     axis = node.attr("axis")
     if condition is None:
         return call("compress", node[0], node[1], axis=axis)

@@ -8,13 +8,18 @@ from sterna.frontend.onnx.node import Node, call, constant, converter, type_of
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
-# A loop that never ends by its own condition ends here.
-MOST_ITERATIONS = 100_000
+# More iterations than a graph can be made of.
+MOST_ITERATIONS = 10_000
 
 
 def _slice_at(data: RelayExpr, axis: int, index: int) -> RelayExpr:
     cut = call("strided_slice", data, (index,), (index + 1,), axes=(axis,))
     return call("squeeze", cut, (axis,))
+
+
+def _expect_few(count: int) -> None:
+    if count > MOST_ITERATIONS:
+        raise ValueError(f"it has more than {MOST_ITERATIONS} iterations, too many for a graph")
 
 
 def _stacked(parts: Sequence[RelayExpr], axis: int = 0) -> RelayExpr:
@@ -52,6 +57,7 @@ def _scanned(
     if len(lengths) != 1:
         raise ValueError(f"its sequences have lengths {sorted(lengths)}, not one")
     (length,) = lengths
+    _expect_few(length)
     made = []
     for step in range(length):
         parts = [
@@ -71,6 +77,7 @@ def scan_of_batches(node: Node) -> list[RelayExpr]:
     given = [node[place] for place in range(1, len(node.inputs))]
     states, data = given[: len(given) - count], given[len(given) - count :]
     batch, length = node.shape_of(data[0])[:2]
+    _expect_few(batch * length)
     if node.has(0) and any(own != length for own in node.ints(0, "sequence_lens")):
         raise OpNotImplemented("sequences of different lengths")
     backwards = node.attr("directions") or [0] * count
@@ -87,20 +94,17 @@ def scan_of_batches(node: Node) -> list[RelayExpr]:
 
 @converter("Loop")
 def loop(node: Node) -> list[RelayExpr]:
-    most = int(node.number(0, "the trip count")) if node.has(0) else MOST_ITERATIONS
-    if most > MOST_ITERATIONS:
-        raise ValueError(f"it runs {most} times; more than {MOST_ITERATIONS} are too many")
+    most = int(node.number(0, "the trip count")) if node.has(0) else MOST_ITERATIONS + 1
     goes_on = node.get(1) or constant(True)
     states = [node[place] for place in range(2, len(node.inputs))]
     made: list[list[RelayExpr]] = []
     count = len(states)
     while len(made) < most and _holds(node, goes_on):
+        _expect_few(len(made) + 1)
         number = constant(np.int64(len(made)))
         goes_on, *results = node.graphs["body"](number, goes_on, *states)
         states = results[:count]
         made.append(results[count:])
-    if not node.has(0) and len(made) == MOST_ITERATIONS:
-        raise ValueError(f"its condition still holds after {MOST_ITERATIONS} iterations")
     collected = len(node.outputs) - count
     return [*states, *(_stacked([step[i] for step in made]) for i in range(collected))]
 
