@@ -95,9 +95,8 @@ class Bar(Watcher):
     def _show(self, advance: int) -> None:
         assert self.task is not None
         names = list(self.under_way)  # at once: other threads begin and end steps
-        latest = short_name(names[-1]) if names else ""
-        shown = latest if len(latest) <= LONGEST else f"{latest[: LONGEST - 1]}…"
-        self.bars.update(self.task, advance=advance, what=shown)
+        latest = shortened(short_name(names[-1])) if names else ""
+        self.bars.update(self.task, advance=advance, what=latest)
 
     def end_stage(self, name: str, seconds: float) -> None:
         assert self.task is not None
@@ -107,6 +106,11 @@ class Bar(Watcher):
 def short_name(kernel: str) -> str:
     """What a kernel does, from its name: nn_conv2d_add of tvmgen_default_fused_nn_conv2d_add."""
     return re.sub(r"^tvmgen_\w+?_fused_", "", kernel)
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning if it is long."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def file_size(path: str | os.PathLike[str]) -> int:

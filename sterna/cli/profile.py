@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sterna.cli.commands import COMMANDS
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
-from sterna.cli.output import progress, short_name, show
+from sterna.cli.output import progress, short_name, shortened, show
 from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
@@ -55,8 +55,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _text(times: NodeTimes, in_order: bool) -> str:
     nodes = list(times.nodes) if in_order else sorted(times.nodes, key=lambda n: -n.seconds)
+    sources = [shortened(", ".join(node.sources)) for node in nodes]
     columns = [
         ("Operators", [short_name(node.name) for node in nodes]),
+        *([("From", sources)] if any(sources) else []),
         ("Result", [", ".join(map(str, node.shapes)) for node in nodes]),
         ("Time (us)", [f"{node.seconds * 1e6:.2f}" for node in nodes]),
         ("Share (%)", [_number(100 * n.seconds / times.seconds) for n in nodes]),

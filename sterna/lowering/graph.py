@@ -172,6 +172,7 @@ class _Maker:
             "func_name": "__nop" if is_view(function) else name,
             "flops": str(work.flops),
             "bytes": str(work.bytes),
+            **_sources(function),
         }
         node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs))
         return [(node, place) for place in range(len(kinds))]
@@ -184,6 +185,12 @@ class _Maker:
         self.used[node.name] = 0
         self.graph.nodes.append(node)
         return len(self.graph.nodes) - 1, 0
+
+
+def _sources(function: Function) -> dict[str, str]:
+    """What a kernel computes, by the names of the nodes in the model that was imported."""
+    names = dict.fromkeys(part.span for part in post_order(function.body) if part.span)
+    return {"sources": json.dumps(list(names))} if names else {}
 
 
 def is_view(function: Function) -> bool:

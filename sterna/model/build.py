@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from sterna.driver import GraphExecutorFactoryModule
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.model.report import KernelFacts
-from sterna.relay.expr import Call, Function
+from sterna.relay.expr import Function
 from sterna.relay.op import record_of
-from sterna.relay.traverse import not_primitive, post_order
+from sterna.relay.traverse import post_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +27,12 @@ class Build:
 
     def kernels(self) -> dict[str, KernelFacts]:
         """What is known about each kernel by its name."""
-        main = self.factory.ir_mod["main"]
-        kernels = unique_kernels(main, f"tvmgen_{self.factory.libmod_name}")
-        sources = _sources(main, kernels.names)
-        return {
-            name: KernelFacts(
-                operators=operators_of(function),
-                sources=tuple(sources.get(name, ())),
-                notes=self.factory.kernel_notes.get(name),
-            )
-            for name, function in kernels.functions.items()
-        }
+        prefix = f"tvmgen_{self.factory.libmod_name}"
+        kernels = unique_kernels(self.factory.ir_mod["main"], prefix).functions
+        notes = self.factory.kernel_notes
+        return {n: KernelFacts(operators_of(f), notes.get(n)) for n, f in kernels.items()}
 
 
 def operators_of(kernel: Function) -> tuple[str, ...]:
     """The operators that were fused into a kernel, in the order in which they run."""
     return tuple(r.name for r in map(record_of, post_order(kernel.body)) if r is not None)
-
-
-def _sources(main: Function, names: Mapping[int, str]) -> dict[str, list[str]]:
-    """By kernel the names, in the model that was imported, of what it computes."""
-    found: dict[str, dict[str, None]] = {}
-    for call in post_order(main, not_primitive):
-        if isinstance(call, Call) and isinstance(call.op, Function) and id(call.op) in names:
-            held = found.setdefault(names[id(call.op)], {})
-            held.update({part.span: None for part in post_order(call.op.body) if part.span})
-    return {name: list(spans) for name, spans in found.items()}

@@ -20,7 +20,6 @@ class KernelFacts:
     """What compiling a model leaves to tell about a kernel."""
 
     operators: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
     notes: "KernelNotes | None" = None
 
 
@@ -138,11 +137,12 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
     build = model.build
     facts = {} if build is None else build.kernels()
     nodes = [node for node in model.graph["nodes"] if node["op"] == "tvm_op"]
-    attrs: dict[str, dict[str, str]] = {n["attrs"]["func_name"]: n["attrs"] for n in nodes}
-    called = [node["attrs"]["func_name"] for node in nodes]
+    calls: dict[str, list[dict[str, str]]] = {}
+    for node in nodes:
+        calls.setdefault(node["attrs"]["func_name"], []).append(node["attrs"])
     kernels = [
-        _kernel(name, called.count(name), attrs[name], facts.get(name, KernelFacts()), threads)
-        for name in attrs
+        _kernel(name, made, facts.get(name, KernelFacts()), threads)
+        for name, made in calls.items()
         if name != "__nop"
     ]
     memory = MemoryReport(
@@ -163,14 +163,15 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
 
 
 def _kernel(
-    name: str, calls: int, attrs: Mapping[str, str], facts: KernelFacts, threads: int
+    name: str, calls: Sequence[Mapping[str, str]], facts: KernelFacts, threads: int
 ) -> KernelReport:
-    notes = facts.notes
+    notes, attrs = facts.notes, calls[0]
+    sources = [source for call in calls for source in json.loads(call.get("sources", "[]"))]
     return KernelReport(
         name=name,
-        calls=calls,
+        calls=len(calls),
         operators=facts.operators,
-        sources=facts.sources,
+        sources=tuple(dict.fromkeys(sources)),
         anchor="" if notes is None else notes.anchor,
         schedule="" if notes is None else notes.schedule,
         why="" if notes is None else notes.why,

@@ -93,7 +93,7 @@ class GraphModuleDebug(GraphModule):
         return NodeTime(
             node["name"], attrs.get("func_name", ""), seconds, len(node["inputs"]), shapes,
             _count(attrs.get("flops")), _count(attrs.get("bytes")),
-            self._dtypes[self._rows[index]],
+            self._dtypes[self._rows[index]], tuple(json.loads(attrs.get("sources", "[]"))),
         )  # fmt: skip
 
     def _index_of(self, node: str | int) -> int:

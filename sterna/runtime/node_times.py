@@ -26,6 +26,8 @@ class NodeTime:
     """Bytes that it reads and writes, if the graph says so."""
     dtype: str = "float32"
     """Of its first output."""
+    sources: tuple[str, ...] = ()
+    """The nodes that it computes, as the model that was imported calls them."""
 
     def gflops(self) -> float | None:
         """Billions of operations per second."""
@@ -118,7 +120,7 @@ class NodeTimes:
         for node in self.nodes:
             details: dict[str, Any] = {
                 "function": node.function, "shapes": [list(s) for s in node.shapes],
-                "flops": node.flops, "bytes": node.bytes,
+                "flops": node.flops, "bytes": node.bytes, "sources": list(node.sources) or None,
             }  # fmt: skip
             details = {key: value for key, value in details.items() if value is not None}
             events.append({

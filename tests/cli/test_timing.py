@@ -55,6 +55,7 @@ def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) ->
     assert data["nodes"][0]["seconds"] > 0 and data["bounds"] is None
     shown = sterna("profile", "dense.onnx", "--in-order").out
     assert "Bound (%)" in shown and "This machine: " in shown and "\nnn_dense" in shown
+    assert "dense, activation" in shown
 
 
 def test_bounds_are_those_of_a_machine() -> None:

@@ -110,6 +110,7 @@ def test_a_file_holds_all_of_it(model: sterna.CompiledModel, tmp_path: Path) -> 
     assert (loaded.inputs, loaded.outputs) == (model.inputs, model.outputs)
     np.testing.assert_array_equal(loaded(IMAGE), model(IMAGE))
     assert loaded.report().memory.weights == model.report().memory.weights
+    assert loaded.report().kernels[0].sources == model.report().kernels[0].sources
     with pytest.raises(ValueError, match=r"loaded from '.*model.so' and cannot be written anew"):
         loaded.export(tmp_path / "again.so")
 
