@@ -1,8 +1,8 @@
 """The schedule of products with packed weights whose data is larger than the second cache.
 
-Every column of tiles reads all of the data. A long sum is therefore cut into blocks: a block of the
-data stays in the cache while columns pass by, and what they add to their sums is collected in
-memory, a few columns wide, until all blocks have been there.
+Every column of tiles reads all of the data. Many rows are therefore taken in blocks, and a long sum
+as well: a block of the data stays in the cache while columns pass by, and what they add to their
+sums is collected in memory, a few columns wide, until the whole sum has been there.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,15 @@ from sterna.op.kernel import Kernel
 from sterna.op.schedules import extent_of, extents_of
 from sterna.te import ComputeOp, IterVar, Stage
 
-# Shorter blocks spend too much on collecting their sums.
-LEAST_DEPTH = 128
+# Lower blocks read the weights too often, shorter ones spend too much on collecting their sums.
+LEAST_ROWS, MOST_ROWS, LEAST_DEPTH = 96, 256, 128
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """How a product is cut."""
 
+    rows: int
     depth: int
     """Elements of the sum that are computed at once."""
     columns: int
@@ -37,15 +38,17 @@ class Blocks:
 
 
 def schedule_product(kernel: Kernel) -> None:
-    """A register tile with its epilogue; long sums in blocks whose data stays in the cache."""
+    """A register tile with its epilogue; large data in blocks that stay in the second cache."""
     total = only_sum(kernel)
-    plan = None if total is None else plan_of(kernel, total)
-    blocks = None if total is None or plan is None else blocks_of(kernel, total, plan)
-    if total is None or plan is None or blocks is None:
+    blocks = None if total is None else blocks_of(kernel, total)
+    if total is None or blocks is None:
         schedule_contraction(kernel)
         return
+    plan = plan_of(kernel, total, blocks.rows)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
-    kernel.choices["blocks"] = f"{blocks.depth} deep, {blocks.columns} tiles wide"
+    kernel.choices["blocks"] = (
+        f"{blocks.rows} rows, {blocks.depth} deep, {blocks.columns} tiles wide"
+    )
     schedule, out = kernel.schedule, kernel.outputs[0]
     place_others(kernel, total)
     is_result = schedule[out].op is total
@@ -61,41 +64,56 @@ def schedule_product(kernel: Kernel) -> None:
     fetch_ahead(schedule[partial], plan.row + 1, columns, step)
 
 
-def blocks_of(kernel: Kernel, total: ComputeOp, plan: Plan) -> Blocks | None:
+def blocks_of(kernel: Kernel, total: ComputeOp) -> Blocks | None:
     """The blocks of a product; None if its data fits into the cache, or it has no such form."""
+    plan = plan_of(kernel, total)
     sizes, width = extents_of(total.axis), plan.tile.columns
     depth = extent_of(total.reduce_axis[0]) if len(total.reduce_axis) == 1 else None
     if depth is None or plan.row == len(sizes) - 1 or block_of(total) != width:
         return None
-    cache, rows = kernel.processor.l2_bytes, sizes[plan.row]
-    item = total.output(0).dtype.bytes
-    row_tiles, columns = -(-rows // plan.tile.rows), sizes[-1] // width
-    if row_tiles < 4 or columns < 4 or sizes[-1] % width or rows * depth * item <= cache // 2:
+    cache, item = kernel.processor.l2_bytes, total.output(0).dtype.bytes
+    columns = sizes[-1] // width
+    if columns < 4 or sizes[-1] % width or sizes[plan.row] * depth * item <= cache // 2:
         return None
+    rows = _rows_of_a_block(sizes[plan.row])
     fitting = [
         block
-        for block in range(LEAST_DEPTH, depth)
+        for block in range(LEAST_DEPTH, depth + 1)
         if depth % block == 0
         and block % UNROLLED_STEPS == 0
         and block * (rows + 2 * width) * item <= cache // 2
     ]
-    threads = kernel.processor.threads
-    pieces = [n for n in range(1, columns + 1) if columns % n == 0 and n >= threads]
-    even = [n for n in pieces if n % threads == 0] or pieces
-    if not fitting or not even:
+    pieces = _pieces(columns, kernel.processor.threads, rows * width * item, cache // 8)
+    if not fitting or pieces is None or rows < 4 * plan.tile.rows:
         return None
-    return Blocks(max(fitting), columns // min(even))
+    return Blocks(rows, max(fitting), columns // pieces)
+
+
+def _rows_of_a_block(rows: int) -> int:
+    """The most that are not too many and leave none over; all if there is no such number."""
+    fitting = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0]
+    return max(fitting, default=rows)
+
+
+def _pieces(columns: int, threads: int, column_bytes: int, most_bytes: int) -> int | None:
+    """Into how many pieces columns are cut: some for each thread, of sums that are not too many."""
+    fitting = [
+        n
+        for n in range(threads, columns + 1)
+        if columns % n == 0 and columns // n * column_bytes <= most_bytes
+    ]
+    return min([n for n in fitting if n % threads == 0] or fitting, default=None)
 
 
 def _tile_result(stage: Stage, plan: Plan, blocks: Blocks) -> IterVar:
     """The loops of the epilogue; gives the one in which sums are collected."""
     *others, last = list(stage.op.axis)
-    row = others.pop(plan.row)
+    high, row = stage.split(others.pop(plan.row), factor=blocks.rows)
     wide, inside = stage.split(last, factor=blocks.columns * plan.tile.columns)
     tile, vector = stage.split(inside, factor=plan.tile.columns)
-    stage.reorder(*others, wide, row, tile, vector)
+    stage.reorder(*others, high, wide, row, tile, vector)
     stage.vectorize(vector)
-    place = stage.fuse(*others, wide)
+    place = stage.fuse(*others, high, wide)
     stage.parallel(place)
     return place
 

@@ -89,16 +89,16 @@ def ancestors(op: ComputeOp) -> set[object]:
     return found
 
 
-def plan_of(kernel: Kernel, total: ComputeOp) -> Plan:
-    """The tile that suits a sum and the processor."""
+def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
+    """The tile that suits a sum and the processor, for all rows or blocks of at most some."""
     processor = kernel.processor
     lanes = processor.lanes(total.output(0).dtype)
     sizes = extents_of(total.axis)
     row = _row_axis(total, sizes)
-    rows = sizes[row] if row != len(sizes) - 1 else 1
+    rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
     block = block_of(total)
-    most = _rows_in_a_set(total, row)
-    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers, block, most)
+    highest = _rows_in_a_set(total, row)
+    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers, block, highest)
     return Plan(row, tile)
 
 

@@ -82,7 +82,17 @@ def test_long_sums_in_blocks(shape: tuple[int, ...], threads: int, bare: bool) -
         body = relay.add(relay.nn.relu(body), relay.var("r", shape=(*shape, 192)))
     main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
     choices = lower_kernel(main.body.op, "kernel", processor).choices
-    assert choices["blocks"].endswith(f"deep, {12 // threads} tiles wide")
+    assert 12 // int(choices["blocks"].split()[-3]) % threads == 0, "a piece for each thread"
+    check(body, processor)
+
+
+def test_many_rows_in_blocks() -> None:
+    processor = Processor(256, 16, l2_bytes=512 * 1024, threads=2)
+    x, w = relay.var("x", shape=(2, 480, 256)), relay.var("w", shape=(6, 256, 16))
+    body = relay.add(relay.nn.dense(x, w, weight_layout="NC16n"), relay.var("b", shape=(96,)))
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    choices = lower_kernel(main.body.op, "kernel", processor).choices
+    assert choices["blocks"] == "240 rows, 128 deep, 3 tiles wide"
     check(body, processor)
 
 
