@@ -1,13 +1,20 @@
-"""Whole models from elsewhere, held against ONNX Runtime; a checkout alone does not have them."""
+"""Whole models from elsewhere, compiled and held against ONNX Runtime on real inputs.
 
-from typing import Any
+A checkout alone does not have them. Those that take long to compile run in the interpreter, and are
+compiled where everything must be there (STERNA_REQUIRE_ALL=1).
+"""
+
 
 import numpy as np
 import onnx
 import pytest
 
+import sterna as tvm
 from sterna import relay
+from sterna.contrib import graph_executor
 from sterna.relay.arrays import Array
+from sterna.support.options import options
+from tests.frontend.model_inputs import FEEDS, INPUTS, saved
 from tests.frontend.support import run_imported, run_reference
 from tests.support import SHARED
 
@@ -15,52 +22,88 @@ FOLDER = SHARED / "models" / "onnx"
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="there are no models to import")
 
-# Shapes of the inputs whose dimensions the model leaves open, and how near the numbers come: in
-# quantised models a rounding that falls the other way is a whole step.
-MODELS: dict[str, tuple[dict[str, tuple[int, ...]], float]] = {
-    "audio/basic_pitch_nmp.onnx": ({"serving_default_input_2:0": (1, 43844, 1)}, 1e-4),
-    "audio/dtln_model_1.onnx": ({}, 1e-5),
-    "audio/gtcrn_simple.onnx": ({}, 1e-5),
-    "audio/smart_turn_v3.2_int8.onnx": ({"input_features": (1, 80, 800)}, 1e-2),
-    "audio/whisper80_preproc.onnx": ({"waveforms": (1, 4000), "waveforms_lens": (1,)}, 1e-3),
-    "ocr/PP-OCRv6_det_tiny.onnx": ({"x": (1, 3, 64, 96)}, 1e-5),
-    "ocr/PP-OCRv6_rec_tiny.onnx": ({"x": (1, 3, 48, 80)}, 1e-4),
-    "ocr/ch_ppocr_mobile_v2.0_cls.onnx": ({"x": (1, 3, 48, 96)}, 1e-5),
-    "text/byte_sb_bidi_lstm.onnx": ({"input": (2, 7)}, 1e-5),
-    "text/magika_standard_v3_3.onnx": ({"bytes": (1, 2048)}, 1e-4),
-    "text/thai2rom_encoder.onnx": ({"input_tensor": (1, 6)}, 1e-5),
-    "vision/fastestdet.onnx": ({}, 1e-5),
-    "vision/mnist_cntk.onnx": ({}, 1e-5),
-    "vision/mobilenet_v2_int8_qdq_maui.onnx": ({"image": (1, 3, 244, 244)}, 1e-2),
-    "vision/squeezenet_fp16.onnx": ({}, 1e-2),
-    "vision/ultraface_rfb_320.onnx": ({}, 1e-5),
-    "vision/yunet_n_320.onnx": ({}, 1e-5),
-}
+# How near the numbers come to the largest one. In quantised models a rounding that falls the other
+# way is a whole step. fns_candy_style normalises over 518400 elements: computed in float64 it is
+# 0.07 of 271 from what we compute and 0.38 from what the runtime does, which needs so much room. It
+# stands among the quick ones because the interpreter takes longer for it than the compiler.
+QUICK = {
+    "audio/dtln_model_1": 1e-5, "audio/whisper80_preproc": 1e-3, "text/byte_sb_bidi_lstm": 1e-5,
+    "text/magika_standard_v3_3": 1e-4, "text/thai2rom_encoder": 1e-5, "vision/mnist_cntk": 1e-5,
+    "vision/fns_candy_style": 2e-3,
+}  # fmt: skip
+SLOW = {
+    "audio/basic_pitch_nmp": 1e-4, "audio/gtcrn_simple": 1e-5, "audio/silero_vad_v6": 1e-4,
+    "audio/smart_turn_v3.2_int8": 1e-2, "ocr/PP-OCRv6_det_tiny": 1e-5,
+    "ocr/PP-OCRv6_rec_tiny": 1e-4, "ocr/ch_ppocr_mobile_v2.0_cls": 1e-5,
+    "vision/fastestdet": 1e-5, "vision/mobilenet_v2_int8_qdq_maui": 0.04,
+    "vision/squeezenet_fp16": 1e-2, "vision/ultraface_rfb_320": 1e-5, "vision/yunet_n_320": 1e-5,
+}  # fmt: skip
 
 
-def feeds_for(model: onnx.ModelProto, shapes: dict[str, Any]) -> dict[str, Array]:
-    """Numbers for every input: normal ones, and small whole ones."""
-    mod, _ = relay.frontend.from_onnx(model, shapes)
-    rng = np.random.default_rng(0)
-    feeds: dict[str, Array] = {}
-    for param in mod["main"].params:
-        kind = param.checked_type
-        if kind.dtype.startswith("float"):
-            feeds[param.name_hint] = rng.standard_normal(kind.concrete_shape).astype(kind.dtype)
-        else:
-            feeds[param.name_hint] = rng.integers(1, 5, kind.concrete_shape).astype(kind.dtype)
-    return feeds
+def load(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A model and what it is run on."""
+    model = onnx.load(FOLDER / f"{name}.onnx")
+    if name == "audio/silero_vad_v6":  # which of its branches fits depends on the sampling rate
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(16000), "sr"))
+        rate = next(entry for entry in model.graph.input if entry.name == "sr")
+        model.graph.input.remove(rate)
+    return model, FEEDS[name]()
 
 
-@pytest.mark.filterwarnings("ignore:the ONNX checker")
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_computes_what_its_runtime_does(name: str) -> None:
-    shapes, tolerance = MODELS[name]
-    model = onnx.load(FOLDER / name)
-    feeds = feeds_for(model, shapes)
-    want = run_reference(model, feeds)
-    got = run_imported(model, feeds, shape=shapes)
+def compiled(model: onnx.ModelProto, feeds: dict[str, Array], level: int = 3) -> list[Array]:
+    """What the compiled model computes."""
+    shapes = {name: array.shape for name, array in feeds.items()}
+    mod, params = relay.frontend.from_onnx(model, shapes)
+    with tvm.transform.PassContext(opt_level=level):
+        lib = relay.build(mod, target="llvm -mcpu=native", params=params)
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(**feeds)
+    return [m.get_output(i).numpy() for i in range(m.get_num_outputs())]
+
+
+def close(got: list[Array], want: list[Array], tolerance: float) -> None:
+    """The same shapes and types, and numbers as near as that beside the largest."""
     for mine, theirs in zip(got, want, strict=True):
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         atol = tolerance * max(1.0, float(np.abs(theirs).max(initial=0)))
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=atol)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_model_computes_what_its_runtime_does(name: str) -> None:
+    model, feeds = load(name)
+    close(compiled(model, feeds), run_reference(model, feeds), QUICK[name])
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_large_model_computes_what_its_runtime_does(name: str) -> None:
+    model, feeds = load(name)
+    if options.require_all:
+        found = compiled(model, feeds)
+    else:
+        found = run_imported(model, feeds, shape={k: v.shape for k, v in feeds.items()})
+    close(found, run_reference(model, feeds), SLOW[name])
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("name", ["text/thai2rom_encoder", "vision/mnist_cntk"])
+def test_all_levels_compute_the_same(name: str, level: int) -> None:
+    model, feeds = load(name)
+    close(compiled(model, feeds, level), run_reference(model, feeds), 1e-5)
+
+
+def test_a_picture_of_a_nine_is_a_nine() -> None:
+    model, feeds = load("vision/mnist_cntk")
+    assert int(np.argmax(compiled(model, feeds)[0])) == 9
+
+
+def test_expected_outputs_come_out() -> None:
+    name = "text/byte_sb_bidi_lstm"
+    expected = np.load(INPUTS / "expected" / "byte_sb_bidi_lstm_io.npz")["Add_26"]
+    close(compiled(*load(name)), [expected], 1e-5)
+    model, feeds = load("vision/mobilenet_v2_int8_qdq_maui")
+    expected = saved("mobilenet_v2_int8_qdq_maui_output_0")
+    (found,) = run_imported(model, feeds, shape={"batch": 1})
+    step = 0.15309954  # of the last quantisation; the runtime's own two modes are two steps apart
+    assert np.abs(found - expected).max() < 2.5 * step
+    assert found.argmax() == expected.argmax()

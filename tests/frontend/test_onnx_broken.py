@@ -130,6 +130,13 @@ def test_the_models_to_break_are_sound(name: str) -> None:
     from_onnx(models()[name])
 
 
+def test_models_of_every_version() -> None:
+    for opset in range(7, 29):
+        model = product()
+        model.opset_import[0].version = opset
+        compare(run_imported(model, {"x": X}), [X @ W])
+
+
 def test_functions_have_attributes_with_defaults_and_call_functions() -> None:
     outer = function(
         "Outer", helper.make_node("Leaky", ["a"], ["b"], domain="own"), attributes=["slope"]
