@@ -139,3 +139,28 @@ def test_mistakes(name: str, attrs: dict[str, Any], message: str) -> None:
     x = relay.var("x", shape=(1, 3, 8, 8))
     with pytest.raises(ValueError, match=message):
         getattr(relay.nn, name)(x, **attrs)
+
+
+@pytest.mark.parametrize("name", ["max", "avg"])
+def test_gradients_are_torchs(name: str) -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(8):
+        x, attrs = draw(rng, 2)
+        given = [attrs["pool_size"], attrs["strides"], attrs["padding"]]
+        leaf = tensor(x).requires_grad_()
+        if name == "avg":
+            attrs["count_include_pad"] = bool(rng.integers(0, 2))
+            made = functional().avg_pool2d(leaf, *given, attrs["ceil_mode"],
+                                           attrs["count_include_pad"])  # fmt: skip
+        else:
+            made = functional().max_pool2d(leaf, *given, ceil_mode=attrs["ceil_mode"])
+        worth = rng.standard_normal(tuple(made.shape))
+        made.backward(tensor(worth))
+        got = reference(f"nn.{name}_pool2d_grad", worth, x, **attrs)
+        np.testing.assert_allclose(got, leaf.grad.numpy(), atol=1e-12)
+
+
+def test_gradients_fit_their_pooling() -> None:
+    x, worth = relay.var("x", shape=(1, 2, 6, 6)), relay.var("g", shape=(1, 2, 6, 6))
+    with pytest.raises(ValueError, match=r"extent of out_grad.*is 3, not 6"):
+        relay.nn.max_pool2d_grad(worth, x, pool_size=(2, 2), strides=(2, 2))
