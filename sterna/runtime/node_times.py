@@ -105,6 +105,7 @@ class NodeTimes:
             ("GFLOP/s", [_number(n.gflops()) for n in nodes]),
             ("GB/s", [_number(n.gbytes()) for n in nodes]),
             ("Bound(%)", [_percent(self.share_of_bound(n)) for n in nodes]),
+            ("From", [", ".join(n.sources) for n in nodes]),
         ):
             if any(values):
                 columns.append((title, values))

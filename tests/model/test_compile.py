@@ -191,7 +191,7 @@ def test_the_profile_tells_what_each_operator_takes(
     assert [node.name for node in times.nodes] and times.seconds > 0
     times.write_trace(tmp_path / "trace.json")
     assert len(json.loads((tmp_path / "trace.json").read_text())["traceEvents"]) == len(times.nodes)
-    assert json.dumps(times.to_dict())
+    assert json.dumps(times.to_dict()) and "dense, activation" in str(times)
     assert times.bounds is not None and times.share_of_bound(times.nodes[0])
     assert model.profile(repeat=1, bounds=False, inputs={"image": IMAGE}).bounds is None
 
