@@ -1,5 +1,6 @@
 """How values are written in LLVM's IR."""
 
+import re
 import struct
 
 from sterna.ir.build import round_float
@@ -85,11 +86,12 @@ def splat_literal(element: str, literal: str, lanes: int) -> str:
     return literal if lanes == 1 else f"splat ({element} {literal})"
 
 
+_SPECIAL = re.compile(r"[^ !#-\[\]-~]")
+
+
 def quoted(text: bytes) -> str:
     """Bytes as the inside of LLVM's c"..." string."""
-    return "".join(
-        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text
-    )
+    return _SPECIAL.sub(lambda found: f"\\{ord(found[0]):02X}", text.decode("latin-1"))
 
 
 def hex_quoted(data: bytes) -> str:
