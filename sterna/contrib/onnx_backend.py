@@ -14,7 +14,9 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 
 from sterna.driver.relay_build import build
 from sterna.frontend.onnx.importer import import_for
+from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
+from sterna.ir.types import TupleType
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.runtime.device import cpu
 from sterna.runtime.graph_executor import GraphModule
@@ -29,6 +31,8 @@ class _Program:
 
     executor: GraphModule
     values: dict[str, Array]
+    lengths: list[int | None]
+    """How many arrays an output that is a sequence has; None for one that is an array."""
 
     @classmethod
     def of(cls, model: ModelProto, inputs: Mapping[str, Array], target: str, level: int) -> Any:
@@ -37,20 +41,31 @@ class _Program:
         with PassContext(opt_level=level):
             library = build(module, target=target)
         executor = GraphModule(library["default"](cpu(0)))
-        return cls(executor, {name: inputs[name].copy() for name in decisive})
+        values = {name: inputs[name].copy() for name in decisive}
+        return cls(executor, values, _lengths(module, len(model.graph.output)))
 
     def fits(self, inputs: Mapping[str, Array]) -> bool:
         """Whether it may run on inputs of its shapes."""
         return all(np.array_equal(value, inputs[name]) for name, value in self.values.items())
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | list[Array]]:
         """The outputs for these inputs."""
         for name, array in inputs.items():
             if self.executor.get_input_index(name) >= 0:
                 self.executor.set_input(name, from_numpy(array))
         self.executor.run()
         count = self.executor.get_num_outputs()
-        return [to_numpy(self.executor.get_output(place)).copy() for place in range(count)]
+        every = (to_numpy(self.executor.get_output(place)).copy() for place in range(count))
+        return [
+            next(every) if length is None else [next(every) for _ in range(length)]
+            for length in self.lengths
+        ]
+
+
+def _lengths(module: IRModule, outputs: int) -> list[int | None]:
+    kind = module["main"].checked_type.ret_type
+    kinds = [kind] if outputs == 1 else kind.fields
+    return [len(each.fields) if isinstance(each, TupleType) else None for each in kinds]
 
 
 class SternaRep(BackendRep):

@@ -66,3 +66,11 @@ def test_inputs_that_do_not_belong_to_the_model_are_named() -> None:
         prepared.run({"x": x, "s": [1, 2]})
     with pytest.raises(ValueError, match="reads x; 2 inputs were given"):
         onnx_backend.run_node(helper.make_node("Relu", ["x"], ["y"]), [x, x])
+
+
+def test_sequences_come_out_as_lists() -> None:
+    node = helper.make_node("SplitToSequence", ["x"], ["y"], axis=0, keepdims=0)
+    x = np.arange(6, dtype="float32").reshape(3, 2)
+    (found,) = onnx_backend.run_node(node, [x])
+    assert isinstance(found, list)
+    np.testing.assert_array_equal(np.stack(found), x)
