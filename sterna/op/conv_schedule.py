@@ -17,9 +17,10 @@ from sterna.op.schedules import extent_of, extents_of, schedule_elements
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
 from sterna.te.tensor import Reduce
 
-UNROLLED_STEPS = 4
 # Columns of a depthwise tile: neighbours share what they load.
 DEPTHWISE_COLUMNS = 4
+# So few input channels need no loop.
+UNROLLED_CHANNELS = 4
 # A window of more elements is not written out.
 UNROLLED_WINDOW = 25
 # Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
@@ -177,14 +178,12 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     tile.set_scope("global")
     tile.compute_at(stage, piece)
     room = conv.kernel.processor.l1_bytes // 3 // (size.columns * conv.element)
-    part = even_part(conv.group, max(UNROLLED_STEPS, room))
+    part = even_part(conv.group, max(1, room))
     channel, *window = tile.op.reduce_axis
     outside, inside = tile.split(channel, factor=part)
-    steps, step = tile.split(inside, factor=even_part(part, UNROLLED_STEPS))
     n, h, w, c = tile.op.axis
     across, column = tile.split(w, factor=size.rows)
-    tile.reorder(n, *window, outside, h, across, steps, step, column, c)
-    tile.unroll(step)
+    tile.reorder(n, *window, outside, h, across, inside, column, c)
     tile.unroll(column)
     tile.vectorize(c)
     _place_border(conv, stage, None)
@@ -207,15 +206,14 @@ def _sum_in_registers(conv: _Conv) -> Stage:
 
 
 def _steps(tile: Stage) -> list[IterVar]:
-    """The loops of the sum, channels innermost, of which some are written out."""
+    """The loops of the sum, channels innermost.
+
+    Several steps in a row would make LLVM load ahead, for which no registers are left.
+    """
     channel, *window = tile.op.reduce_axis
-    size = extents_of([channel])[0]
-    if size <= 2 * UNROLLED_STEPS:
+    if extents_of([channel])[0] <= UNROLLED_CHANNELS:
         tile.unroll(channel)
-        return [*window, channel]
-    outer, step = tile.split(channel, factor=even_part(size, UNROLLED_STEPS))
-    tile.unroll(step)
-    return [*window, outer, step]
+    return [*window, channel]
 
 
 def _write_out(tile: Stage, reduced: list[IterVar]) -> None:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from functools import cache
 
 # What the common processors can do in a cycle, and how long a multiply-add takes.
-MULTIPLY_ADDS, LOADS, LATENCY = 2, 2, 4
+MULTIPLY_ADDS, LOADS, LATENCY, ISSUED = 2, 2, 4, 4
+# Instructions of a step that only count.
+COUNTING = 3
 # What a vector costs beyond its load, as it comes from the second cache.
 FAR_VECTOR = 0.3
 MOST_ROWS = 16
@@ -59,7 +61,8 @@ def register_tile(
 def _cycles(rows: int, vectors: int) -> float:
     """Of one step of the sum over a tile."""
     products, loads = rows * vectors, rows + vectors
-    return max(products / MULTIPLY_ADDS, loads / LOADS, LATENCY) + FAR_VECTOR * vectors
+    issued = (products + loads + COUNTING) / ISSUED
+    return max(products / MULTIPLY_ADDS, loads / LOADS, LATENCY, issued) + FAR_VECTOR * vectors
 
 
 def _widths(columns: int, lanes: int, registers: int) -> list[int]:

@@ -29,8 +29,6 @@ from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.stmt import Stmt
 
-UNROLLED_STEPS = 4
-
 
 @attributes
 class WinogradAttrs(Attrs):
@@ -203,11 +201,7 @@ class _Kernel:
             zero = Broadcast(build.const(0.0, self.dtype), self.block)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 ib.emit(total.buffer.vstore((row, 0), zero))
-            with (
-                ib.for_range(0, self.inputs // UNROLLED_STEPS, name="steps") as steps,
-                ib.for_range(0, UNROLLED_STEPS, name="step", kind="unroll") as step,
-            ):
-                channel = steps * UNROLLED_STEPS + step
+            with ib.for_range(0, self.inputs, name="channel") as channel:
                 read = weight.buffer.vload((position, channels, channel, 0), vector)
                 with ib.for_range(0, rows, name="row", kind="unroll") as row:
                     number = Broadcast(seen[position, first + row, channel], self.block)

@@ -1,0 +1,99 @@
+"""The inner loops of convolutions in machine code: products and loads, nothing on the stack."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.codegen import llvm
+from sterna.driver.build import llvm_options
+from sterna.driver.kernel import kernel_functions, processor_of
+from sterna.lowering.unique_kernels import unique_kernels
+from sterna.relay import pipeline
+from sterna.target import Target
+
+TARGETS = {
+    "avx512": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512",
+    "avx2": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell",
+    "neon": "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1",
+}
+PRODUCT = re.compile(r"\b(vfn?madd\w+ps|fml[as])\b")
+STACK = re.compile(r"\(%rsp|\(%rbp|\[sp[,\]]")
+JUMP = re.compile(r"^\s+(?:j\w+|b\.\w+|cbn?z|tbn?z|b)\s.*?(\.L\w+)$")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """An innermost loop."""
+
+    lines: list[str]
+
+    def count(self, pattern: re.Pattern[str]) -> int:
+        """The lines in which something occurs."""
+        return sum(bool(pattern.search(line)) for line in self.lines)
+
+
+def busiest_loop(assembly: str) -> Loop:
+    """The innermost loop that has most products among its instructions."""
+    lines = assembly.split("\n")
+    starts = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
+    jumps = [(starts.get(m[1], i), i) for i, line in enumerate(lines) if (m := JUMP.match(line))]
+    loops = [(first, last) for first, last in jumps if first < last]
+    inner = [
+        (a, b)
+        for a, b in loops
+        if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)
+    ]
+    found = [Loop([x for x in lines[a + 1 : b + 1] if re.match(r"\s+[a-z]", x)]) for a, b in inner]
+    large = [loop for loop in found if loop.count(PRODUCT) >= 8]
+    return max(large, key=lambda loop: loop.count(PRODUCT) / len(loop.lines))
+
+
+def assembly(mod: Any, target: Target) -> str:
+    """The code of the only kernel that convolves."""
+    with tvm.transform.PassContext(opt_level=3), target:
+        order = pipeline.passes(processor_of(target), target)
+        main = tvm.transform.Sequential(order)(mod)["main"]
+    functions = unique_kernels(main, "test").functions
+    name = next(name for name in functions if "conv2d" in name)
+    loops = kernel_functions(name, functions[name], target)
+    return llvm.CompiledModule(loops, llvm_options(target), name).assembly()
+
+
+def network(channels: int, outputs: int, size: int, window: int, **attrs: Any) -> Any:
+    x = relay.var("x", shape=(1, channels, size, size))
+    inner = channels // attrs.get("groups", 1)
+    w = relay.const(np.ones((outputs, inner, window, window), "float32"))
+    made = relay.nn.conv2d(x, w, padding=window // 2, **attrs)
+    bias = relay.const(np.ones((outputs, 1, 1), "float32"))
+    return tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(relay.add(made, bias))))
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+@pytest.mark.parametrize(
+    "network_of",
+    [(64, 128, 56, 1, {}), (64, 96, 28, 3, {"strides": 2}), (64, 64, 28, 3, {})],
+    ids=["1x1", "3x3 by 2", "winograd"],
+)
+def test_products_fill_the_loop(network_of: Any, target: str) -> None:
+    """Loads, broadcasts, products and a few instructions to count; accumulators stay."""
+    *sizes, attrs = network_of
+    loop = busiest_loop(assembly(network(*sizes, **attrs), Target(target)))
+    products = loop.count(PRODUCT)
+    assert products >= 8  # two a cycle, each of which takes four
+    assert loop.count(STACK) <= (2 if "aarch64" in target else 0), "\n".join(loop.lines)
+    assert len(loop.lines) <= 1.75 * products + 8, "\n".join(loop.lines)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_depthwise_windows_are_written_out(target: str) -> None:
+    """Nine products for each of four columns; neighbours share what they load."""
+    loop = busiest_loop(assembly(network(96, 96, 28, 3, groups=96), Target(target)))
+    products = loop.count(PRODUCT)
+    assert products in (32, 36)  # the first of a sum may be a plain product
+    assert loop.count(STACK) <= (4 if "haswell" in target else 0), "\n".join(loop.lines)
+    assert len(loop.lines) <= 3 * products, "\n".join(loop.lines)
