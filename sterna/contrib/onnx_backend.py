@@ -3,6 +3,7 @@
 A model is compiled when it first sees inputs of some shapes, and again for others.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,8 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 
 from sterna.driver.relay_build import build
 from sterna.frontend.onnx.importer import import_for
-from sterna.ir.module import IRModule
+from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import PassContext
-from sterna.ir.types import TupleType
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.runtime.device import cpu
 from sterna.runtime.graph_executor import GraphModule
@@ -42,7 +42,7 @@ class _Program:
             library = build(module, target=target)
         executor = GraphModule(library["default"](cpu(0)))
         values = {name: inputs[name].copy() for name in decisive}
-        return cls(executor, values, _lengths(module, len(model.graph.output)))
+        return cls(executor, values, _lengths(module, [each.name for each in model.graph.output]))
 
     def fits(self, inputs: Mapping[str, Array]) -> bool:
         """Whether it may run on inputs of its shapes."""
@@ -62,10 +62,14 @@ class _Program:
         ]
 
 
-def _lengths(module: IRModule, outputs: int) -> list[int | None]:
-    kind = module["main"].checked_type.ret_type
-    kinds = [kind] if outputs == 1 else kind.fields
-    return [len(each.fields) if isinstance(each, TupleType) else None for each in kinds]
+def _lengths(module: IRModule, outputs: Sequence[str]) -> list[int | None]:
+    """By the results' names: those of a sequence are numbered."""
+    names = set(module.attrs[OUTPUT_NAMES])
+    made: list[int | None] = []
+    for output in outputs:
+        count = next(place for place in itertools.count() if f"{output}.{place}" not in names)
+        made.append(None if output in names else count)
+    return made
 
 
 class SternaRep(BackendRep):

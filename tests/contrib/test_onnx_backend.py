@@ -46,6 +46,23 @@ def test_one_node_runs() -> None:
     np.testing.assert_array_equal(found, [-3, 2])
 
 
+def test_sequences_of_one_and_beside_tensors() -> None:
+    nodes = [helper.make_node("SequenceConstruct", ["x"], ["one"]),
+             helper.make_node("SequenceConstruct", ["x", "x"], ["two"]),
+             helper.make_node("Neg", ["x"], ["y"])]  # fmt: skip
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, (2,))
+    whole = helper.make_sequence_type_proto(kind)
+    outputs = [helper.make_value_info("one", whole), helper.make_value_info("y", kind),
+               helper.make_value_info("two", whole)]  # fmt: skip
+    graph = helper.make_graph(nodes, "g", [helper.make_value_info("x", kind)], outputs)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    x = np.array([1, 2], "float32")
+    one, y, two = onnx_backend.prepare(made).run([x])
+    np.testing.assert_array_equal(one, [x])
+    np.testing.assert_array_equal(y, -x)
+    np.testing.assert_array_equal(two, [x, x])
+
+
 def test_only_processors_are_supported() -> None:
     assert onnx_backend.supports_device("CPU") and onnx_backend.supports_device("CPU:0")
     assert not onnx_backend.supports_device("CUDA") and not onnx_backend.supports_device("TPU")
