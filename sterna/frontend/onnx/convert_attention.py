@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from sterna.frontend.onnx.node import (
     Node,
     Result,
@@ -17,7 +15,7 @@ from sterna.frontend.onnx.node import (
     rank_of,
     reshape,
 )
-from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 
 # What the fourth result of Attention is.
@@ -113,8 +111,7 @@ def _masked(node: Node, scores: RelayExpr, past: int) -> tuple[RelayExpr, RelayE
     for part in reached[1:]:
         whole = call("logical_and", whole, part)
     some = call("any", whole, axis=-1, keepdims=True)
-    is_known = isinstance(some, Constant) and bool(to_numpy(some.data).all())
-    return scores, None if is_known else some
+    return scores, None if _holds(some) else some
 
 
 def _visible(node: Node, length: int, reach: int, past: int) -> list[RelayExpr]:
@@ -123,27 +120,37 @@ def _visible(node: Node, length: int, reach: int, past: int) -> list[RelayExpr]:
     if left < -1 or right < -1:
         raise ValueError(f"windows reach -1 or more keys, not {left} and {right}")
     right = 0 if node.attr("is_causal", 0) else right
-    places, keys = np.arange(length).reshape(-1, 1), np.arange(reach)
+    places, keys = call("expand_dims", _numbers_to(length), 1), _numbers_to(reach)
     if not node.has(6):
-        known = _window(places + past - keys, left, right)
-        return [] if known.all() else [constant(known)]
+        first = call("add", places, constant(past, "int64"))
+        near = _window(first, keys, left, right)
+        return [part for part in near if not _holds(part)]
     if past:
         raise ValueError("nonpad_kv_seqlen is not for operands that have a past")
     count = reshape(cast(node[6], "int64"), (-1, 1, 1, 1))
-    seen = [call("less", constant(keys), count)]
-    distance = call("add", call("subtract", count, constant(length, "int64")),
-                    constant(places - keys))  # fmt: skip
+    first = call("add", call("subtract", count, constant(length, "int64")), places)
+    return [call("less", keys, count), *_window(first, keys, left, right)]
+
+
+def _numbers_to(end: int) -> RelayExpr:
+    return call("arange", constant(end, "int64"), dtype="int64")
+
+
+def _window(first: RelayExpr, keys: RelayExpr, left: int, right: int) -> list[RelayExpr]:
+    """Whether keys lie no further than so much before a query, and behind it."""
+    seen: list[RelayExpr] = []
     if left >= 0:
+        distance = call("subtract", first, keys)
         seen.append(call("less_equal", distance, constant(left, "int64")))
     if right >= 0:
+        distance = call("subtract", first, keys)
         seen.append(call("greater_equal", distance, constant(-right, "int64")))
     return seen
 
 
-def _window(distance: Array, left: int, right: int) -> Array:
-    """Whether keys lie no further than so much before a query, and behind it."""
-    near = distance <= left if left >= 0 else np.ones_like(distance, bool)
-    return near & (distance >= -right) if right >= 0 else near
+def _holds(condition: RelayExpr) -> bool:
+    """Whether it is known that a condition holds everywhere."""
+    return isinstance(condition, Constant) and bool(to_numpy(condition.data).all())
 
 
 def _mask(node: Node, reach: int) -> RelayExpr | None:

@@ -11,6 +11,7 @@ from sterna.frontend.onnx.node import (
     cast,
     constant,
     converter,
+    expect_moderate,
     like,
     rank_of,
     reshape,
@@ -44,9 +45,12 @@ def tf_idf_vectorizer(node: Node) -> RelayExpr:
     length = node.shape_of(data)[1]
     counts = call("zeros", (node.shape_of(data)[0], max(columns) + 1), "float32")
     for first, grams in _pools(node):
+        expect_moderate(len(grams) * (max(columns) + 1), "ngram_indexes")
         places = np.zeros((len(grams), max(columns) + 1), "float32")
         places[np.arange(len(grams)), columns[first : first + len(grams)]] = 1
-        found = [_counts(data, grams, step, length) for step in _steps(node, grams)]
+        steps = _steps(node, grams, length)
+        expect_moderate(len(steps) * length, "max_skip_count")
+        found = [_counts(data, grams, step, length) for step in steps]
         found = [count for count in found if count is not None]
         if found:
             total = reduce(lambda a, b: call("add", a, b), found)
@@ -67,9 +71,12 @@ def _pools(node: Node) -> Iterator[tuple[int, Array]]:
         first += len(grams)
 
 
-def _steps(node: Node, grams: Array) -> range:
+def _steps(node: Node, grams: Array, length: int) -> range:
     """The distances between the elements of an n-gram; single elements have none."""
-    return range(1, 2 if grams.shape[1] == 1 else node.attr("max_skip_count") + 2)
+    size = grams.shape[1]
+    if size == 1:
+        return range(1, 2)
+    return range(1, min(node.attr("max_skip_count") + 2, (length - 1) // (size - 1) + 1))
 
 
 def _counts(data: RelayExpr, grams: Array, step: int, length: int) -> RelayExpr | None:

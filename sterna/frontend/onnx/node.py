@@ -35,6 +35,9 @@ from sterna.runtime import NDArray
 # What an operator whose results each read many elements may read in all to be computed here.
 MOST_WORK = 1 << 24
 
+# What a converter may write out by itself.
+MOST_ELEMENTS = 1 << 26
+
 # Operands of numbers that say how, such as a shape or axes, are not longer than this.
 MOST_NUMBERS = 1 << 16
 
@@ -320,6 +323,12 @@ def reshape(data: RelayExpr, shape: Sequence[int]) -> RelayExpr:
 def cast(data: RelayExpr, dtype: str) -> RelayExpr:
     """Data as elements of a type."""
     return data if dtype_of(data) == dtype else call("cast", data, dtype)
+
+
+def expect_moderate(count: int, what: str) -> None:
+    """So many elements can be made while a model is imported."""
+    if count > MOST_ELEMENTS:
+        raise ValueError(f"{what} asks for {count} elements, more than {MOST_ELEMENTS}")
 
 
 def axes_below(axes: Sequence[int] | None, rank: int) -> list[int]:
