@@ -56,8 +56,8 @@ for _module in pkgutil.iter_modules(package.__path__):
 # The newest version of ONNX's operator set whose meaning the converters know.
 NEWEST_OPSET = max(28, onnx.defs.onnx_opset_version())
 
-# What functions that call functions may grow to: nodes, and bytes.
-MOST_NODES, MOST_BYTES = 1_000_000, 1 << 31
+# What functions that call functions and loops in loops may grow to: nodes, and bytes.
+MOST_NODES, MOST_BYTES = 200_000, 1 << 31
 
 # What stands for a result that could not be converted; what reads it is passed over.
 UNMADE = Var("unmade")
@@ -193,6 +193,11 @@ class Importer:
         number = output.type.tensor_type.elem_type
         if result is UNMADE or not number:
             return
+        if not isinstance(result.checked_type, TensorType):
+            raise ValueError(
+                f"output '{output.name}' is declared as a tensor; the model computes "
+                f"{result.checked_type}"
+            )
         wanted = element_type(number, f"output '{output.name}'")
         if dtype_of(result) != wanted:
             raise ValueError(
@@ -291,9 +296,9 @@ class Importer:
     # ---- nodes ----
 
     def _convert_nodes(self, nodes: Sequence[NodeProto]) -> None:
-        self.nodes += len(nodes)
+        self.nodes += len(nodes) if self.around else 0
         if self.nodes > MOST_NODES:
-            raise ValueError(f"the ONNX model's functions make more than {MOST_NODES} nodes")
+            raise ValueError(f"the model's functions and loops make more than {MOST_NODES} nodes")
         for node in sorted_nodes(nodes, self.values):
             results = self._convert_or_note(node)
             for name, result in zip(node.output, results, strict=False):
