@@ -1,4 +1,4 @@
-"""Sparse matrices: builders, and what is wrong with operands."""
+"""Sparse matrices and segments: references, builders, and what is wrong with operands."""
 
 from typing import Any, NamedTuple
 
@@ -59,3 +59,14 @@ def test_what_is_wrong_is_told() -> None:
         relay.nn.sparse_dense(x, sparse[:2])
     with pytest.raises(ValueError, match="length of sparse_indices"):
         relay.nn.sparse_dense(x, [sparse[0], sparse[2], sparse[2]])
+
+
+def test_sums_of_segments() -> None:
+    data = np.arange(8, dtype="float32").reshape(4, 2)
+    ids = np.array([1, 0, 1, 7])
+    got = reference("segment_sum", data, ids, num_segments=3)
+    np.testing.assert_array_equal(got, [[2, 3], [4, 6], [0, 0]])
+    x = relay.var("x", shape=(4, 2))
+    assert relay.segment_sum(x, relay.const(ids)).checked_type.shape == (8, 2)
+    with pytest.raises(ValueError, match="needs num_segments"):
+        relay.segment_sum(x, relay.var("ids", shape=(4,), dtype="int64"))
