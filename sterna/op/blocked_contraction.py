@@ -19,7 +19,7 @@ from sterna.op.contraction import (
     tile_sum,
 )
 from sterna.op.kernel import Kernel
-from sterna.op.schedules import extent_of, extents_of
+from sterna.op.schedules import extent_of, extents_of, vectorize_result
 from sterna.te import ComputeOp, IterVar, Stage
 
 # Lower blocks read the weights too often, shorter ones spend too much on collecting their sums.
@@ -112,7 +112,7 @@ def _tile_result(stage: Stage, plan: Plan, blocks: Blocks) -> IterVar:
     wide, inside = stage.split(last, factor=blocks.columns * plan.tile.columns)
     tile, vector = stage.split(inside, factor=plan.tile.columns)
     stage.reorder(*others, high, wide, row, tile, vector)
-    stage.vectorize(vector)
+    vectorize_result(stage, vector, plan.tile.columns)
     place = stage.fuse(*others, high, wide)
     stage.parallel(place)
     return place

@@ -13,7 +13,12 @@ from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
-from sterna.op.schedules import extents_of, schedule_default, schedule_elements
+from sterna.op.schedules import (
+    extents_of,
+    schedule_default,
+    schedule_elements,
+    vectorize_result,
+)
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 
@@ -205,7 +210,7 @@ def _tile_result(stage: Stage, plan: Plan, kernel: Kernel) -> tuple[IterVar, Ite
         inside = [row, vector]
     stage.reorder(*loops, *inside)
     if sizes[-1] > 1:
-        stage.vectorize(vector)
+        vectorize_result(stage, vector, width)
     shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
     return vector_outer if held else shared, loops[-1]

@@ -13,7 +13,7 @@ from sterna.ir import build
 from sterna.op.contraction import ancestors, block_of, loads_of, schedule_contraction
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import RegisterTile, register_tile
-from sterna.op.schedules import extent_of, extents_of, schedule_elements
+from sterna.op.schedules import extent_of, extents_of, schedule_elements, vectorize_result
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
 from sterna.te.tensor import Reduce
 
@@ -150,7 +150,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     band, row = stage.split(h, factor=rows)
     stage.reorder(n, band, block, row, across, column, vector)
     stage.unroll(column)
-    stage.vectorize(vector)
+    vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     _write_out(tile, _steps(tile))
     bands = -(-conv.height // rows) * conv.batch
@@ -172,7 +172,7 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     across, column = stage.split(w, factor=size.rows)
     stage.reorder(n, block, h, across, column, vector)
     stage.unroll(column)
-    stage.vectorize(vector)
+    vectorize_result(stage, vector, size.columns)
     piece = stage.fuse(n, block)
     stage.parallel(piece)
     tile.set_scope("global")

@@ -26,6 +26,15 @@ def extents_of(axes: Sequence[IterVar]) -> list[int]:
     return [e if e is not None else 1024 for e in map(extent_of, axes)]
 
 
+def vectorize_result(stage: Stage, axis: IterVar, width: int) -> None:
+    """Vectors of a power of two: what follows a sum may be more than LLVM takes apart itself."""
+    even = width & -width
+    if even < width:
+        pieces, axis = stage.split(axis, factor=even)
+        stage.unroll(pieces)
+    stage.vectorize(axis)
+
+
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
     for stage in list(kernel.schedule.stages):

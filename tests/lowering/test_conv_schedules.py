@@ -101,3 +101,15 @@ def test_tiles_fill_registers(columns: int, lanes: int, registers: int) -> None:
         vectors = tile.columns // lanes + (tile.columns % lanes).bit_count()
         assert tile.rows * vectors + vectors + 1 <= registers
         assert columns % tile.columns == 0
+
+
+@pytest.mark.parametrize("width", [24, 40, 48])
+def test_what_follows_a_sum_of_any_width_is_vectors(width: int) -> None:
+    """A sigmoid names its operand; a name for a vector of no power of two would be slow."""
+    x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(2, 1, 1, 8, width))
+    made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout=f"OHWI{width}o",
+                           channels=2 * width, kernel_size=1)  # fmt: skip
+    function = check(relay.multiply(made, relay.sigmoid(made)), WIDE).function
+    loops = str(tvm.tir.transform.VectorizeLoop()(tvm.IRModule({"kernel": function})))
+    stores = [line for line in loops.split("\n") if "sigmoid" in line]
+    assert stores and all(f", {width})" not in line for line in stores)
