@@ -440,3 +440,9 @@ def test_operator_sets_of_the_future_are_not_guessed() -> None:
     model.opset_import[0].version = 1000
     with pytest.raises(OpNotImplemented, match="opset 1000; the newest that is known is"):
         from_onnx(model)
+
+
+def test_sequences_without_end() -> None:
+    model = one("SplitToSequence", X)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1 << 40
+    refused(model, r"node 'it' \(SplitToSequence\): it makes .* parts, more than")

@@ -77,7 +77,7 @@ def scan_of_batches(node: Node) -> list[RelayExpr]:
     given = [node[place] for place in range(1, len(node.inputs))]
     states, data = given[: len(given) - count], given[len(given) - count :]
     batch, length = node.shape_of(data[0])[:2]
-    _expect_few(batch * length)
+    _expect_few(batch * max(length, 1))
     if node.has(0) and any(own != length for own in node.ints(0, "sequence_lens")):
         raise OpNotImplemented("sequences of different lengths")
     backwards = node.attr("directions") or [0] * count

@@ -5,7 +5,9 @@ from itertools import pairwise
 import numpy as np
 
 from sterna.frontend.onnx.node import (
+    MOST_NUMBERS,
     Node,
+    axis_below,
     call,
     constant,
     converter,
@@ -83,20 +85,20 @@ def concat(node: Node) -> RelayExpr:
 def split(node: Node) -> RelayExpr:
     """By sizes, by one size for all but the last, or into single slices."""
     data = node[0]
-    axis = node.attr("axis", 0) % rank_of(data)
+    axis = axis_below(node.attr("axis", 0), rank_of(data))
     extent = type_of(data).shape[axis]
     if type(extent) is not int:
         raise ValueError(f"it splits axis {axis}, whose extent is not known; give shape=")
-    sizes = [1] * extent
-    if node.has(1):
-        sizes = node.ints(1, "split")
-        if not node.shape(1):
-            if sizes[0] < 1:
-                raise ValueError(f"it splits by {sizes[0]}")
-            whole, rest = divmod(extent, sizes[0])
-            sizes = sizes * whole + [rest] * (rest > 0)
-        if sum(sizes) != extent or min(sizes, default=0) < 0:
-            raise ValueError(f"the parts {sizes} are not the {extent} elements of axis {axis}")
+    sizes = node.ints(1, "split") if node.has(1) else [1]
+    if not node.has(1) or not node.shape(1):
+        if sizes[0] < 1:
+            raise ValueError(f"it splits by {sizes[0]}")
+        whole, rest = divmod(extent, sizes[0])
+        if whole > MOST_NUMBERS:
+            raise ValueError(f"it makes {whole} parts, more than {MOST_NUMBERS}")
+        sizes = sizes * whole + [rest] * (rest > 0)
+    elif sum(sizes) != extent or min(sizes, default=0) < 0:
+        raise ValueError(f"the parts {sizes} are not the {extent} elements of axis {axis}")
     ends = np.cumsum([0, *sizes]).tolist()
     made = [
         call("strided_slice", data, (begin,), (end,), axes=(axis,))
