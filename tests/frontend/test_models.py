@@ -33,7 +33,7 @@ QUICK = {
 }  # fmt: skip
 SLOW = {
     "audio/basic_pitch_nmp": 1e-4, "audio/gtcrn_simple": 1e-5, "audio/silero_vad_v6": 1e-4,
-    "audio/smart_turn_v3.2_int8": 1e-2, "ocr/PP-OCRv6_det_tiny": 1e-5,
+    "audio/smart_turn_v3.2_int8": 1e-2, "ocr/PP-OCRv6_det_tiny": 5e-5,
     "ocr/PP-OCRv6_rec_tiny": 1e-4, "ocr/ch_ppocr_mobile_v2.0_cls": 1e-5,
     "vision/fastestdet": 1e-5, "vision/mobilenet_v2_int8_qdq_maui": 0.04,
     "vision/squeezenet_fp16": 1e-2, "vision/ultraface_rfb_320": 1e-5, "vision/yunet_n_320": 1e-5,
