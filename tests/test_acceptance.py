@@ -29,3 +29,11 @@ def run(command: list[str], folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "07", "08", "09", "12"])
 def test_program(number: str, tmp_path: Path) -> None:
     assert run([sys.executable, str(find_program(number))], tmp_path)[-1] == "ok"
+
+
+def test_a_network_from_a_file(tmp_path: Path) -> None:
+    program = find_program("06")
+    writer = SHARED / "bench" / "nets.py"
+    subprocess.run([sys.executable, str(writer), str(tmp_path), "resnet18"], check=True)
+    lines = run([sys.executable, str(program), str(tmp_path / "resnet18.onnx")], tmp_path)
+    assert lines[-1] == "ok"

@@ -60,16 +60,23 @@ def run(options: argparse.Namespace) -> int:
     contestants: dict[str, Contestant] = {OURS: lambda: model.run(inputs)}
     agreement = {}
     path = _peer_model(options)
+    note = "" if options.alone or path is not None else _why_alone(options)
     if path is not None:
-        run_peer = onnxruntime_runner(path, inputs, num_threads())
-        theirs = run_peer()
-        agreement = {"largest_difference": largest(differences(ours, theirs)),
-                     "largest_number": largest(theirs)}  # fmt: skip
-        contestants[PEER] = run_peer
+        try:
+            run_peer = onnxruntime_runner(path, inputs, num_threads())
+            theirs = run_peer()
+        except Exception as error:  # whatever it is: it is the peer's, and not about our times
+            if options.beside:
+                raise ValueError(f"ONNX Runtime cannot run '{path}': {error}") from error
+            note = f"ONNX Runtime cannot run this model: {error}"
+        else:
+            agreement = {"largest_difference": largest(differences(ours, theirs)),
+                         "largest_number": largest(theirs)}  # fmt: skip
+            contestants[PEER] = run_peer
     times = time_in_turns(contestants, options.turns, options.turn_ms * 1e-3)
     data = {**_data(model, times), **agreement}
-    if path is None and not options.alone:
-        data["note"] = _why_alone(options)
+    if note:
+        data["note"] = note
     show(options, data, lambda: _text(data))
     return 0
 

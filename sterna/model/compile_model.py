@@ -31,7 +31,8 @@ def compile(
     model: the path, the bytes or the ModelProto of an ONNX model, or a graph of Relay (an IRModule
     or a Function, with its weights in params, or a pair of both).
     target: "native" is this machine; anything that Target takes names another.
-    shapes: the inputs' shapes by name, where the model leaves dimensions open.
+    shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
+    dimensions that an ONNX model names: shapes={"batch": 1}.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
     """
     if opt_level not in LEVELS:

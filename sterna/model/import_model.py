@@ -14,7 +14,8 @@ from sterna.relay.expr import Function, RelayExpr, Var
 from sterna.relay.traverse import substitute
 from sterna.runtime import NDArray
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[int] | int]
+"""Shapes by input; or the extents of dimensions that an ONNX model names."""
 Graph = tuple[IRModule, dict[str, Any]]
 
 # Files that come out of a compiler, not into it.
@@ -59,15 +60,27 @@ def _importer_of(path: Path) -> Callable[[Any, dict[str, Any]], Graph]:
 def _onnx(model: Any, shapes: dict[str, Any]) -> Graph:
     loaded = frontend.load_model(model)
     declared = frontend.declared_inputs(loaded.proto)
+    named = {dim for dims in declared.values() for dim in dims or () if isinstance(dim, str)}
+    extents = {name: _extent(name, shapes.pop(name)) for name in sorted(named & set(shapes))
+               if name not in declared}  # fmt: skip
     _expect_names(shapes, list(declared))
     opened = {
-        name: dims or ["?"]
+        name: [extents.get(str(dim), dim) for dim in dims] if dims else ["?"]
         for name, dims in declared.items()
-        if name not in shapes and (dims is None or any(isinstance(d, str) for d in dims))
+        if name not in shapes
+        and (dims is None or any(isinstance(dim, str) and dim not in extents for dim in dims))
     }
     if opened:
         raise OpenShapeError(opened)
-    return frontend.from_onnx(loaded, shape=shapes)
+    return frontend.from_onnx(loaded, shape={**shapes, **extents})
+
+
+def _extent(name: str, given: Any) -> int:
+    """What shapes says about a dimension that the model names."""
+    only = list(given) if isinstance(given, Sequence) else [given]
+    if len(only) != 1 or not isinstance(only[0], int):
+        raise ValueError(f"shapes gives the dimension '{name}' {given!r}; it takes one number")
+    return only[0]
 
 
 IMPORTERS: dict[str, Callable[[Any, dict[str, Any]], Graph]] = {".onnx": _onnx}

@@ -46,6 +46,18 @@ def test_bench_beside_what_is_not_installed(
     assert done.status == 5 and "pip install onnxruntime" in done.err
 
 
+def test_bench_beside_a_peer_that_refuses(sterna: Sterna, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> None:
+        raise RuntimeError("unknown model version")
+
+    require_module("onnxruntime")
+    monkeypatch.setattr("sterna.cli.bench.onnxruntime_runner", refuse)
+    done = sterna("bench", "dense.onnx", *QUICK)
+    assert done.status == 0 and "cannot run this model: unknown model version" in done.out
+    done = sterna("bench", "dense.onnx", *QUICK, "--beside", "dense.onnx")
+    assert done.status == 3 and "ONNX Runtime cannot run 'dense.onnx'" in done.err
+
+
 def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) -> None:
     done = sterna("profile", "dense.onnx", "--repeat", "2", "--trace", "trace.json", "--no-bounds")
     assert done.status == 0 and not done.err

@@ -150,6 +150,10 @@ def test_open_dimensions_are_listed_with_the_argument_to_give() -> None:
     ]
     model = sterna.compile(dense("batch").SerializeToString(), shapes={"image": (2, 6)})
     np.testing.assert_allclose(model(IMAGE), dense_by_numpy(IMAGE), rtol=1e-5, atol=1e-6)
+    by_dimension = sterna.compile(dense("batch"), shapes={"batch": 2})
+    np.testing.assert_array_equal(by_dimension(IMAGE), model(IMAGE))
+    with pytest.raises(ValueError, match=r"the dimension 'batch' .* takes one number"):
+        sterna.compile(dense("batch"), shapes={"batch": (2, 6)})
     with pytest.raises(ValueError, match="shapes names 'img', which is no input"):
         sterna.compile(dense(), shapes={"img": (1, 6)})
 
