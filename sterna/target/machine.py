@@ -110,7 +110,7 @@ def machine_of(target: Described) -> Machine:
     names = names_of(triple.architecture)
     mattr = attrs.get("mattr")
     changes = list(mattr) if isinstance(mattr, tuple) else []
-    if asked in ("", "generic-rv64") and triple.architecture == "riscv64" and not attrs.get("mabi"):
+    if not asked and triple.architecture == "riscv64" and not attrs.get("mabi"):
         changes = [*_of_system(triple), *changes]
     if float_abi == "soft" and triple.architecture == "arm":
         changes.append("+soft-float")

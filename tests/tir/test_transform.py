@@ -280,15 +280,6 @@ def test_skip_assert() -> None:
     assert T.SkipAssert()(IRModule({"f": plain}))["f"] is plain
 
 
-def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "docs" / "pass_settings.md").read_text("utf-8")
-    example = text.split("```python\n")[1].split("```")[0]
-    a = te.placeholder((64,), name="a")
-    b = te.compute((64,), lambda i: a[i] * 2.0, name="b")
-    exec(example, {"schedule": te.create_schedule(b.op), "args": [a, b]})
-    assert capsys.readouterr().out == "default_function 1\n"
-
-
 def test_the_documentation_names_every_setting() -> None:
     text = (ROOT / "docs" / "pass_settings.md").read_text("utf-8")
     missing = [key for key in PassContext.list_configs() if key[:4] == "tir." and key not in text]
