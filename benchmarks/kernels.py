@@ -7,6 +7,7 @@ Needs a C compiler. Exits with 1 when a bound is missed.
 
 import ctypes
 import importlib.util
+import math
 import os
 import statistics
 import sys
@@ -49,6 +50,12 @@ class Row:
     def holds(self) -> bool:
         """Whether the value is within its bound."""
         return self.value <= self.bound if self.at_most else self.value >= self.bound
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of a table; what has no bound is only shown."""
+        bound = f"{'<=' if self.at_most else '>='} {self.bound:g}"
+        judged = (bound, "yes" if self.holds else "NO") if math.isfinite(self.bound) else ("", "")
+        return (self.what, f"{self.value:.2f} {self.unit}", *judged, self.beside)
 
 
 def load_gemm() -> Any:
@@ -195,11 +202,7 @@ def time_softmax() -> list[Row]:
 
 def show(rows: list[Row], markdown: bool) -> None:
     """Print the table, for people or for a page."""
-    lines = [
-        (row.what, f"{row.value:.2f} {row.unit}", f"{'<=' if row.at_most else '>='} {row.bound:g}",
-         "yes" if row.holds else "NO", row.beside)
-        for row in rows
-    ]  # fmt: skip
+    lines = [row.cells() for row in rows]
     head = ("what", "measured", "bound", "holds", "beside")
     if markdown:
         for line in (head, ("---",) * len(head), *lines):
