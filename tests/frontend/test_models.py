@@ -14,13 +14,14 @@ from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.relay.arrays import Array
 from sterna.support.options import options
+from sterna.testing import require
 from tests.frontend.model_inputs import FEEDS, INPUTS, saved
 from tests.frontend.support import run_imported, run_reference
 from tests.support import SHARED
 
 FOLDER = SHARED / "models" / "onnx"
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="there are no models to import")
+require(None if FOLDER.is_dir() else f"there are no models to import: {FOLDER}")
 
 # How near the numbers come to the largest one. In quantised models a rounding that falls the other
 # way is a whole step. fns_candy_style normalises over 518400 elements: computed in float64 it is

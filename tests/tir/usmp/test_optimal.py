@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sterna.testing import require
 from sterna.tir.usmp import BufferInfo, live_bound, plan_memory
 from tests.support import SHARED
 from tests.tir.usmp.test_plan import check, some_buffers
@@ -63,9 +64,10 @@ def hard_instances() -> list[Path]:
     return sorted((SHARED / "memory_plans").glob("*.csv"))
 
 
-@pytest.mark.skipif(not hard_instances(), reason="the checkout stands alone")
-@pytest.mark.parametrize("path", hard_instances(), ids=lambda path: path.stem)
-def test_hard_graphs_fit(path: Path) -> None:
+@pytest.mark.parametrize("path", hard_instances() or [None], ids=lambda path: path and path.stem)
+def test_hard_graphs_fit(path: Path | None) -> None:
+    require(None if path else "the lives of buffers are not there: the checkout stands alone")
+    assert path is not None
     with path.open(newline="") as rows:
         buffers = [
             BufferInfo(row["id"], int(row["size"]), int(row["lower"]), int(row["upper"]))
