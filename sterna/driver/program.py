@@ -38,11 +38,6 @@ class ProgramCode(CCode):
             )
         return self.interface.header()
 
-    @property
-    def header_name(self) -> str:
-        """The name of the file that the header goes into."""
-        return f"{self.name}.h"
-
     def joins(self, other: Code) -> bool:
         return False
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sterna.codegen.c.types import Names, float_literal, int_literal, storage_type
 from sterna.support.dtype import DataType
@@ -39,8 +39,6 @@ class Interface:
     workspace_bytes: int
     alignment: int = 16
     constant_alignment: int = 16
-    pools: Sequence[str] = field(default=())
-    """The memories that the caller gives; without any the file has its own."""
 
     # ---- names ----
 
@@ -85,10 +83,6 @@ class Interface:
             self._struct("inputs", "The addresses of the inputs.", inputs),
             self._struct("outputs", "The addresses that the outputs are written to.", outputs),
         ]
-        if self.pools:
-            sections.append(
-                self._struct("workspace_pools", "Memory that the network works in.", self.pools)
-            )
         sections += [
             "/* Runs the network. Returns 0, or another number if it failed. */\n"
             f"{self._run_head()};",
@@ -110,20 +104,19 @@ class Interface:
         return "\n".join([f"/* {words} */", f"struct {self.prefix}_{what} {{", *members, "};"])
 
     def _run_head(self) -> str:
-        structs = ["inputs", "outputs", *(["workspace_pools"] if self.pools else [])]
-        params = ", ".join(f"struct {self.prefix}_{what} *{what}" for what in structs)
+        params = ", ".join(f"struct {self.prefix}_{what} *{what}" for what in ("inputs", "outputs"))
         return f"int32_t {self.prefix}_run({params})"
 
     # ---- the code ----
 
     def memory(self) -> str:
-        """The constants, and the memory that no caller gives."""
+        """The constants, and the memory for intermediate results."""
         aligned = f"STERNA_ALIGNED({self.constant_alignment})"
         sections = [
             _constant(self._constant_name(constant), constant, aligned)
             for constant in self.constants
         ]
-        if not self.pools and self.workspace_bytes:
+        if self.workspace_bytes:
             sections.append(
                 f"static STERNA_ALIGNED({self.alignment}) "
                 f"uint8_t {self.prefix}_workspace[{self.workspace_bytes}];"
@@ -133,19 +126,18 @@ class Interface:
     def _constant_name(self, constant: ConstantData) -> str:
         return f"{self.prefix}_constant_{constant.name}"
 
-    def call(self, inputs: Sequence[str], outputs: Sequence[str], workspace: str) -> str:
+    def call(self, inputs: Sequence[str], outputs: Sequence[str]) -> str:
         """The call of the function that runs the network."""
-        own = f"{self.prefix}_workspace" if self.workspace_bytes else "0"
+        workspace = f"{self.prefix}_workspace" if self.workspace_bytes else "0"
         constants = [f"(void *){self._constant_name(constant)}" for constant in self.constants]
-        values = [*inputs, *constants, *outputs, workspace if self.pools else own]
-        return f"{self.entry}({', '.join(values)})"
+        return f"{self.entry}({', '.join([*inputs, *constants, *outputs, workspace])})"
 
     def plain(self, name: str) -> str:
         """A function of that name which is given the addresses of the inputs and outputs."""
         inputs = [f"input{place}" for place in range(len(self.inputs))]
         outputs = [f"output{place}" for place in range(len(self.outputs))]
         params = ", ".join(f"uint8_t *{value}" for value in (*inputs, *outputs)) or "void"
-        call = f"  return {self.call(inputs, outputs, '')};"
+        call = f"  return {self.call(inputs, outputs)};"
         return "\n".join([f"static int32_t {name}({params}) {{", call, "}"])
 
     def run(self) -> str:
@@ -156,8 +148,7 @@ class Interface:
             f"  (void){what};"
             for what, names in (("inputs", inputs), ("outputs", outputs)) if not names
         ]
-        pool = f"workspace_pools->{self.pools[0]}" if self.pools else ""
-        call = f"  return {self.call(inputs, outputs, pool)};"
+        call = f"  return {self.call(inputs, outputs)};"
         return "\n".join([f"{self._run_head()} {{", *unused, call, "}"])
 
 

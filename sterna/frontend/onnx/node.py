@@ -212,11 +212,6 @@ def find_converter(domain: str, kind: str, opset: int) -> Converter | None:
     return None
 
 
-def supported() -> list[str]:
-    """The operators that have converters, those of other domains with their domain."""
-    return sorted(f"{domain}.{kind}" if domain else kind for domain, kind in _CONVERTERS)
-
-
 # ---- building ----
 
 
