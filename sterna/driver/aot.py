@@ -1,6 +1,6 @@
 """Networks as one compiled function: with the runtime around it, or as C that needs none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,8 @@ from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target
-from sterna.tir.passes.lift_allocations import bytes_of
 from sterna.tir.passes.make_packed import make_packed
-from sterna.tir.stmt import PrimFunc, nothing
+from sterna.tir.stmt import Buffer, PrimFunc, nothing
 
 ENTRY = "tvmgen_{}___tvm_main__"
 WORKSPACE_ALIGNMENT = 16
@@ -207,8 +206,7 @@ def build_program(
     """A network in C, with its constants and memory."""
     kernels = [kernel_in_one_thread(n, f, target) for n, f in functions.items()]
     scratch = {
-        loops.name: [bytes_of(b) for b in loops.buffers[_operands(functions[loops.name]) :] if b]
-        for loops in kernels
+        loops.name: _sizes(loops.buffers[_operands(functions[loops.name]) :]) for loops in kernels
     }
     layout = Layout(options.algorithm, options.workspace_alignment, scratch)
     packed = options.interface == "packed"
@@ -228,6 +226,11 @@ def build_program(
     code = ProgramCode(every, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
     return Program(code, entry, report_of(entry, options.algorithm), workspaces)
+
+
+def _sizes(lifted: Sequence[Buffer | None]) -> list[int]:
+    """The bytes of the memory that a kernel is given behind its operands."""
+    return [buffer.known_bytes or 0 for buffer in lifted if buffer is not None]
 
 
 def _operands(function: Function) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sterna.driver.aot import (
+    Built,
     MemoryReport,
     Options,
     Program,
@@ -24,7 +25,12 @@ from sterna.target import Target
 class AOTExecutorFactoryModule(GraphExecutorFactoryModule):
     """A network as one function, over the runtime. lib["default"](dev) makes what runs it."""
 
-    _report: MemoryReport
+    def __init__(self, built: Built, name: str, target: Target, ir_mod: IRModule) -> None:
+        graph = built.graph
+        super().__init__(
+            built.code, graph.to_json(), graph.params, name, target, ir_mod, built.notes
+        )
+        self._report = built.report
 
     def memory_report(self) -> MemoryReport:
         """What memory it takes."""
@@ -100,8 +106,4 @@ def build_aot(
         program = build_program(functions, graph, name, target, options)
         return AOTProgram(graph.params, name, target, program, ir_mod)
     built = build_with_runtime(functions, graph, name, target, options)
-    made = AOTExecutorFactoryModule(
-        built.code, built.graph.to_json(), graph.params, name, target, ir_mod, built.notes
-    )
-    made._report = built.report
-    return made
+    return AOTExecutorFactoryModule(built, name, target, ir_mod)

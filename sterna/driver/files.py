@@ -29,15 +29,16 @@ def write_object(output: Path, files: Sequence[Path], folder: Path, cc: str | No
         toolchain.link_relocatable(output, objects, cc)
 
 
+def plain_member(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """A member of a tar that tells nothing of the machine and the hour that it was made at."""
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    info.mode = 0o755 if info.isdir() else 0o644
+    return info
+
+
 def pack(output: Path, members: Sequence[Path]) -> None:
     """A tar whose bytes depend on nothing but its members."""
-
-    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-        info.uid = info.gid = info.mtime = 0
-        info.uname = info.gname = ""
-        info.mode = 0o644
-        return info
-
     with tarfile.open(output, "w", format=tarfile.USTAR_FORMAT) as archive:
         for member in members:
-            archive.add(member, member.name, filter=plain)
+            archive.add(member, member.name, filter=plain_member)

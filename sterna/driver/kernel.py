@@ -17,7 +17,8 @@ from sterna.relay.expr import Function
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
 from sterna.tir import pipeline
-from sterna.tir.passes.lift_allocations import in_one_thread, lift_allocations
+from sterna.tir.passes.in_one_thread import in_one_thread
+from sterna.tir.passes.lift_allocations import lift_allocations
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
 

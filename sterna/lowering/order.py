@@ -103,9 +103,9 @@ def _search(memory: _Memory) -> list[int]:
     beam = [_Start(None, -1, 0, first, 0, 0)]
     for _ in range(count):
         grown: dict[int, _Start] = {}
-        for known_start in beam:
-            for step in _promising(memory, known_start):
-                made = _with(memory, known_start, step)
+        for begun in beam:
+            for step in _promising(memory, begun):
+                made = _with(memory, begun, step)
                 known = grown.get(made.done)
                 if known is None or made.peak < known.peak:
                     grown[made.done] = made
@@ -130,7 +130,7 @@ def _with(memory: _Memory, start: _Start, step: int) -> _Start:
     done = start.done | 1 << step
     live = start.live + memory.takes[step]
     ready = [other for other in start.ready if other != step]
-    ready += [next_ for next_ in memory.followers[step] if not memory.needs[next_] & ~done]
+    ready += [other for other in memory.followers[step] if not memory.needs[other] & ~done]
     after = live - memory.freed(step, done)
     return _Start(start, step, done, ready, after, max(start.peak, live))
 

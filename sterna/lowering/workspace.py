@@ -1,9 +1,7 @@
 """The memory that a kernel takes for itself while it runs."""
 
-import math
 from dataclasses import dataclass
 
-from sterna.ir import build
 from sterna.ir.visitor import ExprVisitor
 from sterna.tir.stmt import Allocate, For, PrimFunc
 
@@ -38,17 +36,8 @@ class _Meter(ExprVisitor):
         self.in_parallel = outer
 
     def visit_Allocate(self, allocate: Allocate) -> None:
-        where, size = self.in_parallel, _bytes_of(allocate)
+        where, size = self.in_parallel, allocate.buffer.known_bytes or 0
         self.now[where] += size
         self.most[where] = max(self.most[where], self.now[where])
         self.visit(allocate.body)
         self.now[where] -= size
-
-
-def _bytes_of(allocate: Allocate) -> int:
-    sizes = [build.int_value(extent) for extent in allocate.buffer.shape]
-    dtype = allocate.buffer.dtype
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
-        return 0
-    return (math.prod(known) * dtype.bits * dtype.lanes + 7) // 8

@@ -12,6 +12,7 @@
 
 import datetime
 import json
+import math
 import os
 import tarfile
 import tempfile
@@ -21,7 +22,7 @@ from typing import Any
 
 from sterna.driver.aot_factory import AOTExecutorFactoryModule, AOTProgram
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.files import write_object
+from sterna.driver.files import plain_member, write_object
 from sterna.driver.operator_module import OperatorModule
 from sterna.runtime.params import save_param_dict
 from sterna.support import native
@@ -111,11 +112,8 @@ def _describe_graph(network: GraphExecutorFactoryModule, folder: Path) -> dict[s
     first, shapes, kinds = graph["node_row_ptr"], attrs["shape"][1], attrs["dltype"][1]
 
     def operand(entry: int, name: str) -> tuple[str, dict[str, Any]]:
-        kind = DataType(kinds[entry])
-        count = 1
-        for extent in shapes[entry]:
-            count *= extent
-        return name, {"dtype": str(kind), "size": kind.bytes_of(count)}
+        size = DataType(kinds[entry]).bytes_of(math.prod(shapes[entry]))
+        return name, {"dtype": kinds[entry], "size": size}
 
     nodes = graph["nodes"]
     given = [i for i in graph["arg_nodes"] if nodes[i]["name"] not in network.params]
@@ -144,10 +142,7 @@ def _storages(graph: dict[str, Any]) -> list[dict[str, int]]:
     for sid, kind, shape in zip(
         attrs["storage_id"][1], attrs["dltype"][1], attrs["shape"][1], strict=True
     ):
-        count = 1
-        for extent in shape:
-            count *= extent
-        sizes[sid] = max(sizes.get(sid, 0), DataType(kind).bytes_of(count))
+        sizes[sid] = max(sizes.get(sid, 0), DataType(kind).bytes_of(math.prod(shape)))
     return [{"storage_id": sid, "size_bytes": size} for sid, size in sorted(sizes.items())]
 
 
@@ -238,11 +233,4 @@ def _now() -> str:
 def _pack(output: Path, folder: Path) -> None:
     with tarfile.open(output, "w", format=tarfile.USTAR_FORMAT) as archive:
         for path in (folder, *sorted(folder.rglob("*"))):
-            archive.add(path, f"./{path.relative_to(folder)}", recursive=False, filter=_plain)
-
-
-def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    info.uid = info.gid = info.mtime = 0
-    info.uname = info.gname = ""
-    info.mode = 0o755 if info.isdir() else 0o644
-    return info
+            archive.add(path, f"./{path.relative_to(folder)}", recursive=False, filter=plain_member)

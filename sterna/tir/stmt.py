@@ -40,6 +40,7 @@ Meaning
 A variable is bound once (by a loop, a let or a parameter) and used only inside what binds it.
 """
 
+import math
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
@@ -71,6 +72,13 @@ class Buffer(Node):
 
     def __post_init__(self) -> None:
         self.data = Var(self.name, HANDLE)
+
+    @property
+    def known_bytes(self) -> int | None:
+        """The memory that its elements take without gaps; None if only the run tells."""
+        extents = [build.int_value(extent) for extent in self.shape]
+        known = [extent for extent in extents if extent is not None]
+        return self.dtype.bytes_of(math.prod(known)) if len(known) == len(extents) else None
 
     def offset_of(self, indices: tuple[Expr, ...]) -> Expr:
         """How many elements from the first one an element lies."""

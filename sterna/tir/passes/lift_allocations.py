@@ -1,6 +1,5 @@
 """Take the memory that a function works in from its caller."""
 
-from sterna.ir.build import int_value
 from sterna.ir.visitor import Rewriter
 from sterna.tir.stmt import Allocate, Buffer, For, PrimFunc, Stmt
 
@@ -22,22 +21,6 @@ def lift_allocations(func: PrimFunc, largest_local: int = LARGEST_LOCAL) -> Prim
     return PrimFunc(func.name, params, buffers, body, func.attrs)
 
 
-def in_one_thread(func: PrimFunc) -> PrimFunc:
-    """parallel loops   ->   serial loops"""
-    return func.with_body(_Serializer().rewrite(func.body))
-
-
-def bytes_of(buffer: Buffer) -> int:
-    """The memory that a buffer of known extents takes."""
-    count = 1
-    for extent in buffer.shape:
-        known = int_value(extent)
-        if known is None:
-            raise ValueError(f"the size of {buffer.name} is not known before the function runs")
-        count *= known
-    return (count * buffer.dtype.bits * buffer.dtype.lanes + 7) // 8
-
-
 class _Lifter(Rewriter):
     def __init__(self, name: str, largest_local: int) -> None:
         self.name = name
@@ -50,15 +33,15 @@ class _Lifter(Rewriter):
         return made
 
     def visit_Allocate(self, stmt: Allocate) -> Stmt:
-        if bytes_of(stmt.buffer) <= self.largest_local:
+        size = stmt.buffer.known_bytes
+        if size is None:
+            raise ValueError(
+                f"{self.name} needs memory of a size that only its run tells ({stmt.buffer.name}), "
+                "which no caller can give"
+            )
+        if size <= self.largest_local:
             kept: Stmt = self.rewrite_children(stmt)
             return kept
         self.lifted.append(stmt.buffer)
         body: Stmt = self.rewrite(stmt.body)
         return body
-
-
-class _Serializer(Rewriter):
-    def visit_For(self, loop: For) -> Stmt:
-        kind = "serial" if loop.kind == "parallel" else loop.kind
-        return loop.with_body(self.rewrite(loop.body), kind)
