@@ -7,14 +7,11 @@ Needs a C compiler. Exits with 1 when a bound is missed.
 
 import ctypes
 import importlib.util
-import math
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from measure import best_of_turns, ratio, seconds_of, turns_of
-from rich.console import Console
-from rich.table import Table
+from rows import Row, show_rows
 
 import sterna as tvm
 from sterna import te
@@ -33,29 +29,6 @@ from sterna.contrib import cc
 
 HERE = Path(__file__).resolve().parent
 NATIVE = "llvm -mcpu=native"
-
-
-@dataclass
-class Row:
-    """One measured thing, its unit, and the least or most it may be."""
-
-    what: str
-    value: float
-    unit: str
-    bound: float
-    at_most: bool = False
-    beside: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the value is within its bound."""
-        return self.value <= self.bound if self.at_most else self.value >= self.bound
-
-    def cells(self) -> tuple[str, ...]:
-        """The row of a table; what has no bound is only shown."""
-        bound = f"{'<=' if self.at_most else '>='} {self.bound:g}"
-        judged = (bound, "yes" if self.holds else "NO") if math.isfinite(self.bound) else ("", "")
-        return (self.what, f"{self.value:.2f} {self.unit}", *judged, self.beside)
 
 
 def load_gemm() -> Any:
@@ -200,31 +173,12 @@ def time_softmax() -> list[Row]:
     return [Row("softmax 1024 x 1024, to NumPy's time", ratio, "x", 5, beside=note)]
 
 
-def show(rows: list[Row], markdown: bool) -> None:
-    """Print the table, for people or for a page."""
-    lines = [row.cells() for row in rows]
-    head = ("what", "measured", "bound", "holds", "beside")
-    if markdown:
-        for line in (head, ("---",) * len(head), *lines):
-            print(f"| {' | '.join(line)} |")
-        return
-    table = Table(*head, title="Kernels")
-    for line in lines:
-        table.add_row(*line)
-    Console(width=130).print(table)
-
-
-def main() -> int:
-    """Measure everything and print the table."""
+def measure() -> list[Row]:
+    """Every row of the table."""
     with tempfile.TemporaryDirectory() as name:
         peak = load_peak(Path(name))
-        measures: list[Callable[[], list[Row]]] = [
-            lambda: time_gemm(peak), lambda: time_vector_add(peak), time_softmax,
-        ]  # fmt: skip
-        rows = [row for measure in measures for row in measure()]
-    show(rows, "--markdown" in sys.argv[1:])
-    return 0 if all(row.holds for row in rows) else 1
+        return [*time_gemm(peak), *time_vector_add(peak), *time_softmax()]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(show_rows("Kernels", measure(), "--markdown" in sys.argv[1:]))

@@ -1,9 +1,11 @@
 """The benchmarks and examples run; whether their bounds hold is for a quiet machine to say."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from tests.support import ROOT, require_module, require_program
@@ -15,7 +17,7 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["runtime", "kernels", "networks"])
+@pytest.mark.parametrize("name", ["runtime_costs", "kernels", "networks"])
 def test_benchmark_measures_everything(name: str) -> None:
     require_program("cc")
     require_module("tvm_ffi")
@@ -23,6 +25,40 @@ def test_benchmark_measures_everything(name: str) -> None:
     # 1 says that a bound was missed, which a loaded machine may do; a crash says something else.
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
     assert "holds" in done.stdout
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    """A small model for one picture."""
+    model = onnx.load(ROOT / "sterna" / "cli" / "digits" / "digits.onnx")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(model, tmp_path / "digits.onnx")
+    return tmp_path / "digits.onnx"
+
+
+def test_engines_race_over_a_model(digits: Path) -> None:
+    require_module("onnxruntime")
+    turns = ("--threads", "1", "--rounds", "1", "--seconds", "0.01")
+    done = run(ROOT / "benchmarks" / "engines.py", str(digits), *turns)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    assert "digits" in done.stdout and "Geometric mean" in done.stdout
+
+
+def test_operators_are_shown_by_class(digits: Path) -> None:
+    done = run(ROOT / "benchmarks" / "operators.py", str(digits), "--markdown")
+    assert done.returncode == 0, done.stderr
+    assert "| digits | nn.conv2d, direct |" in done.stdout
+
+
+def test_a_machine_replaces_only_what_it_measured_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    require_module("tvm_ffi")
+    performance = importlib.import_module("performance")
+    page = performance.put("# Page\n", "one", "old")
+    page = performance.put(page, "other", "kept")
+    page = performance.put(page, "one", "new")
+    assert "old" not in page and page.index("# Page") < page.index("new") < page.index("kept")
 
 
 @pytest.mark.parametrize("size", ["1", "37", "256"])

@@ -1,6 +1,6 @@
 """What the runtime costs: calls, array exchange and parallel regions, beside their bounds.
 
-    python benchmarks/runtime.py
+    python benchmarks/runtime_costs.py [--markdown]
 
 Needs apache-tvm-ffi (the extra `bench`) and a C compiler; torch is timed where it is installed.
 Exits with 1 when a bound is missed.
@@ -10,14 +10,12 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tvm_ffi
 from measure import best_of_turns
-from rich.console import Console
-from rich.table import Table
+from rows import Row, show_rows
 
 import sterna as tvm
 from sterna.contrib import cc
@@ -28,22 +26,6 @@ EMPTY_FUNCTION = """
 #include "sterna.h"
 STERNA_FUNCTION(nothing) { (void)self, (void)args, (void)n, (void)ret; return 0; }
 """
-
-
-@dataclass
-class Row:
-    """One measured thing and its bound."""
-
-    what: str
-    value: float
-    unit: str
-    bound: float
-    beside: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the value is within its bound."""
-        return self.value <= self.bound
 
 
 def time_calls(folder: Path) -> list[Row]:
@@ -60,7 +42,7 @@ def time_calls(folder: Path) -> list[Row]:
     )
     ratio = times["sterna"] / times["tvm_ffi"]
     beside = f"{times['sterna'] * 1e9:.0f} ns against {times['tvm_ffi'] * 1e9:.0f} ns"
-    return [Row("empty call with three arrays, to tvm_ffi's time", ratio, "x", 1.2, beside)]
+    return [Row("empty call with three arrays, to tvm_ffi's time", ratio, "x", 1.2, True, beside)]
 
 
 def time_exchange() -> list[Row]:
@@ -77,7 +59,7 @@ def time_exchange() -> list[Row]:
         candidates["array from torch"] = lambda: tvm.nd.from_dlpack(torchs)
         candidates["array to torch"] = lambda: torch.from_dlpack(ours)
     times = best_of_turns(candidates, 20_000)
-    return [Row(what, seconds * 1e6, "us", 2.0) for what, seconds in times.items()]
+    return [Row(what, seconds * 1e6, "us", 2.0, True) for what, seconds in times.items()]
 
 
 def time_regions(folder: Path) -> list[Row]:
@@ -87,23 +69,17 @@ def time_regions(folder: Path) -> list[Row]:
     done = subprocess.run([program], capture_output=True, text=True, check=True)
     threads, nothing, meet = done.stdout.split()
     return [
-        Row(f"parallel region that does nothing, {threads} threads", float(nothing), "us", 10.0),
-        Row(f"parallel region in which {threads} threads meet", float(meet), "us", 10.0),
+        Row(f"parallel region of {threads} threads, empty", float(nothing), "us", 10.0, True),
+        Row(f"parallel region in which {threads} threads meet", float(meet), "us", 10.0, True),
     ]
 
 
-def main() -> int:
-    """Measure everything and print the table."""
+def measure() -> list[Row]:
+    """Every row of the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = time_calls(folder) + time_exchange() + time_regions(folder)
-    table = Table("what", "measured", "at most", "holds", "beside", title="Runtime costs")
-    for row in rows:
-        measured, bound = f"{row.value:.2f} {row.unit}", f"{row.bound:.1f} {row.unit}"
-        table.add_row(row.what, measured, bound, "yes" if row.holds else "NO", row.beside)
-    Console(width=120).print(table)
-    return 0 if all(row.holds for row in rows) else 1
+        return [*time_calls(folder), *time_exchange(), *time_regions(folder)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(show_rows("Runtime costs", measure(), "--markdown" in sys.argv[1:]))

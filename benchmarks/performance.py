@@ -1,0 +1,131 @@
+"""Measure everything and put the tables into docs/performance.md, under this machine's heading.
+
+    python benchmarks/performance.py [--networks FOLDER] [--threads 1 2] [--print]
+
+FOLDER holds the ONNX files to race the other engines over; without it the section has no tables of
+them. What other machines measured is left alone. Takes some minutes on an idle machine.
+"""
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import engines
+import kernels
+import networks
+import operators
+import peers
+import runtime_costs
+from rows import HEAD, Row, markdown
+
+import sterna
+from sterna.model.bounds import measure_bounds
+from sterna.target import Target, machine_of
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- measured on {} -->", "<!-- end of what was measured on {} -->"
+
+
+def processor() -> str:
+    """What the system calls the processor."""
+    try:
+        told = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        told = ""
+    named = re.search(r"^Model name:\s*(.+)$", told, re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """One line that tells this machine from others."""
+    bits = 32 * machine_of(Target("llvm -mcpu=native")).lanes(32)
+    cores = os.cpu_count() or 1
+    return f"{platform.machine()}, {processor()}, {cores} cores, vectors of {bits} bits"
+
+
+def versions() -> str:
+    """Ours and the peers'."""
+    named = {"sterna": sterna.__version__, "Python": platform.python_version(), **peers.installed()}
+    return ", ".join(f"{name} {version}" for name, version in named.items())
+
+
+def limits(threads: int) -> str:
+    """What the machine can do, as the share of the limit counts it."""
+    bounds = measure_bounds(threads)
+    size, rate = bounds.gbytes[-1]
+    return (f"{bounds.gflops:.0f} GFLOP/s of multiply-adds and {rate:.1f} GB/s of copies of "
+            f"{size / 1e6:.0f} MB on {threads} threads")  # fmt: skip
+
+
+def bounded(title: str, command: str, rows: list[Row]) -> str:
+    """The part of a table of rows with bounds."""
+    table = markdown(HEAD, [row.cells() for row in rows])
+    return f"### {title}\n\n`python benchmarks/{command}.py`\n\n{table}"
+
+
+def models(folder: Path, threads: list[int], rounds: int, seconds: float) -> list[str]:
+    """The parts about models in files."""
+    files = sorted(folder.glob("*.onnx"))
+    if not files:
+        raise SystemExit(f"there is no .onnx file in {folder}")
+    names = [engines.OURS, *peers.installed()]
+    races = [engines.race(file, names, number, rounds, seconds)
+             for number in threads for file in files]  # fmt: skip
+    raced = markdown(engines.head(names), [race.cells(names) for race in races])
+    reached = markdown(operators.HEAD, operators.measure(files))
+    return [
+        f"### Beside other engines\n\n`python benchmarks/engines.py MODELS`\n\n{raced}\n\n"
+        f"{engines.summary(races)}",
+        "### Operators beside the machine's limits\n\n`python benchmarks/operators.py MODELS`\n\n"
+        f"This machine: {limits(os.cpu_count() or 1)}.\n\n{reached}",
+    ]
+
+
+def section(options: argparse.Namespace) -> str:
+    """All that this machine has to tell."""
+    parts = [f"## {machine()}", f"With {versions()}."]
+    if options.networks:
+        parts += models(options.networks, options.threads, options.rounds, options.seconds)
+    parts += [
+        bounded("Networks from builders", "networks", networks.measure()),
+        bounded("Kernels written as schedules", "kernels", kernels.measure()),
+        bounded("The runtime", "runtime_costs", runtime_costs.measure()),
+    ]
+    return "\n\n".join(parts)
+
+
+def put(page: str, name: str, text: str) -> str:
+    """The page with a machine's section in place of its former one, or at the end."""
+    begin, end = BEGIN.format(name), END.format(name)
+    whole = f"{begin}\n{text}\n{end}"
+    if begin not in page:
+        return f"{page.rstrip()}\n\n{whole}\n"
+    before, rest = page.split(begin, 1)
+    return before + whole + rest.split(end, 1)[1]
+
+
+def main() -> int:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", type=Path, help="a folder of ONNX files")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=sorted({1, os.cpu_count() or 1})
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of an engine's turn")
+    parser.add_argument("--print", action="store_true", help="do not change the page")
+    options = parser.parse_args()
+    text = section(options)
+    if options.print:
+        print(text)
+    else:
+        PAGE.write_text(put(PAGE.read_text(), machine(), text))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
