@@ -65,6 +65,13 @@ def errors(got: Array, wanted: Array) -> Array:
     return np.where(np.isnan(result), 0.0, result)
 
 
+def flushed(op: str, got: Array, wanted: Array) -> Array:
+    """Where float32's sigmoid is 0 because its result is not a normal number."""
+    tiny = np.finfo("float32").tiny
+    found: Array = (op == "sigmoid") & (got.dtype == "float32") & (got == 0) & (wanted < tiny)
+    return found
+
+
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("op", UNARY)
 def test_unary(op: str, bits: int) -> None:
@@ -75,7 +82,7 @@ def test_unary(op: str, bits: int) -> None:
     for lanes in (1, 16):
         got = elementwise(lambda v: call_intrinsic(op, v), f"float{bits}", [(f"float{bits}", x)],
                           lanes)  # fmt: skip
-        worst = errors(got, wanted)
+        worst = np.where(flushed(op, got, wanted), 0.0, errors(got, wanted))
         at = int(np.argmax(worst))
         limit = limit32 if bits == 32 else limit64
         assert worst[at] <= limit, f"{op}({x[at]!r}) = {got[at]!r}, not {wanted[at]!r}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import relay
+from sterna import relay, te
 from sterna.codegen import llvm
 from sterna.driver.build import llvm_options
 from sterna.driver.kernel import kernel_functions, processor_of
@@ -97,3 +97,17 @@ def test_depthwise_windows_are_written_out(target: str) -> None:
     assert products in (32, 36)  # the first of a sum may be a plain product
     assert loop.count(STACK) <= (4 if "haswell" in target else 0), "\n".join(loop.lines)
     assert len(loop.lines) <= 3 * products, "\n".join(loop.lines)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_sigmoids_do_not_divide(target: str) -> None:
+    """x / (1 + exp(-x)) is some thirty instructions for a whole vector, most of them products."""
+    lanes = processor_of(Target(target)).lanes(tvm.DataType("float32"))
+    x = te.placeholder((1024,), name="x")
+    y = te.compute((1024,), lambda i: x[i] * te.sigmoid(x[i]))
+    schedule = te.create_schedule(y.op)
+    schedule[y].vectorize(schedule[y].split(y.op.axis[0], factor=lanes)[1])
+    text = tvm.build(schedule, [x, y], target).get_source("asm")
+    assert not re.search(r"\b(vdivps|fdiv)\b", text)
+    loop = busiest_loop(text)
+    assert loop.count(PRODUCT) >= 13 and len(loop.lines) <= 44, "\n".join(loop.lines)

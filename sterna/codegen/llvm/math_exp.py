@@ -129,18 +129,39 @@ def expm1(steps: Steps, x: Expr) -> Expr:
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e**-x)"""
+    """1 / (1 + e**-x); in float32 without a division, and 0 where the result is not normal."""
     steps = Steps()
     form = format_of(x)
-    inner = steps(build.maximum(constant(form.low, x), 0.0 - absolute(x)))
-    r, n = reduced(steps, inner)
-    z = steps(scaled(steps, steps(exp_minus_one(steps, r) + 1.0), n))
-    top = build.select(x >= 0.0, constant(1.0, x), z)
+    small = form.bits == 32
+    low = -form.bias * math.log(2) if small else form.low
+    negative = with_sign(x, constant(-1.0, x))
+    r, n = reduced(steps, steps(build.maximum(constant(low, x), negative)))
+    if small:  # 2**-127 is 0 as power_of_two makes it
+        scale = steps(power_of_two(n))
+        z = steps(scale * exp_minus_one(steps, r) + scale)
+    else:
+        z = steps(scaled(steps, steps(exp_minus_one(steps, r) + 1.0), n))
+    top = steps(build.select(x >= 0.0, constant(1.0, x), z))
+    if small:
+        return steps.done(_quotient(steps, top, z))
     bottom = steps(z + 1.0)
     lost = z - (bottom - 1.0)
     quotient = steps(top / bottom)
     # 1 - z/2 is close enough to 1/bottom for what was lost.
     return steps.done(quotient - quotient * (lost * (1.0 - z * 0.5)))
+
+
+def _quotient(steps: Steps, top: Expr, z: Expr) -> Expr:
+    """top / (1 + z) for 0 <= z <= 1 in float32, by multiplications, which are many times faster.
+
+    A polynomial is within 1/99 of 1/(1 + z), Newton's step within its square, and the remainder of
+    the division corrects what is left: 1 + z is rounded, top - quotient is exact.
+    """
+    bottom = steps(z + 1.0)
+    guess = steps(polynomial(bottom, POLYNOMIALS["inverse", 32]))
+    inverse = steps(guess + guess * (1.0 - bottom * guess))
+    quotient = steps(top * inverse)
+    return quotient + inverse * ((top - quotient) - z * quotient)
 
 
 def tanh(x: Expr) -> Expr:

@@ -16,6 +16,10 @@ rounded to the type it is used in:
     tanh      (tanh(x) - x) / x**3, of x*x                |x| <= 0.55
     log_erfc  log(erfc(x))                                1 <= x <= 4.1
     erfcx     erfc(x) * exp(x*x), of (x - 3) / (x + 3)    1 <= x <= 6.1
+
+One has the least relative error instead:
+
+    inverse   1 / d                                       1 <= d <= 2
 """
 
 POLYNOMIALS: dict[tuple[str, int], tuple[float, ...]] = {
@@ -86,6 +90,7 @@ POLYNOMIALS: dict[tuple[str, int], tuple[float, ...]] = {
         0.000297937455, -1.1301415, -0.631987095, -0.10992448, 0.0263302755, -0.00472672516,
         0.000589598902, -4.51810156e-05, 1.59170622e-06,
     ),  # error 2.3e-8
+    ("inverse", 32): (2.12121212, -1.45454545, 0.323232323),  # error 1/99
     ("erfcx", 64): (
         0.17900115118138996, -0.3262335600430372, 0.24560380171233093, -0.15011593650077737,
         0.07166583719797243, -0.024392499318662962, 0.004269136333198033, 0.0007077464388717146,
