@@ -8,6 +8,7 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import DEVICE_TYPES, Device, device
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
+from sterna.support.architecture import Architecture, architecture_of, require_architecture
 
 # Kinds that are made by a code generator for the CPU, with the package that it needs.
 GENERATORS = {"llvm": "llvmlite", "c": "sterna.codegen"}
@@ -167,11 +169,14 @@ class Module(_core.Module):
 def load_module(path: str | os.PathLike[str]) -> Module:
     """Load a library; its functions are found by name.
 
-    A .tar holds the shared library that is loaded; .o, .a and .c files are linked in memory.
+    A .tar holds the shared library that is loaded, or objects; .o, .a and .c files are linked in
+    memory. What is built for another machine is an error that names both.
     """
     file = Path(path)
     if not file.exists():
         raise ValueError(f"cannot load '{file}': there is no such file")
+    if file.is_file() and file.suffix != ".c":
+        require_architecture(file, this_architecture())
     if file.suffix in LOADERS:
         made: Module = importlib.import_module(LOADERS[file.suffix]).load(file)
         return made
@@ -181,10 +186,20 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     return module
 
 
+@cache
+def this_architecture() -> Architecture:
+    """What this process loads."""
+    return architecture_of(_core.__file__)
+
+
 def _load_tar(path: Path) -> Module:
-    """The shared library inside an archive; nothing else is taken out of it."""
+    """The shared library inside an archive, else its objects; nothing else is taken out of it."""
     try:
         with tarfile.open(path) as archive, tempfile.TemporaryDirectory() as name:
+            names = archive.getnames()
+            if any(name.endswith(".o") for name in names) and "lib.so" not in names:
+                objects: Module = importlib.import_module(LOADERS[".o"]).load(path)
+                return objects
             member = archive.extractfile("lib.so")
             if member is None:
                 raise KeyError("lib.so")
@@ -192,7 +207,7 @@ def _load_tar(path: Path) -> Module:
             library.write_bytes(member.read())
             return _load_from(library, path)
     except KeyError:
-        raise ValueError(f"cannot load '{path}': it holds no lib.so") from None
+        raise ValueError(f"cannot load '{path}': it holds neither lib.so nor objects") from None
     except (tarfile.TarError, EOFError) as error:
         raise ValueError(f"cannot load '{path}': it is no complete tar file ({error})") from None
 
