@@ -244,6 +244,31 @@ def test_wide_vectors(lanes: int) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("lanes", [40, 48, 96, 1024])
+@pytest.mark.parametrize("index", ["row", "gathered"])
+def test_wide_vectors_with_a_name_are_kept_in_pieces(lanes: int, index: str) -> None:
+    x = make_buffer("x", "float16", lanes)
+    wide, narrow = make_buffer("wide", "float32", lanes), make_buffer("narrow", "float16", lanes)
+    row = Ramp(const(0), const(1), lanes)
+    where = Var("where", DataType("int32").with_lanes(lanes))
+    named = Var("named", DataType("float32").with_lanes(lanes))
+    loaded = cast(named.dtype, BufferLoad(x, (row,)))
+    body: Stmt = seq(
+        BufferStore(wide, named * named, (row if index == "row" else where,)),
+        BufferStore(narrow, cast(f"float16x{lanes}", named + named), (row,)),
+    )
+    body = LetStmt(named, loaded, body)
+    if index == "gathered":
+        body = LetStmt(where, Ramp(const(lanes - 1), const(-1), lanes), body)
+    run = Loaded(kernel("f", [x, wide, narrow], body))
+    given = np.arange(lanes).astype("float16") / 8
+    squares, doubled = np.zeros(lanes, "float32"), np.zeros(lanes, "float16")
+    assert run(given, squares, doubled) == 0
+    wanted = given.astype("float32") ** 2
+    np.testing.assert_array_equal(squares, wanted if index == "row" else wanted[::-1])
+    np.testing.assert_array_equal(doubled, given + given)
+
+
 def test_wide_vectors_read_before_they_write() -> None:
     a = make_buffer("a", "int32", 1025)
     forward = Ramp(const(1), const(1), 1024)

@@ -22,12 +22,14 @@ from sterna.tir.stmt import Buffer, BufferLoad
 def can_slice(expr: Expr) -> bool:
     """Whether every lane can be computed by itself."""
     able = True
+    held = {id(part) for node in shuffles_in(expr) for part in node.vectors}
 
     def look(node: Node) -> None:
         nonlocal able
         vectors_inside = isinstance(node, (Ramp, Broadcast)) and _inner(node).dtype.lanes > 1
-        vector_variable = isinstance(node, Var) and node.dtype.lanes > 1
-        if isinstance(node, Shuffle) or vectors_inside or vector_variable:
+        vector_variable = isinstance(node, Var) and node.dtype.lanes > 1 and id(node) not in held
+        computed = isinstance(node, Shuffle) and not is_held(node)
+        if computed or vectors_inside or vector_variable:
             able = False
         elif isinstance(node, Call) and node.op == "reinterpret":
             able = able and node.args[0].dtype.lanes == node.dtype.lanes
@@ -36,6 +38,30 @@ def can_slice(expr: Expr) -> bool:
 
     post_order(expr, look)
     return able
+
+
+def is_held(shuffle: Shuffle) -> bool:
+    """Whether it only puts variables together."""
+    return all(isinstance(part, Var) for part in shuffle.vectors)
+
+
+def shuffles_in(expr: Expr) -> list[Shuffle]:
+    """The shuffles of an expression."""
+    found: list[Shuffle] = []
+    post_order(expr, lambda node: found.append(node) if isinstance(node, Shuffle) else None)
+    return found
+
+
+def _picked(shuffle: Shuffle, start: int, count: int) -> Expr:
+    """Some lanes of variables laid end to end: one of them as it is where those are its lanes."""
+    wanted = shuffle.indices[start : start + count]
+    begin = 0
+    for part in shuffle.vectors:
+        end = begin + part.dtype.lanes
+        if wanted == tuple(range(begin, end)):
+            return part
+        begin = end
+    return Shuffle(shuffle.vectors, wanted)
 
 
 def _inner(node: Ramp | Broadcast) -> Expr:
@@ -54,6 +80,10 @@ def slice_lanes(expr: Expr, start: Expr, count: int) -> Expr:
         return Broadcast(expr.value, count) if count > 1 else expr.value
     if isinstance(expr, BufferLoad):
         return BufferLoad(expr.buffer, tuple(slice_lanes(i, start, count) for i in expr.indices))
+    if isinstance(expr, Shuffle):
+        first = build.int_value(start)
+        assert first is not None
+        return _picked(expr, first, count)
     if isinstance(expr, Cast):
         return Cast(_lanes(dtype, count), slice_lanes(expr.value, start, count))
     if isinstance(expr, Call):

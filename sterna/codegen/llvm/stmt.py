@@ -8,10 +8,10 @@ from sterna.codegen.llvm import host
 from sterna.codegen.llvm.emitter import ModuleWriter
 from sterna.codegen.llvm.memory import flat_index
 from sterna.codegen.llvm.packed import PackedEmitter
-from sterna.codegen.llvm.slices import can_slice, reads, slice_lanes
+from sterna.codegen.llvm.slices import can_slice, reads, shuffles_in, slice_lanes
 from sterna.codegen.llvm.types import memory_type, symbol, value_type
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, IntImm, StringImm, Var
+from sterna.ir.expr import Call, Expr, IntImm, Shuffle, StringImm, Var
 from sterna.ir.node import Node
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
@@ -110,6 +110,10 @@ class StmtEmitter(PackedEmitter):
             # The store is cut into pieces, each of which computes its own part of the vector.
             self.stmt(substitute(stmt.body, {stmt.var: stmt.value}))
             return
+        if self._is_cut(stmt.value.dtype) and can_slice(stmt.value):
+            whole = self._bind_pieces(stmt.var, stmt.value)
+            self.stmt(substitute(stmt.body, {stmt.var: whole}))
+            return
         self.bind(stmt.var, self.expr(stmt.value))
         self.ranges.bind(stmt.var, stmt.value)
         self.stmt(stmt.body)
@@ -196,6 +200,16 @@ class StmtEmitter(PackedEmitter):
     def _is_cut(self, dtype: DataType) -> bool:
         return dtype.lanes > self._chunk(dtype, dtype.lanes)
 
+    def _bind_pieces(self, var: Var, value: Expr) -> Expr:
+        """Name the pieces of a vector, so that the stores that need it find theirs."""
+        dtype = value.dtype
+        named = []
+        for start, count in _pieces(dtype.lanes, self._chunk(dtype, dtype.lanes)):
+            part = slice_lanes(value, build.const(start), count)
+            named.append(Var(var.name, part.dtype))
+            self.bind(named[-1], self.expr(part))
+        return Shuffle(tuple(named), tuple(range(dtype.lanes)))
+
     def _store_chunks(
         self, buffer: Buffer, offset: Expr, value: Expr, predicate: Expr | None, lanes: int,
         chunk: int,
@@ -206,6 +220,8 @@ class StmtEmitter(PackedEmitter):
             self.store(buffer, where, inner, test)
 
         pieces = _pieces(lanes, chunk)
+        parts = [value, offset, *([predicate] if predicate is not None else [])]
+        in_pieces = any(shuffles_in(part) for part in parts)
         if reads(value, buffer):
             # Every lane is read before any is written.
             held = []
@@ -216,7 +232,7 @@ class StmtEmitter(PackedEmitter):
                 held.append((start, count, var))
             for start, count, var in held:
                 piece(build.const(start), count, var)
-        elif len(pieces) > _UNROLLED_CHUNKS and lanes % chunk == 0:
+        elif len(pieces) > _UNROLLED_CHUNKS and lanes % chunk == 0 and not in_pieces:
             var = Var("lane")
             start_expr = var * chunk
             body = slice_lanes(value, start_expr, chunk)
