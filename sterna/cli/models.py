@@ -37,6 +37,10 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
         "--opt-level", type=int, choices=range(5), metavar="0..4",
         help="how far to optimize; 3 if it is not given",
     )  # fmt: skip
+    parser.add_argument(
+        "--precision", choices=("float32", "float16", "bfloat16"),
+        help="the type that weights and activations are kept in; the model's own if not given",
+    )  # fmt: skip
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +90,8 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options):
-        return models.compile(options.model, target, dict(options.shape), level)
+        return models.compile(options.model, target, dict(options.shape), level,
+                              precision=options.precision or "float32")  # fmt: skip
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:
@@ -109,7 +114,8 @@ def _expect_no_compiling(options: argparse.Namespace) -> None:
     given = [
         option
         for option, value in (("--target", options.target), ("--shape", options.shape),
-                              ("--opt-level", options.opt_level))
+                              ("--opt-level", options.opt_level),
+                              ("--precision", options.precision))
         if value not in (None, [])
     ]  # fmt: skip
     if given:

@@ -5,10 +5,13 @@ from typing import Any
 
 from sterna.driver import relay_build
 from sterna.driver.build import runs_here
+from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.model.build import Build
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import Shapes, import_model
+from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 from sterna.runtime import Device
 from sterna.support.progress import StageTimes, stage, watching
 from sterna.target import Target
@@ -17,6 +20,7 @@ __all__ = ["compile", "runs_here", "target_of"]
 
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
+PRECISIONS = ("float32", "float16", "bfloat16")
 
 
 def compile(
@@ -25,6 +29,7 @@ def compile(
     shapes: Shapes | None = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
+    precision: str = "float32",
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
@@ -33,10 +38,14 @@ def compile(
     target: "native" is this machine; anything that Target takes names another.
     shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
     dimensions that an ONNX model names: shapes={"batch": 1}.
+    precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
+    type, in half the memory; sums stay float32, and so do results.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
     """
     if opt_level not in LEVELS:
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
     wanted = target_of(target)
     times = StageTimes()
     around = PassContext.current()
@@ -46,9 +55,21 @@ def compile(
     with watching(times), context:
         with stage("import the model"):
             module, weights = import_model(model, shapes, params)
+        if precision != PRECISIONS[0]:
+            with stage("narrow the numbers"):
+                module = narrowed(module, weights, precision)
+                weights = {}
         factory = relay_build.build(module, target=wanted, params=weights)
     device = Device(wanted.kind.device_type, 0)
     return CompiledModel(factory.module, device, Build(factory, opt_level, times.seconds))
+
+
+def narrowed(module: IRModule, weights: Mapping[str, Any], precision: str) -> IRModule:
+    """The graph with its weights in place and its products in a narrow type of floats."""
+    bound = module.shallow_copy()
+    bound["main"] = bind_params(bound["main"], weights)
+    with PassContext(config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}):
+        return ToMixedPrecision(precision)(bound)
 
 
 def target_of(target: str | Target) -> Target:

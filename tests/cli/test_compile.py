@@ -52,6 +52,7 @@ def test_the_report_is_shown_on_request(sterna: Sterna) -> None:
         (["dense.onnx", "-o", "nowhere/dense.so"], 2, "no folder 'nowhere'"),
         (["dense.onnx", "-o", "a.so", "--shape", "image"], 2, "no NAME:1,3,224,224"),
         (["dense.onnx", "-o", "a.so", "--opt-level", "9"], 2, "--opt-level"),
+        (["dense.onnx", "-o", "a.so", "--precision", "int4"], 2, "--precision"),
         (["missing.onnx", "-o", "a.so"], 3, "No such file or directory: 'missing.onnx'"),
         (["broken.onnx", "-o", "a.so"], 3, "broken.onnx is no ONNX model"),
         (["open.onnx", "-o", "a.so"], 3, "such as --shape image:1,6"),
@@ -100,7 +101,7 @@ def test_an_interrupted_command_leaves_no_file(
 def test_a_failure_of_our_own_says_how_to_see_where(
     sterna: Sterna, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: object) -> None:
+    def fail(*args: object, **named: object) -> None:
         raise AssertionError("a wing is missing")
 
     monkeypatch.setattr("sterna.model.compile_model.compile", fail)

@@ -257,3 +257,20 @@ def test_arrays_that_cannot_be_read_are_refused(model: sterna.CompiledModel) -> 
 
     with pytest.raises(InputError, match=r"'image' takes .*Elsewhere .*cannot be read: .*moon"):
         model(Elsewhere())
+
+
+@pytest.mark.parametrize(("precision", "share"), [("float16", 2e-3), ("bfloat16", 2e-2)])
+def test_a_narrow_precision_halves_the_weights(
+    model: sterna.CompiledModel, precision: str, share: float
+) -> None:
+    narrow = sterna.compile(dense(), precision=precision)
+    assert (narrow.inputs, narrow.outputs) == (model.inputs, model.outputs)
+    assert 2 * narrow.report().memory.weights == model.report().memory.weights
+    wanted, got = np.asarray(model(IMAGE)), np.asarray(narrow(IMAGE))
+    assert got.dtype == wanted.dtype and not np.array_equal(got, wanted)
+    np.testing.assert_allclose(got, wanted, atol=share * np.abs(wanted).max())
+
+
+def test_a_precision_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="float32, float16, bfloat16, not 'float8'"):
+        sterna.compile(dense(), precision="float8")
