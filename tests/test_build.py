@@ -88,6 +88,11 @@ def test_the_wheel_holds_what_users_need_and_no_more(wheel_without_compiler: Pat
         names = archive.namelist()
     assert "sterna/py.typed" in names
     assert {"sterna/cli/digits/digits.onnx", "sterna/cli/digits/digits.npz"} <= set(names)
+    templates = {f"sterna/micro/templates/{name}" for name in (
+        "common/src/example.c", "baremetal/microtvm_api_server.py", "baremetal/boards.json",
+        "baremetal/libc/math.h",
+    )}  # fmt: skip
+    assert templates <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "runtime/", "benchmarks/"))]
     assert not [n for n in names if n.startswith("sterna/runtime/core/")]
 

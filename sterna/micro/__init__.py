@@ -1,8 +1,49 @@
-"""Networks for microcontrollers: archives and projects for firmware."""
+"""Networks for microcontrollers: archives and projects for firmware.
 
-from sterna.micro.model_library_format import (
-    UnsupportedInModelLibraryFormatError,
-    export_model_library_format,
-)
+The names are loaded when they are first used: a project's server does not load the compiler.
+"""
 
-__all__ = ["UnsupportedInModelLibraryFormatError", "export_model_library_format"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sterna.micro import project_api
+    from sterna.micro.model_library_format import (
+        UnsupportedInModelLibraryFormatError,
+        export_model_library_format,
+    )
+    from sterna.micro.project import (
+        GeneratedProject,
+        TemplateProject,
+        generate_project,
+        generate_project_from_mlf,
+        get_microtvm_template_projects,
+    )
+    from sterna.micro.transport import Transport
+
+_WHERE = {
+    "GeneratedProject": "project",
+    "TemplateProject": "project",
+    "Transport": "transport",
+    "UnsupportedInModelLibraryFormatError": "model_library_format",
+    "export_model_library_format": "model_library_format",
+    "generate_project": "project",
+    "generate_project_from_mlf": "project",
+    "get_microtvm_template_projects": "project",
+}
+
+_MODULES = ("model_library_format", "project", "project_api", "transport")
+
+__all__ = [
+    "GeneratedProject", "TemplateProject", "Transport", "UnsupportedInModelLibraryFormatError",
+    "export_model_library_format", "generate_project", "generate_project_from_mlf",
+    "get_microtvm_template_projects", "project_api",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"sterna.micro.{name}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'sterna.micro' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"sterna.micro.{_WHERE[name]}"), name)

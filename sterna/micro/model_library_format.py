@@ -100,7 +100,22 @@ def _describe_program(program: AOTProgram, folder: Path) -> dict[str, Any]:
         "outputs": _operands(program.outputs),
     }
     memory = {"functions": _functions(main, program.operator_workspaces)}
-    return _described(program, "aot", memory)
+    described = _described(program, "aot", memory)
+    if program.has_header:
+        described["interface"] = {
+            "inputs": _members(program.inputs, interface.members(interface.inputs, "inputs")),
+            "outputs": _members(program.outputs, interface.members(interface.outputs, "outputs")),
+        }
+    return described
+
+
+def _members(tensors: Sequence[Any], members: Sequence[str]) -> list[dict[str, Any]]:
+    """What a structure of the C interface holds, in its order."""
+    return [
+        {"name": t.name, "member": member, "dtype": str(t.type.dtype),
+         "shape": [int(extent) for extent in t.type.shape], "size": t.bytes}
+        for t, member in zip(tensors, members, strict=True)
+    ]  # fmt: skip
 
 
 def _describe_graph(network: GraphExecutorFactoryModule, folder: Path) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What the projects' servers do: one file per platform, and what they share."""

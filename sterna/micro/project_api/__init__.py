@@ -1,0 +1,1 @@
+"""How a compiler and a firmware project talk: methods, as lines of JSON."""
