@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from sterna import contrib, error, ir, micro, relay, runtime, target, te, testing, tir
     from sterna.driver import build, lower
     from sterna.ir import instrument, transform
+    from sterna.ir.memory_pools import (
+        ConstantMemoryPools,
+        ConstantPoolInfo,
+        PoolInfo,
+        PoolInfoProperties,
+        WorkspaceMemoryPools,
+        WorkspacePoolInfo,
+    )
     from sterna.ir.module import IRModule
     from sterna.model import CompiledModel, compile, load
     from sterna.runtime import (
@@ -74,6 +82,13 @@ _WHERE: dict[str, tuple[str, str | None]] = {
         )
     },
     **{
+        name: ("sterna.ir.memory_pools", name)
+        for name in (
+            "ConstantMemoryPools", "ConstantPoolInfo", "PoolInfo", "PoolInfoProperties",
+            "WorkspaceMemoryPools", "WorkspacePoolInfo",
+        )
+    },
+    **{
         name: ("sterna.support.errors", name)
         for name in ("InternalError", "TVMError", "register_error")
     },
@@ -81,8 +96,10 @@ _WHERE: dict[str, tuple[str, str | None]] = {
 
 __all__ = [
     "__version__",
-    "CompiledModel", "DataType", "Device", "IRModule", "InternalError", "Module", "NDArray",
-    "PackedFunc", "TVMError", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
+    "CompiledModel", "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "Device", "IRModule",
+    "InternalError", "Module", "NDArray", "PackedFunc", "PoolInfo", "PoolInfoProperties",
+    "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
+    "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
     "lower", "metal", "micro", "nd", "opencl", "register_error", "register_func", "relay",
     "remove_global_func", "rocm", "runtime", "target", "te", "testing", "tir",

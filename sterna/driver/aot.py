@@ -8,16 +8,23 @@ import numpy as np
 
 from sterna.codegen import c
 from sterna.codegen.llvm import CompiledModule
+from sterna.driver.aot_options import Options
 from sterna.driver.build import llvm_options, runs_here
 from sterna.driver.code import CCode, KernelsCode, LLVMCode
 from sterna.driver.compile_kernels import compile_kernels
-from sterna.driver.kernel import KernelNotes, kernel_functions, kernel_in_one_thread
+from sterna.driver.kernel import (
+    KernelNotes,
+    Pairs,
+    annotated_functions,
+    kernel_functions,
+    kernel_in_one_thread,
+)
 from sterna.driver.program import ProgramCode
-from sterna.ir.transform import PassContext
 from sterna.ir.types import TensorType, flatten_type
-from sterna.lowering.entry import EntryFunction, Layout, declare, make_entry
+from sterna.lowering.entry import EntryFunction, declare, make_entry
 from sterna.lowering.graph import Graph, Node
-from sterna.relay.backend import Executor, Runtime
+from sterna.lowering.storage import ConstantLayout, Layout, in_place_candidates
+from sterna.lowering.work import bytes_of
 from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
@@ -27,67 +34,16 @@ from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
 
 ENTRY = "tvmgen_{}___tvm_main__"
-WORKSPACE_ALIGNMENT = 16
-"""Bytes, where memory is scarce; no element is larger."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a network is called, after the choices were checked."""
+class PoolUse:
+    """What a network uses of a memory pool."""
 
-    runtime: str
-    interface: str
-    workspace_alignment: int
-    constant_alignment: int
-    algorithm: str
-
-    @classmethod
-    def of(cls, executor: Executor, runtime: Runtime, target: Target) -> "Options":
-        """What an executor and a runtime ask for; combinations that mean nothing are refused."""
-        unpacked = executor.options.get("unpacked-api", False)
-        interface = executor.options.get("interface-api", "packed")
-        if interface not in ("packed", "c"):
-            raise ValueError(f'interface-api is "packed" or "c", not "{interface}"')
-        if runtime.name == "cpp" and (unpacked or interface == "c"):
-            raise ValueError(
-                'Runtime("cpp") calls packed functions: it needs unpacked-api=False and '
-                'interface-api="packed"; Runtime("crt") has the others'
-            )
-        if interface == "c" and not unpacked:
-            raise ValueError(
-                'Either need interface_api == "packed" or unpacked-api == True: a C interface '
-                "passes plain addresses"
-            )
-        if runtime.name == "crt" and target.kind.name != "c":
-            raise ValueError(
-                f'Runtime("crt") is for programs in C: build for the target "c", not {target}'
-            )
-        setting = PassContext.current().get_config
-        default = WORKSPACE_ALIGNMENT if runtime.name == "crt" else 64
-        return cls(
-            runtime.name, interface,
-            _power_of_two(executor, "workspace-byte-alignment", default),
-            _power_of_two(executor, "constant-byte-alignment", default),
-            setting("tir.usmp.algorithm") if setting("tir.usmp.enable") else "auto",
-        )  # fmt: skip
-
-
-def _power_of_two(executor: Executor, key: str, default: int) -> int:
-    value = int(executor.options.get(key, default))
-    if value < 1 or value & (value - 1):
-        raise ValueError(f'Attribute "{key}" must be a power of two, not {value}')
-    return value
-
-
-def aot_options(executor: Executor, runtime: Runtime, target: Target) -> Options | None:
-    """How a network is called that is one function; None if it is a graph."""
-    if executor.name == "aot":
-        return Options.of(executor, runtime, target)
-    if runtime.name != "cpp":
-        raise ValueError(
-            f'Runtime("{runtime.name}") runs no graphs: it needs Executor("aot")'
-        )
-    return None
+    name: str
+    bytes: int
+    limit: int | None
+    """How large the pool is, if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +51,57 @@ class MemoryReport:
     """What memory a network takes, in bytes."""
 
     workspace_bytes: int
-    """Intermediate results, all of them in one place."""
+    """Intermediate results, in all pools together."""
     workspace_bound: int
     """No order of addresses can do with less."""
     constant_bytes: int
     input_bytes: int
     output_bytes: int
     algorithm: str
+    pools: tuple[PoolUse, ...] = ()
+    """The pools that the network was given, those for constants last."""
+    in_place: int = 0
+    """How many tensors are written over what they are computed from."""
 
     def __str__(self) -> str:
         proof = "the least possible" if self.workspace_bytes == self.workspace_bound else (
             f"at least {self.workspace_bound} in any plan"
         )
-        return (
+        text = (
             f"workspace {self.workspace_bytes} bytes ({self.algorithm}: {proof}), constants "
             f"{self.constant_bytes}, inputs {self.input_bytes}, outputs {self.output_bytes}"
         )
+        uses = [
+            f"{use.name} {use.bytes}" + (f" of {use.limit}" if use.limit is not None else "")
+            for use in self.pools
+        ]
+        return f"{text}; pools: {', '.join(uses)}" if uses else text
 
 
-def report_of(entry: EntryFunction, algorithm: str) -> MemoryReport:
+def report_of(entry: EntryFunction, graph: Graph, options: Options) -> MemoryReport:
     """The memory of a network."""
+    plans = [*([entry.plan.memory] if options.has_pools else []), entry.constant_plan]
     return MemoryReport(
         entry.workspace_bytes,
         entry.plan.bound_bytes,
-        sum(tensor.bytes for tensor in entry.constants),
+        sum(bytes_of(node.types[0]) for node in graph.nodes if node.name in graph.params),
         sum(tensor.bytes for tensor in entry.inputs),
         sum(tensor.bytes for tensor in entry.outputs),
-        algorithm,
-    )
+        options.custom_algorithm or options.algorithm,
+        tuple(PoolUse(pool.pool_name, plan.sizes[pool.pool_name], pool.limit)
+              for plan in plans for pool in plan.pools),
+        entry.plan.in_place,
+    )  # fmt: skip
+
+
+def layout_of(
+    options: Options, take_over: Mapping[str, Pairs], scratch: Mapping[str, Sequence[int]]
+) -> Layout:
+    """How the memory between the kernels is to be arranged."""
+    return Layout(
+        options.algorithm, options.workspace_alignment, scratch, take_over, options.pools,
+        options.custom_algorithm, options.holds_operands,
+    )  # fmt: skip
 
 
 # ---- with the runtime ----
@@ -142,28 +121,37 @@ def build_with_runtime(
     functions: dict[str, Function], graph: Graph, name: str, target: Target, options: Options
 ) -> Built:
     """A network that the runtime calls."""
-    layout = Layout(options.algorithm, options.workspace_alignment)
-    entry = make_entry(graph, ENTRY.format(name), layout)
-    main = [entry.function, make_packed(entry.function, len(entry.function.params))]
-    whole, report = _one_node(graph, entry), report_of(entry, options.algorithm)
+    shares = in_place_candidates(graph)
     own = llvm_options(target)
-
-    def loops() -> list[PrimFunc]:
-        made = [kernel_functions(n, f, target, packed=False) for n, f in functions.items()]
-        return [*(function for group in made for function in group), *main]
-
+    annotated = compiled = None
     if target.kind.name == "c":
-        return Built(CCode(loops(), f"tvmgen_{name}"), whole, report, {})
-    kernels = compile_kernels(functions, target, packed=False)
-    objects = {kernel: made.content for kernel, made in kernels.items()}
+        annotated = {
+            n: annotated_functions(n, f, target, False, shares.get(n, ()))
+            for n, f in functions.items()
+        }
+        notes = {kernel: note for kernel, (_, note) in annotated.items()}
+    else:
+        compiled = compile_kernels(functions, target, packed=False, shares=shares)
+        notes = {kernel: made.notes for kernel, made in compiled.items()}
+    take_over = {kernel: note.take_over for kernel, note in notes.items()}
+    entry = make_entry(graph, ENTRY.format(name), layout_of(options, take_over, {}))
+    main = [entry.function, make_packed(entry.function, len(entry.function.params))]
+    whole, report = _one_node(graph, entry), report_of(entry, graph, options)
+    if annotated is not None:
+        loops = [loop for group, _ in annotated.values() for loop in group]
+        return Built(CCode([*loops, *main], f"tvmgen_{name}"), whole, report, notes)
+    assert compiled is not None
+    objects = {kernel: made.content for kernel, made in compiled.items()}
     with deep_recursion():
         made = CompiledModule([*declare(entry.function), *main], own, entry.function.name)
         objects[entry.function.name] = made.object_bytes()
 
     def text(form: str) -> str:
-        return LLVMCode(loops(), own, f"tvmgen_{name}", False).source(form)
+        groups = [kernel_functions(n, f, target, False, shares.get(n, ()))
+                  for n, f in functions.items()]  # fmt: skip
+        loops = [loop for group in groups for loop in group]
+        return LLVMCode([*loops, *main], own, f"tvmgen_{name}", False).source(form)
 
-    notes = {kernel: made.notes for kernel, made in kernels.items()}
     return Built(KernelsCode(objects, runs_here(target), own, text), whole, report, notes)
 
 
@@ -171,8 +159,8 @@ def _one_node(graph: Graph, entry: EntryFunction) -> Graph:
     """A graph that calls the whole network as one kernel."""
     nodes = [Node(t.name, "null", [], [t.type]) for t in (*entry.inputs, *entry.constants)]
     inputs = list(range(len(nodes)))
-    workspace = TensorType((max(1, entry.workspace_bytes),), DataType("uint8"))
-    kinds = [*(t.type for t in entry.outputs), workspace]
+    pools = [TensorType((max(1, size),), DataType("uint8")) for size in entry.pool_bytes]
+    kinds = [*(t.type for t in entry.outputs), *pools]
     attrs = {
         "num_outputs": str(len(kinds)),
         "num_inputs": str(len(inputs)),
@@ -204,19 +192,32 @@ def build_program(
     functions: dict[str, Function], graph: Graph, name: str, target: Target, options: Options
 ) -> Program:
     """A network in C, with its constants and memory."""
-    kernels = [kernel_in_one_thread(n, f, target) for n, f in functions.items()]
+    shares = in_place_candidates(graph, options.holds_operands)
+    kernels: list[PrimFunc] = []
+    take_over: dict[str, Pairs] = {}
+    for kernel, function in functions.items():
+        loops, take_over[kernel] = kernel_in_one_thread(
+            kernel, function, target, shares.get(kernel, ())
+        )
+        kernels.append(loops)
     scratch = {
         loops.name: _sizes(loops.buffers[_operands(functions[loops.name]) :]) for loops in kernels
     }
-    layout = Layout(options.algorithm, options.workspace_alignment, scratch)
     packed = options.interface == "packed"
-    entry = make_entry(graph, f"tvmgen_{name}_steps" if packed else ENTRY.format(name), layout)
+    entry = make_entry(
+        graph, f"tvmgen_{name}_steps" if packed else ENTRY.format(name),
+        layout_of(options, take_over, scratch),
+        ConstantLayout(options.constant_pools, options.constant_alignment),
+    )  # fmt: skip
     interface = c.Interface(
         name, entry.function.name,
         [c.Operand(t.name, t.bytes) for t in entry.inputs],
         [c.Operand(t.name, t.bytes) for t in entry.outputs],
         [_constant(t.name, graph.params[t.name]) for t in entry.constants],
-        entry.workspace_bytes, options.workspace_alignment, options.constant_alignment,
+        [c.PoolMemory(pool, size) for pool, size in entry.plan.memory.sizes.items()],
+        _constant_pools(entry, graph),
+        options.workspace_alignment, options.constant_alignment, options.has_pools,
+        entry.input_places, entry.output_places,
     )  # fmt: skip
     every, tail = [*kernels, entry.function], interface.run()
     if packed:
@@ -225,7 +226,18 @@ def build_program(
         tail = interface.plain(caller.name)
     code = ProgramCode(every, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
-    return Program(code, entry, report_of(entry, options.algorithm), workspaces)
+    return Program(code, entry, report_of(entry, graph, options), workspaces)
+
+
+def _constant_pools(entry: EntryFunction, graph: Graph) -> list[c.PoolMemory]:
+    """The pools of constants, and what is in them."""
+    sizes = entry.constant_plan.sizes
+    filled = [bytearray(size) for size in sizes.values()]
+    for name, (pool, offset) in entry.pooled_constants.items():
+        raw = _raw(graph.params[name]).tobytes()
+        filled[pool][offset : offset + len(raw)] = raw
+    pairs = zip(sizes.items(), filled, strict=True)
+    return [c.PoolMemory(name, size, bytes(data)) for (name, size), data in pairs]
 
 
 def _sizes(lifted: Sequence[Buffer | None]) -> list[int]:
@@ -249,15 +261,20 @@ def _with_operands(entry: EntryFunction, name: str) -> PrimFunc:
 
 def _constant(name: str, value: NDArray) -> c.ConstantData:
     """A constant's elements; those of types that C does not have as their bits."""
-    kind = value.dtype
-    raw = np.empty(value.nbytes, np.uint8)
-    if value.nbytes:
-        value._copy_to_buffer(raw)
+    kind, raw = value.dtype, _raw(value)
     held = _HELD.get(str(kind))
     if held is None:
         held = f"uint{kind.bits if kind.bits in (16, 32, 64) else 8}"
         kind = type(kind)(held)
     return c.ConstantData(name, kind, raw.view(held).tolist())
+
+
+def _raw(value: NDArray) -> Any:
+    """An array's bytes."""
+    raw = np.empty(value.nbytes, np.uint8)
+    if value.nbytes:
+        value._copy_to_buffer(raw)
+    return raw
 
 
 _HELD: Mapping[str, Any] = {

@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sterna.driver.aot import (
     Built,
     MemoryReport,
-    Options,
     Program,
     build_program,
     build_with_runtime,
 )
+from sterna.driver.aot_options import Options
 from sterna.driver.export import export_library
 from sterna.driver.factory import GraphExecutorFactoryModule, check_name
 from sterna.driver.operator_module import OperatorModule
@@ -103,7 +104,9 @@ def build_aot(
     """A network as one function, with the runtime around it or without one."""
     check_name(name)
     if options.runtime == "crt":
-        program = build_program(functions, graph, name, target, options)
+        # Constants that are not linked are inputs.
+        linked = graph if options.links_params else replace(graph, params={})
+        program = build_program(functions, linked, name, target, options)
         return AOTProgram(graph.params, name, target, program, ir_mod)
     built = build_with_runtime(functions, graph, name, target, options)
     return AOTExecutorFactoryModule(built, name, target, ir_mod)

@@ -6,12 +6,12 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sterna.driver.kernel import CompiledKernel, compile_kernel
+from sterna.driver.kernel import CompiledKernel, Pairs, compile_kernel
 from sterna.driver.kernel_worker import Worker
 from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
@@ -28,23 +28,26 @@ START_SECONDS = 1.0
 
 
 def compile_kernels(
-    functions: dict[str, Function], target: Target, packed: bool = True
-) -> dict[str, CompiledKernel]:
-    """Each kernel by its name; packed: with a packed function around it."""
+    functions: dict[str, Function], target: Target, packed: bool = True,
+    shares: Mapping[str, Pairs] | None = None,
+) -> dict[str, CompiledKernel]:  # fmt: skip
+    """Each kernel by its name; packed: with a packed function around it; shares: see kernel.py."""
     with stage("compile kernels", len(functions)) as at:
-        made = _made(functions, target, packed, at)
+        made = _made(functions, target, packed, shares or {}, at)
         return {name: CompiledKernel.from_bytes(made[name]) for name in functions}
 
 
 def _made(
-    functions: dict[str, Function], target: Target, packed: bool, at: Stage
-) -> dict[str, bytes]:
+    functions: dict[str, Function], target: Target, packed: bool, shares: Mapping[str, Pairs],
+    at: Stage,
+) -> dict[str, bytes]:  # fmt: skip
     """The kernels as bytes, made under the current settings."""
     settings = _settings()
 
     def compile_here(name: str) -> bytes:
         at.begin(name)
-        content = compile_kernel(name, functions[name], target, packed).to_bytes()
+        pairs = shares.get(name, ())
+        content = compile_kernel(name, functions[name], target, packed, pairs).to_bytes()
         at.end(name)
         return content
 
@@ -52,7 +55,10 @@ def _made(
         return {name: compile_here(name) for name in functions}
     cache = Cache("kernels")
     settings["packed"] = packed
-    requests = {name: _request(name, f, target, settings) for name, f in functions.items()}
+    requests = {
+        name: {**_request(name, f, target, settings), "shares": list(shares.get(name, ()))}
+        for name, f in functions.items()
+    }
     keys = {name: _key(request, target) for name, request in requests.items()}
     done = {name: found for name, key in keys.items() if (found := cache.get(key)) is not None}
     for name in done:

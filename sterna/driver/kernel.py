@@ -4,6 +4,7 @@ import inspect
 import json
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
@@ -17,12 +18,15 @@ from sterna.relay.expr import Function
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
 from sterna.tir import pipeline
+from sterna.tir.in_place import let_take_over
 from sterna.tir.passes.in_one_thread import in_one_thread
 from sterna.tir.passes.lift_allocations import lift_allocations
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
 
 L1_BYTES, L2_BYTES = 32 * 1024, 512 * 1024
+
+Pairs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class KernelNotes:
     workspace_bytes: int = 0
     """Memory that it allocates while it runs, beside that of each thread."""
     workspace_thread_bytes: int = 0
+    take_over: list[tuple[int, int]] = field(default_factory=list)
+    """Inputs whose memory an output may lie in, both by their places."""
     seconds: float = 0.0
     """What compiling it took, when it was compiled."""
 
@@ -75,25 +81,36 @@ def processor_of(target: Target) -> Processor:
 
 
 def kernel_functions(
-    name: str, function: Function, target: Target, packed: bool = True
+    name: str, function: Function, target: Target, packed: bool = True, shares: Pairs = ()
 ) -> list[PrimFunc]:
     """The loops of a kernel after all passes, and the packed function around them.
 
-    Without that the loops are what other code of the same program calls.
+    Without that the loops are what other code of the same program calls. shares: inputs and
+    outputs, by their places, that may be given the same memory if the loops allow it.
     """
-    return annotated_functions(name, function, target, packed)[0]
+    return annotated_functions(name, function, target, packed, shares)[0]
 
 
 def annotated_functions(
-    name: str, function: Function, target: Target, packed: bool = True
+    name: str, function: Function, target: Target, packed: bool = True, shares: Pairs = ()
 ) -> tuple[list[PrimFunc], KernelNotes]:
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion():
         lowered = lower_kernel(function, name, processor_of(target))
-        loops = pipeline.run(lowered.function)
+        loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
-        return functions, _notes(lowered, loops, time.perf_counter() - start)
+        notes = _notes(lowered, loops, time.perf_counter() - start)
+        return functions, replace(notes, take_over=allowed)
+
+
+def _sharing(
+    loops: PrimFunc, function: Function, shares: Pairs
+) -> tuple[PrimFunc, list[tuple[int, int]]]:
+    """Loops whose outputs may lie in the memory of inputs, and which of them in which."""
+    inputs = len(function.params)
+    made, allowed = let_take_over(loops, [(source, inputs + target) for source, target in shares])
+    return made, [(source, target - inputs) for source, target in allowed]
 
 
 def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNotes:
@@ -118,19 +135,22 @@ def _open(loops: PrimFunc) -> PrimFunc:
     return PrimFunc(loops.name, loops.params, loops.buffers, loops.body, attrs)
 
 
-def kernel_in_one_thread(name: str, function: Function, target: Target) -> PrimFunc:
-    """The loops of a kernel that is given the memory it works in."""
+def kernel_in_one_thread(
+    name: str, function: Function, target: Target, shares: Pairs = ()
+) -> tuple[PrimFunc, list[tuple[int, int]]]:
+    """The loops of a kernel that is given the memory it works in, and what shares memory."""
     with deep_recursion():
         lowered = lower_kernel(function, name, processor_of(target))
-        return lift_allocations(pipeline.run(in_one_thread(lowered.function)))
+        loops = lift_allocations(pipeline.run(in_one_thread(lowered.function)))
+        return _sharing(loops, function, shares)
 
 
 def compile_kernel(
-    name: str, function: Function, target: Target, packed: bool = True
+    name: str, function: Function, target: Target, packed: bool = True, shares: Pairs = ()
 ) -> CompiledKernel:
     """The object file of a kernel."""
     start = time.perf_counter()
-    functions, notes = annotated_functions(name, function, target, packed)
+    functions, notes = annotated_functions(name, function, target, packed, shares)
     with deep_recursion():
         content = llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
     return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

@@ -63,7 +63,8 @@ def _answer(request: dict[str, Any], output: IO[bytes]) -> None:
         with PassContext(request["opt_level"], config=request["config"]):
             function = load_json(request["function"])
             target = Target(request["target"])
-            made = compile_kernel(request["name"], function, target, request["packed"])
+            packed, shares = request["packed"], request["shares"]
+            made = compile_kernel(request["name"], function, target, packed, shares)
         content = made.to_bytes()
         output.write(json.dumps({"size": len(content)}).encode() + b"\n" + content)
     except Exception as error:

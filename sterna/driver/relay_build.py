@@ -4,14 +4,15 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, overload
 
-from sterna.driver.aot import aot_options
 from sterna.driver.aot_factory import AOTProgram, build_aot
+from sterna.driver.aot_options import aot_options
 from sterna.driver.build import llvm_options, runs_here
 from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.driver.kernel import (
     KernelNotes,
+    Pairs,
     annotated_functions,
     kernel_functions,
     processor_of,
@@ -20,6 +21,7 @@ from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
 from sterna.lowering.graph import is_view, make_graph
 from sterna.lowering.order import order_steps
+from sterna.lowering.storage import in_place_candidates
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
@@ -71,23 +73,22 @@ def build(
     mod_name: str = "default",
 ) -> GraphExecutorFactoryModule | AOTProgram:
     """Compile a network for a target; the parameters become part of it."""
-    if workspace_memory_pools is not None or constant_memory_pools is not None:
-        raise ValueError("memory pools are not built yet: leave them out")
     chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
     wanted = _target(target, target_host)
-    options = aot_options(chosen, around, wanted)
+    options = aot_options(chosen, around, wanted, workspace_memory_pools, constant_memory_pools)
     with stage("optimize the graph"), wanted:
         mod, _ = optimize(ir_mod, wanted, params)
     main = mod["main"]
     prefix = f"tvmgen_{mod_name}"
-    with stage("plan memory"):
+    with stage("order the steps"):
         kernels = unique_kernels(main, prefix)
         graph = order_steps(make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ())))
-        graph_json = graph.to_json() if options is None else ""
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     if options is not None:
         return build_aot(needed, graph, mod_name, wanted, options, mod)
-    code, notes = _compile(needed, wanted, prefix)
+    code, notes = _compile(needed, wanted, prefix, in_place_candidates(graph))
+    with stage("plan memory"):
+        graph_json = graph.to_json({name: note.take_over for name, note in notes.items()})
     return GraphExecutorFactoryModule(
         code, graph_json, graph.params, mod_name, wanted, mod, notes
     )
@@ -131,14 +132,14 @@ def _target(target: Any, host: Any) -> Target:
 
 
 def _compile(
-    functions: dict[str, Function], target: Target, name: str
+    functions: dict[str, Function], target: Target, name: str, shares: Mapping[str, Pairs]
 ) -> tuple[Code, dict[str, KernelNotes]]:
     if target.kind.name == "c":
-        return _compile_to_c(functions, target, name)
-    made = compile_kernels(functions, target)
+        return _compile_to_c(functions, target, name, shares)
+    made = compile_kernels(functions, target, shares=shares)
 
     def text(form: str) -> str:
-        loops = _all_loops(functions, target)
+        loops = _all_loops(functions, target, shares)
         return LLVMCode(loops, llvm_options(target), name, False).source(form)
 
     objects = {name: kernel.content for name, kernel in made.items()}
@@ -147,21 +148,27 @@ def _compile(
 
 
 def _compile_to_c(
-    functions: dict[str, Function], target: Target, name: str
+    functions: dict[str, Function], target: Target, name: str, shares: Mapping[str, Pairs]
 ) -> tuple[Code, dict[str, KernelNotes]]:
     loops, notes = [], {}
     with stage("compile kernels", len(functions)) as at:
         for kernel, function in functions.items():
             at.begin(kernel)
-            made, notes[kernel] = annotated_functions(kernel, function, target)
+            pairs = shares.get(kernel, ())
+            made, notes[kernel] = annotated_functions(kernel, function, target, shares=pairs)
             loops += made
             at.end(kernel)
     return CCode(loops, name), notes
 
 
-def _all_loops(functions: dict[str, Function], target: Target) -> list[PrimFunc]:
+def _all_loops(
+    functions: dict[str, Function], target: Target, shares: Mapping[str, Pairs]
+) -> list[PrimFunc]:
     return [
-        loops for name, f in functions.items() for loops in kernel_functions(name, f, target)
+        loops
+        for name, f in functions.items()
+        for loops in kernel_functions(name, f, target, shares=shares.get(name, ()))
     ]
+
 
 __getattr__ = classic_names(__name__)

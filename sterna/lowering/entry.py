@@ -1,20 +1,28 @@
 """A graph as one function, which calls every kernel in order.
 
-Its parameters are the graph's inputs, its constants, its outputs, and one piece of memory in which
-all intermediate results lie. What the graph gives is computed right into the outputs.
+Its parameters are the graph's inputs, its constants, its outputs, and the memory in which all
+intermediate results lie. What the graph gives is computed right into the outputs.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm
 from sterna.ir.types import TensorType
 from sterna.lowering.graph import Entry, Graph, Node
-from sterna.lowering.storage import ALIGNMENT, StoragePlan, owners_of, plan_storage
+from sterna.lowering.storage import (
+    ConstantLayout,
+    Layout,
+    Place,
+    StoragePlan,
+    owners_of,
+    plan_constants,
+    plan_storage,
+)
 from sterna.lowering.work import bytes_of
 from sterna.support.dtype import DataType
 from sterna.tir.stmt import Buffer, BufferLoad, Evaluate, PrimFunc, SeqStmt, Stmt, nothing, seq
+from sterna.tir.usmp import PoolPlan
 
 INT64, UINT8 = DataType("int64"), DataType("uint8")
 
@@ -42,34 +50,42 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How the memory between the kernels is arranged."""
-
-    algorithm: str = "auto"
-    alignment: int = ALIGNMENT
-    scratch: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By kernel, the sizes of the memory that it is given as its last arguments."""
-
-
-@dataclass(frozen=True, slots=True)
 class EntryFunction:
-    """The function that runs a network, and what its parameters are."""
+    """The function that runs a network, and what its parameters are.
+
+    They are inputs, constants, pools of constants, outputs and pools for everything in between.
+    Inputs and outputs that lie in the latter are no parameters.
+    """
 
     function: PrimFunc
     inputs: list[Tensor]
     constants: list[Tensor]
+    """Those that lie in no pool."""
     outputs: list[Tensor]
     plan: StoragePlan
+    constant_plan: PoolPlan
+    pooled_constants: dict[str, Place]
+    """By name, where the others lie."""
+    input_places: list[Place]
+    """Where the inputs lie, if they lie in the pools."""
+    output_places: list[Place]
 
     @property
     def workspace_bytes(self) -> int:
-        """The size of the last parameter; it has that parameter even if this is 0."""
+        """The memory for intermediate results, in all pools together."""
         return self.plan.arena_bytes
 
+    @property
+    def pool_bytes(self) -> list[int]:
+        """The sizes of the last parameters, which are there even if these are 0."""
+        return list(self.plan.memory.sizes.values())
 
-def make_entry(graph: Graph, name: str, layout: Layout | None = None) -> EntryFunction:
+
+def make_entry(
+    graph: Graph, name: str, layout: Layout | None = None, constants: ConstantLayout | None = None
+) -> EntryFunction:
     """The function of that name which runs a graph."""
-    return _Maker(graph, layout or Layout()).run(name)
+    return _Maker(graph, layout or Layout(), constants or ConstantLayout()).run(name)
 
 
 def declare(entry: PrimFunc) -> list[PrimFunc]:
@@ -89,7 +105,7 @@ def declare(entry: PrimFunc) -> list[PrimFunc]:
 
 
 class _Maker:
-    def __init__(self, graph: Graph, layout: Layout) -> None:
+    def __init__(self, graph: Graph, layout: Layout, held: ConstantLayout) -> None:
         self.graph = graph
         self.layout = layout
         self.owners = owners_of(graph)
@@ -98,74 +114,105 @@ class _Maker:
         self.outputs = [tensor.memory() for tensor in self.results]
         # The first output that is an entry's own memory: there its kernel writes it.
         self.direct: dict[Entry, Buffer] = {}
-        for head, buffer in zip(graph.heads, self.outputs, strict=True):
-            owner = self.owners[head]
-            if graph.nodes[owner[0]].op != "null":
-                self.direct.setdefault(owner, buffer)
-        scratch = {
-            number: layout.scratch[node.attrs["func_name"]]
-            for number, node in enumerate(graph.nodes)
-            if node.op != "null" and layout.scratch.get(node.attrs["func_name"])
-        }
-        self.plan = plan_storage(
-            graph, layout.algorithm, layout.alignment, set(self.direct), scratch
-        )
-        self.workspace = Buffer("workspace", UINT8, (build.const(max(1, self.plan.arena_bytes)),))
-        self.first = [0]
-        for node in graph.nodes:
-            self.first.append(self.first[-1] + len(node.types))
-        self.given: dict[Entry, Buffer] = {}
+        if not layout.holds_operands:
+            for head, buffer in zip(graph.heads, self.outputs, strict=True):
+                owner = self.owners[head]
+                if graph.nodes[owner[0]].op != "null":
+                    self.direct.setdefault(owner, buffer)
+        self.plan = plan_storage(graph, layout, set(self.direct))
+        self.pools = _memory_of("workspace", self.plan.memory)
+        self.constant_plan, self.pooled = plan_constants(graph, held)
+        self.constant_pools = _memory_of("constants", self.constant_plan)
+        self.given: dict[Entry, tuple[Buffer, int]] = {}
 
     def _type(self, entry: Entry) -> TensorType:
         return self.graph.nodes[entry[0]].types[entry[1]]
 
     def run(self, name: str) -> EntryFunction:
-        graph = self.graph
-        groups: tuple[list[Tensor], list[Tensor]] = ([], [])
-        buffers: tuple[list[Buffer], list[Buffer]] = ([], [])
+        graph, holds_operands = self.graph, self.layout.holds_operands
+        inputs: list[Tensor] = []
+        constants: list[Tensor] = []
+        groups: tuple[list[Buffer], list[Buffer]] = ([], [])
         for number in graph.inputs:
             node = graph.nodes[number]
-            place = node.name in graph.params
-            tensor = Tensor(node.name, node.types[0])
-            groups[place].append(tensor)
-            buffers[place].append(tensor.memory())
-            self.given[(number, 0)] = buffers[place][-1]
+            tensor, is_constant = Tensor(node.name, node.types[0]), node.name in graph.params
+            if node.name in self.pooled:
+                pool, offset = self.pooled[node.name]
+                self.given[number, 0] = (self.constant_pools[pool], offset)
+                continue
+            (constants if is_constant else inputs).append(tensor)
+            if is_constant or not holds_operands:
+                groups[is_constant].append(tensor.memory())
+                self.given[number, 0] = (groups[is_constant][-1], 0)
         steps = [
             self._call(number, node)
             for number, node in enumerate(graph.nodes)
             if node.op != "null" and not node.is_view
         ]
         body = seq(*steps, *self._copies())
-        every = (*buffers[0], *buffers[1], *self.outputs, self.workspace)
-        declared = [t.declared() for t in (*groups[0], *groups[1], *self.results)]
-        attrs = {"declared": (*declared, self.workspace), "noalias": False}
+        outputs = [] if holds_operands else self.outputs
+        every = (*groups[0], *groups[1], *self.constant_pools, *outputs, *self.pools)
+        tensors = [*([] if holds_operands else inputs), *constants]
+        results = [] if holds_operands else self.results
+        declared = (
+            *(t.declared() for t in tensors), *self.constant_pools,
+            *(t.declared() for t in results), *self.pools,
+        )  # fmt: skip
+        attrs = {"declared": declared, "noalias": False}
         function = PrimFunc(name, tuple(b.data for b in every), every, body, attrs)
-        return EntryFunction(function, *groups, self.results, self.plan)
+        given = [(n, 0) for n in graph.inputs if graph.nodes[n].name not in graph.params]
+        return EntryFunction(
+            function, inputs, constants, self.results, self.plan, self.constant_plan, self.pooled,
+            [self.plan.places[entry] for entry in given] if holds_operands else [],
+            [self.plan.output_places[head] for head in graph.heads] if holds_operands else [],
+        )  # fmt: skip
 
     def _call(self, number: int, node: Node) -> Stmt:
         own = [(number, index) for index in range(len(node.types))]
         places = [self._address(entry) for entry in (*node.inputs, *own)]
-        places += [_element(self.workspace, at) for at in self.plan.scratch.get(number, ())]
+        places += [self._in_pool(place) for place in self.plan.scratch.get(number, ())]
         kernel = StringImm(node.attrs["func_name"])
         return Evaluate(Call(INT32, "try_call", (kernel, *places)))
 
     def _address(self, entry: Entry) -> Expr:
         owner = self.owners[entry]
-        buffer = self.given.get(owner) or self.direct.get(owner)
-        if buffer is not None:
-            return _element(buffer, 0)
-        return _element(self.workspace, self.plan.offsets[self.first[owner[0]] + owner[1]])
+        if owner in self.given:
+            return _element(*self.given[owner])
+        if owner in self.direct:
+            return _element(self.direct[owner], 0)
+        return self._in_pool(self.plan.places[owner])
+
+    def _in_pool(self, place: Place) -> Expr:
+        pool, offset = place
+        return _element(self.pools[pool], offset)
 
     def _copies(self) -> list[Stmt]:
         """Outputs that no kernel writes: those that are inputs, and those that are given twice."""
         steps: list[Stmt] = []
         for head, buffer in zip(self.graph.heads, self.outputs, strict=True):
-            if self.direct.get(self.owners[head]) is buffer:
+            owner = self.owners[head]
+            if self.layout.holds_operands:
+                if owner in self.plan.places:
+                    continue
+                target = self._in_pool(self.plan.output_places[head])
+            elif self.direct.get(owner) is buffer:
                 continue
+            else:
+                target = _element(buffer, 0)
             size = build.const(bytes_of(self._type(head)), INT64)
-            args = (StringImm("memcpy"), _element(buffer, 0), self._address(head), size)
+            args = (StringImm("memcpy"), target, self._address(head), size)
             steps.append(Evaluate(Call(HANDLE, "call_extern", args)))
         return steps
+
+
+def _memory_of(what: str, plan: PoolPlan) -> list[Buffer]:
+    """The pools as bytes."""
+    sizes = list(plan.sizes.items())
+    names = [what] if len(sizes) == 1 else [f"{what}_{name}" for name, _ in sizes]
+    return [
+        Buffer(name, UINT8, (build.const(max(1, size)),))
+        for name, (_, size) in zip(names, sizes, strict=True)
+    ]
 
 
 def _output_names(graph: Graph) -> list[str]:

@@ -7,13 +7,13 @@ output_names says what the model calls its outputs.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
-from sterna.lowering.storage import plan_storage
+from sterna.lowering.storage import Layout, plan_storage
 from sterna.lowering.unique_kernels import Kernels
 from sterna.lowering.work import work_of
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
@@ -54,13 +54,13 @@ class Graph:
     """What the model calls its outputs; empty if it has no names for them."""
     arena_bytes: int = 0
 
-    def to_json(self) -> str:
-        """The graph in the form that executors read."""
+    def to_json(self, take_over: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> str:
+        """The graph in the form that executors read; take_over: see Layout."""
         first = [0]
         for node in self.nodes:
             first.append(first[-1] + len(node.types))
         kinds = [kind for node in self.nodes for kind in node.types]
-        plan = plan_storage(self)
+        plan = plan_storage(self, Layout(take_over=take_over or {}))
         self.arena_bytes = plan.arena_bytes
         names = {OUTPUT_NAMES: ["list_str", list(self.output_names)]} if self.output_names else {}
         return json.dumps({
@@ -151,6 +151,8 @@ class _Maker:
                 name = f"{name}_"
             self.graph.params[name] = expr.data
             self.params[key] = self._input(name, expr)
+            if expr.span:
+                self.graph.nodes[self.params[key][0][0]].attrs["parameter"] = expr.span
         return self.params[key]
 
     def _item(self, expr: TupleGetItem) -> list[Entry]:
@@ -189,7 +191,8 @@ class _Maker:
 
 def _sources(function: Function) -> dict[str, str]:
     """What a kernel computes, by the names of the nodes in the model that was imported."""
-    names = dict.fromkeys(part.span for part in post_order(function.body) if part.span)
+    parts = [part for part in post_order(function.body) if not isinstance(part, Constant)]
+    names = dict.fromkeys(part.span for part in parts if part.span)
     return {"sources": json.dumps(list(names))} if names else {}
 
 

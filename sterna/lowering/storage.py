@@ -1,32 +1,67 @@
-"""Where a graph's intermediate tensors lie: one arena, planned by their live ranges."""
+"""Where a graph's intermediate tensors lie: in pools of memory, planned by their live ranges."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from sterna.ir.memory_pools import PoolInfo, WorkspacePoolInfo
 from sterna.lowering.work import bytes_of
-from sterna.tir.usmp import BufferInfo, MemoryPlan, plan_memory
+from sterna.tir.usmp import BufferInfo, PoolPlan, plan_pools
 
 if TYPE_CHECKING:
-    from sterna.lowering.graph import Entry, Graph
+    from sterna.lowering.graph import Entry, Graph, Node
 
 ALIGNMENT = 64
+ARENA = WorkspacePoolInfo("global_workspace", [])
+"""The pool of networks that are given none: as large as it must be."""
+
+Place = tuple[int, int]
+"""The number of a pool, and an offset in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the memory between the kernels is arranged."""
+
+    algorithm: str = "auto"
+    alignment: int = ALIGNMENT
+    scratch: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By kernel, the sizes of the memory that it is given as its last arguments."""
+    take_over: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """By kernel, inputs whose memory an output may lie in, both by their places."""
+    pools: Sequence[PoolInfo] = (ARENA,)
+    """What is preferred first."""
+    custom: str = ""
+    """The name of a registered function that plans instead of the algorithm."""
+    holds_operands: bool = False
+    """Whether inputs and outputs lie in the pools too."""
 
 
 @dataclass(slots=True)
 class StoragePlan:
-    """Per entry its place in the arena and the number of its storage."""
+    """Per entry its place in the pools and the number of its storage."""
 
+    places: dict[Entry, Place]
+    """Of the entries that lie in pools."""
     offsets: list[int]
-    """-1 for inputs and parameters, which are not in the arena."""
+    """-1 for entries that do not."""
     storage_ids: list[int]
-    arena_bytes: int
-    memory: MemoryPlan
+    memory: PoolPlan
     """What lies where, and how small it could be."""
-    scratch: dict[int, list[int]]
+    scratch: dict[int, list[Place]]
     """By node, where the memory lies that its kernel works in."""
+    in_place: int
+    """How many tensors lie in the memory of what they are computed from."""
+    output_places: dict[Entry, Place]
+    """Where the graph's outputs lie, if they lie in pools."""
+
+    @property
+    def arena_bytes(self) -> int:
+        """The bytes that are used, in all pools together."""
+        return self.memory.size
 
     @property
     def bound_bytes(self) -> int:
@@ -35,52 +70,141 @@ class StoragePlan:
 
 
 def plan_storage(
-    graph: Graph,
-    algorithm: str = "auto",
-    alignment: int = ALIGNMENT,
-    elsewhere: Collection[Entry] = (),
-    scratch: Mapping[int, Sequence[int]] | None = None,
+    graph: Graph, layout: Layout | None = None, elsewhere: Collection[Entry] = ()
 ) -> StoragePlan:
     """The plan of a graph; entries that share memory have one storage.
 
-    elsewhere: entries that have memory of their own. scratch: by node, how many bytes its kernel
-    needs while it runs, once or several times.
+    elsewhere: entries that have memory of their own.
     """
+    layout = layout or Layout()
     owners = owners_of(graph)
-    entries: list[Entry] = [
-        (number, index)
-        for number, node in enumerate(graph.nodes)
-        for index in range(len(node.types))
-    ]
-    last = _last_uses(graph, owners)
-    buffers: dict[Entry, BufferInfo] = {}
-    for entry in entries:
-        node = graph.nodes[entry[0]]
-        if owners[entry] == entry and node.op != "null" and entry not in elsewhere:
-            size = _up(bytes_of(node.types[entry[1]]), alignment)
-            name = f"{entry[0]}:{entry[1]} of {node.name}"
-            end = last.get(entry, entry[0]) + 1
-            buffers[entry] = BufferInfo(name, size, entry[0], end)
-    works = {
-        number: [
-            BufferInfo(f"{number}.{place} in {graph.nodes[number].name}",
-                       _up(size, alignment), number, number + 1)
-            for place, size in enumerate(sizes)
-        ]
-        for number, sizes in (scratch or {}).items()
-    }  # fmt: skip
-    every = [*buffers.values(), *(info for infos in works.values() for info in infos)]
-    made = plan_memory(every, algorithm)
-    placed = {entry: made.offsets[info.name] for entry, info in buffers.items()}
-    ids: dict[tuple[str, int], int] = {}
-    worked = {n: [made.offsets[info.name] for info in infos] for n, infos in works.items()}
-    found = StoragePlan([], [], made.size, made, worked)
-    for entry in entries:
-        offset = placed.get(owners[entry], -1)
-        key = ("arena", offset) if offset >= 0 else ("own", owners[entry][0])
+    alone = _tensors(graph, layout, owners, elsewhere)
+    works = {**_works(graph, layout), **_copies(graph, layout, owners)}
+    heirs = _heirs(graph, layout, owners, alone)
+    memory = _plan(_merged(alone, heirs), works, layout)
+    if heirs and memory.size > memory.lower_bound:
+        # Longer lives can be harder to place.
+        apart = _plan(alone, works, layout)
+        if apart.size < memory.size:
+            memory, heirs = apart, {}
+
+    def place(info: BufferInfo) -> Place:
+        found = memory.places[info.name]
+        return layout.pools.index(found.pool_info), found.byte_offset
+
+    placed = {entry: place(alone[heirs.get(entry, entry)]) for entry in alone}
+    worked = {number: [place(info) for info in infos] for number, infos in works.items()}
+    places = {e: placed[owner] for e, owner in owners.items() if owner in placed}
+    ids: dict[tuple[str, Place], int] = {}
+    copied = [head for head in graph.heads if layout.holds_operands and head not in places]
+    outputs = {head: places[head] for head in graph.heads if head in places}
+    outputs.update(zip(dict.fromkeys(copied), worked.pop(len(graph.nodes), ()), strict=True))
+    found = StoragePlan(places, [], [], memory, worked, len(heirs), outputs)
+    for entry, owner in owners.items():
+        key = ("pool", places[entry]) if entry in places else ("own", owner)
         found.storage_ids.append(ids.setdefault(key, len(ids)))
-        found.offsets.append(offset)
+        found.offsets.append(places[entry][1] if entry in places else -1)
     return found
+
+
+def _plan(
+    tensors: Mapping[Entry, BufferInfo], works: Mapping[int, list[BufferInfo]], layout: Layout
+) -> PoolPlan:
+    every = [*tensors.values(), *(info for infos in works.values() for info in infos)]
+    return plan_pools(every, layout.pools, layout.algorithm, layout.custom)
+
+
+def _tensors(
+    graph: Graph, layout: Layout, owners: Mapping[Entry, Entry], elsewhere: Collection[Entry]
+) -> dict[Entry, BufferInfo]:
+    """The entries that have memory in the pools, and their lives."""
+    last = _last_uses(graph, owners)
+    found: dict[Entry, BufferInfo] = {}
+    for entry, owner in owners.items():
+        number, index = entry
+        node = graph.nodes[number]
+        is_input = node.op == "null"
+        if owner != entry or entry in elsewhere:
+            continue
+        if is_input and (node.name in graph.params or not layout.holds_operands):
+            continue
+        first = -1 if is_input else number  # all inputs are there before the first step
+        found[entry] = BufferInfo(
+            describe(node, index), _up(bytes_of(node.types[index]), layout.alignment),
+            first, last.get(entry, first) + 1, layout.alignment,
+        )  # fmt: skip
+    return found
+
+
+def _works(graph: Graph, layout: Layout) -> dict[int, list[BufferInfo]]:
+    """By node, the memory that its kernel works in."""
+    return {
+        number: [
+            BufferInfo(f"that {describe(node)} works in ({place})", _up(size, layout.alignment),
+                       number, number + 1, layout.alignment)
+            for place, size in enumerate(layout.scratch[node.attrs["func_name"]])
+        ]
+        for number, node in enumerate(graph.nodes)
+        if node.op != "null" and layout.scratch.get(node.attrs["func_name"])
+    }  # fmt: skip
+
+
+def _copies(
+    graph: Graph, layout: Layout, owners: Mapping[Entry, Entry]
+) -> dict[int, list[BufferInfo]]:
+    """Behind the last step, the memory of outputs that are constants."""
+    if not layout.holds_operands:
+        return {}
+    end = len(graph.nodes)
+    constants = [h for h in graph.heads if graph.nodes[owners[h][0]].name in graph.params]
+    return {
+        end: [
+            BufferInfo(f"the output that is the constant {describe(graph.nodes[number], index)}",
+                       _up(bytes_of(graph.nodes[number].types[index]), layout.alignment),
+                       end, end + 1, layout.alignment)
+            for number, index in dict.fromkeys(constants)
+        ]
+    }  # fmt: skip
+
+
+def _heirs(
+    graph: Graph, layout: Layout, owners: Mapping[Entry, Entry], alone: Mapping[Entry, BufferInfo]
+) -> dict[Entry, Entry]:
+    """Entries that lie in the memory of an input of theirs, and the first that lay there."""
+    roots: dict[Entry, Entry] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.op == "null":
+            continue
+        sources = [owners[entry] for entry in node.inputs]
+        taken: set[Entry] = set()
+        for place, index in layout.take_over.get(node.attrs["func_name"], ()):
+            source, target = sources[place], (number, index)
+            if (
+                source in alone and target in alone
+                and target not in roots and source not in taken
+                and sources.count(source) == 1 and alone[source].last == number + 1
+                and alone[source].size == alone[target].size
+            ):  # fmt: skip
+                roots[target] = roots.get(source, source)
+                taken.add(source)
+    return roots
+
+
+def _merged(
+    alone: Mapping[Entry, BufferInfo], heirs: Mapping[Entry, Entry]
+) -> dict[Entry, BufferInfo]:
+    """One buffer for all that lie in the same memory one after the other."""
+    made = {entry: info for entry, info in alone.items() if entry not in heirs}
+    for entry, root in heirs.items():
+        made[root] = replace(made[root], last=max(made[root].last, alone[entry].last))
+    return made
+
+
+def describe(node: Node, index: int = 0) -> str:
+    """A step's result as its user knows it: by the kernel, and by nodes of the imported model."""
+    name = f"'{node.name}'" if len(node.types) < 2 else f"'{node.name}' ({index})"
+    sources = json.loads(node.attrs.get("sources", "[]"))
+    return f"{name}, which computes {', '.join(sources)}," if sources else name
 
 
 def _up(size: int, alignment: int) -> int:
@@ -97,7 +221,7 @@ def owners_of(graph: Graph) -> dict[Entry, Entry]:
     return owners
 
 
-def _last_uses(graph: Graph, owners: dict[Entry, Entry]) -> dict[Entry, int]:
+def _last_uses(graph: Graph, owners: Mapping[Entry, Entry]) -> dict[Entry, int]:
     """Per owner the last step that reads it; what the graph gives lives to the end."""
     last: dict[Entry, int] = {}
     for number, node in enumerate(graph.nodes):
@@ -106,3 +230,63 @@ def _last_uses(graph: Graph, owners: dict[Entry, Entry]) -> dict[Entry, int]:
     for entry in graph.heads:
         last[owners[entry]] = len(graph.nodes)
     return last
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLayout:
+    """The pools that constants lie in; none: each is by itself."""
+
+    pools: Sequence[PoolInfo] = ()
+    alignment: int = ALIGNMENT
+
+
+def plan_constants(graph: Graph, layout: ConstantLayout) -> tuple[PoolPlan, dict[str, Place]]:
+    """Where constants lie in their pools, all of them at any time."""
+    if not layout.pools:
+        return PoolPlan((), {}, {}, 0), {}
+    buffers = {
+        node.name: BufferInfo(_constant_words(graph, number), _up(bytes_of(node.types[0]),
+                              layout.alignment), 0, 1, layout.alignment)
+        for number, node in enumerate(graph.nodes) if node.name in graph.params
+    }  # fmt: skip
+    algorithm = "linear_scan" if len(layout.pools) == 1 else "greedy_by_size"
+    plan = plan_pools(list(buffers.values()), layout.pools, algorithm)
+    found: dict[str, Place] = {}
+    for name, info in buffers.items():
+        at = plan.places[info.name]
+        found[name] = (layout.pools.index(at.pool_info), at.byte_offset)
+    return plan, found
+
+
+def _constant_words(graph: Graph, number: int) -> str:
+    node = graph.nodes[number]
+    readers = [other for other in graph.nodes if (number, 0) in other.inputs]
+    whose = f" of {describe(readers[0])}" if readers else ""
+    return f"'{node.attrs.get('parameter', node.name)}', a constant {node.types[0]!r}{whose}"
+
+
+def in_place_candidates(graph: Graph, operands: bool = False) -> dict[str, list[tuple[int, int]]]:
+    """By kernel, inputs that some call is the last to use, with outputs that are as large.
+
+    Where the kernel's loops allow it, the output can lie in the input's memory. operands: also if
+    that is an input of the network.
+    """
+    owners = owners_of(graph)
+    last = _last_uses(graph, owners)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.op == "null" or node.is_view:
+            continue
+        sources = [owners[entry] for entry in node.inputs]
+        for place, source in enumerate(sources):
+            origin = graph.nodes[source[0]]
+            kept = origin.op == "null" and (origin.name in graph.params or not operands)
+            if kept or last[source] != number or sources.count(source) > 1:
+                continue
+            given = origin.types[source[1]]
+            for index, kind in enumerate(node.types):
+                same = bytes_of(kind) == bytes_of(given) and kind.dtype == given.dtype
+                known = found.setdefault(node.attrs["func_name"], [])
+                if same and (place, index) not in known:
+                    known.append((place, index))
+    return {kernel: pairs for kernel, pairs in found.items() if pairs}

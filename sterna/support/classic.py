@@ -66,6 +66,7 @@ MOVED = {
     "sterna.tir.op.call_packed": "sterna.tir.external:call_packed",
     "sterna.tir.op.call_pure_extern": "sterna.tir.external:call_pure_extern",
     "sterna.tir.usmp": "sterna.tir.usmp",
+    "sterna.tir.usmp.utils": "sterna.tir.usmp",
 }
 
 

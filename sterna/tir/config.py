@@ -77,3 +77,11 @@ register_config(
     "how that memory is planned: greedy_by_size, greedy_by_conflicts, linear_scan, hill_climb, "
     "optimal, or auto, which networks use that do not say",
 )  # fmt: skip
+register_config(
+    "tir.usmp.custom_algorithm", str, "",
+    "a registered function tir.usmp.algo.<this name> that plans instead of tir.usmp.algorithm",
+)  # fmt: skip
+register_config(
+    "tir.usmp.use_workspace_io", bool, False,
+    "inputs and outputs lie in the planned memory too; a C interface says where",
+)  # fmt: skip

@@ -15,9 +15,40 @@ from sterna.tir.stmt import (
     For,
     IfThenElse,
     Prefetch,
+    PrimFunc,
     Stmt,
     Tensorized,
 )
+
+OVERLAPPING = "overlapping"
+"""The attribute of a function with the places of parameters that may share memory."""
+
+
+def let_take_over(
+    func: PrimFunc, pairs: Sequence[tuple[int, int]]
+) -> tuple[PrimFunc, list[tuple[int, int]]]:
+    """A function that may be given the same memory for two parameters, and for which of the pairs.
+
+    The first of a pair is only read. Both are one-dimensional.
+    """
+    allowed: list[tuple[int, int]] = []
+    for source, target in pairs:
+        old, new = func.buffers[source], func.buffers[target]
+        assert old is not None and new is not None, f"{func.name} is given memory"
+        if old.dtype == new.dtype and can_take_over(old, new, [func.body]):
+            allowed.append((source, target))
+    if not allowed:
+        return func, []
+    places = tuple(sorted({place for pair in allowed for place in pair}))
+    attrs = {**func.attrs, OVERLAPPING: places}
+    return PrimFunc(func.name, func.params, func.buffers, func.body, attrs), allowed
+
+
+def overlapping(func: PrimFunc) -> set[int]:
+    """The identities of the variables that stand for memory which others may share."""
+    places = func.attrs.get(OVERLAPPING, ())
+    buffers = [func.buffers[place] for place in places]
+    return {id(buffer.data) for buffer in buffers if buffer is not None}
 
 
 def can_take_over(source: Buffer, target: Buffer, stmts: Sequence[Stmt]) -> bool:

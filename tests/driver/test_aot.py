@@ -236,8 +236,9 @@ def test_a_packed_interface_without_a_runtime() -> None:
 @pytest.mark.parametrize(
     "executor,runtime,target,words",
     [
-        (Executor("aot", C_INTERFACE), "cpp", "c", "needs unpacked-api=False"),
-        (Executor("aot", {"interface-api": "c"}), "crt", "c", 'interface_api == "packed"'),
+        (Executor("aot", C_INTERFACE), "cpp", "c", "Need unpacked-api == false .got: 1. and inter"),
+        (Executor("aot", {"interface-api": "c"}), "crt", "c",
+         'interface_api == "packed" .got: c. or unpacked-api == true'),
         (Executor("aot", {"interface-api": "d"}), "crt", "c", '"packed" or "c", not "d"'),
         (Executor("aot", C_INTERFACE), "crt", "llvm", 'build for the target "c"'),
         (Executor("aot", {"workspace-byte-alignment": 12}), "crt", "c", "power of two, not 12"),

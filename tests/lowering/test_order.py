@@ -6,7 +6,7 @@ import pytest
 from sterna.ir.types import TensorType
 from sterna.lowering.graph import Graph, Node
 from sterna.lowering.order import order_steps
-from sterna.lowering.storage import plan_storage
+from sterna.lowering.storage import Layout, plan_storage
 from sterna.support.dtype import DataType
 
 
@@ -20,7 +20,7 @@ def step(name: str, size: int, *inputs: int) -> Node:
 
 
 def bound(graph: Graph) -> int:
-    return plan_storage(graph, alignment=1).bound_bytes
+    return plan_storage(graph, Layout(alignment=1)).bound_bytes
 
 
 def test_branches_are_finished_before_others_begin() -> None:

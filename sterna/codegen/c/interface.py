@@ -9,6 +9,8 @@ from sterna.support.dtype import DataType
 from sterna.support.float_format import is_small_float
 
 PER_LINE = 8
+BYTES_PER_LINE = 24
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -28,17 +30,41 @@ class ConstantData:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """A pool of memory: what the caller calls it, how much of it is used, and what is in it."""
+
+    name: str
+    bytes: int
+    data: Sequence[int] | None = None
+    """The bytes of a pool of constants, of each number the low one first."""
+
+
+Place = tuple[int, int]
+"""The number of a pool, and an offset in it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
-    """A network's function: static int32_t <entry>(inputs, constants, outputs, workspace)."""
+    """A network's function, and the memory that it is called with.
+
+    static int32_t <entry>(inputs, constants, pools of constants, outputs, pools)
+    """
 
     name: str
     entry: str
     inputs: Sequence[Operand]
     outputs: Sequence[Operand]
     constants: Sequence[ConstantData]
-    workspace_bytes: int
+    pools: Sequence[PoolMemory]
+    """What the intermediate results lie in."""
+    constant_pools: Sequence[PoolMemory] = ()
     alignment: int = 16
     constant_alignment: int = 16
+    has_pools: bool = False
+    """Whether the caller gives the pools; else they are arrays of the code's own."""
+    input_places: Sequence[Place] = ()
+    """Where inputs lie in the pools; then callers ask for their addresses."""
+    output_places: Sequence[Place] = ()
 
     # ---- names ----
 
@@ -52,7 +78,22 @@ class Interface:
         """The same in capitals."""
         return self.prefix.upper()
 
-    def members(self, operands: Iterable[Operand], what: str) -> list[str]:
+    @property
+    def holds_operands(self) -> bool:
+        """Whether inputs and outputs lie in the pools."""
+        return bool(self.input_places or self.output_places)
+
+    @property
+    def takes_pools(self) -> bool:
+        """Whether the caller gives memory."""
+        return self.has_pools or bool(self.constant_pools)
+
+    @property
+    def given_pools(self) -> list[PoolMemory]:
+        """The memory that the caller gives."""
+        return [*(self.pools if self.has_pools else ()), *self.constant_pools]
+
+    def members(self, operands: Iterable[Operand | PoolMemory], what: str) -> list[str]:
         """The members of a structure; two operands of one name in C are refused."""
         made: dict[str, str] = {}
         for operand in operands:
@@ -71,6 +112,7 @@ class Interface:
         """The text of tvmgen_<name>.h."""
         guard = f"{self.macro}_H_"
         inputs, outputs = self.members(self.inputs, "inputs"), self.members(self.outputs, "outputs")
+        total = sum(pool.bytes for pool in self.pools)
         sections = [
             f'/* The network "{self.name}", made by Sterna. */',
             f"#ifndef {guard}\n#define {guard}",
@@ -79,16 +121,15 @@ class Interface:
             self._sizes("Bytes of each input.", inputs, self.inputs),
             self._sizes("Bytes of each output.", outputs, self.outputs),
             "/* Bytes of memory for intermediate results. */\n"
-            f"#define {self.macro}_WORKSPACE_SIZE {self.workspace_bytes}",
-            self._struct("inputs", "The addresses of the inputs.", inputs),
-            self._struct("outputs", "The addresses that the outputs are written to.", outputs),
-        ]
-        sections += [
-            "/* Runs the network. Returns 0, or another number if it failed. */\n"
-            f"{self._run_head()};",
+            f"#define {self.macro}_WORKSPACE_SIZE {total}",
+            *self._pool_sections(),
+            _struct(self.prefix, "inputs", "The addresses of the inputs.", inputs),
+            _struct(self.prefix, "outputs", "The addresses that the outputs are written to.",
+                    outputs),
+            *(f"/* {words} */\n{head};" for words, head in self._functions()),
             "#ifdef __cplusplus\n}\n#endif",
             f"#endif /* {guard} */",
-        ]
+        ]  # fmt: skip
         return "\n\n".join(part for part in sections if part) + "\n"
 
     def _sizes(self, words: str, names: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -98,13 +139,55 @@ class Interface:
         ]
         return "\n".join([f"/* {words} */", *lines]) if lines else ""
 
-    def _struct(self, what: str, words: str, names: Sequence[str]) -> str:
-        # A structure without members is no C.
-        members = [f"  void *{name};" for name in names] or ["  void *none;"]
-        return "\n".join([f"/* {words} */", f"struct {self.prefix}_{what} {{", *members, "};"])
+    def _pool_sections(self) -> list[str]:
+        """What a caller must know about the memory that it gives."""
+        if not self.takes_pools:
+            return []
+        names = self.members(self.given_pools, "memory pools")
+        sections, members = [], []
+        for name, pool in zip(names, self.given_pools, strict=True):
+            kind = "WORKSPACE" if pool.data is None else "CONSTANT"
+            macro = f"{self.macro}_{name.upper()}_{kind}_POOL"
+            alignment = self.alignment if pool.data is None else self.constant_alignment
+            lines = [f"#define {macro}_SIZE {pool.bytes}", f"#define {macro}_ALIGNMENT {alignment}"]
+            if pool.data is None:
+                words = f"Bytes of the memory pool {name}, and what must divide its address."
+                members.append(f"void *{name}")
+            else:
+                words = (
+                    f"Bytes of the memory pool {name}, what must divide its address, and what must "
+                    "be in it:\n"
+                    f"   const uint8_t {name}[{macro}_SIZE] = {macro}_DATA; */\n"
+                    "/* Low bytes come first."
+                )
+                lines.append(f"#define {macro}_DATA {_initializer(pool.data)}")
+                members.append(f"const void *{name}")
+            sections.append("\n".join([f"/* {words} */", *lines]))
+        words = "The addresses of memory that the network uses while it runs."
+        rows = [f"  {member};" for member in members]
+        struct = [f"/* {words} */", f"struct {self.prefix}_workspace_pools {{", *rows, "};"]
+        return [*sections, "\n".join(struct)]
+
+    def _pools_param(self) -> list[str]:
+        name = f"struct {self.prefix}_workspace_pools *workspace_pools"
+        return [name] if self.takes_pools else []
+
+    def _functions(self) -> list[tuple[str, str]]:
+        """What is said of each function, and its head."""
+        pools = ", ".join(self._pools_param()) or "void"
+        found = [("Runs the network. Returns 0, or another number if it failed.", self._run_head())]
+        if self.holds_operands:
+            for what in ("outputs", "inputs"):
+                words = f"Where the {what} lie. Inputs are written anew before each run."
+                head = f"struct {self.prefix}_{what} {self.prefix}_map_{what}({pools})"
+                found.insert(0, (words, head))
+        return found
 
     def _run_head(self) -> str:
-        params = ", ".join(f"struct {self.prefix}_{what} *{what}" for what in ("inputs", "outputs"))
+        given = [] if self.holds_operands else [
+            f"struct {self.prefix}_{what} *{what}" for what in ("inputs", "outputs")
+        ]
+        params = ", ".join([*given, *self._pools_param()]) or "void"
         return f"int32_t {self.prefix}_run({params})"
 
     # ---- the code ----
@@ -116,21 +199,40 @@ class Interface:
             _constant(self._constant_name(constant), constant, aligned)
             for constant in self.constants
         ]
-        if self.workspace_bytes:
-            sections.append(
-                f"static STERNA_ALIGNED({self.alignment}) "
-                f"uint8_t {self.prefix}_workspace[{self.workspace_bytes}];"
-            )
+        if any(pool.data for pool in self.constant_pools):
+            sections.append(_LITTLE)
+        for pool, name in zip(self.pools, self._own_pools(), strict=True):
+            if not self.has_pools and pool.bytes:
+                sections.append(
+                    f"static STERNA_ALIGNED({self.alignment}) uint8_t {name}[{pool.bytes}];"
+                )
         return "\n\n".join(sections)
+
+    def _own_pools(self) -> list[str]:
+        """The names of the arrays that are the pools, where nobody gives any."""
+        if len(self.pools) == 1:
+            return [f"{self.prefix}_workspace"]
+        names = self.members(self.pools, "memory pools")
+        return [f"{self.prefix}_workspace_{name}" for name in names]
 
     def _constant_name(self, constant: ConstantData) -> str:
         return f"{self.prefix}_constant_{constant.name}"
 
+    def _pool_addresses(self) -> tuple[list[str], list[str]]:
+        """The addresses of the pools, and of those of constants."""
+        given = [f"workspace_pools->{name}"
+                 for name in self.members(self.given_pools, "memory pools")]  # fmt: skip
+        constants = [f"(void *){name}" for name in given[len(given) - len(self.constant_pools) :]]
+        if self.has_pools:
+            return given[: len(self.pools)], constants
+        pairs = zip(self.pools, self._own_pools(), strict=True)
+        return [name if pool.bytes else "0" for pool, name in pairs], constants
+
     def call(self, inputs: Sequence[str], outputs: Sequence[str]) -> str:
         """The call of the function that runs the network."""
-        workspace = f"{self.prefix}_workspace" if self.workspace_bytes else "0"
+        pools, pooled = self._pool_addresses()
         constants = [f"(void *){self._constant_name(constant)}" for constant in self.constants]
-        return f"{self.entry}({', '.join([*inputs, *constants, *outputs, workspace])})"
+        return f"{self.entry}({', '.join([*inputs, *constants, *pooled, *outputs, *pools])})"
 
     def plain(self, name: str) -> str:
         """A function of that name which is given the addresses of the inputs and outputs."""
@@ -141,15 +243,61 @@ class Interface:
         return "\n".join([f"static int32_t {name}({params}) {{", call, "}"])
 
     def run(self) -> str:
-        """The function that the header declares."""
+        """The functions that the header declares."""
+        if self.holds_operands:
+            return "\n\n".join([*self._maps(), self._body(self._run_head(), [], [])])
         inputs = [f"inputs->{name}" for name in self.members(self.inputs, "inputs")]
         outputs = [f"outputs->{name}" for name in self.members(self.outputs, "outputs")]
-        unused = [
-            f"  (void){what};"
-            for what, names in (("inputs", inputs), ("outputs", outputs)) if not names
-        ]
-        call = f"  return {self.call(inputs, outputs)};"
-        return "\n".join([f"{self._run_head()} {{", *unused, call, "}"])
+        unused = [what for what, names in (("inputs", inputs), ("outputs", outputs)) if not names]
+        return self._body(self._run_head(), inputs, outputs, unused)
+
+    def _body(
+        self, head: str, inputs: Sequence[str], outputs: Sequence[str], unused: Sequence[str] = ()
+    ) -> str:
+        marks = [f"  (void){name};" for name in unused]
+        return "\n".join([f"{head} {{", *marks, f"  return {self.call(inputs, outputs)};", "}"])
+
+    def _maps(self) -> list[str]:
+        """The functions that say where inputs and outputs lie."""
+        pools, _ = self._pool_addresses()
+        made = []
+        for what, operands, places in (("inputs", self.inputs, self.input_places),
+                                       ("outputs", self.outputs, self.output_places)):  # fmt: skip
+            params = ", ".join(self._pools_param()) or "void"
+            lines = [
+                f"struct {self.prefix}_{what} {self.prefix}_map_{what}({params}) {{",
+                f"  struct {self.prefix}_{what} found;",
+            ]
+            if self.takes_pools and not (self.has_pools and places):
+                lines.append("  (void)workspace_pools;")
+            for name, (pool, offset) in zip(self.members(operands, what), places, strict=True):
+                lines.append(f"  found.{name} = (uint8_t *){pools[pool]} + {offset};")
+            if not places:
+                lines.append("  found.none = 0;")
+            made.append("\n".join([*lines, "  return found;", "}"]))
+        return made
+
+
+# Constants come as bytes, in an order that the machine must share.
+_LITTLE = """\
+#if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__)
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "pools of constants are for machines that put low bytes first: leave them out"
+#endif
+#endif"""
+
+
+def _struct(prefix: str, what: str, words: str, names: Sequence[str]) -> str:
+    # A structure without members is no C.
+    members = [f"  void *{name};" for name in names] or ["  void *none;"]
+    return "\n".join([f"/* {words} */", f"struct {prefix}_{what} {{", *members, "};"])
+
+
+def _initializer(data: Sequence[int]) -> str:
+    """Bytes as what an array is initialized with."""
+    rows = [", ".join(map(str, data[at : at + BYTES_PER_LINE]))
+            for at in range(0, len(data), BYTES_PER_LINE)]  # fmt: skip
+    return "{ \\\n  " + ", \\\n  ".join(rows or ["0"]) + " }"
 
 
 def _constant(name: str, constant: ConstantData, aligned: str) -> str:

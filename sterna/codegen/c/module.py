@@ -152,11 +152,11 @@ def _prototype(state: ModuleState, func: PrimFunc) -> str:
     if func.attrs.get("packed"):
         name = state.c_names[known_as(func)]
         return f"STERNA_EXPORT int32_t {name}(void *, const void *, int32_t, void *);"
-    restricted = restrict(func).strip()
     kinds = [
-        value_type(var.dtype) if buffer is None else f"{storage_type(buffer.dtype)} *{restricted}"
+        value_type(var.dtype) if buffer is None
+        else f"{storage_type(buffer.dtype)} *{restrict(func, buffer).strip()}"
         for var, buffer in zip(func.params, func.buffers, strict=True)
-    ]
+    ]  # fmt: skip
     return f"static int32_t {state.c_names[known_as(func)]}({', '.join(kinds) or 'void'});"
 
 

@@ -26,6 +26,7 @@ from sterna.ir.node import Node, post_order
 from sterna.ir.structural import structural_equal
 from sterna.tir import stmt as S
 from sterna.tir.effects import calls, has_effect
+from sterna.tir.in_place import overlapping
 from sterna.tir.stmt import Buffer, BufferLoad, PrimFunc, Stmt
 
 # Larger allocations come from the host: stacks are small.
@@ -61,9 +62,10 @@ def known_as(func: PrimFunc) -> str:
     return f"__tvm_ffi_{func.name}" if func.attrs.get("packed") else func.name
 
 
-def restrict(func: PrimFunc) -> str:
-    """What C is told about addresses of buffers that do not overlap."""
-    return "restrict " if func.attrs.get("noalias", True) else ""
+def restrict(func: PrimFunc, buffer: Buffer) -> str:
+    """What C is told about the address of a buffer that does not overlap with others."""
+    alone = func.attrs.get("noalias", True) and id(buffer.data) not in overlapping(func)
+    return "restrict " if alone else ""
 
 
 class FunctionWriter(RepackWriter):
@@ -102,7 +104,7 @@ class FunctionWriter(RepackWriter):
                 params.append(declare(c_type, name))
             else:
                 name, c_type = self.names.make(buffer.name), f"{storage_type(buffer.dtype)} *"
-                params.append(f"{c_type}{restrict(self.func)}{name}")
+                params.append(f"{c_type}{restrict(self.func, buffer)}{name}")
                 self.known[id(buffer.data)] = Lookup(name, c_type)
             self.known[id(var)] = Lookup(name, c_type)
             self.mark_unused(name)
@@ -367,7 +369,9 @@ class FunctionWriter(RepackWriter):
             f"const {c_type} {bound} = {shift}({c_type})((int64_t){extent}*{part} / sterna_tasks);"
             for bound, part in ((begin, "sterna_task"), (end, "(sterna_task + 1)"))
         ]
-        self.tasks.append(_task_function(task, fields, bounds, body, restrict(self.func)))
+        shared, noalias = overlapping(self.func), self.func.attrs.get("noalias", True)
+        loose = {found.name for data, found in self.known.items() if not noalias or data in shared}
+        self.tasks.append(_task_function(task, fields, bounds, body, loose))
         data = "0"
         if fields:
             data = self.names.make("outside")
@@ -409,9 +413,9 @@ def _settled(lines: list[str]) -> list[str]:
 
 
 def _task_function(
-    task: str, fields: list[Lookup], bounds: list[str], body: list[str], restricted: str
+    task: str, fields: list[Lookup], bounds: list[str], body: list[str], overlap: set[str]
 ) -> str:
-    """A function that does one task's share of a loop."""
+    """A function that does one task's share of a loop. overlap: names of what may share memory."""
     struct = f"struct {task}_data"
     head = f"static int {task}(int32_t sterna_task, int32_t sterna_tasks, void *sterna_data) {{"
     if not fields:
@@ -424,7 +428,8 @@ def _task_function(
     for found in fields:
         kind = _field_type(found)
         is_buffer = kind.endswith("*") and not kind.startswith(("void", "const"))
-        left = f"{kind}{restricted}{found.name}" if is_buffer else declare(kind, found.name)
+        alone = "" if found.name in overlap else "restrict "
+        left = f"{kind}{alone}{found.name}" if is_buffer else declare(kind, found.name)
         opening.append(f"  {left} = sterna_outside->{found.name};")
     return "\n".join([*opening, *(f"  {bound}" for bound in bounds), *body, "  return 0;", "}"])
 

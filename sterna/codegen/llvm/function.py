@@ -17,6 +17,7 @@ from sterna.ir import build
 from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
 from sterna.support.errors import InternalError
+from sterna.tir.in_place import overlapping
 from sterna.tir.stmt import Buffer, For, PrimFunc
 
 
@@ -74,6 +75,7 @@ class FunctionEmitter(StmtEmitter):
             raise InternalError(f"{function.name} has parameters without an entry in buffers")
         packed = bool(function.attrs.get("packed"))
         self.noalias = bool(function.attrs.get("noalias", True))
+        self.overlapping = overlapping(function)
         params = []
         for i, (var, buffer) in enumerate(zip(function.params, function.buffers, strict=True)):
             operand = f"%p{i}"
@@ -103,7 +105,8 @@ class FunctionEmitter(StmtEmitter):
         if buffer is None:
             return value_type(var.dtype)
         align = f" align {buffer.alignment}" if buffer.alignment > 1 else ""
-        return f"ptr{' noalias' if self.noalias else ''}{align}"
+        alone = self.noalias and id(buffer.data) not in self.overlapping
+        return f"ptr{' noalias' if alone else ''}{align}"
 
     # ---- parallel loops ----
 
@@ -145,7 +148,7 @@ class FunctionEmitter(StmtEmitter):
     ) -> str:
         inner = FunctionEmitter(self.module, self.symbols, self.name)
         inner.in_parallel = True
-        inner.noalias = self.noalias
+        inner.noalias, inner.overlapping = self.noalias, self.overlapping
         inner.ranges = self.ranges.copy()
         kind = value_type(stmt.var.dtype)
         params = [f"{kind} %begin", f"{kind} %end"]

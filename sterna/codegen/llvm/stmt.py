@@ -47,7 +47,9 @@ class StmtEmitter(PackedEmitter):
         self.name = name
         self.in_parallel = False
         self.noalias = True
-        """Whether the function's buffers do not overlap."""
+        """Whether the function's buffers do not overlap, but for those that are named."""
+        self.overlapping: set[int] = set()
+        """The identities of the variables of those."""
         self._heap: list[str] = []
         self._message: str | None = None
         self._frame = 0

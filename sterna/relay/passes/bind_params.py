@@ -40,4 +40,5 @@ def _constant(param: Var, name: str, value: Any) -> RelayExpr:
         )
         if not same or wanted.dtype != given.dtype:
             raise ValueError(f"the parameter {name} is {wanted!r}, but its value is {given!r}")
+    made.span = made.span or name
     return made

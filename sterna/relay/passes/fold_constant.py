@@ -60,8 +60,14 @@ def evaluate(record: OpRecord, call: Call) -> RelayExpr:
     assert record.reference is not None
     value = record.reference(call.attrs, *map(_value, call.args))
     made = _constant(value, call.checked_type)
-    made.span = call.span
+    made.span = _name_of(call)
     return made
+
+
+def _name_of(call: Call) -> str | None:
+    """A value keeps the name of the largest constant that it is made from, if that has one."""
+    held = [arg for arg in call.args if isinstance(arg, Constant) and arg.span]
+    return max(held, key=lambda arg: arg.data.nbytes).span if held else call.span
 
 
 def _is_known(expr: RelayExpr) -> bool:

@@ -1,15 +1,22 @@
-"""Static memory planning: where buffers with known lives lie in one arena."""
+"""Static memory planning: where buffers with known lives lie in one arena, or in several pools."""
 
+from sterna.support.classic import classic_names
 from sterna.tir.usmp.buffers import BufferInfo, live_bound
 from sterna.tir.usmp.draw import draw_plan
 from sterna.tir.usmp.plan import ALGORITHMS, MemoryPlan, plan, plan_memory
+from sterna.tir.usmp.pools import PoolAllocation, PoolPlan, plan_pools
 
 __all__ = [
     "ALGORITHMS",
     "BufferInfo",
     "MemoryPlan",
+    "PoolAllocation",
+    "PoolPlan",
     "draw_plan",
     "live_bound",
     "plan",
     "plan_memory",
+    "plan_pools",
 ]
+
+__getattr__ = classic_names(__name__)

@@ -1,8 +1,10 @@
 """Buffers with known sizes and lives, and what is true of every plan for them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
+
+from sterna.ir.memory_pools import PoolInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,22 @@ class BufferInfo:
     size: int
     first: int
     last: int
+    alignment: int = field(default=1, compare=False)
+    """Divides its size, and so the offset that any of our plans gives it."""
+    pool_candidates: tuple[PoolInfo, ...] = field(default=(), compare=False, repr=False)
+    """Where it may lie, what is preferred first."""
+    conflicts: list["BufferInfo"] = field(default_factory=list, compare=False, repr=False)
+    """Those that live at one moment with it; filled in for planners from elsewhere."""
+
+    @property
+    def name_hint(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size."""
+        return self.size
 
     def meets(self, other: "BufferInfo") -> bool:
         """Whether both live at one moment."""

@@ -38,14 +38,19 @@ def place_in_order(
     """Offsets by number when the buffers are placed in this order."""
     offsets = [-1] * len(buffers)
     for number in order:
-        size, at = buffers[number].size, 0
         near = [(offsets[n], buffers[n].size) for n in conflicts[number] if offsets[n] >= 0]
-        for start, length in sorted(near):
-            if start - at >= size:
-                break
-            at = max(at, start + length)
-        offsets[number] = at
+        offsets[number] = lowest_place(near, buffers[number].size)
     return offsets
+
+
+def lowest_place(taken: list[tuple[int, int]], size: int) -> int:
+    """The lowest offset of a gap of this size between pieces, each an offset and a size."""
+    at = 0
+    for start, length in sorted(taken):
+        if start - at >= size:
+            break
+        at = max(at, start + length)
+    return at
 
 
 def order_by_size(buffers: Sequence[BufferInfo]) -> list[int]:

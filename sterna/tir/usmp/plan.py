@@ -37,6 +37,13 @@ class MemoryPlan:
         return self.size == self.lower_bound
 
 
+def check_algorithm(name: str) -> None:
+    """Raise ValueError for a name that no algorithm has."""
+    if name not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise ValueError(f"unknown memory planning algorithm '{name}'; known are: {known}")
+
+
 def plan_memory(
     buffers: Sequence[BufferInfo],
     algorithm: str = "auto",
@@ -49,9 +56,7 @@ def plan_memory(
     for a short time.
     """
     check_buffers(buffers)
-    if algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
-        raise ValueError(f"unknown memory planning algorithm '{algorithm}'; known are: {known}")
+    check_algorithm(algorithm)
     if algorithm in QUICK:
         return _plan_of(buffers, QUICK[algorithm](buffers))
     if algorithm == "hill_climb":
