@@ -462,6 +462,12 @@ typedef struct sterna_device_api {
 
 /* The table is kept by pointer and must live as long as the process. */
 STERNA_API int sterna_register_device(DLDeviceType type, const sterna_device_api *api);
+/* Types from here on are those of other machines: their own, plus this once for the first machine,
+   twice for the second and so on. find gives the table for one, or null; null for find takes all away.
+   Addresses there are whatever the table makes of them, and may be added to. */
+enum { STERNA_REMOTE_DEVICES = 128 };
+typedef const sterna_device_api *(*sterna_find_device)(DLDeviceType type);
+STERNA_API void sterna_set_remote_devices(sterna_find_device find);
 STERNA_API int sterna_device_exists(DLDevice device); /* 1 or 0 */
 STERNA_API int sterna_device_sync(DLDevice device);
 /* "cpu", "cuda", ...; null for a number that names no device type. */

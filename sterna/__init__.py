@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sterna.version import __version__
 
 if TYPE_CHECKING:
-    from sterna import contrib, error, ir, micro, relay, runtime, target, te, testing, tir
+    from sterna import contrib, error, ir, micro, relay, rpc, runtime, target, te, testing, tir
     from sterna.driver import build, lower
     from sterna.ir import instrument, transform
     from sterna.ir.memory_pools import (
@@ -59,7 +59,9 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "ir": ("sterna.ir", None),
     "target": ("sterna.target", None),
     "micro": ("sterna.micro", None),
+    "exec": ("sterna.exec", None),
     "relay": ("sterna.relay", None),
+    "rpc": ("sterna.rpc", None),
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
     "transform": ("sterna.ir.transform", None),
@@ -102,7 +104,7 @@ __all__ = [
     "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
     "lower", "metal", "micro", "nd", "opencl", "register_error", "register_func", "relay",
-    "remove_global_func", "rocm", "runtime", "target", "te", "testing", "tir",
+    "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir",
     "transform", "vpi", "vulkan", "webgpu",
 ]  # fmt: skip
 

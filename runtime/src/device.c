@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { TYPES = 32 };
+enum { TYPES = 32, REMOTE = STERNA_REMOTE_DEVICES };
 
 static const char *const device_names[TYPES] = {
     [kDLCPU] = "cpu",           [kDLCUDA] = "cuda",         [kDLCUDAHost] = "cuda_host",
@@ -53,6 +53,7 @@ static const sterna_device_api cpu = {NULL,        cpu_exists, cpu_allocate,
                                       cpu_release, cpu_copy,   cpu_sync};
 
 static _Atomic(const sterna_device_api *) apis[TYPES];
+static _Atomic(sterna_find_device) find_remote;
 
 const char *sterna_device_name(DLDeviceType type) {
   return (unsigned)type < TYPES ? device_names[type] : NULL;
@@ -67,8 +68,14 @@ int sterna_register_device(DLDeviceType type, const sterna_device_api *api) {
   return 0;
 }
 
+void sterna_set_remote_devices(sterna_find_device find) { atomic_store(&find_remote, find); }
+
 static const sterna_device_api *find_device(DLDeviceType type) {
   if (type == kDLCPU) return &cpu;
+  if ((int)type >= REMOTE) {
+    sterna_find_device find = atomic_load(&find_remote);
+    return find ? find(type) : NULL;
+  }
   return (unsigned)type < TYPES ? atomic_load(&apis[type]) : NULL;
 }
 
@@ -79,13 +86,18 @@ int sterna_device_exists(DLDevice device) {
 
 int device_get(DLDevice device, const sterna_device_api **out) {
   const sterna_device_api *api = find_device(device.device_type);
-  const char *name = sterna_device_name(device.device_type);
+  int is_remote = (int)device.device_type >= REMOTE;
+  const char *name = sterna_device_name(is_remote ? device.device_type % REMOTE : device.device_type);
   if (!name) return sterna_set_errorf("ValueError", "%d is no device type", (int)device.device_type);
+  if (!api && is_remote)
+    return sterna_set_errorf("RuntimeError", "the session of the remote device %s(%d) has ended", name,
+                             (int)device.device_id);
   if (!api)
     return sterna_set_errorf("RuntimeError", "no runtime support for device %s(%d) is loaded", name,
                              (int)device.device_id);
   if (api->exists(api->self, device.device_id) != 1)
-    return sterna_set_errorf("RuntimeError", "there is no device %s(%d)", name, (int)device.device_id);
+    return sterna_set_errorf("RuntimeError", "there is no %sdevice %s(%d)", is_remote ? "remote " : "",
+                             name, (int)device.device_id);
   *out = api;
   return 0;
 }

@@ -194,7 +194,13 @@ static int on_host(DLDevice device) {
          device.device_type == kDLROCMHost || device.device_type == kDLCUDAManaged;
 }
 
-/* Within one kind of device, or between it and the CPU. */
+/* Whether both are devices of one other machine, which copies between them by itself. */
+static int are_together(DLDevice a, DLDevice b) {
+  return (int)a.device_type >= STERNA_REMOTE_DEVICES &&
+         a.device_type / STERNA_REMOTE_DEVICES == b.device_type / STERNA_REMOTE_DEVICES;
+}
+
+/* Within one kind of device, or between it and the CPU, or within one other machine. */
 static int copy_directly(void *to, DLDevice to_device, const void *from, DLDevice from_device,
                          size_t bytes) {
   const sterna_device_api *api;
@@ -208,7 +214,7 @@ static int copy_bytes(void *to, DLDevice to_device, const void *from, DLDevice f
   if (on_host(to_device)) to_device = host;
   if (on_host(from_device)) from_device = host;
   if (to_device.device_type == from_device.device_type || to_device.device_type == kDLCPU ||
-      from_device.device_type == kDLCPU)
+      from_device.device_type == kDLCPU || are_together(to_device, from_device))
     return copy_directly(to, to_device, from, from_device, bytes);
   void *between = memory_allocate(bytes, DATA_ALIGNMENT);
   int failed = !between || copy_directly(between, host, from, from_device, bytes) ||

@@ -7,12 +7,12 @@ from statistics import median
 from typing import Any
 
 from sterna.runtime import ndarray
-from sterna.runtime.device import Device
+from sterna.runtime.device import Device, cpu
 from sterna.runtime.graph_executor import GraphModule, create_executor
 from sterna.runtime.module import Module
 from sterna.runtime.ndarray import NDArray
 from sterna.runtime.node_times import Bounds, NodeTime, NodeTimes
-from sterna.runtime.timing import BenchmarkResult, make_evaluator
+from sterna.runtime.timing import BenchmarkResult
 
 TRACE_FILE = "trace.json"
 GRAPH_FILE = "graph.json"
@@ -76,7 +76,7 @@ class GraphModuleDebug(GraphModule):
         if repeat < 1:
             raise ValueError(f"repeat={repeat} must be at least 1")
         self.set_input(**input_dict)
-        times = ndarray.empty((len(self.nodes),), "int64")
+        times = ndarray.empty((len(self.nodes),), "int64", self.module.home or cpu(0))
         run_timed = self.module["run_timed"]
         runs = []
         for _ in range(repeat):
@@ -127,8 +127,8 @@ class GraphModuleDebug(GraphModule):
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
         """Time one node alone, on what its inputs hold."""
-        return make_evaluator(
-            self.module["run_node"], self.device, number, repeat, min_repeat_ms,
+        return self.module.time_evaluator(
+            "run_node", self.device, number, repeat, min_repeat_ms,
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
         )(self._index_of(index))  # fmt: skip
 

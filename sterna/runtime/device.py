@@ -23,6 +23,9 @@ DEVICE_TYPES: dict[str, int] = {
     "hexagon": 16,
 }  # fmt: skip
 
+# The types of the nth other machine's devices are theirs plus n + 1 times this.
+REMOTE_DEVICES = 128
+
 _WITH_INDEX = re.compile(r"(\w+):(\d+)")
 
 

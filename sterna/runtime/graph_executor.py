@@ -8,10 +8,9 @@ import numpy as np
 
 from sterna.runtime import ndarray
 from sterna.runtime._core import PackedFunc
-from sterna.runtime.device import Device
+from sterna.runtime.device import REMOTE_DEVICES, Device
 from sterna.runtime.module import Module
 from sterna.runtime.ndarray import NDArray
-from sterna.runtime.registry import get_global_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 from sterna.support.dtype import DataType
 
@@ -30,7 +29,9 @@ def create_executor(
     if not isinstance(graph_json_str, str):
         raise ValueError(f"a graph is JSON text, not {type(graph_json_str).__name__}")
     devices = [device] if isinstance(device, Device) else device
-    made: Module = get_global_func("tvm.graph_executor.create")(graph_json_str, libmod, *devices)
+    made: Module = libmod._find_global("tvm.graph_executor.create")(
+        graph_json_str, libmod, *devices
+    )
     return made
 
 
@@ -56,6 +57,7 @@ class GraphModule:
         self._get_output = module["get_output"]
         self._get_input = module["get_input"]
         self._types: dict[str | int, tuple[tuple[int, ...], DataType]] = {}
+        self._home = module.home
 
     # ---- inputs ----
 
@@ -77,7 +79,15 @@ class GraphModule:
                 self._set(name, params[name])
 
     def _set(self, key: str | int, value: Any) -> None:
-        self._set_input(key, value if isinstance(value, NDArray) else self._converted(key, value))
+        array = value if isinstance(value, NDArray) else self._converted(key, value)
+        self._set_input(key, array if self._home is None else self._carried(array, self._home))
+
+    def _carried(self, array: Any, home: Device) -> NDArray:
+        """An array on the machine that the executor is on."""
+        machine = home.device_type // REMOTE_DEVICES
+        if isinstance(array, NDArray) and array.device.device_type // REMOTE_DEVICES == machine:
+            return array
+        return ndarray.array(array, home)
 
     def _converted(self, key: str | int, value: Any) -> Any:
         if key not in self._types:
@@ -153,8 +163,10 @@ class GraphModule:
         if out is None:
             array: NDArray = self._get_output(index)
             return array
-        self._get_output(index, out)
-        return out
+        if self._home is None:
+            self._get_output(index, out)
+            return out
+        return self.get_output(index).copyto(out)
 
     # ---- parameters ----
 
@@ -201,8 +213,10 @@ class GraphModule:
             for index in range(self.get_num_outputs()):
                 self.get_output(index).numpy()
 
-        timed = PackedFunc(whole) if end_to_end else self.module[func_name]
-        return make_evaluator(
-            timed, device, number, repeat, min_repeat_ms, limit_zero_time_iterations,
+        settings = (
+            device, number, repeat, min_repeat_ms, limit_zero_time_iterations,
             cooldown_interval_ms, repeats_to_cooldown,
-        )()  # fmt: skip
+        )  # fmt: skip
+        if end_to_end:
+            return make_evaluator(PackedFunc(whole), *settings)()
+        return self.module.time_evaluator(func_name, *settings)()

@@ -15,6 +15,7 @@ from typing import Any
 from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import DEVICE_TYPES, Device, device
+from sterna.runtime.registry import get_global_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 from sterna.support.architecture import Architecture, architecture_of, require_architecture
 
@@ -45,6 +46,15 @@ class Module(_core.Module):
     """A set of functions that are found by name."""
 
     __slots__ = ()
+
+    @property
+    def home(self) -> Device | None:
+        """The processor of another machine that its functions run on; None for this machine."""
+        return None
+
+    def _find_global(self, name: str) -> PackedFunc:
+        """A registered function of the machine that the module is on."""
+        return get_global_func(name)
 
     def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
         """The function of that name; it keeps the module alive."""
@@ -242,4 +252,4 @@ def enabled(kind: str) -> bool:
         near = difflib.get_close_matches(kind, DEVICE_TYPES, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise ValueError(f"unknown kind '{kind}'{hint}")
-    return kind != "rpc" and device(kind).exist
+    return kind == "rpc" or device(kind).exist

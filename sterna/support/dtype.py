@@ -68,6 +68,15 @@ class DataType(str):
         made.kind, made.type_code, made.bits, made.lanes = kind, code, bits, lanes
         return made
 
+    @classmethod
+    def from_parts(cls, type_code: int, bits: int, lanes: int = 1) -> "DataType":
+        """The type with DLPack's number for its kind, its bits and its lanes."""
+        for kind, (code, fixed) in _CODES.items():
+            if code == type_code and fixed in (None, bits):
+                text = kind if fixed is not None else f"{kind}{bits}"
+                return cls(text if lanes == 1 else f"{text}x{lanes}")
+        raise _unknown(f"code {type_code}, {bits} bits, {lanes} lanes")
+
     def __getnewargs__(self) -> tuple[str]:
         return (str(self),)
 

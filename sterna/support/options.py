@@ -65,5 +65,31 @@ class Options:
         given = os.environ.get("STERNA_CACHE_BYTES", "")
         return int(given) if given.isdigit() else 1 << 30
 
+    @property
+    def rpc_secret(self) -> bytes | None:
+        """STERNA_RPC_SECRET: what clients, servers, trackers and proxies prove to know."""
+        return os.environ.get("STERNA_RPC_SECRET", "").encode() or None
+
+    @property
+    def rpc_tls_ca(self) -> str | None:
+        """STERNA_RPC_TLS_CA: the file of certificates by which clients know servers; uses TLS."""
+        return os.environ.get("STERNA_RPC_TLS_CA") or None
+
+    @property
+    def tracker_host(self) -> str | None:
+        """TVM_TRACKER_HOST: where the tracker is."""
+        return os.environ.get("TVM_TRACKER_HOST") or None
+
+    @property
+    def tracker_port(self) -> int | None:
+        """TVM_TRACKER_PORT: the tracker's port."""
+        given = os.environ.get("TVM_TRACKER_PORT", "")
+        return int(given) if given.isdigit() else None
+
+    @property
+    def tracker_key(self) -> str | None:
+        """TVM_TRACKER_KEY: the key of the servers to ask the tracker for."""
+        return os.environ.get("TVM_TRACKER_KEY") or None
+
 
 options = Options()

@@ -10,7 +10,7 @@ typedef struct {
   PyObject *object;
 } python_object;
 
-static int interpreter_is_alive(void) {
+int interpreter_is_alive(void) {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsInitialized() && !Py_IsFinalizing();
 #else

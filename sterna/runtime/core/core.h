@@ -65,6 +65,7 @@ PyObject *make_dtype(DLDataType dtype);
 int parse_dtype(PyObject *object, DLDataType *out);
 PyObject *make_device(DLDevice device);
 const char *read_name(PyObject *object); /* borrowed; refuses what is no text without zeros */
+int interpreter_is_alive(void);
 void drop_python_reference(void *object); /* from any thread, without the GIL */
 
 /* function.c */
@@ -73,6 +74,7 @@ PyObject *wrap_function(sterna_function *function); /* takes over the reference 
 extern PyMethodDef registry_methods[];
 
 /* ndarray.c */
+int64_t *read_shape(PyObject *object, int32_t *ndim); /* freed with PyMem_Free; null when it fails */
 extern PyMethodDef ndarray_functions[];
 
 /* dlpack.c */
@@ -82,6 +84,9 @@ PyObject *ndarray_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 PyObject *ndarray_dlpack_device(PyObject *self, PyObject *unused);
 int add_exchange_api(void); /* lets others take our arrays without Python calls */
 sterna_ndarray *copy_array(sterna_ndarray *array); /* null when it fails, with the runtime's error */
+
+/* remote.c */
+extern PyMethodDef remote_functions[];
 
 /* loan.c */
 /* Wraps a bare tensor for the length of a callback. If somebody kept it, or a view of it, it gets a

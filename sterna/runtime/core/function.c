@@ -211,6 +211,18 @@ static PyMethodDef function_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *get_callable(PyObject *self, void *unused) {
+  (void)unused;
+  PyObject *callable =
+      sterna_function_self((sterna_function *)((ObjectWrapper *)self)->handle, call_python);
+  return Py_NewRef(callable ? callable : Py_None);
+}
+
+static PyGetSetDef function_getset[] = {
+    {"_callable", get_callable, NULL, "The Python callable that it was made from, or None.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyObject *function_repr(FunctionWrapper *self) {
   PyObject *callable = sterna_function_self((sterna_function *)self->base.handle, call_python);
   if (callable) return PyUnicode_FromFormat("<PackedFunc of %R>", callable);
@@ -266,6 +278,7 @@ PyTypeObject Function_Type = {
     .tp_new = function_new,
     .tp_repr = (reprfunc)function_repr,
     .tp_methods = function_methods,
+    .tp_getset = function_getset,
     .tp_dealloc = function_dealloc,
     .tp_traverse = (traverseproc)function_traverse,
     .tp_clear = (inquiry)function_clear,

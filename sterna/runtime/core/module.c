@@ -300,6 +300,7 @@ PyMODINIT_FUNC PyInit__core(void) {
   if (ready_types(module) < 0 || add_exchange_api() < 0 ||
       PyModule_AddFunctions(module, registry_methods) < 0 ||
       PyModule_AddFunctions(module, ndarray_functions) < 0 ||
+      PyModule_AddFunctions(module, remote_functions) < 0 ||
       PyModule_AddFunctions(module, module_functions) < 0) {
     Py_DECREF(module);
     return NULL;

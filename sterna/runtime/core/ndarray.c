@@ -108,8 +108,7 @@ static PyObject *copy_from_array(PyObject *self, PyObject *source) {
 
 /* ---- making arrays ---- */
 
-/* Reads a sequence of integers into a block that the caller frees with PyMem_Free. */
-static int64_t *read_shape(PyObject *object, int32_t *ndim) {
+int64_t *read_shape(PyObject *object, int32_t *ndim) {
   PyObject *items = PySequence_Tuple(object); /* a list may change while it is read */
   if (!items) {
     if (PyErr_ExceptionMatches(PyExc_TypeError))

@@ -102,7 +102,11 @@ static PyObject *device_compare(PyObject *a, PyObject *b, int operation) {
 }
 
 static PyObject *device_repr(DeviceWrapper *self) {
-  const char *name = sterna_device_name(self->device.device_type);
+  int type = self->device.device_type, machine = type / STERNA_REMOTE_DEVICES - 1;
+  const char *name =
+      sterna_device_name((DLDeviceType)(machine < 0 ? type : type % STERNA_REMOTE_DEVICES));
+  if (name && machine >= 0)
+    return PyUnicode_FromFormat("remote[%d]:%s(%d)", machine, name, (int)self->device.device_id);
   if (!name)
     return PyUnicode_FromFormat("device_type_%d(%d)", (int)self->device.device_type,
                                 (int)self->device.device_id);

@@ -1,0 +1,1 @@
+"""Programs that users start by module name: python -m sterna.exec.rpc_server."""

@@ -1,0 +1,29 @@
+"""What goes wrong between two machines."""
+
+from sterna.support.errors import TVMError, find_exception_class, make_exception, register_error
+
+
+@register_error
+class RPCError(TVMError):
+    """A session cannot go on: the other side is gone, refuses, or answers nonsense."""
+
+
+@register_error
+class RPCSessionTimeoutError(RPCError, TimeoutError):
+    """A session was ended because its time was over."""
+
+
+@register_error
+class RPCProtocolError(RPCError):
+    """The other side broke the rules of docs/rpc_protocol.md."""
+
+
+def remote_exception(kind: str, message: str, traceback: str) -> Exception:
+    """The exception for an error of the other side, with its traceback there as a note."""
+    cls = find_exception_class(kind)
+    is_tame = cls is None or issubclass(cls, Exception)  # nobody else ends this process
+    made = make_exception(kind, message) if is_tame else TVMError(f"{kind}: {message}")
+    assert isinstance(made, Exception)
+    if traceback:
+        made.add_note(f"On the remote machine:\n{traceback.rstrip()}")
+    return made

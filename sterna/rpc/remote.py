@@ -1,0 +1,389 @@
+"""What stands on the client for things on a server: memory, arrays, functions, modules."""
+
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from sterna.rpc import frames, values
+from sterna.rpc.errors import RPCError, RPCProtocolError, RPCSessionTimeoutError
+from sterna.rpc.peer import Peer
+from sterna.rpc.streams import Stream, StreamEnded
+from sterna.rpc.values import MODULE, RECEIVERS, Handle
+from sterna.runtime import (
+    BenchmarkResult,
+    Device,
+    Module,
+    NDArray,
+    PackedFunc,
+    _core,
+)
+from sterna.runtime.device import REMOTE_DEVICES
+from sterna.support.dtype import DataType
+
+# An address of remote memory: the number of the block, and in the low bits the place in it.
+OFFSET_BITS = 40
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+MOST_BLOCKS = 1 << 22
+
+# A client waits this much longer than the session lasts: the server ends it first.
+GRACE_S = 5.0
+
+_log = logging.getLogger("sterna.rpc")
+
+
+class Block:
+    """Memory on a server, which lives as long as this does."""
+
+    __slots__ = ("address", "handle", "nbytes", "peer")
+
+    def __init__(self, peer: "ClientPeer", handle: int, nbytes: int) -> None:
+        self.peer, self.handle, self.nbytes = peer, handle, nbytes
+        self.address = 0
+
+    def __del__(self) -> None:
+        self.peer.memory.forget(self)
+        self.peer.free_later(self.handle)
+
+
+class RemoteMemory:
+    """A server's memory, for the runtime; addresses are numbers of blocks and places in them."""
+
+    def __init__(self, peer: "ClientPeer") -> None:
+        self._peer = weakref.ref(peer)
+        self._handles: dict[int, int] = {}
+        self._allocated: dict[int, Block] = {}
+        self._unused: list[int] = []
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def peer(self) -> "ClientPeer":
+        """The session, which lives while any of its memory does."""
+        peer = self._peer()
+        if peer is None:
+            raise RPCError("the session of the remote device has ended")
+        return peer
+
+    def place(self, block: Block) -> Block:
+        """Give a block an address."""
+        number = self._unused.pop() if self._unused else len(self._handles) + 1
+        if number >= MOST_BLOCKS:
+            raise MemoryError(f"a session has at most {MOST_BLOCKS} remote arrays")
+        self._handles[number] = block.handle
+        block.address = number << OFFSET_BITS
+        return block
+
+    def forget(self, block: Block) -> None:
+        """Take a block's address away."""
+        number = block.address >> OFFSET_BITS
+        if number and self._handles.pop(number, None) is not None:
+            self._unused.append(number)
+
+    def find(self, address: int) -> tuple[int, int]:
+        """Handle and offset that an address stands for."""
+        return self._handles[address >> OFFSET_BITS], address & OFFSET_MASK
+
+    # ---- what the runtime calls ----
+
+    def exists(self, device_type: int, device_id: int) -> bool:
+        """Whether the server has a device; asked once."""
+        device = device_type, device_id
+        if device not in self._known:
+            peer = self.peer()
+            self._known[device] = peer.call("rpc.device_exists", peer.device(*device))
+        return self._known[device]
+
+    def allocate(self, device_type: int, device_id: int, nbytes: int) -> int:
+        """The address of new memory."""
+        peer = self.peer()
+        if nbytes > OFFSET_MASK:
+            raise MemoryError(f"a remote array of {nbytes} bytes is too large")
+        head = bytearray()
+        values.encode(head, peer.device(device_type, device_id), peer)
+        values.encode(head, DataType("uint8"), peer)
+        values.encode_shape(head, (nbytes,))
+        with peer.blocks_only():
+            block: Block = peer.request(frames.ALLOC, head)
+        self._allocated[block.address] = block
+        return block.address
+
+    def release(self, address: int) -> None:
+        """Memory that allocate gave is no longer used."""
+        self._allocated.pop(address, None)
+
+    def copy_to(self, address: int, source: memoryview) -> None:
+        """Fill memory there from memory here."""
+        peer = self.peer()
+        head = bytearray()
+        for number in self.find(address):
+            values.encode(head, number, peer)
+        peer.request(frames.COPY_TO, head, bulk=source)
+
+    def copy_from(self, address: int, target: memoryview) -> None:
+        """Fill memory here from memory there."""
+        peer = self.peer()
+        head = bytearray()
+        for number in (*self.find(address), len(target)):
+            values.encode(head, number, peer)
+        peer.request(frames.COPY_FROM, head, into=target)
+
+    def copy_within(self, to: int, source: int, nbytes: int) -> None:
+        """Copy memory there."""
+        peer = self.peer()
+        head = bytearray()
+        for number in (*self.find(to), *self.find(source), nbytes):
+            values.encode(head, number, peer)
+        peer.request(frames.COPY_WITHIN, head)
+
+    def sync(self, device_type: int, device_id: int) -> None:
+        """Wait until all work on a device is done."""
+        peer = self.peer()
+        peer.call("rpc.device_sync", peer.device(device_type, device_id))
+
+
+class ClientPeer(Peer):
+    """The client's side of a session. It ends when nothing of the server's is used any more."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        where: str,
+        most_head_there: int = frames.MOST_HEAD,
+        timeout_s: float = 0,
+        started: float = 0,
+        logs: bool = False,
+    ) -> None:
+        super().__init__(stream, frames.MOST_HEAD, most_head_there)
+        self.where, self.timeout_s, self.started = where, timeout_s, started
+        self._logs = logs
+        self._wants_block = False
+        self.memory = RemoteMemory(self)
+        self.number = _core.add_machine(self.memory)
+        self._base = REMOTE_DEVICES * (self.number + 1)
+        if timeout_s:
+            stream.set_deadline(started + timeout_s + GRACE_S)
+
+    def __repr__(self) -> str:
+        return self.where
+
+    def close(self) -> None:
+        """End the session in good order."""
+        if self.ended is None:
+            try:
+                self.stream.send(frames.pack(frames.CLOSE))
+            except (StreamEnded, TimeoutError):
+                pass
+            self.end("it was closed here")
+
+    def end(self, why: str) -> None:
+        """End the session at once."""
+        super().end(why)
+        _core.remove_machine(self.number)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_base") and self.ended is None:
+            self.close()
+
+    def request(
+        self,
+        kind: int,
+        head: bytes | bytearray = b"",
+        bulk: memoryview | None = None,
+        into: memoryview | None = None,
+    ) -> Any:
+        """Send a request and give its answer; an exception of the other side is raised here."""
+        if not self._logs:
+            return super().request(kind, head, bulk, into)
+        start = time.perf_counter()
+        try:
+            return super().request(kind, head, bulk, into)
+        finally:
+            took = (time.perf_counter() - start) * 1e3
+            data = len(bulk or into or b"")
+            _log.warning("%s: kind %d, %d + %d bytes, %.3f ms", self, kind, len(head), data, took)
+
+    def _lost(self, error: Exception) -> Exception:
+        self.end(str(error))
+        spent = time.monotonic() - self.started
+        if self.timeout_s and spent >= self.timeout_s:
+            return RPCSessionTimeoutError(
+                f"the session with {self} was ended after session_timeout={self.timeout_s:g} "
+                "seconds; ask for more when you connect"
+            )
+        if isinstance(error, RPCProtocolError):
+            return RPCProtocolError(f"{self} broke the protocol: {error}")
+        return RPCError(
+            f"the session with {self} has ended while an answer was waited for: {error}. The "
+            "server was stopped, or what ran there crashed or took too much memory"
+        )
+
+    # ---- what stands for things ----
+
+    def device(self, device_type: int, device_id: int) -> Device:
+        """A device of the server's."""
+        return Device(self._base + device_type, device_id)
+
+    def send_device(self, device: Device) -> Device:
+        """The device as the server knows it."""
+        kind = device.device_type - self._base
+        if 0 < kind < REMOTE_DEVICES:
+            return Device(kind, device.device_id)
+        raise TypeError(
+            f"{device} is no device of {self}; use one of the session's, like remote.cpu(0)"
+        )
+
+    def take_device(self, device_type: int, device_id: int) -> Device:
+        """The device that the other side means."""
+        if not 0 < device_type < REMOTE_DEVICES:
+            raise RPCProtocolError(f"the server named a device of type {device_type}")
+        return self.device(device_type, device_id)
+
+    def send_array(self, array: NDArray) -> tuple[int, int, int, Device]:
+        """Owner, handle, byte offset, and the device as the server knows it."""
+        device = array.device
+        kind = device.device_type - self._base
+        if not 0 < kind < REMOTE_DEVICES:
+            raise TypeError(
+                f"an array on {device} cannot be passed to a function of {self}, which could not "
+                "write to it; copy it over: tvm.nd.array(values, remote.cpu(0))"
+            )
+        handle, offset = self.memory.find(array.data_ptr())
+        return RECEIVERS, handle, offset, Device(kind, device.device_id)
+
+    def blocks_only(self) -> "_WantsBlock":
+        """While this is entered, an array that comes is its bare memory."""
+        return _WantsBlock(self)
+
+    def take_array(
+        self, owner: int, handle: int, offset: int, device: tuple[int, int], dtype: DataType,
+        shape: tuple[int, ...],
+    ) -> Any:  # fmt: skip
+        """An array of the server's."""
+        count = 1
+        for extent in shape:
+            count *= extent
+        if owner == RECEIVERS or offset or dtype.bytes_of(count) > OFFSET_MASK:
+            raise RPCProtocolError("the server sent an array that cannot be")
+        block = self.memory.place(Block(self, handle, dtype.bytes_of(count)))
+        if self._wants_block:
+            return block
+        return _core.array_over(shape, dtype, self.take_device(*device), block.address, block)
+
+    def send_module(self, module: Module) -> tuple[int, int, int]:
+        """Tag, owner and handle of a module."""
+        own = module._implementation
+        if isinstance(own, ServersModule) and own.peer is self:
+            return MODULE, RECEIVERS, own.handle
+        raise TypeError(
+            f"a module of this machine cannot be passed to a function of {self}; export it, upload "
+            "the file and load it there: remote.load_module"
+        )
+
+    def take_module(self, handle: int) -> Module:
+        """A module of the server's."""
+        made: Module = _core.make_module(RemoteModule, ServersModule(self, handle))
+        return made
+
+
+class _WantsBlock:
+    def __init__(self, peer: ClientPeer) -> None:
+        self._peer = peer
+
+    def __enter__(self) -> None:
+        self._peer._lock.acquire()
+        self._peer._wants_block = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._peer._wants_block = False
+        self._peer._lock.release()
+
+
+class ServersModule:
+    """What finds the functions of a module on a server."""
+
+    __slots__ = ("_found", "handle", "peer")
+
+    def __init__(self, peer: ClientPeer, handle: int) -> None:
+        self.peer, self.handle = peer, handle
+        self._found: dict[tuple[str, bool], PackedFunc] = {}
+
+    def __del__(self) -> None:
+        self.peer.free_later(self.handle)
+
+    def find(self, name: str, query_imports: bool = False) -> PackedFunc | None:
+        """A function by its name, or None; what was found once is remembered."""
+        key = name, query_imports
+        if key not in self._found:
+            function = self.call("rpc.module_function", name, query_imports)
+            if function is None:
+                return None
+            self._found[key] = function
+        return self._found[key]
+
+    def call(self, name: str, *args: Any) -> Any:
+        """One of the server's own functions on the module."""
+        return self.peer.call(name, Handle(MODULE, self.handle), *args)
+
+
+class RemoteModule(Module):
+    """A module on a server. Its functions run there, on arrays that are there."""
+
+    __slots__ = ()
+
+    @property
+    def _server(self) -> ServersModule:
+        server: ServersModule = self._implementation
+        return server
+
+    @property
+    def kind(self) -> str:
+        """What sort of module it is."""
+        return "rpc"
+
+    @property
+    def remote_kind(self) -> str:
+        """What sort of module it is on the server."""
+        kind: str = self._server.call("rpc.module_kind")
+        return kind
+
+    @property
+    def home(self) -> Device:
+        """The processor whose memory its functions work on."""
+        return self._server.peer.device(1, 0)
+
+    def _get_function(self, name: str, query_imports: bool, /) -> PackedFunc | None:
+        return self._server.find(name, query_imports)
+
+    def _find_global(self, name: str) -> PackedFunc:
+        function = self._server.peer.call("rpc.get_function", name)
+        if not isinstance(function, PackedFunc):
+            raise ValueError(f"{self._server.peer} has no function '{name}'")
+        return function
+
+    @property
+    def imported_modules(self) -> list[Any]:
+        """The modules that it imports."""
+        found: list[Any] = self._server.call("rpc.module_imports")
+        return found
+
+    def import_module(self, module: _core.Module, /) -> None:
+        """Add a module of the same server whose functions this one may use."""
+        self._server.call("rpc.import_module", module)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that times one of the module's functions there, by the server's clock."""
+        evaluate = self._server.peer.call(
+            "rpc.time_evaluator", self.get_function(func_name), dev, number, repeat, min_repeat_ms,
+            limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
+        )  # fmt: skip
+        return lambda *args: BenchmarkResult(evaluate(*args))
