@@ -11,8 +11,19 @@ from weakref import finalize
 __all__ = ["TempDirectory", "tempdir"]
 
 
+class PathInFolder(str):
+    """A path that keeps the folder that it lies in."""
+
+    __slots__ = ("folder",)
+
+    folder: "TempDirectory"
+
+
 class TempDirectory:
-    """A folder that goes with its last use, by remove(), by a with block, or when Python ends."""
+    """A folder that goes with the last use of it or of a path that relpath gave.
+
+    It also goes by remove(), by a with block, and when Python ends.
+    """
 
     def __init__(
         self,
@@ -35,7 +46,9 @@ class TempDirectory:
 
     def relpath(self, name: str) -> str:
         """The path of a file in the folder."""
-        return os.path.join(self.temp_dir, name)
+        path = PathInFolder(os.path.join(self.temp_dir, name))
+        path.folder = self
+        return path
 
     def listdir(self) -> list[str]:
         """The names in the folder."""

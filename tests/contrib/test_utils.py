@@ -18,6 +18,11 @@ def test_a_folder_lasts_as_long_as_it_is_used() -> None:
     path = folder.path
     del folder
     assert not path.exists()
+    file = utils.tempdir().relpath("b.txt")
+    Path(file).write_text("a path of it is a use")
+    folder_of_file = Path(file).parent
+    del file
+    assert not folder_of_file.exists()
 
 
 def test_a_block_removes_its_folder_and_one_may_be_kept(tmp_path: Path) -> None:
