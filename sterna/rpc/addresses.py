@@ -55,19 +55,20 @@ def check_may_listen(host: str, secret: bytes | None) -> None:
     if secret is None and not is_loopback(host):
         raise PermissionError(
             f"listening on '{host}' would let everybody who reaches it run programs here; set "
-            "STERNA_RPC_SECRET to a long random text, the same on clients, trackers and servers, or "
-            "listen on 127.0.0.1"
+            "STERNA_RPC_SECRET to a long random text, the same on clients, trackers and servers, "
+            "or listen on 127.0.0.1"
         )
 
 
 def listen(host: str, port: int, port_end: int, reuse: bool = True) -> socket.socket:
-    """A socket that listens on the first free port of a range."""
+    """A socket that listens on the first free port of a range; on any free one if port is 0."""
     found = socket.getaddrinfo(
         host or "127.0.0.1", None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     family, address = found[0][0], str(found[0][4][0])
     last: OSError | None = None
-    for each in range(port, max(port_end, port) + 1) if port else [0]:
+    port_end = port_end if port_end >= port else port + 99
+    for each in range(port, port_end + 1) if port else [0]:
         made = socket.socket(family, socket.SOCK_STREAM)
         if reuse:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -175,7 +175,9 @@ class AsyncServer:
 class InThread:
     """An asynchronous server in a thread of this process; it ends with terminate."""
 
-    def __init__(self, server: AsyncServer, host: str, port: int, port_end: int, reuse: bool) -> None:
+    def __init__(
+        self, server: AsyncServer, host: str, port: int, port_end: int, reuse: bool
+    ) -> None:
         check_may_listen(host, options.rpc_secret)
         listener = listen(host, port, port_end, reuse)
         self.host, self.port = host, int(listener.getsockname()[1])

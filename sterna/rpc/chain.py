@@ -13,7 +13,7 @@ from sterna.rpc.streams import BufferedStream, PipeStream, StreamEnded
 def make_constructor(
     stream: BufferedStream, folder: SessionFolder
 ) -> Callable[[list[Any]], Callable[[], None]]:
-    """What makes the session that INIT asks for, and gives what passes a client's bytes on to it."""
+    """What makes the session that INIT asks for, and gives what passes a client's bytes on."""
 
     def construct(args: list[Any]) -> Callable[[], None]:
         kind, *rest = args or [None]

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -174,7 +173,7 @@ def connect(
     """A session on a server, which ends it after session_timeout seconds if that is not 0.
 
     The secret that the server wants is STERNA_RPC_SECRET; a wrong one is a PermissionError.
-    session_constructor_args make another session behind it: ["rpc.Connect", host, port, key, False].
+    session_constructor_args make another session behind it: ["rpc.Connect", host, port, key].
     tls_ca, else STERNA_RPC_TLS_CA, is a file of certificates to know the server by, over TLS.
     """
     if session_timeout < 0:

@@ -6,7 +6,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOST_PARTS = 16
@@ -113,10 +113,8 @@ class SessionFolder:
         try:
             for part in parts:
                 if make:
-                    try:
+                    with suppress(FileExistsError):
                         os.mkdir(part, 0o700, dir_fd=at)
-                    except FileExistsError:
-                        pass
                 below = self._step_into(at, part)
                 os.close(at)
                 at = below
@@ -155,10 +153,8 @@ class SessionFolder:
 
 
 def _unlink(folder: int, name: str) -> None:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        pass
 
 
 def split_name(name: str) -> list[str]:

@@ -87,8 +87,8 @@ class Peer:
         """Send a request and give its answer; an exception of the other side is raised here."""
         if len(head) > self._most_head_there:
             raise ValueError(
-                f"the arguments take {len(head)} bytes, the other side takes {self._most_head_there}"
-                " at most; upload a file instead"
+                f"the arguments take {len(head)} bytes; the other side takes at most "
+                f"{self._most_head_there}: upload a file instead"
             )
         with self._lock:
             if self.ended is not None:
@@ -109,6 +109,8 @@ class Peer:
                 self._nested -= 1
         if type(answer) is RemoteError:
             raise remote_exception(answer.kind, answer.message, answer.traceback)
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     def _wait(self, into: memoryview | None) -> Any:
@@ -119,7 +121,14 @@ class Peer:
             self._serve(kind, head, bulk)
 
     def _take_answer(self, kind: int, head: bytes, bulk: int, into: memoryview | None) -> Any:
-        found = values.decode_all(head, self)
+        try:
+            found = values.decode_all(head, self)
+        except RPCProtocolError:
+            raise
+        except Exception as error:  # it names what is not there; the session can go on
+            if bulk:
+                raise RPCProtocolError(f"an answer has data, but {error}") from None
+            return error
         if len(found) != 1 or (type(found[0]) is RemoteError) != (kind == frames.EXCEPTION):
             raise RPCProtocolError("an answer has not one value")
         wanted = len(into) if into is not None and kind == frames.RETURN else 0
@@ -167,24 +176,25 @@ class Peer:
 
     def _answer(self, work: Callable[[], Any]) -> None:
         """Send what work gives, or its exception."""
-        head = bytearray()
+        head, freed = bytearray(), b""
         try:
-            values.encode(head, work(), self)
+            result = work()
+            freed = self._free_frame()  # before the result's own handles may be freed
+            values.encode(head, result, self)
             if len(head) > self._most_head_there:
                 raise ValueError(f"the result takes {len(head)} bytes, which are too many")
         except (RPCProtocolError, StreamEnded):
             raise
         except (Exception, SystemExit) as error:
-            self._refuse(error)
+            self._refuse(error, freed)
             return
-        data = frames.pack(frames.RETURN, head)
-        self.stream.send(self._free_frame() + data if self._freed else data)
+        self.stream.send(freed + frames.pack(frames.RETURN, head))
 
-    def _refuse(self, error: BaseException) -> None:
+    def _refuse(self, error: BaseException, freed: bytes = b"") -> None:
         """Answer with an exception."""
         head = bytearray()
         values.encode(head, describe(error), self)
-        self.stream.send(self._free_frame() + frames.pack(frames.EXCEPTION, head))
+        self.stream.send(freed + frames.pack(frames.EXCEPTION, head))
 
     # ---- handles ----
 

@@ -1,5 +1,6 @@
 """Processes that end with everything that they started."""
 
+import contextlib
 import ctypes
 import os
 import select
@@ -55,10 +56,8 @@ def children_of(process: int) -> list[int]:
 
 
 def _signal(process: int, group: bool) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         (os.killpg if group else os.kill)(process, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def end_all_children(leader: int) -> None:

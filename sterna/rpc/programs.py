@@ -1,5 +1,6 @@
 """Programs that serve a session over their standard input and output."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -27,18 +28,12 @@ class Program:
 def _end(process: subprocess.Popen[bytes], folder: Any) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            try:
+            with contextlib.suppress(OSError):
                 pipe.close()
-            except OSError:
-                pass
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(ENDS_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        pass
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
     if folder is not None:
         folder.cleanup()

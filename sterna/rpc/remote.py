@@ -1,5 +1,6 @@
 """What stands on the client for things on a server: memory, arrays, functions, modules."""
 
+import contextlib
 import logging
 import time
 import weakref
@@ -169,10 +170,8 @@ class ClientPeer(Peer):
     def close(self) -> None:
         """End the session in good order."""
         if self.ended is None:
-            try:
+            with contextlib.suppress(StreamEnded, TimeoutError):
                 self.stream.send(frames.pack(frames.CLOSE))
-            except (StreamEnded, TimeoutError):
-                pass
             self.end("it was closed here")
 
     def end(self, why: str) -> None:

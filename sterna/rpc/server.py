@@ -1,5 +1,6 @@
 """The server: listens, gives each connection a guard, and tells a tracker when it is free."""
 
+import contextlib
 import hmac
 import os
 import secrets
@@ -181,10 +182,8 @@ class ServerLoop:
             if self._link is not None:
                 self._match_key = ""
                 self._link.tell("", connection.client)
-        try:
+        with contextlib.suppress(OSError):  # it has ended; that is noticed next
             connection.control.sendall(bytes([status]))
-        except OSError:
-            pass  # it has ended; that is noticed next
 
     def _decide(self, key: bytes) -> int:
         settings = self._settings
@@ -194,7 +193,7 @@ class ServerLoop:
             return ACCEPTED if good and hmac.compare_digest(key, good) else WRONG_KEY
         if settings.key and not hmac.compare_digest(key, settings.key.encode()):
             return WRONG_KEY
-        return BUSY if settings.limits.sessions and sessions >= settings.limits.sessions else ACCEPTED
+        return BUSY if 0 < settings.limits.sessions <= sessions else ACCEPTED
 
     def _forget(self, connection: Connection) -> None:
         self._selector.unregister(connection.control)

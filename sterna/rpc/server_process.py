@@ -44,7 +44,7 @@ class Server:
         tls_ca: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """is_proxy: host and port are those of a proxy. timeout: the longest session, in seconds."""
+        """is_proxy: host and port are those of a proxy. timeout: seconds of the longest session."""
         limits = limits or Limits(session_s=timeout or 0)
         settings = ServerSettings(
             key, _address(tracker_addr), (host, port) if is_proxy else None, custom_addr,
@@ -92,7 +92,7 @@ def _start_fresh(
     reads, writes = os.pipe()
     number = -1 if listener is None else listener.fileno()
     process = subprocess.Popen(
-        [sys.executable, "-m", "sterna.rpc.server_process", str(number), str(reads),
+        [sys.executable, "-c", f"from {__name__} import main; main()", str(number), str(reads),
          settings.to_json()],
         pass_fds=[n for n in (number, reads) if n >= 0], stdin=subprocess.DEVNULL,
     )  # fmt: skip
@@ -140,12 +140,9 @@ def _start_copy(
     return stop
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """What _start_fresh starts."""
-    listener, alive, settings = arguments
+    listener, alive, settings = sys.argv[1:]
     sock = None if int(listener) < 0 else socket.socket(fileno=int(listener))
     ServerLoop(sock, ServerSettings.from_json(settings)).run(int(alive))
 
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,5 +1,6 @@
 """The server's side of one session: its arrays, its functions by name, its files."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from sterna.support.dtype import DataType
 # The most that is read and dropped of a request that failed, where arrays have no limit.
 MOST_DROPPED = 1 << 30
 
-# Device types whose memory the host reads and writes itself: DLPack's for the CPU and pinned memory.
+# DLPack's types of memory that the host reads and writes itself.
 ON_HOST = frozenset({1, 3, 11, 13})
 
 
@@ -32,7 +33,7 @@ def host_view(array: NDArray) -> memoryview | NDArray:
     """The memory of an array of bytes, if the host can use it; else the array."""
     if array.device.device_type not in ON_HOST:
         return array
-    return memoryview(np.from_dlpack(array)) if array.nbytes else memoryview(b"")
+    return np.from_dlpack(array).data if array.nbytes else memoryview(b"")
 
 
 class ServerPeer(Peer):
@@ -93,10 +94,8 @@ class ServerPeer(Peer):
     def _complain(self, error: RPCProtocolError) -> None:
         head = bytearray()
         values.encode(head, values.RemoteError(type(error).__name__, str(error), ""), self)
-        try:
+        with contextlib.suppress(StreamEnded, TimeoutError):
             self.stream.send(frames.pack(frames.EXCEPTION, head))
-        except (StreamEnded, TimeoutError):
-            pass
         self.end(str(error))
 
     def __repr__(self) -> str:
@@ -152,7 +151,7 @@ class ServerPeer(Peer):
             self.stream.receive_into(room)
             return
         staged = np.empty(bulk, np.uint8)
-        self.stream.receive_into(memoryview(staged))
+        self.stream.receive_into(staged.data)
         room._copy_from_buffer(staged)
 
     def _drop(self, bulk: int) -> None:
@@ -194,7 +193,8 @@ class ServerPeer(Peer):
         return part
 
     def _copy_to(self, head: bytes, bulk: int) -> tuple[Any, memoryview | NDArray]:
-        part = self._part(*self._numbers(head, 2), bulk)
+        handle, offset = self._numbers(head, 2)
+        part = self._part(handle, offset, bulk)
         if part.is_read_only:
             raise ValueError("the array is read-only")
         return None, host_view(part)
@@ -206,7 +206,7 @@ class ServerPeer(Peer):
             if not isinstance(room, memoryview):
                 staged = np.empty(nbytes, np.uint8)
                 room._copy_to_buffer(staged)
-                room = memoryview(staged)
+                room = staged.data
         except RPCProtocolError:
             raise
         except Exception as error:

@@ -1,12 +1,13 @@
 """Streams of bytes that a session runs over: sockets, with TLS or without, and pipes."""
 
+import contextlib
 import os
 import select
 import socket
 import ssl
 import struct
 import time
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
 
 BUFFER = 1 << 16
 SOCKET_BUFFER = 4 << 20
@@ -196,10 +197,8 @@ class SocketStream(BufferedStream):
 
     def close(self) -> None:
         """End it; twice does no harm."""
-        try:
+        with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self.socket.close()
 
 
@@ -232,7 +231,7 @@ def tune(sock: socket.socket) -> None:
 class PipeStream(BufferedStream):
     """Two pipes: one to read from, one to write to."""
 
-    def __init__(self, source: BinaryIO, target: BinaryIO) -> None:
+    def __init__(self, source: IO[bytes], target: IO[bytes]) -> None:
         super().__init__()
         self._source, self._target = source, target
 
@@ -267,7 +266,5 @@ class PipeStream(BufferedStream):
     def close(self) -> None:
         """End it; twice does no harm."""
         for pipe in (self._target, self._source):
-            try:
+            with contextlib.suppress(OSError):
                 pipe.close()
-            except OSError:
-                pass

@@ -170,13 +170,15 @@ class TrackerServer(AsyncServer):
         given = self._matches.ask(key, user, priority)
         gone = asyncio.ensure_future(side.gone())
         try:
-            await asyncio.wait({given, gone}, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {given, gone}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not given.done():
                 given.cancel()
                 await gone
                 raise ConnectionResetError("a client that waited has left")
         finally:
             gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
         await side.answer(given.result())
 
 

@@ -1,5 +1,6 @@
 """A server's line to its tracker, in a process of its own so that neither waits for the other."""
 
+import contextlib
 import json
 import os
 import select
@@ -24,7 +25,7 @@ RETRY_S = 1.0
 
 
 class TrackerLink:
-    """The server's end of the line: tells the match key and the holder, hears when to offer anew."""
+    """The server's end of the line: tells its state, and hears when to offer itself anew."""
 
     def __init__(self, settings: ServerSettings, port: int, match_key: str) -> None:
         self.socket, theirs = socket.socketpair()
@@ -35,10 +36,8 @@ class TrackerLink:
 
     def tell(self, match_key: str, holder: str) -> None:
         """What the tracker shall know."""
-        try:
+        with contextlib.suppress(OSError):  # its process ended; that is noticed by read
             self.socket.sendall(json.dumps([match_key, holder]).encode() + b"\n")
-        except OSError:
-            pass  # the process ended, which ends the server's life at the tracker but not here
 
     def read(self) -> None:
         """Take what was heard: that the match key is no longer good."""

@@ -216,7 +216,7 @@ class Reader:
         return self.objects.take_device(*self._unpack(_device_body))
 
     def _array(self) -> NDArray:
-        owner, handle, offset, kind, number, code, bits, lanes, ndim = (
+        owner, handle, offset, kind, number, code, bits, lanes, _ndim = (
             _array_body.unpack_from(self.head, self.at)
         )
         self.at += _array_body.size - 4

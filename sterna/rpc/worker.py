@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Sequence
+import traceback
 from typing import NoReturn
 
 from sterna.rpc import frames
@@ -43,6 +43,8 @@ def run_worker(
     except (StreamEnded, TimeoutError, OSError) as error:
         if not settings.silent:
             print(f"rpc: a connection ended: {error}", file=sys.stderr, flush=True)
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         os._exit(status)
@@ -112,17 +114,15 @@ def start_fresh(
     for number in numbers:
         os.set_inheritable(number, True)
     task = json.dumps([numbers, folder, settings.to_json()])
-    os.execv(sys.executable, [sys.executable, "-m", "sterna.rpc.worker", task])
+    code = f"from {__name__} import main; main()"
+    os.execv(sys.executable, [sys.executable, "-c", code, task])
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
+def main() -> NoReturn:
     """What start_fresh starts."""
-    (sock, control, granted), folder, settings = json.loads(arguments[0])
+    (sock, control, granted), folder, settings = json.loads(sys.argv[1])
     run_worker(
         socket.socket(fileno=sock), socket.socket(fileno=control), granted, folder,
         ServerSettings.from_json(settings),
     )  # fmt: skip
 
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
