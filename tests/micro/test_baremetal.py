@@ -12,7 +12,9 @@ import pytest
 
 from sterna import micro
 from sterna.micro.example import ExampleError, run_example
+from sterna.micro.host_driven import DrivenNetwork
 from sterna.micro.platforms.boards import TEMPLATES, load_boards
+from sterna.micro.platforms.handler import Project
 from sterna.micro.platforms.network import draw_inputs, unpack_network
 from tests.micro.networks import assert_agree, build, mixed, run_here
 from tests.support import require_module, require_program
@@ -84,6 +86,25 @@ def test_a_program_that_faults_says_so(
     project.build()
     with pytest.raises(ExampleError, match="status 3"):
         run_example(project)
+    project.close()
+
+
+@pytest.mark.parametrize("board", ["microbit", "mps2_an386"])
+def test_a_board_that_the_host_drives_by_its_uart(
+    board: str, archive: Path, template: micro.TemplateProject, tmp_path: Path, expected: list[Any]
+) -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    options = {"board": board, "project_type": "host_driven", "toolchain": "gcc"}
+    project = template.generate_project_from_mlf(archive, tmp_path / "project", options)
+    project.build({"warning_as_error": True})
+    network = Project.load(project.folder).network
+    with project.transport() as stream:
+        driven = DrivenNetwork(stream, network)
+        assert_agree(driven(**draw_inputs(network)), expected)
+        driven.quit()
+        with pytest.raises(micro.transport.TransportClosedError, match="status 0"):
+            stream.read(1, 10.0)
     project.close()
 
 

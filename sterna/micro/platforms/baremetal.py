@@ -1,7 +1,6 @@
 """Cortex-M boards without any system: linker script, start-up code, semihosting, UART, QEMU."""
 
 import contextlib
-from pathlib import Path
 from typing import Any
 
 from sterna.micro.platforms import arm
@@ -118,16 +117,15 @@ class BareMetalHandler(FirmwareHandler):
         """One command makes the program."""
         board = self.known_boards()[str(project.board)]
         toolchain = arm.choose_toolchain(options["toolchain"])
-        sources = sorted(str(p.relative_to(project.folder)) for p in project.sources.rglob("*.c"))
         command = [
             *arm.compile_command(toolchain, board.cpu, "libc"), "-Isrc", *compiler_flags(options),
-            *sources, *arm.libraries(toolchain), "-Tlink.ld", "-o", PROGRAM,
+            *project.source_files(), *arm.libraries(toolchain), "-Tlink.ld", "-o", PROGRAM,
         ]  # fmt: skip
         run_tool(command, project.folder, options["verbose"])
 
     def load(self, project: Project, options: dict[str, Any]) -> None:
         """A real board's own command; QEMU loads the program when it starts."""
-        program = self._built(project)
+        program = project.built(PROGRAM)
         words = [str(program) if word == "PROGRAM" else str(word)
                  for word in options["flash_command"]]  # fmt: skip
         if words:
@@ -143,7 +141,7 @@ class BareMetalHandler(FirmwareHandler):
         """The port of a real board, or QEMU: its semihosting, or its UART if the host drives."""
         if options["port"] is not None:
             return TtyStream(options["port"], BAUD)
-        program = self._built(project)
+        program = project.built(PROGRAM)
         board = self.known_boards()[str(project.board)]
         machine = board.more.get("qemu")
         if machine is None:
@@ -157,12 +155,6 @@ class BareMetalHandler(FirmwareHandler):
              "-semihosting-config", f"enable=on,{console}", "-kernel", str(program)],
             project.folder,
         )  # fmt: skip
-
-    def _built(self, project: Project) -> Path:
-        program = project.folder / PROGRAM
-        if not program.is_file():
-            raise ValueError(f"'{project.folder}' is not built yet; call build() first")
-        return program
 
 
 def can_emulate() -> bool:

@@ -41,6 +41,7 @@ class Project:
     """A generated project, as its project.json says."""
 
     folder: Path
+    name: str
     board: str | None
     project_type: str
     options: dict[str, Any]
@@ -51,7 +52,7 @@ class Project:
         """The project in a folder."""
         data = json.loads((folder / DESCRIPTION).read_text("utf-8"))
         options = data["options"]
-        return cls(folder, options.get("board"), options["project_type"], options,
+        return cls(folder, data["name"], options.get("board"), options["project_type"], options,
                    Network.from_json(data["network"]))  # fmt: skip
 
     @property
@@ -63,6 +64,17 @@ class Project:
     def build_folder(self) -> Path:
         """The folder of what came of it."""
         return self.folder / "build"
+
+    def source_files(self) -> list[str]:
+        """The files of C, as they are named in the project's folder."""
+        return sorted(str(path.relative_to(self.folder)) for path in self.sources.rglob("*.c"))
+
+    def built(self, program: str) -> Path:
+        """The program; a project that was not built has none."""
+        path = self.folder / program
+        if not path.is_file():
+            raise ValueError(f"'{self.folder}' is not built yet; call build() first")
+        return path
 
 
 
@@ -195,7 +207,7 @@ class FirmwareHandler(ProjectAPIHandler):
                        "network": network.to_json()}  # fmt: skip
         text = json.dumps(description, indent=2, sort_keys=True)
         (folder / DESCRIPTION).write_text(f"{text}\n", "utf-8")
-        self.fill(Project(folder, options.get("board"), project_type, options, network))
+        self.fill(Project(folder, name, options.get("board"), project_type, options, network))
 
     def copy(self, project: Project, files: Sequence[str]) -> None:
         """Put files of the template into the project, each in the folder that it had there."""

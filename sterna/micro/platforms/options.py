@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sterna.micro.project_api.server import BUILD, FLASH, GENERATE, OPEN, ProjectOption
 
 EXAMPLE, HOST_DRIVEN = "example_project", "host_driven"
-PROJECT_TYPES = (EXAMPLE,)
+PROJECT_TYPES = (EXAMPLE, HOST_DRIVEN)
 
 
 def common_options(

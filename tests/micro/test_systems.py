@@ -1,0 +1,181 @@
+"""Projects for Zephyr and Arduino: what a plain compiler can say about them, and their tools."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sterna import micro
+from sterna.micro.platforms.arduino import find_ports
+from sterna.micro.platforms.boards import TEMPLATES, load_boards
+from tests.micro.networks import build, mixed
+from tests.support import require_program
+
+STRICT = ["-Wall", "-Wextra", "-Werror", "-O1"]
+
+# As much of the systems' headers as the projects use.
+KERNEL = """
+#include <stddef.h>
+typedef struct k_thread *k_tid_t;
+k_tid_t k_current_get(void);
+int k_thread_stack_space_get(const struct k_thread *thread, size_t *unused);
+"""
+DEVICE = """
+struct device;
+extern const struct device console;
+#define DT_CHOSEN(name) name
+#define DEVICE_DT_GET(name) (&console)
+"""
+UART = """
+void uart_poll_out(const struct device *line, unsigned char byte);
+int uart_poll_in(const struct device *line, unsigned char *byte);
+"""
+PRINTK = "void printk(const char *format, ...);\n"
+ARDUINO = """
+#include <stddef.h>
+#include <stdint.h>
+struct Line {
+  void begin(unsigned long baud);
+  void print(const char *text);
+  size_t write(const uint8_t *bytes, size_t size);
+  void flush();
+  int available();
+  int read();
+  operator bool();
+};
+extern Line Serial;
+"""
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:
+    return build(mixed())
+
+
+def generate(
+    template: str, board: str, project_type: str, program: Any, folder: Path
+) -> micro.GeneratedProject:
+    options = {"board": board, "project_type": project_type}
+    return micro.generate_project(template, program, folder, options)
+
+
+def compile_all(folder: Path, language: list[str], files: list[Path], flags: list[str]) -> None:
+    for file in files:
+        done = subprocess.run(
+            [*language, *STRICT, *flags, "-c", str(file), "-o", str(folder / "made.o")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("project_type", ["example_project", "host_driven"])
+def test_zephyr(project_type: str, program: Any, tmp_path: Path) -> None:
+    gcc, headers = require_program("gcc"), tmp_path / "zephyr"
+    for name, text in (("kernel.h", KERNEL), ("device.h", DEVICE), ("drivers/uart.h", UART),
+                       ("sys/printk.h", PRINTK)):  # fmt: skip
+        (headers / name).parent.mkdir(parents=True, exist_ok=True)
+        (headers / name).write_text(text)
+    folder = tmp_path / "project"
+    generate("zephyr", "nucleo_l4r5zi", project_type, program, folder).close()
+    compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")),
+                [f"-I{tmp_path}", "-DCONFIG_MAIN_STACK_SIZE=4096"])  # fmt: skip
+    settings = (folder / "prj.conf").read_text()
+    assert "CONFIG_MAIN_STACK_SIZE=8192\n" in settings and "CONFIG_FPU=y\n" in settings
+    assert "project(sterna_default C)" in (folder / "CMakeLists.txt").read_text()
+
+
+@pytest.mark.parametrize("project_type", ["example_project", "host_driven"])
+def test_arduino(project_type: str, program: Any, tmp_path: Path) -> None:
+    gcc, gxx = require_program("gcc"), require_program("g++")
+    (tmp_path / "Arduino.h").write_text(ARDUINO)
+    folder = tmp_path / "wings"
+    generate("arduino", "nano33ble", project_type, program, folder).close()
+    compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")), [])
+    compile_all(tmp_path, [gxx, "-std=gnu++14", "-x", "c++"], [folder / "wings.ino"],
+                ["-include", str(tmp_path / "Arduino.h")])  # fmt: skip
+
+
+RECORD = """#!/bin/sh
+echo "$(basename "$0") $*" >> "{log}"
+case "$1 $2" in
+  "build -b") mkdir -p build/zephyr && touch build/zephyr/zephyr.elf ;;
+  "build -d") printf 'output 0 int8[1] y\\n0x05 5\\nstack 0\\ndone\\n' ;;
+  "board list") echo '[{{"matching_boards": [{{"fqbn": "arduino:mbed_nano:nano33ble"}}],
+                      "port": {{"address": "/dev/ttyTern0"}}}}]' ;;
+esac
+"""
+
+
+def stand_in(folder: Path, name: str) -> tuple[str, Path]:
+    """A program that notes what it is asked for."""
+    log, script = folder / "log", folder / name
+    script.write_text(RECORD.format(log=log))
+    script.chmod(0o755)
+    return str(script), log
+
+
+def test_west_is_asked(program: Any, tmp_path: Path) -> None:
+    west, log = stand_in(tmp_path, "west")
+    project = generate("zephyr", "mps2_an386", "example_project", program, tmp_path / "project")
+    with pytest.raises(ValueError, match="not built yet"):
+        project.flash({"west_cmd": west})
+    project.build({"west_cmd": west})
+    project.flash({"west_cmd": west})
+    with project.transport({"west_cmd": west}) as stream:
+        assert stream.read_exactly(8, 10.0) == b"output 0"
+    project.close()
+    assert log.read_text().splitlines() == [
+        "west build -b mps2/an386 -d build .", "west build -d build -t run"
+    ]
+    real = generate("zephyr", "nucleo_f746zg", "example_project", program, tmp_path / "real")
+    real.build({"west_cmd": west})
+    real.flash({"west_cmd": west})
+    assert log.read_text().splitlines()[-1] == "west flash -d build"
+    with pytest.raises(ValueError, match="nucleo_f746zg is a real board: name its serial port"):
+        real.open_transport({"west_cmd": west})
+    real.close()
+
+
+def test_arduino_cli_is_asked(program: Any, tmp_path: Path) -> None:
+    cli, log = stand_in(tmp_path, "arduino-cli")
+    project = generate("arduino", "nano33ble", "example_project", program, tmp_path / "wings")
+    options = {"arduino_cli_cmd": cli}
+    project.build({**options, "compile_definitions": ["-DN=1"]})
+    project.flash(options)
+    with pytest.raises(FileNotFoundError, match="/dev/ttyTern0"):
+        project.open_transport(options)
+    with pytest.raises(ValueError, match="0 ports have a nano33ble; name one"):
+        project.flash({**options, "serial_number": "7"})
+    project.close()
+    build, listing, upload, *_ = log.read_text().splitlines()
+    assert build == (
+        "arduino-cli compile --fqbn arduino:mbed_nano:nano33ble --build-path build "
+        "--build-property compiler.c.extra_flags=-O2 -DN=1 ."
+    )
+    assert listing == "arduino-cli board list --format json"
+    assert upload == (
+        "arduino-cli upload --fqbn arduino:mbed_nano:nano33ble --input-dir build --port "
+        "/dev/ttyTern0 ."
+    )
+
+
+def test_ports_of_boards() -> None:
+    rows = [{"matching_boards": [{"fqbn": "a:b:c"}], "port": {"address": "p", "hardware_id": "1"}},
+            {"matching_boards": [{"fqbn": "a:b:c"}], "port": {"address": "q", "hardware_id": "2"}},
+            {"port": {"address": "r"}}]  # fmt: skip
+    for listed in (json.dumps(rows), json.dumps({"detected_ports": rows})):
+        assert find_ports(listed, "a:b:c", None) == ["p", "q"]
+        assert find_ports(listed, "a:b:c", "2") == ["q"]
+        assert find_ports(listed, "a:b:d", None) == []
+    for wrong in ("", "7", '[{"port": 3}]'):
+        with pytest.raises(ValueError, match="name the board's port"):
+            find_ports(wrong, "a:b:c", None)
+
+
+@pytest.mark.parametrize("platform", ["arduino", "baremetal", "zephyr"])
+def test_every_board_is_described(platform: str) -> None:
+    boards = load_boards(TEMPLATES / platform)
+    for board in boards.values():
+        assert board.cpu and board.flash > 10_000 and board.ram > 10_000, board.name
