@@ -34,6 +34,8 @@ class Vectors(Conditions):
         lanes = expr.dtype.lanes
         if isinstance(expr, Broadcast) and expr.value.dtype.lanes == 1:
             return self.rebuild(expr)
+        if isinstance(expr, Call) and expr.op == "if_then_else":
+            return self.other(expr)
         scalar = None if not self._worth(expr) else self._scalar(expr)
         if scalar is not None:
             made = self._spread(self.simplify(scalar), lanes)

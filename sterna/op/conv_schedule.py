@@ -17,12 +17,12 @@ from sterna.op.schedules import extent_of, extents_of, schedule_elements, vector
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
 from sterna.te.tensor import Reduce
 
-# Columns of a depthwise tile: neighbours share what they load.
-DEPTHWISE_COLUMNS = 4
+# A depthwise tile has a column for so many registers: neighbours share what they load.
+REGISTERS_OF_A_COLUMN = 4
 # So few input channels need no loop.
 UNROLLED_CHANNELS = 4
-# A window of more elements is not written out.
-UNROLLED_WINDOW = 25
+# Of a larger window only the rows are written out, of one with larger rows nothing.
+UNROLLED_WINDOW, UNROLLED_ROW = 9, 7
 # Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
 BAND_PIXELS = 64
 # With fewer bands than this the threads would not end together unless they get as many each.
@@ -98,30 +98,58 @@ def _conv_of(kernel: Kernel) -> _Conv | None:
 
 
 def _schedule_depthwise(conv: _Conv) -> None:
-    """A vector of channels of a few columns in registers; the window is written out."""
+    """A vector of channels of a few columns in registers; the window is written out.
+
+    The sum leaves out what lies outside the image: rows by a question before each row of the
+    window, columns in tiles of their own at both ends.
+    """
+    processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
-    lanes = min(conv.kernel.processor.lanes(conv.op.output(0).dtype), conv.channels)
-    columns = even_part(conv.width, DEPTHWISE_COLUMNS)
-    rows = _band(conv)
+    lanes = min(processor.lanes(conv.op.output(0).dtype), conv.channels)
+    columns = even_part(conv.width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
     tile = _sum_in_registers(conv)
     n, h, w, c = stage.op.axis
-    band, row = stage.split(h, factor=rows)
     across, column = stage.split(w, factor=columns)
     block, vector = stage.split(c, factor=lanes)
-    stage.reorder(n, band, row, across, block, column, vector)
+    if conv.channels % lanes or _bytes_of(conv.data) > processor.l2_bytes // 2:
+        stage.reorder(n, h, across, block, column, vector)
+        piece, place, why = stage.fuse(n, h), block, "row by row"
+    else:
+        blocks = -(-conv.channels // lanes) * conv.batch
+        rows = rows_of_a_piece(conv.height, blocks, processor.threads)
+        band, row = stage.split(h, factor=rows)
+        stage.reorder(n, block, band, row, across, column, vector)
+        piece, place = stage.fuse(n, block, band), across
+        why = f"{rows} rows of a block of channels at a time"
+    stage.parallel(piece)
+    stage.pragma(across, "loop_partition_hint", True)
     stage.unroll(column)
     stage.vectorize(vector)
-    tile.compute_at(stage, block)
+    tile.compute_at(stage, place)
     _write_out(tile, list(tile.op.reduce_axis))
-    if math.prod(conv.window) <= UNROLLED_WINDOW:
-        for axis in tile.op.reduce_axis:
-            tile.unroll(axis)
-    piece = stage.fuse(n, band)
-    stage.parallel(piece)
-    _place_border(conv, stage, piece)
+    along, inside = tile.op.reduce_axis
+    if conv.window[1] <= UNROLLED_ROW:
+        tile.unroll(inside)
+        if math.prod(conv.window) <= UNROLLED_WINDOW:
+            tile.unroll(along)
+    _place_border(conv, stage, None)
     conv.kernel.choices["schedule"] = (
-        f"depthwise, {columns} columns x {lanes} channels in registers, bands of {rows} rows"
+        f"depthwise, {columns} columns x {lanes} channels in registers, {why}"
     )
+
+
+def _bytes_of(tensor: Tensor) -> int:
+    extents = [build.int_value(extent) or 1 for extent in tensor.shape]
+    return math.prod(extents) * tensor.dtype.bytes
+
+
+def rows_of_a_piece(height: int, blocks: int, threads: int) -> int:
+    """As many as let the threads end together: the thread with most pieces has the least to do."""
+
+    def longest(rows: int) -> int:
+        return -(-blocks * -(-height // rows) // threads) * rows
+
+    return min(range(height, 0, -1), key=longest)
 
 
 def _schedule_direct(conv: _Conv) -> None:
@@ -237,7 +265,7 @@ def _band(conv: _Conv) -> int:
     read = height / conv.height * width * channels
     room = processor.l2_bytes // 4
     most = room // int((read + conv.width * conv.channels) * conv.element + 1)
-    if not conv.has_border and not conv.depthwise:
+    if not conv.has_border:
         most = min(most, -(-BAND_PIXELS // conv.width))
     bands = -(-conv.height // max(1, most))
     if bands * conv.batch < MANY_BANDS and bands % processor.threads:

@@ -8,7 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
-from sterna.op.conv_schedule import even_part
+from sterna.op.conv_schedule import even_part, rows_of_a_piece
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
 from sterna.relay.interpreter import interpret
@@ -78,7 +78,27 @@ def test_depthwise_convolutions(
         kernel_size=window, strides=stride, dilation=dilation, padding=window // 2 * dilation,
     )  # fmt: skip
     body = relay.clip(relay.add(made, relay.var("b", shape=(20,))), 0.0, 6.0)
-    assert "depthwise" in check(body, processor).choices["schedule"]
+    lowered = check(body, processor)
+    assert "depthwise" in lowered.choices["schedule"]
+    memory = [line for line in str(lowered.function).split("\n") if "allocate" in line]
+    assert all('"local"' in line for line in memory)  # no image with a border
+
+
+@pytest.mark.parametrize("blocks, threads, rows", [(9, 2, 7), (24, 2, 14), (24, 16, 7), (3, 1, 14)])
+def test_threads_get_as_much_each(blocks: int, threads: int, rows: int) -> None:
+    assert rows_of_a_piece(14, blocks, threads) == rows
+
+
+def test_columns_at_a_border_are_tiles_of_their_own() -> None:
+    """Between them no question is asked in the loops over columns."""
+    x, w = relay.var("x", shape=(1, 16, 56, 32)), relay.var("w", shape=(3, 3, 32, 1))
+    made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=32, channels=32,
+                           kernel_size=3, padding=1)  # fmt: skip
+    function = check(made, WIDE).function
+    loops = str(tvm.tir.transform.LoopPartition()(tvm.IRModule({"kernel": function})))
+    assert "range(1, 6)" in loops and "pragma" not in loops
+    questions = [line for line in loops.split("\n") if " if " in line and "w" in line]
+    assert len(questions) == 2, questions
 
 
 def test_channels_that_are_multiplied() -> None:

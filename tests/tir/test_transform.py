@@ -147,6 +147,41 @@ def test_loop_partition_of_constant_loops() -> None:
         assert "n // 8" in str(pipeline.run(scaled(n, 8)))
 
 
+def test_loop_partition_where_a_hint_wants_it() -> None:
+    """Both ends of a border; the middle asks nothing. Without the hint nothing is split."""
+    a = te.placeholder((16,), name="a")
+    shifted = te.compute(
+        (18,), lambda i: te.if_then_else(te.all(i >= 1, i < 17), a[i - 1], 0.0), name="shifted"
+    )
+    texts = []
+    for hint, parallel in ((False, False), (True, False), (True, True)):
+        s = te.create_schedule(shifted.op)
+        outer, _ = s[shifted].split(shifted.op.axis[0], factor=3)
+        if hint:
+            s[shifted].pragma(outer, "loop_partition_hint", True)
+        if parallel:
+            s[shifted].parallel(outer)
+        texts.append(str(tvm.lower(s, [a, shifted])["main"]))
+        values, out = np.arange(16, dtype="float32"), np.ones(18, "float32")
+        tvm.build(s, [a, shifted], target="llvm")(values, out)
+        np.testing.assert_array_equal(out, np.pad(values, 1))
+    plain, split, shared = texts
+    assert plain.count("if_then_else") == 1 and plain.count("shifted[") == 1
+    assert split.count("if_then_else") == 2 and split.count("shifted[") == 3
+    assert shared.count("if_then_else") == 2 and shared.count("# parallel") == 1
+
+
+def test_conditions_are_hoisted_in_parts() -> None:
+    a, m = te.placeholder((8,), name="a"), te.size_var("m")
+    k = te.reduce_axis((0, 8), "k")
+    total = te.compute(
+        (4,), lambda i: te.sum(a[k], axis=k, where=te.all(k >= i, i < m)), name="total"
+    )
+    text = str(tvm.lower(te.create_schedule(total.op), [a, total, m])["main"])
+    lines = [line.strip() for line in text.split("\n")]
+    assert lines.index("if i < m:") < lines.index("for k in range(8):"), text
+
+
 def test_trivial_loops_are_kept_on_demand() -> None:
     func = scaled(9, 8)
     assert lowered(func).count("for ") == 1

@@ -45,6 +45,7 @@ from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import all as all_of
 from sterna.te import sum as te_sum
 
 
@@ -207,9 +208,13 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
     x, w = TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)
     sizes = sizes_of(attrs, x, w)
     name = f"T_conv{len(attrs.strides)}d"
-    source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after)
     total_type = wide(out.dtype)
     depthwise = type(sizes.group) is int and sizes.group == 1
+    # A depthwise sum is so short that a border costs as much to make; vectors of channels skip it.
+    skips = depthwise and layouts.out.parts[-1].axis == "C"
+    source = data
+    if not skips:
+        source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after)
     channel = [] if depthwise else [reduce_axis((0, sizes.group), "rc")]
     window = [
         reduce_axis((0, extent), f"r{axis.lower()}")
@@ -228,14 +233,20 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
         if sizes.multiplied:
             inner = {"O": group, "I": own % (sizes.out_channels // attrs.groups)}
         outer = {"N": place["N"], "C": group * sizes.group + read}
-        for axis, r, stride, dilation in zip(
-            layouts.spatial, window, attrs.strides, attrs.dilation, strict=True
-        ):
+        inside: list[Any] = []
+        for axis, r, stride, dilation, first, last in zip(
+            layouts.spatial, window, attrs.strides, attrs.dilation, attrs.before, attrs.after,
+            strict=True,
+        ):  # fmt: skip
             inner[axis] = r
             outer[axis] = place[axis] * stride + r.var * dilation
-        first = source(*simple_index(layouts.data, outer, ranges)).astype(total_type)
-        second = weight(*simple_index(layouts.kernel, inner, ranges)).astype(total_type)
-        return te_sum(first * second, axis=[*channel, *window])
+            if skips and (first or last):
+                outer[axis] = outer[axis] - first
+                inside += [outer[axis] >= 0, outer[axis] < x.shape[layouts.data.index_of(axis)]]
+        value = source(*simple_index(layouts.data, outer, ranges)).astype(total_type)
+        factor = weight(*simple_index(layouts.kernel, inner, ranges)).astype(total_type)
+        where = all_of(*inside) if inside else None
+        return te_sum(value * factor, axis=[*channel, *window], where=where)
 
     total: Tensor = compute(out.shape, element, name=name, varargs_names=axis_names(layouts.out))
     return narrowed(total, out.dtype, f"{name}_cast")

@@ -1,6 +1,9 @@
 """Ask a question once, before a loop, instead of in every iteration."""
 
-from sterna.ir.expr import Call, Expr, Var
+import functools
+from collections.abc import Iterator
+
+from sterna.ir.expr import And, Call, Expr, Var
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
@@ -8,7 +11,7 @@ from sterna.tir.stmt import BufferLoad, For, IfThenElse, PrimFunc, Stmt
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
-    """for i in range(n): if m < 4: S   ->   if m < 4: for i in range(n): S
+    """for i in range(n): if m < 4 and i < 3: S   ->   if m < 4: for i in range(n): if i < 3: S
 
     Only conditions that the loop cannot change: they use neither its variable nor memory.
     """
@@ -18,13 +21,33 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
 class _Hoister(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         body = self.rewrite(loop.body)
-        if isinstance(body, IfThenElse) and _is_fixed(body.condition, loop.var):
-            then = loop.with_body(body.then)
-            otherwise = None
-            if body.otherwise is not None:
-                otherwise = copy_stmt(loop.with_body(body.otherwise), {})
-            return IfThenElse(body.condition, then, otherwise)
-        return loop.with_body(body)
+        if not isinstance(body, IfThenElse):
+            return loop.with_body(body)
+        if body.otherwise is not None:
+            if not _is_fixed(body.condition, loop.var):
+                return loop.with_body(body)
+            otherwise = copy_stmt(loop.with_body(body.otherwise), {})
+            return IfThenElse(body.condition, loop.with_body(body.then), otherwise)
+        parts = list(conjuncts(body.condition))
+        fixed = [part for part in parts if _is_fixed(part, loop.var)]
+        if not fixed:
+            return loop.with_body(body)
+        rest = [part for part in parts if part not in fixed]
+        inner = IfThenElse(_all_of(rest), body.then) if rest else body.then
+        return IfThenElse(_all_of(fixed), loop.with_body(inner))
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """The conditions that hold together if the whole does."""
+    if isinstance(condition, And):
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    else:
+        yield condition
+
+
+def _all_of(conditions: list[Expr]) -> Expr:
+    return functools.reduce(And, conditions)
 
 
 def _is_fixed(condition: Expr, var: Var) -> bool:

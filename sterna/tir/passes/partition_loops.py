@@ -4,15 +4,17 @@ from collections.abc import Iterator
 
 from sterna.arith import Analyzer, detect_linear, interval
 from sterna.ir import build
-from sterna.ir.expr import LT, Call, Expr, Var, variables_in
+from sterna.ir.expr import GE, GT, LE, LT, Call, Expr, Var, variables_in
 from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.tir.config import LoopPartitionConfig
 from sterna.tir.copy import copy_stmt
+from sterna.tir.passes.hoist_conditions import conjuncts
 from sterna.tir.passes.remove_no_ops import remove_no_ops_in
 from sterna.tir.passes.simplify import simplify_stmt
-from sterna.tir.stmt import For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
+from sterna.tir.stmt import AttrStmt, For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
 
+HINT = "pragma_loop_partition_hint"
 _DEFAULT = LoopPartitionConfig()
 
 
@@ -21,6 +23,9 @@ def partition_loops(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> P
 
     ->  for i in range(3): S
         for i in range(3, 4): if likely(i*8 + j < 30): S
+
+    A loop with the pragma loop_partition_hint is split wherever a condition in it begins to hold or
+    to fail, so that a border does not slow down what lies inside it.
     """
     return func.with_body(_Partitioner(config).rewrite(func.body))
 
@@ -39,6 +44,38 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
     for child in stmt.children():
         if isinstance(child, Stmt):
             yield from _guards(child, inner)
+
+
+def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+    """The conditions inside a statement, with the loops around them."""
+    if isinstance(stmt, For):
+        inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
+    if isinstance(stmt, IfThenElse):
+        yield from ((part, inner) for part in conjuncts(stmt.condition))
+    if isinstance(stmt, Call) and stmt.op == "if_then_else":
+        yield from ((part, inner) for part in conjuncts(stmt.args[0]))
+    for child in stmt.children():
+        yield from _borders(child, inner)
+
+
+def _is_hinted(loop: For) -> bool:
+    return isinstance(loop.body, AttrStmt) and loop.body.key == HINT
+
+
+def _excess(condition: Expr) -> Expr | None:
+    """What is below 0 while the condition holds."""
+    if isinstance(condition, Call) and condition.op == "likely":
+        condition = condition.args[0]
+    match condition:
+        case LT():
+            return condition.a - condition.b
+        case LE():
+            return condition.a - condition.b - 1
+        case GT():
+            return condition.b - condition.a
+        case GE():
+            return condition.b - condition.a - 1
+    return None
 
 
 class _Partitioner(Rewriter):
@@ -66,11 +103,20 @@ class _Partitioner(Rewriter):
         self.unbind(loop.var)
         return kept
 
+    def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
+        done: Stmt = self.rewrite(attr.body) if attr.key == HINT else self.rewrite_children(attr)
+        return done
+
     def split_point(self, loop: For) -> Expr | None:
-        """The first value of the variable for which a guard may fail; None if that is no help."""
+        """The first value of the variable for which a guard may fail; None if that is no help.
+
+        Of a loop with a hint also the first from which on a border's condition always holds.
+        """
         points = []
-        for condition, inner in _guards(loop.body, {}):
-            point = self.first_failure(loop, condition, inner)
+        hinted = _is_hinted(loop)
+        guards = _borders(loop.body, {}) if hinted else _guards(loop.body, {})
+        for condition, inner in guards:
+            point = self.turning_point(loop, condition, inner, hinted)
             if point is not None and self.splits(loop, point):
                 points.append(point)
         constants = [number for p in points if (number := build.int_value(p)) is not None]
@@ -90,14 +136,15 @@ class _Partitioner(Rewriter):
             self.analyzer.can_prove(point <= begin) or self.analyzer.can_prove(point >= end)
         )
 
-    def first_failure(
-        self, loop: For, condition: Expr, inner: dict[Var, tuple[Expr, Expr]]
+    def turning_point(
+        self, loop: For, condition: Expr, inner: dict[Var, tuple[Expr, Expr]], both: bool
     ) -> Expr | None:
-        """The first value of the loop's variable for which the condition may fail."""
-        if not isinstance(condition, LT):
-            return None
-        excess = condition.a - condition.b  # the condition holds while this is below 0
-        worst = interval(excess, inner)[1]
+        """The first value of the loop's variable for which the condition may fail.
+
+        both: or, if it may fail for low values, the first for which it does not any more.
+        """
+        excess = _excess(condition)
+        worst = None if excess is None else interval(excess, inner)[1]
         if worst is None:
             return None
         linear = detect_linear(worst, [loop.var])
@@ -105,10 +152,14 @@ class _Partitioner(Rewriter):
             return None
         coefficient, rest = (self.analyzer.simplify(e) for e in linear)
         step = build.int_value(coefficient)
-        if step is None or step <= 0 or any(v in inner for v in variables_in(rest)):
+        if not step or any(v in inner for v in variables_in(rest)):
             return None
-        # the least v with step * v + rest >= 0
-        point = build.floordiv(build.sub(step - 1, rest), step)
+        if step > 0:  # the least v with step * v + rest >= 0
+            point = build.floordiv(build.sub(step - 1, rest), step)
+        elif both:  # the least v with step * v + rest < 0
+            point = build.floordiv(rest - step, -step)
+        else:
+            return None
         return self.analyzer.simplify(build.cast(loop.var.dtype, point))
 
     def partition(self, loop: For, point: Expr) -> Stmt:
@@ -144,14 +195,24 @@ class _Partitioner(Rewriter):
         return done
 
     def branch(self, loop: For, point: Expr) -> Stmt:
-        """A parallel loop stays one loop, whose iterations take one way or the other."""
-        ways = []
-        for begin, end in ((loop.min, point), (point, loop.min + loop.extent)):
-            extent = self.analyzer.simplify(end - begin)
-            values: dict[Var, Expr] = {loop.var: begin} if build.is_const(extent, 1) else {}
-            body = copy_stmt(loop.body, values)
-            self.bind(loop.var, begin, extent)
-            ways.append(self.finish(body))
-            self.unbind(loop.var)
-        body = IfThenElse(build.less(loop.var, point), ways[0], ways[1])
-        return loop.with_body(body)
+        """A parallel loop stays one loop, whose iterations take one way or another."""
+        return loop.with_body(self.ways(loop, loop.min, point))
+
+    def ways(self, loop: For, begin: Expr, point: Expr) -> Stmt:
+        end = loop.min + loop.extent
+        rest = For(loop.var, point, self.analyzer.simplify(end - point), loop.kind, loop.body)
+        further = self.split_point(rest) if build.int_value(point) is not None else None
+        first = self.way(loop, begin, point)
+        second = (
+            self.way(loop, point, end) if further is None else self.ways(rest, point, further)
+        )
+        return IfThenElse(build.less(loop.var, point), first, second)
+
+    def way(self, loop: For, begin: Expr, end: Expr) -> Stmt:
+        extent = self.analyzer.simplify(end - begin)
+        values: dict[Var, Expr] = {loop.var: begin} if build.is_const(extent, 1) else {}
+        body = copy_stmt(loop.body, values)
+        self.bind(loop.var, begin, extent)
+        made = self.finish(body)
+        self.unbind(loop.var)
+        return made
