@@ -65,12 +65,14 @@ class BuildNative(build_ext):
         return (HERE if in_place else Path(self.build_lib)) / "sterna"
 
     def write_sources(self, native: Path) -> None:
-        """The headers, and the whole runtime as one C file."""
+        """The headers, and the whole runtime and the RPC server as one C file each."""
         for folder in ("include", "src", "lib"):
             (native / folder).mkdir(parents=True, exist_ok=True)
         for header in ("sterna.h", "sterna.hpp"):
             shutil.copyfile(HERE / "runtime" / header, native / "include" / header)
-        (native / "src" / "sterna.c").write_text(amalgamate.amalgamate(), encoding="utf-8")
+        for name, folder in (("sterna.c", "src"), ("rpc_server.c", "rpc")):
+            text = amalgamate.amalgamate(folder)
+            (native / "src" / name).write_text(text, encoding="utf-8")
 
     def build_runtime(self, native: Path) -> None:
         """The shared and the static library."""

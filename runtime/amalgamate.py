@@ -1,6 +1,7 @@
-"""Joins the runtime's sources into one C file: python amalgamate.py > sterna.c
+"""Joins C files into one: python amalgamate.py [rpc] > sterna.c
 
-The result needs nothing but sterna.h beside it and compiles with any C11 compiler.
+Without a word the runtime's, with "rpc" those of the RPC server, which is a program that links with
+the runtime. The result needs nothing but sterna.h beside it and compiles with any C11 compiler.
 """
 
 import re
@@ -8,16 +9,20 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+TITLES = {
+    "src": "The Sterna runtime in one file, made by amalgamate.py; sterna.h is its manual.",
+    "rpc": "Sterna's RPC server in one file, made by amalgamate.py; it links with sterna.c.",
+}
 LOCAL_INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 
 
-def sources() -> list[Path]:
-    """The runtime's C files, in a fixed order."""
-    return sorted((FOLDER / "src").glob("*.c"))
+def sources(folder: str) -> list[Path]:
+    """A folder's C files, in a fixed order."""
+    return sorted((FOLDER / folder).glob("*.c"))
 
 
-def amalgamate() -> str:
-    """The text of the one-file runtime."""
+def amalgamate(folder: str = "src") -> str:
+    """The text of a folder's files as one."""
     seen: set[str] = set()
 
     def inline(match: re.Match[str]) -> str:
@@ -27,15 +32,14 @@ def amalgamate() -> str:
         if name in seen:
             return ""
         seen.add(name)
-        return LOCAL_INCLUDE.sub(inline, (FOLDER / "src" / name).read_text("utf-8"))
+        return LOCAL_INCLUDE.sub(inline, (FOLDER / folder / name).read_text("utf-8"))
 
-    title = "The Sterna runtime in one file, made by amalgamate.py; sterna.h is its manual."
-    parts = [f"/* {title} */\n", "#define STERNA_ONE_FILE\n"]
-    for path in sources():
+    parts = [f"/* {TITLES[folder]} */\n", "#define STERNA_ONE_FILE\n"]
+    for path in sources(folder):
         text = LOCAL_INCLUDE.sub(inline, path.read_text("utf-8"))
         parts.append(f"\n/* ==== {path.name} ==== */\n{text}")
     return "".join(parts)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(amalgamate())
+    sys.stdout.write(amalgamate(*sys.argv[1:]))

@@ -42,7 +42,7 @@ def make_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
 
 def _add(commands: "Subparsers", name: str) -> None:
-    importlib.import_module(f"sterna.cli.{name}").add_to(commands)
+    importlib.import_module(f"sterna.cli.{name.replace('-', '_')}").add_to(commands)
     commands.choices[name].add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS,
         help="show the traceback of an error",

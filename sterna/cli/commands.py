@@ -7,5 +7,6 @@ COMMANDS = {
     "profile": "show what each operator of a model takes",
     "inspect": "show a model: its operators, its code at any stage, a drawing",
     "targets": "list what can be compiled for, and what is missing for the rest",
+    "rpc-server": "compile the RPC server, a program without Python, for a machine",
     "demo": "compile a small classifier and let it read digits",
 }

@@ -24,3 +24,8 @@ def library_folder() -> Path:
 def runtime_source() -> Path:
     """The whole runtime as one C file."""
     return _existing(_NATIVE / "src" / "sterna.c")
+
+
+def rpc_server_source() -> Path:
+    """The RPC server, a program that links with the runtime, as one C file."""
+    return _existing(_NATIVE / "src" / "rpc_server.c")
