@@ -10,11 +10,18 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.op.contraction import ancestors, block_of, loads_of, schedule_contraction
+from sterna.op.contraction import (
+    ancestors,
+    block_of,
+    loads_of,
+    most_rows,
+    schedule_contraction,
+)
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import RegisterTile, register_tile
 from sterna.op.schedules import extent_of, extents_of, schedule_elements, vectorize_result
-from sterna.te import ComputeOp, IterVar, Stage, Tensor
+from sterna.op.sharing import row_groups, share_rows
+from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 from sterna.te.tensor import Reduce
 
 # A depthwise tile has a column for so many registers: neighbours share what they load.
@@ -42,6 +49,7 @@ class _Conv:
     group: int
     """Channels that one output channel reads."""
     window: tuple[int, int]
+    weight: Tensor
     data: Tensor
     """What the sum reads: the image, or the stage that adds a border to it."""
 
@@ -93,8 +101,10 @@ def _conv_of(kernel: Kernel) -> _Conv | None:
         return None
     batch, height, width, channels, *rest = known
     group = 1 if depthwise else rest[0]
-    window = (rest[-2], rest[-1])
-    return _Conv(kernel, op, batch, height, width, channels, group, window, reads[0].tensor)
+    data, weight = (load.tensor for load in reads)
+    return _Conv(
+        kernel, op, batch, height, width, channels, group, (rest[-2], rest[-1]), weight, data
+    )
 
 
 def _schedule_depthwise(conv: _Conv) -> None:
@@ -159,9 +169,10 @@ def _schedule_direct(conv: _Conv) -> None:
         conv.width, conv.channels, processor.lanes(conv.op.output(0).dtype),
         processor.vector_registers, block_of(conv.op),
     )  # fmt: skip
-    resident = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
+    in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
+    in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= processor.l1_bytes // 2
-    why = _by_bands(conv, stage, size) if resident or small else _by_parts(conv, stage, size)
+    why = _by_bands(conv, stage, size) if in_bands or small else _by_parts(conv, stage, size)
     conv.kernel.choices["tile"] = f"{size.rows} x {size.columns}"
     conv.kernel.choices["schedule"] = (
         f"direct, {size.rows} pixels x {size.columns} channels in registers, {why}"
@@ -170,52 +181,84 @@ def _schedule_direct(conv: _Conv) -> None:
 
 def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     """All blocks of channels run over a band of rows before the next band."""
-    rows = _band(conv)
+    blocks = -(-conv.channels // size.columns)
+    threads = conv.kernel.processor.threads
+    share = share_rows(
+        conv.height, conv.batch, blocks, threads, _most_rows(conv), not conv.has_border
+    )
     tile = _sum_in_registers(conv)
     n, h, w, c = stage.op.axis
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
-    band, row = stage.split(h, factor=rows)
+    band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
     stage.unroll(column)
     vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     _write_out(tile, _steps(tile))
-    bands = -(-conv.height // rows) * conv.batch
-    if bands >= conv.kernel.processor.threads:
+    bands = -(-conv.height // share.rows) * conv.batch
+    if bands >= threads and share.groups == 1:
         piece = stage.fuse(n, band)
         _place_border(conv, stage, piece)
     else:
-        piece = stage.fuse(n, band, block)
+        groups = share.groups if share.groups > 1 else blocks
+        group, block = stage.split(block, nparts=groups)
+        piece = stage.fuse(n, band, group)
         _place_border(conv, stage, None)
     stage.parallel(piece)
-    return f"bands of {rows} rows, the weights in the cache"
+    return f"bands of {share.rows} rows, the weights in the cache"
 
 
 def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
-    """A block's weights part by part, each for the whole image, whose sums wait in memory."""
+    """A block's weights part by part, each for the whole image, whose sums wait in memory.
+
+    The next part is fetched while the image passes by this one.
+    """
+    processor = conv.kernel.processor
+    blocks = -(-conv.channels // size.columns)
+    rows = row_groups(conv.height, conv.batch * blocks, processor.threads)
     tile = _sum_in_registers(conv)
     n, h, w, c = stage.op.axis
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
-    stage.reorder(n, block, h, across, column, vector)
+    band, row = stage.split(h, factor=rows)
+    stage.reorder(n, block, band, row, across, column, vector)
     stage.unroll(column)
     vectorize_result(stage, vector, size.columns)
-    piece = stage.fuse(n, block)
+    piece = stage.fuse(n, block, band)
     stage.parallel(piece)
     tile.set_scope("global")
     tile.compute_at(stage, piece)
-    room = conv.kernel.processor.l1_bytes // 3 // (size.columns * conv.element)
+    # this part, the next one, and what the image and the sums need
+    room = processor.l1_bytes // 6 // (size.columns * conv.element)
     part = even_part(conv.group, max(1, room))
+    lines = min(rows, _lines(conv, size))
     channel, *window = tile.op.reduce_axis
     outside, inside = tile.split(channel, factor=part)
     n, h, w, c = tile.op.axis
     across, column = tile.split(w, factor=size.rows)
-    tile.reorder(n, *window, outside, h, across, inside, column, c)
+    high, line = tile.split(h, factor=lines)
+    tile.reorder(n, *window, outside, high, across, inside, line, column, c)
+    parts = tile.fuse(*window, outside)
+    tile.unroll(line)
     tile.unroll(column)
     tile.vectorize(c)
+    if isinstance(conv.weight.op, PlaceholderOp):
+        tile.prefetch(conv.weight, inside, 1, parts)
     _place_border(conv, stage, None)
-    return f"the weights of {part} channels at a time for the whole image"
+    seen = "the whole image" if rows == conv.height else f"{rows} rows"
+    return f"{lines} rows at once, the weights of {part} channels at a time for {seen}"
+
+
+def _lines(conv: _Conv, size: RegisterTile) -> int:
+    """Rows of the image that a tile has: several where one does not fill the registers."""
+    if size.rows < conv.width:
+        return 1
+    processor = conv.kernel.processor
+    lanes = processor.lanes(conv.op.output(0).dtype)
+    vectors = size.columns // lanes + (size.columns % lanes).bit_count()
+    fitting = (processor.vector_registers - 1) // vectors - 1
+    return max(1, min(fitting, most_rows(conv.group * conv.element)) // size.rows)
 
 
 def _sum_in_registers(conv: _Conv) -> Stage:
@@ -258,7 +301,7 @@ def even_part(size: int, most: int) -> int:
     return found if 2 * found > most else min(size, most)
 
 
-def _band(conv: _Conv) -> int:
+def _most_rows(conv: _Conv) -> int:
     """Rows that are computed together: what they read and write stays in the second cache."""
     processor = conv.kernel.processor
     _, height, width, channels = [build.int_value(extent) or 1 for extent in conv.data.shape]
@@ -267,7 +310,13 @@ def _band(conv: _Conv) -> int:
     most = room // int((read + conv.width * conv.channels) * conv.element + 1)
     if not conv.has_border:
         most = min(most, -(-BAND_PIXELS // conv.width))
-    bands = -(-conv.height // max(1, most))
+    return max(1, most)
+
+
+def _band(conv: _Conv) -> int:
+    """Rows of a band of a depthwise convolution."""
+    processor = conv.kernel.processor
+    bands = -(-conv.height // _most_rows(conv))
     if bands * conv.batch < MANY_BANDS and bands % processor.threads:
         bands += processor.threads - bands % processor.threads
     return -(-conv.height // min(bands, conv.height))

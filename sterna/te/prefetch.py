@@ -112,7 +112,8 @@ def _share(region: Region, inside: Loops) -> Region:
     """The part of a region that one of the iterations inside fetches.
 
     The longest dimension is dealt out, and where there are more iterations than it is long, the
-    last one as well: (768, 64) in 6144 iterations gives each an eighth of a row.
+    last one as well: (768, 64) in 6144 iterations gives each an eighth of a row. Iterations of the
+    innermost loop take a row each where they are as many, which needs no division.
     """
     mins, extents = list(region[0]), list(region[1])
     lengths = [build.int_value(extent) for extent in extents]
@@ -122,19 +123,28 @@ def _share(region: Region, inside: Loops) -> Region:
     known = [length or 0 for length in lengths]
     longest = known.index(max(known))
     turns = math.prod(count for count in counts if count is not None)
-    turn: Expr = build.const(0)
-    for var, extent in inside:
-        turn = turn * extent + var
     length, last = known[longest], len(known) - 1
     if length == 0:
         return region
     if longest == last or not known[last] or turns < 2 * length:
-        _deal(mins, extents, longest, turn, -(-length // turns))
+        _deal(mins, extents, longest, _turn(inside), -(-length // turns))
         return mins, extents
     each = turns // length
-    _deal(mins, extents, longest, build.floordiv(turn, each), 1)
-    _deal(mins, extents, last, build.floormod(turn, each), -(-known[last] // each))
+    turn = _turn(inside)
+    row, piece = build.floordiv(turn, each), build.floormod(turn, each)
+    if counts[-1] == length:
+        row, piece = inside[-1][0], _turn(inside[:-1])
+    _deal(mins, extents, longest, row, 1)
+    _deal(mins, extents, last, piece, -(-known[last] // each))
     return mins, extents
+
+
+def _turn(loops: Loops) -> Expr:
+    """The number of an iteration of nested loops."""
+    turn: Expr = build.const(0)
+    for var, extent in loops:
+        turn = turn * extent + var
+    return turn
 
 
 def _deal(mins: list[Expr], extents: list[Expr], dim: int, turn: Expr, count: int) -> None:

@@ -11,6 +11,7 @@ from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.op.conv_schedule import even_part, rows_of_a_piece
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
+from sterna.op.sharing import share_rows
 from sterna.relay.interpreter import interpret
 
 WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
@@ -61,9 +62,32 @@ CASES = [
 def test_direct_convolutions(case: Any, processor: Processor) -> None:
     shape, channels, block, attrs = case
     lowered = check(convolution(shape, channels, block, **attrs), processor)
-    if processor is not AVX2:
-        by_parts = "for the whole image" in lowered.choices["schedule"]
-        assert by_parts == (processor is PARTS)
+    if processor is PARTS:
+        assert "channels at a time" in lowered.choices["schedule"]
+
+
+def test_parts_of_weights_are_fetched_ahead() -> None:
+    """Tiles of two short rows read a part; a line of the next one is fetched in every step."""
+    body = convolution((1, 7, 7, 128), 32, 32, kernel_size=(3, 3), padding=1)
+    lowered = check(body, Processor(512, 32, l1_bytes=24576, l2_bytes=65536))
+    assert "2 rows at once, the weights of 32 channels at a time" in lowered.choices["schedule"]
+    loops = str(lowered.function)
+    assert loops.count("prefetch_region") == 1
+    hint = next(line for line in loops.split("\n") if "prefetch_region" in line)
+    assert hint.strip().endswith("(1, 1, 1, 1, 8))")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 16, 64])
+@pytest.mark.parametrize("height, most", [(7, 10), (14, 5), (28, 3), (56, 2), (112, 1), (13, 5)])
+def test_threads_end_together(threads: int, height: int, most: int) -> None:
+    """Nobody waits for long, where rows and blocks allow it."""
+    blocks = 8
+    share = share_rows(height, 1, blocks, threads, most, cut_blocks=True)
+    pieces = -(-height // share.rows) * share.groups
+    longest = -(-pieces // threads) * share.rows / share.groups
+    least = max(height / threads, 1 / blocks)
+    assert longest <= 1.25 * least
+    assert share.rows <= 2 * most
 
 
 @pytest.mark.parametrize("processor", [WIDE, NARROW, PARTS, AVX2])

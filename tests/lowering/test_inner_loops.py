@@ -22,7 +22,7 @@ TARGETS = {
     "neon": "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1",
 }
 PRODUCT = re.compile(r"\b(vfn?madd\w+ps|fml[as])\b")
-STACK = re.compile(r"\(%rsp|\(%rbp|\[sp[,\]]")
+STACK = re.compile(r"\(%rsp|\(%rbp\)|\[sp[,\]]")
 JUMP = re.compile(r"^\s+(?:j\w+|b\.\w+|cbn?z|tbn?z|b)\s.*?(\.L\w+)$")
 
 

@@ -1,0 +1,42 @@
+"""How rows of an image and blocks of its channels are shared among threads."""
+
+from dataclasses import dataclass
+
+# What a piece of work costs before its first row, in rows.
+START = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A piece of work: some rows, and all blocks of channels or a part of them."""
+
+    rows: int
+    groups: int = 1
+    """Into how many parts the blocks are cut."""
+
+
+def share_rows(
+    height: int, images: int, blocks: int, threads: int, most: int, cut_blocks: bool
+) -> Share:
+    """Pieces with which the last thread ends soonest; among equals those with the most rows.
+
+    most: pieces of more rows leave the inner cache, and twice as many is too much. cut_blocks:
+    pieces that compute a part of the channels do no work twice.
+    """
+    rows = range(1, min(height, 2 * most if threads > 1 else most) + 1)
+    parts = [n for n in range(1, blocks + 1) if blocks % n == 0] if cut_blocks else [1]
+    found = [Share(row, groups) for row in rows for groups in parts]
+    return min(found, key=lambda s: (_end(s, height, images, threads), s.groups, -s.rows))
+
+
+def _end(share: Share, height: int, images: int, threads: int) -> float:
+    """When the last thread ends, in rows of all channels."""
+    pieces = images * -(-height // share.rows) * share.groups
+    turns = -(-pieces // threads)
+    return turns * (share.rows / share.groups + START)
+
+
+def row_groups(height: int, pieces: int, threads: int) -> int:
+    """Rows that each of so many pieces is cut into: all, or fewer if threads would wait."""
+    shares = range(1, height + 1)
+    return min(shares, key=lambda rows: (_end(Share(rows), height, pieces, threads), -rows))
