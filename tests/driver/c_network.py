@@ -99,7 +99,7 @@ class CNetwork:
         if self.interface.holds_operands:
             made = self._through_pools(held, like)
         else:
-            made = [np.full_like(array, 77) for array in like]
+            made = [np.full_like(array, 77, order="C") for array in like]
             tables = [_table([array.ctypes.data for array in group]) for group in (held, made)]
             assert self.function("run")(*tables, *self.pools()) == 0
         for memory in self.memory:
@@ -110,7 +110,7 @@ class CNetwork:
         for array, address in zip(inputs, self._map("inputs", len(inputs)), strict=True):
             ctypes.memmove(address, array.ctypes.data, array.nbytes)
         assert self.function("run")(*self.pools()) == 0
-        made = [np.empty_like(array) for array in like]
+        made = [np.empty_like(array, order="C") for array in like]
         for array, address in zip(made, self._map("outputs", len(like)), strict=True):
             ctypes.memmove(array.ctypes.data, address, array.nbytes)
         return made
