@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import sterna as tvm
 from sterna import relay
 from sterna.relay import transform
 from tests.relay.support import apply, check, text_of
@@ -36,6 +37,8 @@ ONE = "fn (%x: Tensor[(1, 3, 1), float32])"
         (ONE, "squeeze(squeeze(%x, axis=[0]), axis=[1])",
          "reshape(%x, newshape=[3], allowzero=True)"),
         (X, "concatenate((%x,), axis=1)", "%x"),
+        (X, "concatenate((concatenate((%x, %x), axis=-1), %x), axis=1)",
+         "concatenate((%x, %x, %x), axis=1)"),
         (X, "strided_slice(%x, begin=[0, -9], end=[2, 9])", "%x"),
         (X, "nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0]])", "%x"),
         (X, "nn.relu(nn.relu(%x))", "nn.relu(%x)"),
@@ -58,6 +61,7 @@ def test_rule(head: str, before: str, after: str) -> None:
     ("head", "body"),
     [
         (X, "subtract(0f, %x)"),
+        (X, "concatenate((concatenate((%x, %x), axis=0), concatenate((%x, %x), axis=0)), axis=1)"),
         (X, "divide(1f, %x)"),
         (X, "add(subtract(%x, 1f), 2f)"),
         (X, "add(add(%x, 12582912f), -12582912f)"),  # rounds to whole numbers
@@ -110,3 +114,16 @@ def test_integers_wrap_as_before() -> None:
     made = check(transform.SimplifyExpr(), relay.Function((x,), body), "fn (%x: Tensor[(4), int8]) "
                  "{ add(%x, -56i8) }")  # fmt: skip
     assert text_of(made) == text_of(apply(transform.SimplifyExprPostAlterOp(), made))
+
+
+def test_a_chain_of_joined_parts_is_one_kernel_each() -> None:
+    """Every part is copied once for each reader, with the reader's own operators in the kernel."""
+    x = relay.var("x", shape=(1, 4, 4, 16))
+    joined, read = x, []
+    for _ in range(3):
+        joined = relay.concatenate([joined, relay.nn.max_pool2d(x, (1, 1), layout="NHWC")], axis=3)
+        read.append(relay.mean(relay.nn.relu(relay.multiply(joined, relay.const(2.0)))))
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.Tuple(tuple(read))))
+    passes = [transform.InferType(), transform.SimplifyExpr(), transform.FuseOps(2)]
+    text = str(tvm.transform.Sequential(passes)(module))
+    assert text.count("Primitive=1") == 9  # a pool, a joined chain and a mean for each

@@ -15,8 +15,11 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Call, RelayExpr, Tuple, TupleGetItem, TupleWrapper
 from sterna.relay.layout_rules import joined
-from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.relay.op import INJECTIVE, Case, OpRecord, record_of, register
 from sterna.te import Tensor, compute
+
+# More parts in one kernel ask too many questions for each vector.
+MOST_PARTS = 64
 
 
 @attributes
@@ -85,6 +88,38 @@ def _one_part(joined: Call) -> RelayExpr | None:
     return parts.fields[0] if isinstance(parts, Tuple) else TupleGetItem(parts, 0)
 
 
+def _of_joined(joined: Call) -> RelayExpr | None:
+    """concatenate((concatenate((x, y)), z)) -> concatenate((x, y, z))
+
+    The same elements are copied, once, and what else reads the inner one can be fused with it.
+    """
+    (parts,) = joined.args
+    attrs: Any = joined.attrs
+    kind = joined.checked_type
+    if not isinstance(parts, Tuple) or not isinstance(kind, TensorType):
+        return None
+    flat: list[RelayExpr] = []
+    for part in parts.fields:
+        inner = _parts_along(part, axis_of(attrs.axis, kind.ndim), kind.ndim)
+        flat += [part] if inner is None else inner
+    if len(flat) == len(parts.fields) or len(flat) > MOST_PARTS:
+        return None
+    made: RelayExpr = make("concatenate", Tuple(tuple(flat)), axis=attrs.axis)
+    return made
+
+
+def _parts_along(part: RelayExpr, axis: int, rank: int) -> Sequence[RelayExpr] | None:
+    """What a concatenation along an axis joins; None for anything else."""
+    record = record_of(part)
+    if record is None or record.name != "concatenate":
+        return None
+    assert isinstance(part, Call)
+    (parts,) = part.args
+    attrs: Any = part.attrs
+    same = axis_of(attrs.axis, rank) == axis
+    return parts.fields if same and isinstance(parts, Tuple) else None
+
+
 register(OpRecord(
     "concatenate",
     inputs=("*data",),
@@ -92,7 +127,7 @@ register(OpRecord(
     infer=_infer_concatenate,
     compute=_compute_concatenate,
     reference=lambda attrs, data: np.concatenate(data, attrs.axis),
-    rewrites=[_one_part],
+    rewrites=[_one_part, _of_joined],
     pattern=INJECTIVE,
     layout=joined,
     cases=[
