@@ -73,6 +73,7 @@ class BuildNative(build_ext):
         for name, folder in (("sterna.c", "src"), ("rpc_server.c", "rpc")):
             text = amalgamate.amalgamate(folder)
             (native / "src" / name).write_text(text, encoding="utf-8")
+        shutil.copyfile(HERE / "runtime" / "wasm" / "interface.c", native / "src" / "wasm.c")
 
     def build_runtime(self, native: Path) -> None:
         """The shared and the static library."""

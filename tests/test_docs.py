@@ -46,6 +46,12 @@ def blocks_of(page: str) -> list[Block]:
     return [block for block in found if block.language in RUN]
 
 
+def programs_of(blocks: list[Block]) -> set[str]:
+    """Emulators and engines that a page's commands start."""
+    texts = "".join(block.text for block in blocks if block.language == "console")
+    return set(re.findall(r"^\$ (qemu-\w+|node)\b", texts, re.MULTILINE))
+
+
 def agrees(expected: str, printed: str) -> bool:
     """Whether a program printed what a page says."""
     pattern = ".*?".join(map(re.escape, expected.rstrip().split("...")))
@@ -91,6 +97,8 @@ def test_the_programs_of_a_page_run(
     if any(block.language == "console" for block in blocks):
         require_program("bash")
         require_program("cc")
+        for program in programs_of(blocks):
+            require_program(program)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     printed: dict[tuple[int, int], str] = {}

@@ -112,7 +112,8 @@ static int check_header(const binary *b) {
   int machine = magic[EI_DATA] == ELFDATA2MSB ? machine_bytes[0] << 8 | machine_bytes[1]
                                               : machine_bytes[1] << 8 | machine_bytes[0];
   if (HOST_MACHINE != -1 && machine != HOST_MACHINE)
-    return sterna_set_errorf("ValueError", "cannot load '%s': it is built for %s, this machine is %s",
+    return sterna_set_errorf("ValueError", "cannot load '%s': it is built for %s, this machine is %s; "
+                             "export it for this machine's target",
                              b->path, machine_name(machine), machine_name(HOST_MACHINE));
   if (magic[EI_CLASS] != HOST_CLASS || magic[EI_DATA] != host_data)
     return refuse_binary(b, "it is built for another word size or byte order");
@@ -134,6 +135,13 @@ int binary_check(const char *path) {
   int failed = check_header(&b);
   fclose(b.file);
   return failed;
+}
+
+#elif defined(__wasm__)
+
+int binary_check(const char *path) {
+  (void)path; /* the loader refuses them all */
+  return 0;
 }
 
 #else

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if !defined(_WIN32)
+#if !defined(_WIN32) && !defined(__wasm__)
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,9 +33,13 @@ struct library {
 static library *loaded;
 static platform_mutex library_mutex = PLATFORM_MUTEX_INIT;
 
-#if defined(_WIN32)
+#if defined(_WIN32) || defined(__wasm__)
 
+#if defined(_WIN32)
 static char *full_path(const char *path) { return _fullpath(NULL, path, 0); }
+#else
+static char *full_path(const char *path) { return strdup(path); }
+#endif
 
 static int identify(const char *path, file_identity *out) {
   (void)path;
@@ -83,7 +87,7 @@ static int copy_file(const char *from, int to) {
 
 /* The loader knows libraries by path: a path that means another file now needs another name. */
 static void *open_copy(const char *path, char *error, size_t error_size) {
-  const char *folder = getenv("TMPDIR");
+  const char *folder = platform_variable("TMPDIR");
   char name[4096];
   snprintf(name, sizeof name, "%s/sterna-XXXXXX", folder && *folder ? folder : "/tmp");
   int file = mkstemp(name);

@@ -36,6 +36,8 @@ uint64_t platform_nanoseconds(void) {
   return (uint64_t)((double)now.QuadPart * 1e9 / (double)frequency.QuadPart);
 }
 
+const char *platform_variable(const char *name) { return getenv(name); }
+
 int platform_slot_create(platform_slot *slot, void(PLATFORM_SLOT_CALLBACK *destroy)(void *)) {
   *slot = FlsAlloc(destroy);
   return *slot == FLS_OUT_OF_INDEXES ? -1 : 0;
@@ -87,6 +89,82 @@ void *platform_allocate(size_t bytes, size_t alignment) {
 
 void platform_release(void *block) { _aligned_free(block); }
 
+#elif defined(__wasm__)
+
+int platform_thread_start(platform_thread *thread, platform_thread_main main, void *data) {
+  (void)thread;
+  (void)main;
+  (void)data;
+  return -1;
+}
+
+void platform_thread_join(platform_thread thread) { (void)thread; }
+
+void platform_yield(void) {}
+
+int platform_cpu_count(void) { return 1; }
+
+uint64_t platform_nanoseconds(void) { return 0; } /* a clock would be an import */
+
+const char *platform_variable(const char *name) {
+  (void)name;
+  return NULL;
+}
+
+int platform_slot_create(platform_slot *slot, void (*destroy)(void *)) {
+  (void)destroy; /* the thread ends with the module */
+  *slot = calloc(1, sizeof **slot);
+  return *slot ? 0 : -1;
+}
+
+void *platform_slot_get(platform_slot slot) { return *slot; }
+
+int platform_slot_set(platform_slot slot, void *value) {
+  *slot = value;
+  return 0;
+}
+
+void platform_on_fork(void (*before)(void), void (*parent)(void), void (*child)(void)) {
+  (void)before;
+  (void)parent;
+  (void)child;
+}
+
+void *platform_library_open(const char *path, char *error, size_t error_size) {
+  (void)path;
+  snprintf(error, error_size, "a WebAssembly module loads no files; link the model into it");
+  return NULL;
+}
+
+void platform_library_close(void *handle) { (void)handle; }
+
+void *platform_library_find(const char *path) {
+  (void)path;
+  return NULL;
+}
+
+void *platform_library_symbol(void *handle, const char *name) {
+  (void)handle;
+  (void)name;
+  return NULL;
+}
+
+void *platform_process_symbol(const char *name) {
+  (void)name;
+  return NULL;
+}
+
+uint64_t platform_readable(const void *at) {
+  return (uint64_t)__builtin_wasm_memory_size(0) * 65536 - (uintptr_t)at;
+}
+
+void *platform_allocate(size_t bytes, size_t alignment) {
+  void *block = NULL;
+  return posix_memalign(&block, alignment < 16 ? 16 : alignment, bytes ? bytes : 1) ? NULL : block;
+}
+
+void platform_release(void *block) { free(block); }
+
 #else
 
 #include <dlfcn.h>
@@ -125,6 +203,8 @@ uint64_t platform_nanoseconds(void) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+const char *platform_variable(const char *name) { return getenv(name); }
 
 int platform_slot_create(platform_slot *slot, void (*destroy)(void *)) {
   return pthread_key_create(slot, destroy) ? -1 : 0;

@@ -43,6 +43,30 @@ typedef LPTHREAD_START_ROUTINE platform_thread_main;
 typedef DWORD platform_slot;
 #define PLATFORM_SLOT_CALLBACK WINAPI
 
+#elif defined(__wasm__)
+
+/* A WebAssembly module: one thread, no files, no environment. */
+typedef char platform_mutex;
+#define PLATFORM_MUTEX_INIT 0
+#define platform_mutex_init(m) ((void)(m))
+#define platform_mutex_destroy(m) ((void)(m))
+#define platform_lock(m) ((void)(m))
+#define platform_unlock(m) ((void)(m))
+
+typedef char platform_cond;
+#define PLATFORM_COND_INIT 0
+#define platform_cond_init(c) ((void)(c))
+#define platform_wait(c, m) ((void)(c), (void)(m))
+#define platform_wake_one(c) ((void)(c))
+#define platform_wake_all(c) ((void)(c))
+
+typedef char platform_thread;
+#define PLATFORM_THREAD_RESULT void *
+typedef void *(*platform_thread_main)(void *);
+
+typedef void **platform_slot;
+#define PLATFORM_SLOT_CALLBACK
+
 #else
 
 #include <pthread.h>
@@ -76,6 +100,7 @@ INTERNAL void platform_thread_join(platform_thread thread);
 INTERNAL void platform_yield(void);
 INTERNAL int platform_cpu_count(void);
 INTERNAL uint64_t platform_nanoseconds(void);
+INTERNAL const char *platform_variable(const char *name); /* of the environment, or null */
 
 /* A pointer per thread; destroy is called with it when its thread ends. */
 INTERNAL int platform_slot_create(platform_slot *slot, void(PLATFORM_SLOT_CALLBACK *destroy)(void *));

@@ -186,7 +186,7 @@ static pool *new_pool(int threads) {
 }
 
 static int read_thread_count(const char *variable, int *out) {
-  const char *text = getenv(variable);
+  const char *text = platform_variable(variable);
   char *end;
   if (!text || !*text) return 0;
   long number = strtol(text, &end, 10);

@@ -1,12 +1,14 @@
 """sterna targets: what can be compiled for here, and what is missing for the rest."""
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.output import add_json, show
 from sterna.runtime import device
 from sterna.support import cross, toolchain
+from sterna.support.emulators import runner_for
 from sterna.support.table import lay_out
 from sterna.target import Target, machine_of
 from sterna.target.kind import TargetKind, all_kinds
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
 
 NATIVE = "llvm -mcpu=native"
 
-# Machines that people ask for, as -mtriple names them.
+# Machines that people ask for, as -mtriple and -mattr name them.
 MACHINES = (
-    "x86_64-linux-gnu", "aarch64-linux-gnu", "arm-linux-gnueabihf", "riscv64-linux-gnu",
-    "aarch64-apple-macos", "x86_64-windows-gnu", "wasm32-wasi", "aarch64-linux-android",
+    "x86_64-linux-gnu", "aarch64-linux-gnu", "armv7l-linux-gnueabihf", "riscv64-linux-gnu",
+    "riscv64-linux-gnu -mattr=+v", "wasm32-wasi", "wasm32-wasi -mattr=+simd128",
+    "aarch64-linux-android", "armv7a-linux-androideabi", "x86_64-linux-android",
+    "aarch64-apple-macos", "x86_64-apple-macos", "x86_64-windows-gnu", "hexagon-unknown-elf",
+    "thumbv7em-none-eabi",
 )  # fmt: skip
 
 
@@ -38,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     kinds = [_kind(kind) for kind in all_kinds().values()]
     data = {
         "native": _native(), "tools": _tools(), "kinds": kinds,
-        "machines": [_machine(triple) for triple in MACHINES],
+        "machines": [_machine(options) for options in MACHINES],
         "architectures": list(ARCHITECTURES),
     }  # fmt: skip
     show(options, data, lambda: _text(data))
@@ -67,16 +72,45 @@ def _kind(kind: TargetKind) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _machine(triple: str) -> dict[str, Any]:
-    """What links libraries for a machine, or what to install for that."""
-    if cross.is_here(triple):
-        words = toolchain.find_c_compiler()
-        missing = None if words else "install gcc or clang, or: pip install ziglang"
-        return {"triple": triple, "linker": " ".join(words or []) or None, "missing": missing}
+def _machine(options: str) -> dict[str, Any]:
+    """What can be made for a machine and run here: by which tool, or what to do for that."""
+    target = f"llvm -mtriple={options}"
+    machine = machine_of(Target(target))
+    triple, is_wasm = machine.triple, machine.object_format == "wasm"
+    return {
+        "target": target,
+        "object": _ask(lambda: _joiner(triple)),
+        "static_library": _ask(lambda: _archiver(machine.object_format)),
+        "wasm_module" if is_wasm else "shared_library": _ask(lambda: _linker(triple, is_wasm)),
+        "run": _ask(lambda: runner_for(triple, machine.has("v")) or "this machine"),
+    }
+
+
+def _ask(find: Callable[[], str]) -> dict[str, str | None]:
     try:
-        return {"triple": triple, "linker": cross.compiler_for(triple), "missing": None}
-    except toolchain.MissingToolError as error:
-        return {"triple": triple, "linker": None, "missing": str(error)}
+        return {"by": find(), "missing": None}
+    except (toolchain.MissingToolError, ValueError) as error:
+        return {"by": None, "missing": str(error)}
+
+
+def _joiner(triple: str) -> str:
+    return _own_compiler() if cross.is_here(triple) else cross.joiner_for(triple)
+
+
+def _archiver(form: str) -> str:
+    return " ".join(toolchain.require_archiver(form == "elf"))
+
+
+def _linker(triple: str, is_wasm: bool) -> str:
+    command = cross.compiler_for(triple) if is_wasm else cross.linker_for(triple).command
+    return command or _own_compiler()
+
+
+def _own_compiler() -> str:
+    words = toolchain.find_c_compiler()
+    if words is None:
+        raise toolchain.MissingToolError("install gcc or clang, or: pip install ziglang")
+    return " ".join(words)
 
 
 def _missing(kind: TargetKind) -> str | None:
@@ -102,11 +136,32 @@ def _text(data: dict[str, Any]) -> str:
     return "\n".join([
         f"This machine: {native['triple']}, {native['cpu']}, {native['cores']} cores, vectors of "
         f"{native['vector_bits']} bits ({native['target']})",
-        *tools, "", table, "",
-        lay_out([
-            ("Machine (-mtriple)", [machine["triple"] for machine in data["machines"]]),
-            ("Linked by", [m["linker"] or m["missing"] for m in data["machines"]]),
-        ]),
-        "",
-        f"Archives (.a) need no linker. LLVM's processors: {', '.join(data['architectures'])}",
+        *tools, "", table, "", *_machines_text(data["machines"]), "",
+        f"LLVM's processors: {', '.join(data['architectures'])}",
     ])  # fmt: skip
+
+
+def _machines_text(machines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What can be made, as a table; what cannot, and why, behind it."""
+    notes: list[str] = []
+    rows = [_row(machine, notes) for machine in machines]
+    titles = ("Target", ".o", ".a", ".so or .wasm", "Runs here under")
+    table = lay_out([(title, column) for title, column in zip(titles, zip(*rows, strict=True),
+                                                              strict=True)])  # fmt: skip
+    return [table, *([""] if notes else []), *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]
+
+
+def _row(machine: Mapping[str, Any], notes: list[str]) -> tuple[str, ...]:
+    library = machine.get("shared_library") or machine["wasm_module"]
+
+    def cell(found: Mapping[str, str | None], word: str | None = "yes") -> str:
+        if found["by"] is not None:
+            return word or found["by"]
+        if found["missing"] not in notes:
+            notes.append(str(found["missing"]))
+        return f"no [{notes.index(str(found['missing'])) + 1}]"
+
+    return (
+        machine["target"], cell(machine["object"]), cell(machine["static_library"]),
+        cell(library), cell(machine["run"], None),
+    )  # fmt: skip

@@ -2,7 +2,9 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,17 @@ def create_shared(
     options: Sequence[str] | None = None,
     cc: StrPath | None = None,
     cwd: StrPath | None = None,
+    ccache_env: Mapping[str, str] | None = None,
 ) -> None:
     """Compile and link sources, objects and archives into a shared library.
 
-    sterna.h and sterna.hpp are found, and the runtime is linked if the code uses it.
+    sterna.h and sterna.hpp are found, and the runtime is linked if the code uses it. ccache_env:
+    compile through ccache, with these variables in its environment.
     """
-    toolchain.link_shared(Path(output), _paths(objects), options or (), cc, cwd)
+    toolchain.link_shared(
+        Path(output), _paths(objects), options or (), _cached(cc, ccache_env), cwd,
+        needs_runtime=_is_for_here(cc), variables=ccache_env,
+    )  # fmt: skip
 
 
 def create_executable(
@@ -45,9 +52,64 @@ def create_executable(
     options: Sequence[str] | None = None,
     cc: StrPath | None = None,
     cwd: StrPath | None = None,
+    ccache_env: Mapping[str, str] | None = None,
 ) -> None:
-    """Compile and link sources, objects and archives into a program."""
-    toolchain.link_executable(Path(output), _paths(objects), options or (), cc, cwd)
+    """Compile and link sources, objects and archives into a program, as create_shared does."""
+    toolchain.link_executable(
+        Path(output), _paths(objects), options or (), _cached(cc, ccache_env), cwd,
+        needs_runtime=_is_for_here(cc), variables=ccache_env,
+    )  # fmt: skip
+
+
+def create_staticlib(
+    output: StrPath, inputs: StrPath | Sequence[StrPath], ar: str | None = None
+) -> None:
+    """Put object files, and those of other archives, into a static library."""
+    toolchain.archive(Path(output), _paths(inputs), ar)
+
+
+def _cached(cc: StrPath | None, ccache_env: Mapping[str, str] | None) -> StrPath | None:
+    if ccache_env is None:
+        return cc
+    if shutil.which("ccache") is None:
+        raise ValueError("ccache_env= was given, but ccache was not found; install ccache")
+    return f"ccache {os.fspath(cc) if cc is not None else get_cc() or 'cc'}"
+
+
+def _is_for_here(cc: StrPath | None) -> bool:
+    """Whether a compiler makes code for this machine, which the runtime is there for."""
+    triple = get_target_by_dump_machine(cc)() if cc is not None else None
+    return triple is None or cross.is_here(triple)
+
+
+def get_target_by_dump_machine(compiler: StrPath | None) -> Callable[[], str | None]:
+    """A function that asks a compiler which triple it makes code for; None if it does not say."""
+
+    def get_target_triple() -> str | None:
+        words = shlex.split(os.fspath(compiler)) if compiler is not None else []
+        if not words or shutil.which(words[0]) is None:
+            return None
+        done = subprocess.run(
+            [*words, "-dumpmachine"], capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.stdout.strip() or None if done.returncode == 0 else None
+
+    return get_target_triple
+
+
+def get_global_symbol_section_map(path: StrPath, *, nm: str | None = None) -> dict[str, str]:
+    """The global symbols that a library or object defines, each with nm's letter of its section."""
+    command = nm or next((name for name in ("nm", "llvm-nm") if shutil.which(name)), None)
+    if command is None:
+        raise toolchain.MissingToolError("listing symbols needs nm; install binutils or llvm")
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file '{os.fspath(path)}' to list the symbols of")
+    words = [*shlex.split(command), "-g", "--defined-only", os.fspath(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{shlex.join(words)} failed: {done.stderr.strip()}")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {words[-1]: words[-2] for words in lines if len(words) >= 2 and len(words[-2]) == 1}
 
 
 def cross_compile(
@@ -70,9 +132,13 @@ def cross_compile(
     cross_compile("arm-linux-gnueabihf-gcc", options) is what fcompile= takes: it links with that
     compiler, or calls a function that does.
     """
-    if isinstance(compile_func, str) or callable(compile_func):
+    if target is None and (isinstance(compile_func, str) or callable(compile_func)):
         given = options if output is None else output
-        assert not isinstance(given, str | os.PathLike)
+        if isinstance(given, str | os.PathLike):
+            raise TypeError(
+                f"cross_compile with a compiler takes a list of options behind it, not '{given}'; "
+                "a program is built with target="
+            )
         return _fcompile(compile_func, given, output_format, get_target_triple, add_files)
     if output is None or not isinstance(output, str | os.PathLike) or target is None:
         raise ValueError(
@@ -120,8 +186,18 @@ def _fcompile(
 
     made: Any = compile_with
     made.output_format = output_format or getattr(compile_func, "output_format", "so")
-    made.get_target_triple = get_target_triple
+    asked = getattr(compile_func, "get_target_triple", None)
+    if isinstance(compile_func, str):
+        asked = get_target_by_dump_machine(compile_func)
+    made.get_target_triple = get_target_triple or asked
     return compile_with
+
+
+_create_shared: Any = create_shared
+_create_shared.output_format = "so"
+_create_shared.get_target_triple = lambda: get_target_by_dump_machine(get_cc())()
+_create_staticlib: Any = create_staticlib
+_create_staticlib.output_format = "a"
 
 
 __getattr__ = classic_names(__name__)

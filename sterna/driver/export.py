@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from sterna.driver import bundle
 from sterna.driver.files import as_objects, pack, write_object
 from sterna.driver.operator_module import OperatorModule
 from sterna.runtime import Module
-from sterna.support import cross, toolchain
+from sterna.support import cross, native, toolchain
 from sterna.support.write_aside import write_aside
 from sterna.target import machine_of
 
 LINK_OPTIONS = ("cc", "cwd", "options")
+LIBRARY_FORMS = frozenset({".so", ".dylib", ".dll"})
 
 
 def export_library(
@@ -24,45 +25,89 @@ def export_library(
     fcompile: Callable[..., Any] | None = None,
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
-    write_more: Callable[[Path], list[Path]] = lambda folder: [],
+    write_more: Callable[[Path, str | None], list[Path]] = lambda folder, cc: [],
     **options: Any,
 ) -> Any:
     """Write a module and all that it imports; see Module.export_library.
 
-    write_more: writes what goes into the file beside the modules, into a folder.
+    write_more: writes what goes into the file beside the modules, into a folder, with the
+    command of a C compiler.
     """
-    path = Path(file_name)
+    path, further = Path(file_name), [Path(p) for p in addons or ()]
+    if fcompile is None and path.suffix not in _WRITERS:
+        raise ValueError(
+            f"cannot export '{path}': the name must end in .so, .tar, .o, .a, .c or .wasm"
+        )
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
-        if options.get("cc") is None and fcompile is None and path.suffix != ".a":
-            options["cc"] = _compiler_for(module, path.suffix)
-        made, more = bundle.write(module, Path(name)), write_more(Path(name))
-        export = _Export(path, made, more, [Path(p) for p in addons or ()], Path(name), options)
+        tools = _Tools(_triple(module), options.get("cc"))
+        if fcompile is None:
+            tools = tools.completed(path.suffix, _is_c(module, further), Path(name))
+        made, more = bundle.write(module, Path(name)), write_more(Path(name), tools.command)
         if fcompile is not None:
-            return fcompile(os.fspath(path), [os.fspath(p) for p in export.files], **options)
+            files = [os.fspath(p) for p in (*made, *more, *further)]
+            return fcompile(os.fspath(path), files, **options)
         unknown = sorted(options.keys() - set(LINK_OPTIONS))
         if unknown:
             known = ", ".join(LINK_OPTIONS)
             raise TypeError(f"export_library has no option '{unknown[0]}'; linking takes {known}")
-        write = _WRITERS.get(path.suffix)
-        if write is None:
-            raise ValueError(
-                f"cannot export '{path}': the name must end in .so, .tar, .o, .a or .c"
-            )
-        write(export)
+        export = _Export(path, made, more, further, Path(name), options, tools)
+        _WRITERS[path.suffix](export)
     return None
 
 
-def _compiler_for(module: Module, suffix: str) -> str | None:
-    """The compiler for what a module is built for; None if it is this machine's own."""
-    if not isinstance(module, OperatorModule):
-        return None
-    target = module.target
-    if target.kind.name == "c" and not target.attrs.get("mtriple"):
-        return None
-    triple = machine_of(target).triple
-    if cross.is_here(triple):
-        return None
-    return cross.joiner_for(triple) if suffix == ".o" else cross.compiler_for(triple)
+def _triple(module: Module) -> str:
+    """What a module is built for; empty: this machine, or C for any."""
+    target = module.target if isinstance(module, OperatorModule) else None
+    if target is None or (target.kind.name == "c" and not target.attrs.get("mtriple")):
+        return ""
+    return machine_of(target).triple
+
+
+def _is_c(module: Module, addons: Sequence[Path]) -> bool:
+    """Whether there is C to compile."""
+    is_c = isinstance(module, OperatorModule) and module.target.kind.name == "c"
+    return is_c or any(path.suffix not in (".o", ".a") for path in addons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    """What compiles and links for a module's target."""
+
+    triple: str
+    """Empty: this machine's."""
+    command: str | None
+    """None: this machine's own compiler, or none where none is needed."""
+    options: Sequence[str] = ("-lm",)
+    has_libraries: bool = True
+    """Whether shared libraries can be linked."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether they are this machine's own."""
+        return not self.triple or cross.is_here(self.triple)
+
+    def completed(self, suffix: str, is_c: bool, folder: Path) -> "_Tools":
+        """With what a file of a form takes, where no compiler is given."""
+        triple, is_here = self.triple, self.is_here
+        if suffix == ".wasm" and not triple.startswith("wasm"):
+            raise ValueError(
+                f"a .wasm cannot be exported from what is built for {triple or 'this machine'}; "
+                'build it for the target "llvm -mtriple=wasm32-wasi"'
+            )
+        if suffix in LIBRARY_FORMS:
+            cross.require_shared_libraries(triple)
+        if is_here or self.command is not None or suffix == ".c":
+            return self
+        machine = cross.Machine.of(triple)
+        links = machine is not None and machine.has_shared_libraries
+        if is_c or suffix == ".wasm":
+            return replace(self, command=cross.compiler_for(triple), has_libraries=links)
+        if suffix == ".o":
+            return replace(self, command=cross.joiner_for(triple))
+        if suffix == ".a" or (suffix == ".tar" and not links):
+            return replace(self, has_libraries=False)
+        linker = cross.linker_for(triple)
+        return replace(self, command=linker.command, options=linker.prepare(folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +118,48 @@ class _Export:
     addons: Sequence[Path]
     folder: Path
     options: Mapping[str, Any]
+    tools: _Tools
 
     @property
     def files(self) -> list[Path]:
         return [*self.made, *self.more, *self.addons]
 
     def link(self, output: Path) -> None:
-        extra = [*(self.options.get("options") or ()), "-lm"]
+        extra = [*(self.options.get("options") or ()), *self.tools.options]
         toolchain.link_shared(
-            output, self.files, extra, self.options.get("cc"), self.options.get("cwd"),
-            needs_runtime=bool(self.addons),
+            output, self.files, extra, self.tools.command, self.options.get("cwd"),
+            needs_runtime=bool(self.addons) and self.tools.is_here,
         )  # fmt: skip
 
     def library(self) -> None:
         self.link(self.path)
 
     def tar(self) -> None:
-        library = self.folder / "lib.so"
-        self.link(library)
-        write_aside(self.path, lambda aside: pack(aside, [library, *self.files]))
+        library = [self.folder / "lib.so"] if self.tools.has_libraries else []
+        for path in library:
+            self.link(path)
+        write_aside(self.path, lambda aside: pack(aside, [*library, *self.files]))
+
+    def wasm(self) -> None:
+        if not self.more:
+            raise ValueError(
+                f"cannot export '{self.path}': a module of WebAssembly holds a whole model, as "
+                "relay.build makes it; export functions alone as objects (.o or .a)"
+            )
+        cc, cwd = str(self.tools.command), self.options.get("cwd")
+        small = []
+        for source in native.wasm_sources():  # what is hot in a model is the model's own code
+            small.append(self.folder / f"runtime.{source.stem}.o")
+            toolchain.compile_object(small[-1], source, ["-Os", "-fno-pic"], cc)
+        extra = self.options.get("options") or ()
+        toolchain.link_wasm(self.path, [*small, *self.files], extra, cc, cwd)
 
     def archive(self) -> None:
-        objects = as_objects(self.files, self.folder, self.options.get("cc"))
+        objects = as_objects(self.files, self.folder, self.tools.command)
         write_aside(self.path, lambda aside: toolchain.archive(aside, objects))
 
     def object(self) -> None:
-        cc = self.options.get("cc")
+        cc = self.tools.command
         write_aside(self.path, lambda aside: write_object(aside, self.files, self.folder, cc))
 
     def source(self) -> None:
@@ -113,6 +174,7 @@ class _Export:
 
 
 _WRITERS: dict[str, Callable[[_Export], None]] = {
-    ".so": _Export.library, ".dylib": _Export.library, ".dll": _Export.library,
+    **dict.fromkeys(LIBRARY_FORMS, _Export.library),
     ".tar": _Export.tar, ".a": _Export.archive, ".o": _Export.object, ".c": _Export.source,
+    ".wasm": _Export.wasm,
 }  # fmt: skip

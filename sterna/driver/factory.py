@@ -175,8 +175,8 @@ class GraphExecutorFactoryModule:
         files = ModelFiles(ModelData(self.libmod_name, self.graph_json, self.params), self.lib.code)
         form = Path(file_name).suffix
 
-        def write(folder: Path) -> list[Path]:
-            return files.write(folder, form, fcompile is None, options.get("cc"))
+        def write(folder: Path, cc: str | None) -> list[Path]:
+            return files.write(folder, form, fcompile is None, cc)
 
         return export_library(
             self.lib, file_name, fcompile, addons, workspace_dir, write, **options

@@ -12,7 +12,7 @@ from sterna.driver.model_data import ModelData
 from sterna.support import toolchain
 
 # Forms of files that are linked into programs, which must learn of the model when they start.
-STATIC_FORMS = frozenset({".o", ".a", ".c"})
+STATIC_FORMS = frozenset({".o", ".a", ".c", ".wasm"})
 
 DATA_FILE = "model.bin"
 
@@ -57,7 +57,7 @@ class ModelFiles:
     ) -> list[Path]:
         source = folder / "model.c"
         if by_assembler:
-            text = c.assembled_model_text(self.data.name, DATA_FILE)
+            text = c.assembled_model_text(self.data.name, DATA_FILE, self.data.size)
         else:
             text = c.model_text(self.data.name, self.data.to_bytes())
         if functions is not None:

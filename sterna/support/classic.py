@@ -10,7 +10,6 @@ from typing import Any
 
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
-    "sterna.contrib.cc.create_staticlib": "sterna.contrib.ndk:create_staticlib",
     "sterna.contrib.cc.cross_compiler": "sterna.contrib.cc:cross_compile",
     "sterna.contrib.debugger.debug_runtime": "sterna.contrib.debugger.debug_executor",
     "sterna.contrib.graph_runtime": "sterna.contrib.graph_executor",

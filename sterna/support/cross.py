@@ -1,13 +1,13 @@
 """Compilers for other machines than this one: the system's cross compilers, else PyPI's ziglang."""
 
-import importlib.util
 import platform
 import re
 import shlex
 import shutil
-import sys
 from dataclasses import dataclass
+from pathlib import Path
 
+from sterna.support import toolchain
 from sterna.support.options import options
 from sterna.support.toolchain import MissingToolError
 
@@ -20,6 +20,7 @@ _PROCESSORS = (
     (r"riscv64", "riscv64"),
     (r"riscv32", "riscv32"),
     (r"wasm32", "wasm32"),
+    (r"hexagon", "hexagon"),
     (r"(powerpc|ppc)64le", "powerpc64le"),
     (r"s390x", "s390x"),
 )
@@ -30,8 +31,13 @@ _SYSTEMS = (
     (r"darwin|macos|apple", "macos"),
     (r"windows|win32|mingw", "windows"),
     (r"wasi|wasm32", "wasi"),
-    (r"none|elf|eabi", "none"),
+    (r"none|elf|eabi|hexagon", "none"),
 )
+
+# Whose compiler links programs for a processor that nobody else has a C library for.
+_VENDORS = {"hexagon": "the Hexagon SDK's hexagon-clang"}
+
+ZIG = "PyPI's ziglang: pip install 'sterna[cross]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Machine:
 
     @classmethod
     def of(cls, triple: str) -> "Machine | None":
-        """The machine that a triple names; None for those that programs are not linked for."""
+        """The machine that a triple names; None for those that nothing is linked for."""
         first = triple.partition("-")[0]
         processor = next((name for p, name in _PROCESSORS if re.fullmatch(p, first)), None)
         system = next((name for p, name in _SYSTEMS if re.search(p, triple)), None)
@@ -69,15 +75,22 @@ class Machine:
         return "eabihf" if self.hard_float else "eabi"
 
     @property
+    def gnu(self) -> str:
+        """Its name among Linux's own tools and folders; empty under another system."""
+        return f"{self.processor}-linux-gnu{self._eabi}" if self.system == "linux" else ""
+
+    @property
     def gcc(self) -> str:
         """The name of the system's compiler for it."""
-        return f"{self.processor}-linux-gnu{self._eabi}-gcc" if self.system == "linux" else ""
+        return f"{self.gnu}-gcc" if self.gnu else ""
 
-    def zig(self, static: bool) -> str:
-        """Its name for zig; empty if zig has no C library for it."""
+    def zig(self, static: bool = False) -> str:
+        """Its name for zig; empty if zig has nothing for it."""
         match self.system:
             case "linux":
                 return f"{self.processor}-linux-{'musl' if static else 'gnu'}{self._eabi}"
+            case "android":
+                return f"{self.processor}-linux-android{'eabi' if self._eabi else ''}"
             case "macos":
                 return f"{self.processor}-macos"
             case "windows":
@@ -86,6 +99,11 @@ class Machine:
                 return "wasm32-wasi"
         return ""
 
+    @property
+    def has_shared_libraries(self) -> bool:
+        """Whether its programs load libraries, which can be linked without knowing the programs."""
+        return self.system not in ("none", "wasi")
+
 
 def is_here(triple: str) -> bool:
     """Whether this machine's own compiler makes programs for a triple."""
@@ -93,26 +111,72 @@ def is_here(triple: str) -> bool:
     return machine is not None and machine == own
 
 
+def require_shared_libraries(triple: str) -> None:
+    """A ValueError that says what to export instead where programs load no libraries."""
+    machine = Machine.of(triple)
+    if machine is not None and machine.system == "wasi":
+        raise ValueError(
+            f"{triple} has no shared libraries; export a model as a whole module (.wasm), or its "
+            "objects (.o, .a or .tar)"
+        )
+
+
 def compiler_for(triple: str, static: bool = False) -> str:
     """The command of a C compiler for another machine; MissingToolError says what to install."""
     machine = Machine.of(triple)
     if machine is None or machine.system == "none":
+        vendor = _VENDORS.get(machine.processor if machine else "", "a compiler")
         raise MissingToolError(
-            f"there is no C library to link for {triple}; export an object (.o) or an archive (.a) "
-            "and link it in your own project, or name a compiler with cc="
+            f"there is no C library to link for {triple}; export an object (.o), an archive (.a) "
+            f"or a .tar of objects and link it in your own project, or name {vendor} with cc="
         )
     if machine.system == "android":
         return ndk_compiler(triple)
     if machine.gcc and shutil.which(machine.gcc):
         return machine.gcc
-    name = machine.zig(static)
-    if name and importlib.util.find_spec("ziglang") is not None:
-        return shlex.join([sys.executable, "-m", "ziglang", "cc", "-target", name])
-    package = f"gcc-{machine.gcc.removesuffix('-gcc')}"
+    zig = toolchain.zig("cc")
+    if machine.zig(static) and zig:
+        return shlex.join([*zig, "-target", machine.zig(static)])
+    package = f"gcc-{machine.gnu}".replace("_", "-")
     system = f"{machine.gcc} (Debian: {package}), or " if machine.gcc else ""
     raise MissingToolError(
-        f"no compiler for {triple} was found; install {system}PyPI's ziglang: pip install "
-        "'sterna[cross]'; or name one with cc="
+        f"no compiler for {triple} was found; install {system}{ZIG}; or name one with cc="
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Linker:
+    """What links shared libraries for a machine."""
+
+    command: str | None
+    """None: this machine's own compiler."""
+    options: tuple[str, ...] = ("-lm",)
+    needed: tuple[str, ...] = ()
+    """Libraries of the machine that are not here: what is linked needs no more than their names."""
+
+    def prepare(self, folder: Path) -> list[str]:
+        """The options for a link; what they name is put into a folder."""
+        empty = folder / "empty.c"
+        made = [str(folder / name) for name in self.needed]
+        for name, path in zip(self.needed, made, strict=True):
+            empty.write_text("")
+            command = [*shlex.split(self.command or ""), "-shared", f"-Wl,-soname,{name}"]
+            toolchain.run_compiler([*command, str(empty), "-o", path])
+        return [*self.options, *made]
+
+
+def linker_for(triple: str) -> Linker:
+    """What links shared libraries for a machine; Android's are linked without its NDK too."""
+    if is_here(triple):
+        return Linker(None)
+    machine, zig = Machine.of(triple), toolchain.zig("cc")
+    if machine is None or machine.system != "android" or options.ndk_compiler or zig is None:
+        command = compiler_for(triple)
+        return Linker(command, ("-s", "-lm") if "ziglang" in command else ("-lm",))
+    return Linker(
+        shlex.join([*zig, "-target", machine.zig(), "-nostdlib"]),
+        ("-rtlib=compiler-rt", "-s", "-Wl,-z,max-page-size=16384", "-Wl,--no-as-needed"),
+        ("libm.so", "libc.so"),
     )
 
 
@@ -122,10 +186,15 @@ def joiner_for(triple: str) -> str:
     A machine without a C library has no compiler here, but its objects are joined all the same.
     """
     machine = Machine.of(triple)
-    if machine is not None and machine.system != "none":
+    system = machine.system if machine else "none"
+    if system == "windows":
+        raise ValueError(f"objects for {triple} cannot be joined; export an archive (.a) of them")
+    if machine is not None and system == "linux":
         return compiler_for(triple)
-    if importlib.util.find_spec("ziglang") is not None:
-        return shlex.join([sys.executable, "-m", "ziglang", "ld.lld"])
+    program = {"wasi": ["wasm-ld"], "macos": ["cc", "-target", machine.zig() if machine else ""]}
+    zig = toolchain.zig(*program.get(system, ["ld.lld"]))
+    if zig is not None:
+        return shlex.join(zig)
     raise MissingToolError(
         f"joining objects for {triple} needs a linker for it: pip install 'sterna[cross]', or name "
         "one with cc=; an archive (.a) needs none"
@@ -138,6 +207,7 @@ def ndk_compiler(triple: str = "Android") -> str:
     if command and shutil.which(shlex.split(command)[0]):
         return command
     raise MissingToolError(
-        f"{triple} needs Android's NDK: set TVM_NDK_CC to its clang, such as "
-        ".../bin/aarch64-linux-android24-clang"
+        f"compiling for {triple} needs Android's NDK: set TVM_NDK_CC to its clang, such as "
+        ".../bin/aarch64-linux-android24-clang; linking a library of what LLVM compiled does not, "
+        f"with {ZIG}"
     )

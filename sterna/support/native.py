@@ -29,3 +29,8 @@ def runtime_source() -> Path:
 def rpc_server_source() -> Path:
     """The RPC server, a program that links with the runtime, as one C file."""
     return _existing(_NATIVE / "src" / "rpc_server.c")
+
+
+def wasm_sources() -> list[Path]:
+    """What a WebAssembly module is made from beside its model: the runtime, and what it exports."""
+    return [runtime_source(), _existing(_NATIVE / "src" / "wasm.c")]

@@ -7,15 +7,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sterna.support import native
+from sterna.support.architecture import architecture_of, archive_members
+from sterna.support.file_view import FileView
 from sterna.support.options import options
 
 # What every model exports, and how far into an archive its table of symbols reaches at most.
 MODEL_SYMBOL = b"__sterna__model"
 SYMBOL_TABLE = 1 << 20
+
+# Programs that link and do not compile.
+LINKERS = frozenset({"ld", "ld.lld", "wasm-ld"})
 
 CXX_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
@@ -28,10 +33,11 @@ class CompileError(RuntimeError):
     """A compiler or linker refused; the text has its command and its words."""
 
 
-def _zig(language: str) -> list[str] | None:
+def zig(*words: str) -> list[str] | None:
+    """The command of one of zig's programs; None if it is not installed."""
     if importlib.util.find_spec("ziglang") is None:
         return None
-    return [sys.executable, "-m", "ziglang", language]
+    return [sys.executable, "-m", "ziglang", *words]
 
 
 def _first_found(configured: str | None, names: Sequence[str]) -> list[str] | None:
@@ -44,18 +50,17 @@ def _first_found(configured: str | None, names: Sequence[str]) -> list[str] | No
 
 def find_c_compiler() -> list[str] | None:
     """The command of a C compiler: CC, cc, gcc, clang or zig."""
-    return _first_found(options.c_compiler, ("cc", "gcc", "clang")) or _zig("cc")
+    return _first_found(options.c_compiler, ("cc", "gcc", "clang")) or zig("cc")
 
 
 def find_cxx_compiler() -> list[str] | None:
     """The command of a C++ compiler: CXX, c++, g++, clang++ or zig."""
-    return _first_found(options.cxx_compiler, ("c++", "g++", "clang++")) or _zig("c++")
+    return _first_found(options.cxx_compiler, ("c++", "g++", "clang++")) or zig("c++")
 
 
 def find_clang() -> list[str] | None:
     """The command of a compiler that writes LLVM's text: clang, or zig for any processor."""
-    zig = _zig("cc")
-    return _first_found(None, ("clang",)) or (zig and [*zig, "-mcpu=baseline"])
+    return _first_found(None, ("clang",)) or zig("cc", "-mcpu=baseline")
 
 
 def _choose(cc: str | os.PathLike[str] | None, inputs: Sequence[Path]) -> list[str]:
@@ -74,11 +79,18 @@ def _choose(cc: str | os.PathLike[str] | None, inputs: Sequence[Path]) -> list[s
     return command
 
 
-def run_compiler(command: Sequence[str], cwd: str | os.PathLike[str] | None = None) -> None:
-    """Run one compiler command; CompileError with its output when it fails."""
+def run_compiler(
+    command: Sequence[str],
+    cwd: str | os.PathLike[str] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Run one compiler command; CompileError with its output when it fails.
+
+    variables: are added to the environment.
+    """
     done = subprocess.run(
         command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", check=False,
+        errors="replace", check=False, env={**os.environ, **(variables or {})},
     )  # fmt: skip
     if done.returncode != 0:
         raise CompileError(
@@ -95,6 +107,7 @@ def _link(
     cc: str | os.PathLike[str] | None,
     cwd: str | os.PathLike[str] | None,
     needs_runtime: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> None:
     base = Path(cwd) if cwd is not None else Path()
     for path in inputs:
@@ -103,20 +116,17 @@ def _link(
     command = _choose(cc, inputs)
     runtime = _runtime() if needs_runtime else []
     # Written aside and moved into place: nobody sees half a file, and a process that has the old
-    # one loaded keeps it.
+    # one loaded keeps it. Some linkers write further files beside it, which nobody asked for.
     target = base / output
-    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        aside = os.path.join(os.path.abspath(folder), target.name)
         run_compiler(
-            [*command, *mode, "-o", os.path.abspath(aside), f"-I{native.include_folder()}",
+            [*command, *mode, "-o", aside, f"-I{native.include_folder()}",
              *_listed(inputs, base), *extra, *runtime],
-            cwd,
+            cwd, variables,
         )  # fmt: skip
         os.chmod(aside, 0o777 & ~_umask())
         os.replace(aside, target)
-    finally:
-        Path(aside).unlink(missing_ok=True)
 
 
 def _listed(inputs: Sequence[Path], base: Path) -> Iterator[str]:
@@ -127,7 +137,7 @@ def _listed(inputs: Sequence[Path], base: Path) -> Iterator[str]:
     for path in inputs:
         if path.suffix != ".a" or not _holds_model(base / path):
             yield str(path)
-        elif sys.platform == "darwin":
+        elif architecture_of(base / path).format == "macho":
             yield f"-Wl,-force_load,{path}"
         else:
             yield from ("-Wl,--whole-archive", str(path), "-Wl,--no-whole-archive")
@@ -157,12 +167,26 @@ def link_shared(
     cc: str | os.PathLike[str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     needs_runtime: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> None:
     """Compile and link sources and objects into a shared library.
 
-    needs_runtime: it may call the runtime, which is there for this machine alone.
+    needs_runtime: it may call the runtime, which is there for this machine alone. variables: are
+    added to the compiler's environment.
     """
-    _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd, needs_runtime)
+    _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd, needs_runtime, variables)
+
+
+def link_wasm(
+    output: Path,
+    inputs: Sequence[Path],
+    extra: Sequence[str],
+    cc: str | os.PathLike[str],
+    cwd: str | os.PathLike[str] | None = None,
+) -> None:
+    """Compile and link sources and objects into a WebAssembly module without a main function."""
+    mode = ["-mexec-model=reactor", "-O2", "-s", "-Wl,--gc-sections"]
+    _link(mode, output, inputs, extra, cc, cwd, needs_runtime=False)
 
 
 def compile_object(
@@ -182,19 +206,60 @@ def link_relocatable(
 ) -> None:
     """Join object files into one."""
     if cc is not None or _first_found(options.c_compiler, ("cc", "gcc", "clang")):
-        command = [*_choose(cc, objects), "-r", "-nostdlib"]
+        command = _choose(cc, objects)
     else:
-        command = [*(_zig("ld.lld") or _choose(None, objects)), "-r"]
-    run_compiler([*command, "-o", str(output), *map(str, objects)])
+        command = zig("ld.lld") or _choose(None, objects)
+    mode = ["-r"] if command[-1] in LINKERS else ["-r", "-nostdlib"]
+    run_compiler([*command, *mode, "-o", str(output), *map(str, objects)])
 
 
-def archive(output: Path, objects: Sequence[Path]) -> None:
-    """Put object files into a static library."""
-    command = _first_found(None, ("ar", "llvm-ar")) or _zig("ar")
+def require_archiver(is_elf: bool = True) -> list[str]:
+    """The command of an archiver; MissingToolError says what to install.
+
+    GNU's knows no other form of objects than ELF.
+    """
+    own = ("ar",) if is_elf or sys.platform == "darwin" else ()
+    command = _first_found(None, (*own, "llvm-ar")) or zig("ar")
     if command is None:
-        raise MissingToolError("no archiver was found; install binutils, or: pip install ziglang")
+        name = "binutils" if is_elf else "llvm"
+        raise MissingToolError(f"no archiver was found; install {name}, or: pip install ziglang")
+    return command
+
+
+def archive(output: Path, objects: Sequence[Path], ar: str | None = None) -> None:
+    """Put object files, and those of other archives, into a static library."""
+    for path in objects:
+        if not path.exists():
+            raise FileNotFoundError(f"the input '{path}' of '{output}' does not exist")
+    is_elf = all(_is_elf(path) for path in objects)
+    command = _choose(ar, ()) if ar is not None else require_archiver(is_elf)
     output.unlink(missing_ok=True)
-    run_compiler([*command, "rcsD", str(output), *map(str, objects)])
+    with tempfile.TemporaryDirectory() as folder:
+        members = [str(path) for path in _taken_apart(objects, Path(folder))]
+        run_compiler([*command, "qcsD", str(output), *members])
+
+
+def _is_elf(path: Path) -> bool:
+    try:
+        return architecture_of(path).format == "elf"
+    except ValueError:
+        return True  # no code at all, of which an archiver has its own opinion
+
+
+def _taken_apart(inputs: Sequence[Path], folder: Path) -> Iterator[Path]:
+    """Inputs with an archive's members in its place."""
+    for place, path in enumerate(inputs):
+        if path.suffix != ".a":
+            yield path
+            continue
+        with open(path, "rb") as file:
+            members = archive_members(FileView(file, 0, path.stat().st_size))
+            for number, (name, member) in enumerate(members):
+                # Members may have one name, and names are not to lead anywhere else.
+                taken = folder / f"{place}.{number}" / (Path(name).name or "member.o")
+                taken.parent.mkdir()
+                taken.write_bytes(member.read(0, member.size))
+                yield taken
 
 
 def link_executable(
@@ -204,9 +269,11 @@ def link_executable(
     cc: str | os.PathLike[str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     needs_runtime: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> None:
     """Compile and link sources and objects into a program.
 
-    needs_runtime: it may call the runtime, which is there for this machine alone.
+    needs_runtime: it may call the runtime, which is there for this machine alone. variables: are
+    added to the compiler's environment.
     """
-    _link(["-O2"], output, inputs, extra, cc, cwd, needs_runtime)
+    _link(["-O2"], output, inputs, extra, cc, cwd, needs_runtime, variables)

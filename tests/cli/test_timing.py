@@ -81,7 +81,13 @@ def test_targets_are_listed_with_what_is_missing(sterna: Sterna) -> None:
     kinds = {kind["kind"]: kind for kind in sterna("targets", "--json").data["kinds"]}
     assert kinds["llvm"]["builds"] and "mcpu" in kinds["llvm"]["options"]
     assert not kinds["metal"]["builds"] and "no code generator" in kinds["metal"]["missing"]
-    machines = {m["triple"]: m for m in sterna("targets", "--json").data["machines"]}
-    assert all(m["linker"] or m["missing"] for m in machines.values())
+    machines = {m.pop("target"): m for m in sterna("targets", "--json").data["machines"]}
+    for made in machines.values():
+        for found in made.values():
+            assert (found["by"] is None) == (found["missing"] is not None)
+    hexagon = machines["llvm -mtriple=hexagon-unknown-elf"]
+    assert "hexagon-clang with cc=" in hexagon["shared_library"]["missing"]
+    assert "wasm_module" in machines["llvm -mtriple=wasm32-wasi"]
     shown = sterna("targets").out
     assert "This machine: " in shown and sys.platform in shown and "hexagon" in shown
+    assert "[1]" in shown and "runs on a device of its own" in shown

@@ -1,5 +1,7 @@
 """A network compiled here runs elsewhere, in C programs: linked into them, and loaded by them."""
 
+import platform
+import shlex
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -13,20 +15,21 @@ from sterna import relay
 from sterna.contrib import cc, ndk
 from sterna.contrib.graph_executor import GraphModule
 from sterna.support import cross
+from sterna.support.architecture import Architecture, architecture_of
+from sterna.support.emulators import runner_for
+from sterna.support.toolchain import MissingToolError
 from sterna.target import Target
 from sterna.testing import require
 from tests.support import ROOT, require_module, require_program
 
 EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 
-# The target, its emulator, and where Debian's libc6-*-cross packages put its C library.
-MACHINES = [
-    ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon", "qemu-aarch64", "/usr/aarch64-linux-gnu"),
-    ("llvm -mtriple=armv7l-linux-gnueabihf", "qemu-arm", "/usr/arm-linux-gnueabihf"),
-    ("llvm -mtriple=riscv64-linux-gnu", "qemu-riscv64", "/usr/riscv64-linux-gnu"),
-    ("llvm -mtriple=x86_64-linux-gnu", "qemu-x86_64", "/usr/x86_64-linux-gnu"),
-]
-ELSEWHERE = [row for row in MACHINES if not cross.is_here(row[0].split("=")[1].split()[0])]
+# Targets whose programs are run: here, or by an emulator with the C library from Debian's packages.
+MACHINES = (
+    "aarch64-linux-gnu -mattr=+neon", "armv7l-linux-gnueabihf", "riscv64-linux-gnu",
+    "riscv64-linux-gnu -mattr=+v", "x86_64-linux-gnu",
+)  # fmt: skip
+ELSEWHERE = [options for options in MACHINES if not cross.is_here(options.split()[0])]
 
 
 @cache
@@ -53,6 +56,13 @@ def build(target: str) -> Any:
     return relay.build(mod, target=target, params=params)
 
 
+def tiny(target: str) -> Any:
+    """A network of one operator."""
+    x = relay.var("x", shape=(4,))
+    mod = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(x)))
+    return relay.build(mod, target=target)
+
+
 def check(command: list[str | Path]) -> None:
     _, _, x, want = network()
     done = subprocess.run(command, input=x.tobytes(), capture_output=True, timeout=120, check=False)
@@ -60,21 +70,31 @@ def check(command: list[str | Path]) -> None:
     np.testing.assert_allclose(np.frombuffer(done.stdout, "float32"), want.ravel(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("target,emulator,root", ELSEWHERE, ids=lambda text: text.split("=")[-1])
-def test_it_runs_elsewhere(target: str, emulator: str, root: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ELSEWHERE)
+def test_it_runs_elsewhere(options: str, tmp_path: Path) -> None:
     require_module("ziglang")
-    qemu = require_program(emulator)
-    require(None if Path(root).is_dir() else f"{root} is not there: install libc6-*-cross")
-    lib = build(target)
+    target = Target(f"llvm -mtriple={options}")
+    machine = tvm.target.machine_of(target)
+    require_program(f"qemu-{machine.triple.partition('-')[0].replace('armv7l', 'arm')}")
+    try:
+        qemu = shlex.split(runner_for(machine.triple, machine.has("v")))
+    except MissingToolError as error:
+        require(str(error))
+    lib = build(str(target))
     lib.export_library(tmp_path / "model.a")
     program = tmp_path / "linked"
     cc.cross_compile([EXAMPLE, tmp_path / "model.a"], program, target=target, static=True)
-    check([qemu, program])
+    check([*qemu[: qemu.index("-L")], program])
     lib.export_library(tmp_path / "model.so")
     cc.cross_compile(EXAMPLE, tmp_path / "loads", target=target)
-    check([qemu, "-L", root, tmp_path / "loads", tmp_path / "model.so"])
-    with pytest.raises((RuntimeError, ValueError, OSError), match=r"model\.so"):
+    check([*qemu, tmp_path / "loads", tmp_path / "model.so"])
+    with pytest.raises(ValueError, match=r"model\.so': it is built for .*, and this machine is"):
         tvm.runtime.load_module(tmp_path / "model.so")
+
+
+def test_vectors_of_riscv_are_used(tmp_path: Path) -> None:
+    text = build("llvm -mtriple=riscv64-linux-gnu -mattr=+v").lib.get_source("asm")
+    assert "vfmacc" in text or "vfmadd" in text
 
 
 def test_a_program_for_this_machine(tmp_path: Path) -> None:
@@ -85,18 +105,84 @@ def test_a_program_for_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "triple,form",
-    [
-        ("aarch64-apple-macos11", b"\xcf\xfa\xed\xfe"),
-        ("x86_64-windows-gnu", b"MZ"),
-    ],
+    "triple,suffix",
+    [("aarch64-apple-macos11", ".dylib"), ("x86_64-windows-gnu", ".dll")],
 )
-def test_libraries_for_other_systems(triple: str, form: bytes, tmp_path: Path) -> None:
+def test_libraries_for_other_systems(triple: str, suffix: str, tmp_path: Path) -> None:
     require_module("ziglang")
-    suffix = ".dylib" if "apple" in triple else ".dll"
     path = tmp_path / f"model{suffix}"
-    build(f"llvm -mtriple={triple}").export_library(path)
-    assert path.read_bytes().startswith(form)
+    lib = build(f"llvm -mtriple={triple}")
+    lib.export_library(path)
+    lib.export_library(tmp_path / "model.a")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.a", path.name]
+    form, processor = ("macho", "aarch64") if "apple" in triple else ("coff", "x86")
+    assert architecture_of(path) == Architecture(form, processor, 64)
+    assert architecture_of(tmp_path / "model.a") == Architecture(form, processor, 64)
+    if form == "coff":
+        with pytest.raises(ValueError, match=r"cannot be joined; export an archive \(\.a\)"):
+            lib.export_library(tmp_path / "model.o")
+        return
+    lib.export_library(tmp_path / "model.o")
+    for linked in ("model.a", "model.o"):
+        cc.cross_compile([EXAMPLE, tmp_path / linked], tmp_path / "program", target=lib.target)
+        assert b"fused_nn_conv2d" in (tmp_path / "program").read_bytes()
+
+
+def test_libraries_for_android(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_module("ziglang")
+    monkeypatch.delenv("TVM_NDK_CC", raising=False)
+    lib = tiny("llvm -mtriple=aarch64-linux-android")
+    for name in ("model.so", "model.o", "model.a", "model.tar"):
+        lib.export_library(tmp_path / name)
+        assert architecture_of(tmp_path / name) == Architecture("elf", "aarch64", 64)
+    readelf = require_program("readelf")
+    words = [readelf, "-dW", "-lW", str(tmp_path / "model.so")]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "[libm.so]" in shown and "[libc.so]" in shown and "libc.so.6" not in shown
+    assert [line for line in shown.splitlines() if " LOAD " in line and "0x4000" in line]
+    called = tmp_path / "clang"
+    called.write_text("#!/bin/sh\necho the NDK is called; exit 3\n")
+    called.chmod(0o755)
+    monkeypatch.setenv("TVM_NDK_CC", str(called))
+    with pytest.raises(RuntimeError, match="the NDK is called"):
+        lib.export_library(tmp_path / "model.so")
+
+
+@pytest.mark.parametrize(
+    "triple,name",
+    [("armv7a-linux-androideabi", "arm"), ("x86_64-linux-android", "x86"),
+     ("x86_64-apple-macos", "x86")],
+)  # fmt: skip
+def test_archives_need_no_compiler(
+    triple: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "apple" in triple:
+        require_module("ziglang")
+    monkeypatch.setattr(cross, "compiler_for", None)
+    tiny(f"llvm -mtriple={triple}").export_library(tmp_path / "model.a")
+    assert architecture_of(tmp_path / "model.a").processor == name
+
+
+def test_objects_for_hexagon(tmp_path: Path) -> None:
+    require_module("ziglang")
+    lib = tiny("llvm -mtriple=hexagon-unknown-elf -mcpu=hexagonv68")
+    for suffix in (".o", ".a", ".tar"):
+        path = tmp_path / f"model{suffix}"
+        lib.export_library(path)
+        assert architecture_of(path) == Architecture("elf", "hexagon", 32)
+        with pytest.raises(ValueError, match=r"it is built for Hexagon \(ELF\), and this machine"):
+            tvm.runtime.load_module(path)
+    with pytest.raises(RuntimeError, match="name the Hexagon SDK's hexagon-clang with cc="):
+        lib.export_library(tmp_path / "model.so")
+
+
+def test_c_is_compiled_for_its_own_machine(tmp_path: Path) -> None:
+    require_module("ziglang")
+    other = "riscv64" if "aarch64" in platform.machine() else "aarch64"
+    lib = tiny(f"c -mtriple={other}-linux-gnu")
+    for suffix in (".a", ".so"):
+        lib.export_library(tmp_path / f"model{suffix}")
+        assert other.startswith(architecture_of(tmp_path / f"model{suffix}").processor)
 
 
 def test_a_compiler_that_export_library_is_given(tmp_path: Path) -> None:
@@ -123,7 +209,10 @@ def test_machines_by_their_triples() -> None:
     assert arm.zig(True) == "arm-linux-musleabihf" and arm.zig(False) == "arm-linux-gnueabihf"
     wasm = find("wasm32-unknown-unknown")
     assert wasm is not None and wasm.zig(True) == "wasm32-wasi"
-    assert find("hexagon-unknown-elf") is None
+    assert find("hexagon-unknown-elf") == cross.Machine("hexagon", "none")
+    assert find("avr-unknown-unknown") is None
+    android = find("armv7a-linux-androideabi")
+    assert android is not None and android.zig() == "arm-linux-androideabi" and not android.gcc
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -138,6 +227,14 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"install riscv64-linux-gnu-gcc \(Debian: gcc-riscv64"):
         cross.compiler_for("riscv64-linux-gnu")
+    with pytest.raises(RuntimeError, match=r"\(Debian: gcc-x86-64-linux-gnu\)"):
+        cross.compiler_for("x86_64-linux-gnu")
+    with pytest.raises(RuntimeError, match=r"pip install 'sterna\[cross\]'"):
+        cross.linker_for("aarch64-linux-android")
+    missing = (("s390x-linux-gnu", "qemu-s390x"), ("wasm32-wasi", "pip install wasmtime"))
+    for triple, what in missing:
+        with pytest.raises(MissingToolError, match=what):
+            runner_for(triple)
     with pytest.raises(ValueError, match="needs inputs, an output and target="):
         cc.cross_compile([EXAMPLE], tmp_path / "program")
 
@@ -153,9 +250,7 @@ def test_riscv_under_linux_has_what_its_libraries_count_on() -> None:
 
 def test_objects_for_machines_without_a_c_library_are_joined(tmp_path: Path) -> None:
     require_module("ziglang")
-    x = relay.var("x", shape=(4,))
-    mod = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(x)))
-    lib = relay.build(mod, target="llvm -mcpu=cortex-m4 -mtriple=thumb-none-eabi")
+    lib = tiny("llvm -mcpu=cortex-m4 -mtriple=thumb-none-eabi")
     lib.export_library(tmp_path / "model.o")
     head = (tmp_path / "model.o").read_bytes()[:20]
     assert head[:4] == b"\x7fELF" and head[4] == 1 and head[18:20] == b"\x28\x00"  # 32 bits, ARM

@@ -36,12 +36,20 @@ __asm__(".const_data\\n"
 #elif defined(_WIN32)
 #define STERNA_MODEL "{symbol}"
 __asm__(".section .rdata,\\"dr\\"\\n"
+#elif defined(__wasm__)
+#define STERNA_MODEL "{symbol}"
+__asm__(".section .rodata.sterna,\\"\\",@\\n.type " STERNA_MODEL ", @object\\n"
+        ".size " STERNA_MODEL ", {size}\\n"
 #else
 #define STERNA_MODEL "{symbol}"
 __asm__(".section .rodata,\\"a\\",%progbits\\n.type " STERNA_MODEL ", %object\\n"
 #endif
         ".globl " STERNA_MODEL "\\n.balign 64\\n" STERNA_MODEL ":\\n"
-        ".incbin \\"{file}\\"\\n.text\\n");
+        ".incbin \\"{file}\\"\\n"
+#if !defined(__wasm__)
+        ".text\\n"
+#endif
+);
 """
 
 _LINKED = """\
@@ -90,9 +98,9 @@ def model_text(name: str, data: bytes | bytearray) -> str:
     return _INCLUDES + _LABEL.format(symbol=MODEL_SYMBOL, name=name) + array
 
 
-def assembled_model_text(name: str, file: str) -> str:
-    """C that holds a model's data by letting the assembler read a file."""
-    data = _ASSEMBLED.format(symbol=f"{MODEL_SYMBOL}_{name}", file=file)
+def assembled_model_text(name: str, file: str, size: int) -> str:
+    """C that holds a model's data by letting the assembler read a file of a size."""
+    data = _ASSEMBLED.format(symbol=f"{MODEL_SYMBOL}_{name}", file=file, size=size)
     return _INCLUDES + _LABEL.format(symbol=MODEL_SYMBOL, name=name) + data
 
 
