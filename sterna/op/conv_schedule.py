@@ -32,8 +32,6 @@ UNROLLED_CHANNELS = 4
 UNROLLED_WINDOW, UNROLLED_ROW = 9, 7
 # Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
 BAND_PIXELS = 64
-# With fewer bands than this the threads would not end together unless they get as many each.
-MANY_BANDS = 64
 
 
 @dataclass(slots=True)
@@ -97,10 +95,11 @@ def _conv_of(kernel: Kernel) -> _Conv | None:
     reads = loads_of(body)
     depthwise = len(op.reduce_axis) == 2
     last = op.axis[-1].var if depthwise else op.reduce_axis[0].var
-    if len(reads) != 2 or reads[0].indices[-1] is not last:
-        return None
     batch, height, width, channels, *rest = known
     group = 1 if depthwise else rest[0]
+    scattered = not depthwise and group <= UNROLLED_CHANNELS  # so few are read one by one anyway
+    if len(reads) != 2 or not (scattered or reads[0].indices[-1] is last):
+        return None
     data, weight = (load.tensor for load in reads)
     return _Conv(
         kernel, op, batch, height, width, channels, group, (rest[-2], rest[-1]), weight, data
@@ -304,22 +303,12 @@ def even_part(size: int, most: int) -> int:
 def _most_rows(conv: _Conv) -> int:
     """Rows that are computed together: what they read and write stays in the second cache."""
     processor = conv.kernel.processor
-    _, height, width, channels = [build.int_value(extent) or 1 for extent in conv.data.shape]
-    read = height / conv.height * width * channels
+    read = _bytes_of(conv.data) / (conv.batch * conv.height)
     room = processor.l2_bytes // 4
-    most = room // int((read + conv.width * conv.channels) * conv.element + 1)
+    most = room // int(read + conv.width * conv.channels * conv.element + 1)
     if not conv.has_border:
         most = min(most, -(-BAND_PIXELS // conv.width))
     return max(1, most)
-
-
-def _band(conv: _Conv) -> int:
-    """Rows of a band of a depthwise convolution."""
-    processor = conv.kernel.processor
-    bands = -(-conv.height // _most_rows(conv))
-    if bands * conv.batch < MANY_BANDS and bands % processor.threads:
-        bands += processor.threads - bands % processor.threads
-    return -(-conv.height // min(bands, conv.height))
 
 
 def _place_border(conv: _Conv, stage: Stage, piece: IterVar | None) -> None:
@@ -341,6 +330,7 @@ def _vectorise_last(stage: Stage, lanes: int) -> None:
     last = stage.op.axis[-1]
     size = extents_of([last])[0]
     if size > lanes:
-        last = stage.split(last, factor=lanes)[1]
+        pieces, last = stage.split(last, factor=lanes)
+        stage.pragma(pieces, "loop_partition_hint", True)
     if size > 1:
         stage.vectorize(last)

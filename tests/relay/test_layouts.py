@@ -8,7 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.op.kernel import Processor
-from sterna.relay import transform
+from sterna.relay import pipeline, transform
 from sterna.relay.op import is_call_of
 from tests.relay.support import apply, assert_same_values, run
 
@@ -176,3 +176,38 @@ def test_global_and_adaptive_pools() -> None:
     x = picture()
     body = relay.nn.adaptive_max_pool2d(relay.nn.relu(conv(x)), output_size=(2, 3))
     assert transforms(x, relay.nn.global_avg_pool2d(body)) == [THERE, BACK]
+
+
+def built(body: Any) -> Any:
+    """The graph of kernels, and that it gives what the expression does."""
+    before = relay.Function(tuple(relay.analysis.free_vars(body)), body)
+    with tvm.transform.PassContext(opt_level=3):
+        order = pipeline.passes(Processor(512, 32))
+        made = tvm.transform.Sequential(order)(tvm.IRModule.from_expr(before))["main"]
+    assert_same_values(run(made), run(before))
+    return made
+
+
+def test_few_channels_stay_where_they_are() -> None:
+    """A first convolution reads a picture's colours as they lie: nothing is moved before it."""
+    x = relay.var("x", shape=(1, 3, 12, 12))
+    first = relay.nn.relu(conv(x, 16, 3, strides=2))
+    text = str(built(relay.nn.global_avg_pool2d(conv(first, 16, 16))))
+    assert 'src_layout="NCHW"' not in text
+    assert 'data_layout="NCHW"' in text and 'out_layout="NHWC"' in text
+
+
+@pytest.mark.parametrize("outputs, moved", [(16, True), (64, False)])
+def test_factors_of_channels_become_factors_of_weights(outputs: int, moved: bool) -> None:
+    """Where weights are fewer than what the factors would be multiplied by."""
+    x, s = relay.var("x", shape=(1, 32, 7, 7)), relay.var("s", shape=(1, 32, 1, 1))
+    made = relay.nn.relu(conv(x, 32, 32))
+    kernels = built(relay.nn.conv2d(made * relay.sigmoid(s), array(outputs, 32, 1, 1)))
+    shapes: list[tuple[int, ...]] = []
+
+    def visit(expr: Any) -> None:
+        if is_call_of(expr, "multiply"):
+            shapes.append(expr.checked_type.shape)
+
+    relay.analysis.post_order_visit(kernels, visit)
+    assert shapes == [(1, 1, 1, 32, outputs) if moved else (1, 7, 7, 32)]

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
+from sterna.op.conv_schedule import UNROLLED_CHANNELS
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
 from sterna.relay.arrays import Array
@@ -45,7 +46,10 @@ def convert_conv(
 def alter_conv2d(
     attrs: Any, args: tuple[RelayExpr, ...], processor: Processor
 ) -> Attrs | None:
-    """Channels last, and weights packed by the register tile that will compute them."""
+    """Channels last, and weights packed by the register tile that will compute them.
+
+    A few channels stay where they are: a tile reads them one by one, wherever they lie.
+    """
     data, weight = args[0].checked_type, args[1]
     assert isinstance(data, TensorType)
     plain = attrs.data_layout in ("NCHW", "NHWC") and not layout_of(attrs.kernel_layout).is_blocked
@@ -53,9 +57,11 @@ def alter_conv2d(
         return None
     kernel = layout_of(attrs.kernel_layout).dims(weight.checked_type.shape)  # type: ignore[attr-defined]
     channels = layout_of(attrs.data_layout).dims(data.shape)["C"]
+    packed = _kernel_layout(attrs, args, kernel, channels, processor)
+    few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
     made: Attrs = attrs.replace(
-        data_layout="NHWC", kernel_layout=_kernel_layout(attrs, args, kernel, channels, processor),
-        out_layout="",
+        data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
+        out_layout="NHWC" if few else "",
     )  # fmt: skip
     return made
 

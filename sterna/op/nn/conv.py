@@ -16,6 +16,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.conv_schedule import schedule_conv
+from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
     CONV_SCALE,
@@ -354,7 +355,8 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], alter_layout=alter_conv2d, winograd=conv2d_by_winograd)  # fmt: skip
+], alter_layout=alter_conv2d, winograd=conv2d_by_winograd,
+          rewrites=[factors_into_weights])  # fmt: skip
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
