@@ -125,7 +125,7 @@ def _schedule_depthwise(conv: _Conv) -> None:
         piece, place, why = stage.fuse(n, h), block, "row by row"
     else:
         blocks = -(-conv.channels // lanes) * conv.batch
-        rows = rows_of_a_piece(conv.height, blocks, processor.threads)
+        rows = row_groups(conv.height, blocks, processor.threads)
         band, row = stage.split(h, factor=rows)
         stage.reorder(n, block, band, row, across, column, vector)
         piece, place = stage.fuse(n, block, band), across
@@ -150,15 +150,6 @@ def _schedule_depthwise(conv: _Conv) -> None:
 def _bytes_of(tensor: Tensor) -> int:
     extents = [build.int_value(extent) or 1 for extent in tensor.shape]
     return math.prod(extents) * tensor.dtype.bytes
-
-
-def rows_of_a_piece(height: int, blocks: int, threads: int) -> int:
-    """As many as let the threads end together: the thread with most pieces has the least to do."""
-
-    def longest(rows: int) -> int:
-        return -(-blocks * -(-height // rows) // threads) * rows
-
-    return min(range(height, 0, -1), key=longest)
 
 
 def _schedule_direct(conv: _Conv) -> None:

@@ -8,7 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
-from sterna.op.conv_schedule import even_part, rows_of_a_piece
+from sterna.op.conv_schedule import even_part
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
 from sterna.op.sharing import share_rows
@@ -106,11 +106,6 @@ def test_depthwise_convolutions(
     assert "depthwise" in lowered.choices["schedule"]
     memory = [line for line in str(lowered.function).split("\n") if "allocate" in line]
     assert all('"local"' in line for line in memory)  # no image with a border
-
-
-@pytest.mark.parametrize("blocks, threads, rows", [(9, 2, 7), (24, 2, 14), (24, 16, 7), (3, 1, 14)])
-def test_threads_get_as_much_each(blocks: int, threads: int, rows: int) -> None:
-    assert rows_of_a_piece(14, blocks, threads) == rows
 
 
 def test_columns_at_a_border_are_tiles_of_their_own() -> None:
