@@ -1,5 +1,15 @@
 """The exceptions that users catch."""
 
-from sterna.support.errors import InternalError, OpNotImplemented, TVMError, register_error
+from sterna.support.errors import (
+    InternalError,
+    OpNotImplemented,
+    RPCError,
+    RPCSessionTimeoutError,
+    TVMError,
+    register_error,
+)
 
-__all__ = ["InternalError", "OpNotImplemented", "TVMError", "register_error"]
+__all__ = [
+    "InternalError", "OpNotImplemented", "RPCError", "RPCSessionTimeoutError", "TVMError",
+    "register_error",
+]  # fmt: skip

@@ -120,7 +120,7 @@ class AsyncServer:
     def __init__(self, silent: bool = False, certificate: Certificate | None = None) -> None:
         self.silent, self._certificate = silent, certificate
         self._ends: asyncio.Event | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(self, side: AsyncSide) -> None:
         """Serve a connection."""
@@ -137,21 +137,26 @@ class AsyncServer:
         ready()
         async with server:
             await self._ends.wait()
-        for task in list(self._tasks):
+        left = dict(self._tasks)
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
+        for writer in left.values():  # a task that had not begun yet has not closed its own
+            writer.transport.abort()
 
     def stop(self) -> None:
         """End, from within the loop."""
         if self._ends is not None:
             self._ends.set()
 
-    async def _connected(
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve_and_close(reader, writer))
+        self._tasks[task] = writer
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _serve_and_close(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             if len(self._tasks) <= MOST_CONNECTIONS:
                 tune(writer.get_extra_info("socket"))
@@ -161,7 +166,6 @@ class AsyncServer:
         except (Refused, RPCError, OSError) as error:
             self.say(str(error))
         finally:
-            self._tasks.discard(task)
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()

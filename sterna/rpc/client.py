@@ -18,9 +18,12 @@ from sterna.rpc.remote import ClientPeer
 from sterna.rpc.serving import ServerPeer
 from sterna.rpc.streams import PipeStream, SocketStream, StreamEnded
 from sterna.runtime import Device, Module, PackedFunc, device
+from sterna.support.architecture import architectures_of
+from sterna.support.classic import classic_names
 from sterna.support.options import options
 
 PIECE = 4 << 20
+CODE_SUFFIXES = frozenset({".so", ".o", ".a", ".tar", ".dylib", ".dll"})
 RETRY_S = 0.1
 
 
@@ -56,11 +59,27 @@ class RPCSession:
             self._upload(memoryview(data).cast("B"), target)
             return
         path = Path(data)
+        self._check_architecture(path)
         try:
             content = path.read_bytes()
         except OSError as error:
             raise type(error)(f"cannot upload '{path}': {error.strerror}") from None
         self._upload(memoryview(content), target or path.name)
+
+    def _check_architecture(self, path: Path) -> None:
+        """Refuse code that the server cannot load, before it travels."""
+        if path.suffix not in CODE_SUFFIXES or not path.is_file():
+            return
+        machine = self._peer.architecture()
+        try:
+            found = architectures_of(path)
+        except ValueError:
+            return  # what it is, is for its loader to say
+        if machine is not None and not any(each.runs_on(machine) for each in found):
+            raise ValueError(
+                f"'{path}' is built for {found[0]}, and {self._peer} is {machine}; build it for "
+                "that machine's target"
+            )
 
     def _upload(self, data: memoryview, name: str) -> None:
         piece = min(PIECE, self._peer._most_head_there // 2)
@@ -179,19 +198,23 @@ def connect(
     if session_timeout < 0:
         raise ValueError(f"session_timeout={session_timeout} is negative")
     end = time.monotonic() + CONNECT_S
+    was_busy = False
     while True:
         started = time.monotonic()
+        if was_busy and started >= end:
+            raise busy(url, port)
         stream = open_stream(url, port, tls_ca, end - started)
         try:
             verdict = shake_hands(stream, Hello(SESSION, key, int(session_timeout * 1000)))
             break
         except ServerBusy:
             stream.close()
-            if time.monotonic() + RETRY_S > end:
-                raise RPCError(f"{url}:{port} was busy for {CONNECT_S:g} seconds") from None
+            was_busy = True
             time.sleep(RETRY_S)
         except BaseException as error:
             stream.close()
+            if was_busy and isinstance(error, TimeoutError):
+                raise busy(url, port) from None
             raise named(error, f"{url}:{port}") from None
     stream.set_deadline(None)
     name = f"{url}:{port}" + (f" ({verdict.name})" if verdict.name else "")
@@ -200,6 +223,11 @@ def connect(
     )
     construct(peer, session_constructor_args or ())
     return RPCSession(peer)
+
+
+def busy(url: str, port: int) -> RPCError:
+    """What to say when a server stays busy."""
+    return RPCError(f"{url}:{port} was busy for {CONNECT_S:g} seconds")
 
 
 def shake_hands(stream: SocketStream, hello: Hello) -> Verdict:
@@ -265,3 +293,6 @@ class PopenSession(RPCSession):
         """End the session and the program."""
         super().close()
         self._program.end()
+
+
+__getattr__ = classic_names(__name__)

@@ -1,16 +1,15 @@
 """What goes wrong between two machines."""
 
-from sterna.support.errors import TVMError, find_exception_class, make_exception, register_error
+from sterna.support.errors import (
+    RPCError,
+    RPCSessionTimeoutError,
+    TVMError,
+    find_exception_class,
+    make_exception,
+    register_error,
+)
 
-
-@register_error
-class RPCError(TVMError):
-    """A session cannot go on: the other side is gone, refuses, or answers nonsense."""
-
-
-@register_error
-class RPCSessionTimeoutError(RPCError, TimeoutError):
-    """A session was ended because its time was over."""
+__all__ = ["RPCError", "RPCProtocolError", "RPCSessionTimeoutError", "remote_exception"]
 
 
 @register_error

@@ -5,6 +5,7 @@ import struct
 import sys
 import tarfile
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sterna.runtime import (
     load_module,
     system_lib,
 )
+from sterna.runtime.module import this_architecture
 from sterna.runtime.timing import make_evaluator
 from sterna.support import toolchain
 from sterna.version import __version__
@@ -116,4 +118,5 @@ def _server_info() -> list[list[Any]]:
         ["machine", {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)],
         ["system", sys.platform],
         ["pointer_bits", 8 * struct.calcsize("P")],
+        ["architecture", list(astuple(this_architecture()))],
     ]

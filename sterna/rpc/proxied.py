@@ -31,8 +31,18 @@ class ProxyLine:
         """What to wait on."""
         return self._stream.fileno()
 
+    def has_read_ahead(self) -> bool:
+        """Whether something was said that waiting does not show."""
+        return self._stream.has_read_ahead()
+
     def hear(self) -> SocketStream | None:
         """Answer the proxy; the connection if a client has come. An RPCError: it is lost."""
+        while True:
+            stream = self._hear_once()
+            if stream is not None or not self.has_read_ahead():
+                return stream
+
+    def _hear_once(self) -> SocketStream | None:
         self._stream.set_deadline(time.monotonic() + ANSWER_S)
         try:
             kind, head, _ = frames.read(self._stream, frames.MOST_HEAD)

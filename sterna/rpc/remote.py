@@ -1,6 +1,7 @@
 """What stands on the client for things on a server: memory, arrays, functions, modules."""
 
 import contextlib
+import itertools
 import logging
 import time
 import weakref
@@ -21,12 +22,13 @@ from sterna.runtime import (
     _core,
 )
 from sterna.runtime.device import REMOTE_DEVICES
+from sterna.support.architecture import Architecture
 from sterna.support.dtype import DataType
 
 # An address of remote memory: the number of the block, and in the low bits the place in it.
-OFFSET_BITS = 40
+OFFSET_BITS = 38
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
-MOST_BLOCKS = 1 << 22
+MOST_BLOCKS = 1 << 62 - OFFSET_BITS
 
 # A client waits this much longer than the session lasts: the server ends it first.
 GRACE_S = 5.0
@@ -34,28 +36,64 @@ GRACE_S = 5.0
 _log = logging.getLogger("sterna.rpc")
 
 
+class Addresses:
+    """The numbers of blocks, of all sessions: what one session had, no other one mistakes for its.
+
+    A number is used again when the array over it is gone, which may be long after its session.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, tuple[object, int]] = {}
+        self._unused: list[int] = []
+        self._last = itertools.count(1)
+
+    def take(self, owner: object, handle: int) -> int:
+        """A new address for a handle of an owner's."""
+        number = self._unused.pop() if self._unused else next(self._last)
+        if number >= MOST_BLOCKS:
+            raise MemoryError(f"there are {MOST_BLOCKS} remote arrays")
+        self._blocks[number] = owner, handle
+        return number << OFFSET_BITS
+
+    def give_back(self, address: int) -> None:
+        """Nothing refers to an address any more."""
+        number = address >> OFFSET_BITS
+        if self._blocks.pop(number, None) is not None:
+            self._unused.append(number)
+
+    def find(self, owner: object, address: int) -> tuple[int, int]:
+        """Handle and offset that an address stands for."""
+        its, handle = self._blocks.get(address >> OFFSET_BITS, (None, 0))
+        if its is not owner:
+            raise RPCError("the array belongs to a session that has ended")
+        return handle, address & OFFSET_MASK
+
+
+ADDRESSES = Addresses()
+
+
 class Block:
     """Memory on a server, which lives as long as this does."""
 
-    __slots__ = ("address", "handle", "nbytes", "peer")
+    __slots__ = ("address", "handle", "is_unused", "peer")
 
-    def __init__(self, peer: "ClientPeer", handle: int, nbytes: int) -> None:
-        self.peer, self.handle, self.nbytes = peer, handle, nbytes
-        self.address = 0
+    def __init__(self, peer: "ClientPeer", handle: int) -> None:
+        self.peer, self.handle = peer, handle
+        self.address = ADDRESSES.take(peer.memory, handle)
+        self.is_unused = True  # when this ends, no array has the address
 
     def __del__(self) -> None:
-        self.peer.memory.forget(self)
+        if self.is_unused:
+            ADDRESSES.give_back(self.address)
         self.peer.free_later(self.handle)
 
 
 class RemoteMemory:
-    """A server's memory, for the runtime; addresses are numbers of blocks and places in them."""
+    """A server's memory, for the runtime."""
 
     def __init__(self, peer: "ClientPeer") -> None:
         self._peer = weakref.ref(peer)
-        self._handles: dict[int, int] = {}
         self._allocated: dict[int, Block] = {}
-        self._unused: list[int] = []
         self._known: dict[tuple[int, int], bool] = {}
 
     def peer(self) -> "ClientPeer":
@@ -65,24 +103,9 @@ class RemoteMemory:
             raise RPCError("the session of the remote device has ended")
         return peer
 
-    def place(self, block: Block) -> Block:
-        """Give a block an address."""
-        number = self._unused.pop() if self._unused else len(self._handles) + 1
-        if number >= MOST_BLOCKS:
-            raise MemoryError(f"a session has at most {MOST_BLOCKS} remote arrays")
-        self._handles[number] = block.handle
-        block.address = number << OFFSET_BITS
-        return block
-
-    def forget(self, block: Block) -> None:
-        """Take a block's address away."""
-        number = block.address >> OFFSET_BITS
-        if number and self._handles.pop(number, None) is not None:
-            self._unused.append(number)
-
     def find(self, address: int) -> tuple[int, int]:
         """Handle and offset that an address stands for."""
-        return self._handles[address >> OFFSET_BITS], address & OFFSET_MASK
+        return ADDRESSES.find(self, address)
 
     # ---- what the runtime calls ----
 
@@ -105,12 +128,15 @@ class RemoteMemory:
         values.encode_shape(head, (nbytes,))
         with peer.blocks_only():
             block: Block = peer.request(frames.ALLOC, head)
+        block.is_unused = False  # the runtime has it, until it calls release
         self._allocated[block.address] = block
         return block.address
 
     def release(self, address: int) -> None:
         """Memory that allocate gave is no longer used."""
-        self._allocated.pop(address, None)
+        block = self._allocated.pop(address, None)
+        if block is not None:
+            block.is_unused = True
 
     def copy_to(self, address: int, source: memoryview) -> None:
         """Fill memory there from memory here."""
@@ -158,6 +184,7 @@ class ClientPeer(Peer):
         self.where, self.timeout_s, self.started = where, timeout_s, started
         self._logs = logs
         self._wants_block = False
+        self._info: dict[str, Any] | None = None
         self.memory = RemoteMemory(self)
         self.number = _core.add_machine(self.memory)
         self._base = REMOTE_DEVICES * (self.number + 1)
@@ -216,6 +243,13 @@ class ClientPeer(Peer):
             "server was stopped, or what ran there crashed or took too much memory"
         )
 
+    def architecture(self) -> Architecture | None:
+        """What the server loads, if it says so; asked once."""
+        if self._info is None:
+            self._info = dict(self.call("rpc.server_info"))
+        found = self._info.get("architecture")
+        return Architecture(*found) if found else None
+
     # ---- what stands for things ----
 
     def device(self, device_type: int, device_id: int) -> Device:
@@ -263,7 +297,7 @@ class ClientPeer(Peer):
             count *= extent
         if owner == RECEIVERS or offset or dtype.bytes_of(count) > OFFSET_MASK:
             raise RPCProtocolError("the server sent an array that cannot be")
-        block = self.memory.place(Block(self, handle, dtype.bytes_of(count)))
+        block = Block(self, handle)
         if self._wants_block:
             return block
         return _core.array_over(shape, dtype, self.take_device(*device), block.address, block)

@@ -20,6 +20,7 @@ from sterna.rpc.settings import ServerSettings
 from sterna.rpc.tracker_link import TrackerLink
 from sterna.rpc.worker import KEY_LENGTH
 from sterna.runtime import load_extension
+from sterna.support.classic import classic_names
 
 RETRY_S = 1.0
 
@@ -144,6 +145,8 @@ class ServerLoop:
         self._was_lost = False
         self._say(f"waits for a client at {where}")
         self._selector.register(self._line, selectors.EVENT_READ)
+        if self._line.has_read_ahead():
+            self._hear_from_proxy()
 
     def _hear_from_proxy(self) -> None:
         assert self._line is not None
@@ -222,3 +225,6 @@ class ServerLoop:
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(0)
+
+
+__getattr__ = classic_names(__name__)

@@ -103,6 +103,8 @@ def encode(out: bytearray, value: Any, objects: ObjectsOfASession, depth: int = 
     elif isinstance(value, Device):
         device = objects.send_device(value)
         out += _device.pack(DEVICE, device.device_type, device.device_id)
+    elif kind is tuple and all(type(extent) is int for extent in value):
+        encode_shape(out, value)  # what the runtime gives as a shape is a tuple
     elif isinstance(value, list | tuple):
         if depth == MOST_NESTED:
             raise ValueError(f"lists that go to a remote machine nest at most {MOST_NESTED} deep")

@@ -138,7 +138,7 @@ class GraphModule:
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Shapes and types, by name, of the inputs that are no parameters."""
         rows = self.module["get_input_info"]()
-        return {n: shape for n, shape, _ in rows}, {n: str(dtype) for n, _, dtype in rows}
+        return {n: tuple(shape) for n, shape, _ in rows}, {n: str(dtype) for n, _, dtype in rows}
 
     # ---- running ----
 

@@ -23,10 +23,20 @@ class OpNotImplemented(TVMError, NotImplementedError):
     """A model uses operators that its importer does not know."""
 
 
+class RPCError(TVMError):
+    """A session cannot go on: the other side is gone, refuses, or answers nonsense."""
+
+
+class RPCSessionTimeoutError(RPCError, TimeoutError):
+    """A session was ended because its time was over."""
+
+
 _registered: dict[str, type[BaseException]] = {
     "TVMError": TVMError,
     "InternalError": InternalError,
     "OpNotImplemented": OpNotImplemented,
+    "RPCError": RPCError,
+    "RPCSessionTimeoutError": RPCSessionTimeoutError,
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 import sterna as tvm
 from sterna import rpc, te
 from sterna.contrib import utils
+from sterna.rpc.remote import ADDRESSES
 from tests.rpc.support import TestServer
 from tests.support import require_program
 
@@ -144,12 +145,12 @@ def test_views_are_views_there_too(remote: rpc.RPCSession) -> None:
 def test_arrays_that_functions_make_are_let_go(remote: rpc.RPCSession) -> None:
     made = remote.get_function("test.make_array")(4)
     assert made.numpy().tolist() == [0, 1, 2, 3]
-    peer = remote._peer
-    before = len(peer.memory._handles)
+    before = len(ADDRESSES._blocks)
     for _ in range(50):
         remote.get_function("test.make_array")(4)
+        tvm.nd.empty((3,), device=remote.cpu(0))
     gc.collect()
-    assert len(peer.memory._handles) == before
+    assert len(ADDRESSES._blocks) == before
 
 
 def test_an_array_of_this_machine_is_refused(remote: rpc.RPCSession) -> None:
@@ -191,6 +192,21 @@ def test_a_closed_session_says_so(server: TestServer) -> None:
             use()
     with pytest.raises(RuntimeError, match=r"session of the remote device cpu\(0\) has ended"):
         array.numpy()
+
+
+def test_an_array_of_an_ended_session_is_not_taken_for_another(server: TestServer) -> None:
+    old = server.connect(key="board")
+    array = tvm.nd.array(np.arange(3.0), old.cpu(0))
+    old.close()
+    with server.connect(key="board") as new:
+        assert array.device == new.cpu(0)  # its number is used again
+        other = tvm.nd.array(np.ones(3), new.cpu(0))
+        with pytest.raises(rpc.RPCError, match="belongs to a session that has ended"):
+            array.numpy()
+        with pytest.raises(rpc.RPCError, match="belongs to a session that has ended"):
+            new.get_function("test.double_in_place")(array)
+        del array
+        assert other.numpy().tolist() == [1, 1, 1]
 
 
 def test_a_session_lives_as_long_as_anything_of_it(server: TestServer) -> None:

@@ -1,0 +1,77 @@
+"""Broken frames and broken handshakes end a connection, and nothing else happens."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sterna import rpc
+from sterna.rpc.handshake import SESSION, Hello, client_side
+from sterna.support.options import options
+from tests.rpc.support import TestServer, limited
+from tests.support import ROOT
+
+# A minute where everything must be there, as in CI; less while one works.
+SECONDS = 60 if options.require_all else 20
+
+
+def test_no_frame_harms_a_server(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(1 << 30)
+    print(f"seed {seed}")
+    folder = tmp_path / "session"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.rpc.fuzz_frames", str(seed), str(SECONDS), str(folder)],
+        cwd=ROOT, capture_output=True, text=True, timeout=SECONDS + 120, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = (done.stdout + done.stderr)[-4000:]
+        pytest.fail(f"seed {seed}, {tmp_path / 'broken.bin'} ended with {done.returncode}:\n{said}")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "broken.bin", folder]
+
+
+def test_no_greeting_harms_a_server(capfd: pytest.CaptureFixture[str]) -> None:
+    seed = random.SystemRandom().randrange(1 << 30)
+    chance = random.Random(seed)
+    server = TestServer(silent=False, limits=limited(handshake_s=1.0, handshakes=8))
+    end = time.monotonic() + SECONDS / 10
+    while time.monotonic() < end:
+        said = next(client_side(Hello(SESSION, "board"), None))
+        assert isinstance(said, bytes)
+        hello = bytearray(said)
+        for _ in range(chance.randint(0, 4)):
+            hello[chance.randrange(len(hello))] = chance.randrange(256)
+        hello += chance.randbytes(chance.choice([0, 1, 32, 100]))
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
+            sock.sendall(hello[: chance.randint(1, len(hello))])
+            if chance.random() < 0.5:
+                sock.shutdown(socket.SHUT_WR)
+            else:
+                sock.settimeout(0.05)
+                with contextlib.suppress(OSError):
+                    sock.recv(100)
+    with server.connect() as remote:
+        assert remote.get_function("test.add_one")(1) == 2
+    server.stop()
+    assert "Traceback" not in capfd.readouterr().err, f"seed {seed}"
+
+
+def test_a_server_lives_through_all_of_it(server: TestServer) -> None:
+    """The same frames over a socket, a few."""
+    for kind in range(256):
+        if kind % 16 == 0:
+            remote = server.connect(key="board")
+        stream = remote._peer.stream
+        try:
+            stream.send(bytes([0x53, 0x46, kind, 0, 3, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]))
+        except rpc.RPCError:
+            continue
+        except ConnectionError:
+            continue
+    with server.connect(key="board") as remote:
+        assert remote.get_function("test.add_one")(1) == 2
