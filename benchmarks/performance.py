@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import engines
+import firmware_sizes
 import kernels
 import networks
 import operators
@@ -92,6 +93,7 @@ def section(options: argparse.Namespace) -> str:
         parts += models(options.networks, options.threads, options.rounds, options.seconds)
     parts += [
         bounded("Networks from builders", "networks", networks.measure()),
+        bounded("Networks as firmware", "firmware_sizes", firmware_sizes.measure()),
         bounded("Kernels written as schedules", "kernels", kernels.measure()),
         bounded("The runtime", "runtime_costs", runtime_costs.measure()),
     ]

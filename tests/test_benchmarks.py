@@ -17,7 +17,7 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["runtime_costs", "kernels", "networks"])
+@pytest.mark.parametrize("name", ["runtime_costs", "kernels", "networks", "firmware_sizes"])
 def test_benchmark_measures_everything(name: str) -> None:
     require_program("cc")
     require_module("tvm_ffi")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sterna.micro import project_api
+    from sterna.micro.firmware_sizes import Sizes, sizes
     from sterna.micro.model_library_format import (
         UnsupportedInModelLibraryFormatError,
         export_model_library_format,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "GeneratedProject": "project",
+    "Sizes": "firmware_sizes",
     "TemplateProject": "project",
     "Transport": "transport",
     "UnsupportedInModelLibraryFormatError": "model_library_format",
@@ -30,14 +32,16 @@ _WHERE = {
     "generate_project": "project",
     "generate_project_from_mlf": "project",
     "get_microtvm_template_projects": "project",
+    "sizes": "firmware_sizes",
 }
 
 _MODULES = ("model_library_format", "project", "project_api", "transport")
 
 __all__ = [
-    "GeneratedProject", "TemplateProject", "Transport", "UnsupportedInModelLibraryFormatError",
+    "GeneratedProject", "Sizes", "TemplateProject", "Transport",
+    "UnsupportedInModelLibraryFormatError",
     "export_model_library_format", "generate_project", "generate_project_from_mlf",
-    "get_microtvm_template_projects", "project_api",
+    "get_microtvm_template_projects", "project_api", "sizes",
 ]  # fmt: skip
 
 
