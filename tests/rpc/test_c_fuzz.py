@@ -7,11 +7,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 from sterna.support.options import options
 from tests.rpc import wire
-from tests.rpc.c_server import Running, build_sanitized, memory_of, running
+from tests.rpc.c_server import Running, memory_of, running
 
 # A minute where everything must be there, as in CI; less while one works.
 SECONDS = 60 if options.require_all else 20
@@ -20,11 +18,6 @@ INTERESTING = (0, 1, -1, 2, 7, 8, 31, 32, 33, 64, 255, 256, 4096, 1 << 16, (1 <<
                (1 << 32) - 1, 1 << 32, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))  # fmt: skip
 
 NAMES = ("x.so", "x.tar", "d/x", "..", "../x", "/etc/passwd", "", ".", "a\0b", "\u00e9", "x" * 600)
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_sanitized(tmp_path_factory.mktemp("fuzz"))
 
 
 def any_value(rng: random.Random, depth: int = 0) -> bytes:
@@ -158,10 +151,10 @@ def storm(server: Running, seed: int, seconds: float) -> int:
     return count
 
 
-def test_no_bytes_hurt_the_server(program: Path) -> None:
+def test_no_bytes_hurt_the_server(sanitized: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
-    with running([program], "--max-sessions", "64", "--max-seconds", "10") as server:
+    with running([sanitized], "--max-sessions", "64", "--max-seconds", "10") as server:
         storm(server, seed, 1)
         server.await_quiet()
         before = memory_of(server.process.pid)
@@ -176,10 +169,10 @@ def test_no_bytes_hurt_the_server(program: Path) -> None:
             assert wire.answer(sock)[:2] == (wire.RETURN, wire.NONE)
 
 
-def test_a_session_does_not_grow(program: Path) -> None:
+def test_a_session_does_not_grow(sanitized: Path) -> None:
     """Thousands of good and failing requests leave nothing behind."""
     rng = random.Random(5)
-    with running([program]) as server:
+    with running([sanitized]) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
             assert wire.shake_hands(sock) == 0
             sizes = []
