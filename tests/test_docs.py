@@ -25,6 +25,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("python", "console", "c")
+NEEDS = {"firmware.md": ("qemu-system-arm", "arm-none-eabi-gcc")}
+"""Programs beside a shell and a C compiler."""
 END = "=== end of command ==="
 
 
@@ -99,6 +101,8 @@ def test_the_programs_of_a_page_run(
         require_program("cc")
         for program in programs_of(blocks):
             require_program(program)
+    for program in NEEDS.get(page.name, ()):
+        require_program(program)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     printed: dict[tuple[int, int], str] = {}

@@ -6,6 +6,7 @@ COMMANDS = {
     "bench": "time a model, beside ONNX Runtime where it is installed",
     "profile": "show what each operator of a model takes",
     "inspect": "show a model: its operators, its code at any stage, a drawing",
+    "micro": "make a firmware project of a model, build it, and show what memory it takes",
     "targets": "list what can be compiled for, and what is missing for the rest",
     "rpc-server": "compile the RPC server, a program without Python, for a machine",
     "demo": "compile a small classifier and let it read digits",

@@ -1,5 +1,6 @@
 """What can go wrong, as exit statuses and in words."""
 
+from sterna.micro.platforms.boards import BoardTooSmallError
 from sterna.model.open_shapes import OpenShapeError
 from sterna.support.errors import InternalError
 from sterna.support.toolchain import CompileError, MissingToolError
@@ -36,6 +37,7 @@ class MissingPackageError(Exception):
 _CODES: list[tuple[type[Exception], int]] = [
     (UsageError, USAGE),
     (UnsupportedError, UNSUPPORTED),
+    (BoardTooSmallError, UNSUPPORTED),
     (MissingPackageError, MISSING),
     (MissingToolError, MISSING),
     (CompileError, FAILED),

@@ -29,6 +29,15 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
         "--target", help='what to compile for, such as "llvm -mcpu=cortex-a72"; this machine if '
         "it is not given",
     )  # fmt: skip
+    add_shapes(parser)
+    parser.add_argument(
+        "--precision", choices=("float32", "float16", "bfloat16"),
+        help="the type that weights and activations are kept in; the model's own if not given",
+    )  # fmt: skip
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    """The options for what is compiled, whatever it is for."""
     parser.add_argument(
         "--shape", action="append", type=parse_shape, metavar="NAME:1,3,224,224", default=[],
         help="the shape of an input, where the model leaves dimensions open; may be repeated",
@@ -36,10 +45,6 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--opt-level", type=int, choices=range(5), metavar="0..4",
         help="how far to optimize; 3 if it is not given",
-    )  # fmt: skip
-    parser.add_argument(
-        "--precision", choices=("float32", "float16", "bfloat16"),
-        help="the type that weights and activations are kept in; the model's own if not given",
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     outputs = model.run(read_inputs(options, model.inputs, options.random))
     if options.output:
         write_aside(Path(options.output), lambda aside: _save(aside, outputs))
-    data: dict[str, Any] = {"outputs": {name: _summary(array) for name, array in outputs.items()}}
+    data: dict[str, Any] = {"outputs": {name: summary(array) for name, array in outputs.items()}}
     if options.top:
         scores = _scores(options, outputs)
         data["top"] = _top(scores, options.top, labels)
@@ -75,7 +75,8 @@ def _save(path: Path, outputs: dict[str, Array]) -> None:
         np.savez(file, **known)  # type: ignore[arg-type]
 
 
-def _summary(array: Array) -> dict[str, Any]:
+def summary(array: Array) -> dict[str, Any]:
+    """An output in short."""
     numbers = array.astype("float64").reshape(-1)
     return {
         "type": f"{array.dtype}{list(array.shape)}",
@@ -122,7 +123,11 @@ def _text(data: dict[str, Any]) -> str:
         if top[0]["label"] is not None:
             columns.append(("Label", [row["label"] for row in top]))
         return lay_out(columns)
-    rows = data["outputs"]
+    return outputs_table(data["outputs"])
+
+
+def outputs_table(rows: dict[str, Any]) -> str:
+    """A row per output, of what summary gives."""
     return lay_out([
         ("Output", list(rows)),
         ("Type", [row["type"] for row in rows.values()]),

@@ -105,6 +105,8 @@ def _describe_program(program: AOTProgram, folder: Path) -> dict[str, Any]:
         described["interface"] = {
             "inputs": _members(program.inputs, interface.members(interface.inputs, "inputs")),
             "outputs": _members(program.outputs, interface.members(interface.outputs, "outputs")),
+            "pools": interface.given_pool_sizes(),
+            "operands_in_pools": interface.holds_operands,
         }
     return described
 

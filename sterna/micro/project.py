@@ -9,7 +9,7 @@ from typing import Any
 from sterna.driver.aot_factory import AOTProgram
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.micro.model_library_format import export_model_library_format
-from sterna.micro.platforms.boards import TEMPLATES
+from sterna.micro.platforms.boards import TEMPLATES, BoardTooSmallError
 from sterna.micro.project_api.client import (
     SERVER,
     ProjectAPIClient,
@@ -36,8 +36,11 @@ PLATFORMS = sorted(server.parent.name for server in TEMPLATES.glob(f"*/{SERVER}"
 # Errors of a project's server that are the caller's own here.
 _ERRORS: dict[str, type[Exception]] = {
     kind.__name__: kind
-    for kind in (ValueError, FileExistsError, FileNotFoundError, MissingToolError, CompileError)
-}
+    for kind in (
+        ValueError, BoardTooSmallError, FileExistsError, FileNotFoundError, MissingToolError,
+        CompileError,
+    )
+}  # fmt: skip
 
 
 class MicroTVMTemplateProjectNotFoundError(ValueError):

@@ -31,7 +31,7 @@ def mixed() -> tvm.IRModule:
     return tvm.IRModule.from_expr(relay.Tuple((made, whole, relay.cast(whole, "int8"))))
 
 
-def build(mod: tvm.IRModule, target: str = "c", **options: Any) -> AOTProgram:
+def build(mod: tvm.IRModule, target: Any = "c", **options: Any) -> AOTProgram:
     """The network in C, with a C interface."""
     chosen = {"executor": Executor("aot", C_INTERFACE), "runtime": Runtime("crt"), **options}
     program = relay.build(mod, target=target, **chosen)

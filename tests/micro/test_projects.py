@@ -24,6 +24,7 @@ from sterna.micro.project import (
     TemplateProjectError,
 )
 from sterna.micro.project_api.client import ServerNotFoundError
+from sterna.relay.arrays import numpy_dtype
 from sterna.support.toolchain import CompileError, MissingToolError
 from tests.micro.networks import assert_agree, build, mixed, run_here
 from tests.support import require_program
@@ -87,6 +88,22 @@ def test_inputs_of_ones_own(archive: Path, crt: micro.TemplateProject, tmp_path:
     assert not (tmp_path / "other").exists()
 
 
+def test_elements_of_any_type(crt: micro.TemplateProject, tmp_path: Path) -> None:
+    require_program("cc")
+    kinds = ["bool", "int8", "uint16", "int64", "float16", "bfloat16", "float64"]
+    inputs = [relay.var(kind, shape=(3,), dtype=kind) for kind in kinds]
+    mod = tvm.IRModule.from_expr(relay.Tuple(tuple(relay.reverse(x, axis=0) for x in inputs)))
+    rng = np.random.default_rng(3)
+    values = {kind: (rng.standard_normal(3) * 100).astype(numpy_dtype(kind)) for kind in kinds}
+    np.savez(tmp_path / "inputs.npz", **values)  # type: ignore[arg-type]
+    given = {"sample_inputs": str(tmp_path / "inputs.npz")}
+    project = crt.generate_project(build(mod), tmp_path / "project", given)
+    project.build({"warning_as_error": True})
+    for got, want in zip(run_example(project).outputs.values(), values.values(), strict=True):
+        assert got.dtype == want.dtype and got.tobytes() == want[::-1].tobytes()
+    project.close()
+
+
 def test_a_network_that_the_host_drives(
     archive: Path, crt: micro.TemplateProject, tmp_path: Path
 ) -> None:
@@ -125,6 +142,37 @@ def test_a_network_that_the_host_drives(
         stream.timeouts()
     with project.transport() as stream, pytest.raises(micro.transport.IoTimeoutError):
         stream.read(1, 0.05)
+    project.close()
+
+
+@pytest.mark.parametrize("project_type", [EXAMPLE, DRIVEN], ids=["example", "driven"])
+@pytest.mark.parametrize("inside", [False, True], ids=["operands outside", "operands inside"])
+def test_networks_in_pools_of_memory(
+    inside: bool, project_type: dict[str, str], crt: micro.TemplateProject, tmp_path: Path
+) -> None:
+    require_program("cc")
+    target = tvm.target.Target("c")
+    pools = {
+        "workspace_memory_pools": tvm.WorkspaceMemoryPools(
+            [tvm.WorkspacePoolInfo("fast", [target], tvm.PoolInfoProperties(1024)),
+             tvm.WorkspacePoolInfo("slow", [target], tvm.PoolInfoProperties(1 << 16))]),
+        "constant_memory_pools": tvm.ConstantMemoryPools(
+            [tvm.ConstantPoolInfo("flash", [target], [])]),
+    }  # fmt: skip
+    with tvm.transform.PassContext(opt_level=3, config={"tir.usmp.use_workspace_io": inside}):
+        built = build(mixed(), target=target, **pools)
+    project = crt.generate_project(built, tmp_path / "project", project_type)
+    project.build({"warning_as_error": True})
+    network = Project.load(project.folder).network
+    assert [pool.member for pool in network.pools] == ["fast", "slow", "flash"]
+    assert network.operands_in_pools == inside
+    inputs = draw_inputs(network)
+    if project_type is EXAMPLE:
+        made = list(run_example(project).outputs.values())
+    else:
+        with project.transport() as stream:
+            made = DrivenNetwork(stream, network)(**inputs)
+    assert_agree(made, run_here(mixed(), inputs))
     project.close()
 
 
@@ -228,7 +276,8 @@ def test_networks_that_no_project_can_hold(
 def test_names_that_c_would_stumble_over() -> None:
     row = {"name": 'a"\\?\n', "member": "a", "dtype": "bool", "shape": [0], "size": 0}
     network = Network.from_json({"name": "n", "inputs": [row], "outputs": [],
-                                 "workspace_bytes": 0, "constant_bytes": 0})  # fmt: skip
+                                 "workspace_bytes": 0, "constant_bytes": 0,
+                                 "pools": [], "operands_in_pools": False})  # fmt: skip
     text = model_source(network, None)
     assert '{"a\\042\\134\\077\\012", "bool[0]", \'u\', 1, 0, (void *)input_0}' in text
 

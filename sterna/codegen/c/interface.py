@@ -146,8 +146,7 @@ class Interface:
         names = self.members(self.given_pools, "memory pools")
         sections, members = [], []
         for name, pool in zip(names, self.given_pools, strict=True):
-            kind = "WORKSPACE" if pool.data is None else "CONSTANT"
-            macro = f"{self.macro}_{name.upper()}_{kind}_POOL"
+            macro = self._pool_macro(name, pool)
             alignment = self.alignment if pool.data is None else self.constant_alignment
             lines = [f"#define {macro}_SIZE {pool.bytes}", f"#define {macro}_ALIGNMENT {alignment}"]
             if pool.data is None:
@@ -167,6 +166,20 @@ class Interface:
         rows = [f"  {member};" for member in members]
         struct = [f"/* {words} */", f"struct {self.prefix}_workspace_pools {{", *rows, "};"]
         return [*sections, "\n".join(struct)]
+
+    def _pool_macro(self, name: str, pool: PoolMemory) -> str:
+        kind = "WORKSPACE" if pool.data is None else "CONSTANT"
+        return f"{self.macro}_{name.upper()}_{kind}_POOL"
+
+    def given_pool_sizes(self) -> list[dict[str, str | int | bool]]:
+        """The memory that the caller gives: members, macros that begin so, sizes, and whether
+        the pool holds constants."""
+        names = self.members(self.given_pools, "memory pools")
+        return [
+            {"member": name, "macro": self._pool_macro(name, pool), "size": pool.bytes,
+             "constant": pool.data is not None}
+            for name, pool in zip(names, self.given_pools, strict=True)
+        ]  # fmt: skip
 
     def _pools_param(self) -> list[str]:
         name = f"struct {self.prefix}_workspace_pools *workspace_pools"

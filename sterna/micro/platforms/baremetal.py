@@ -1,16 +1,17 @@
 """Cortex-M boards without any system: linker script, start-up code, semihosting, UART, QEMU."""
 
 import contextlib
+import re
 from typing import Any
 
 from sterna.micro.platforms import arm
-from sterna.micro.platforms.boards import Board, load_boards
+from sterna.micro.platforms.boards import Board, check_room, load_boards
 from sterna.micro.platforms.handler import FirmwareHandler, Project, compiler_flags
 from sterna.micro.platforms.options import EXAMPLE, common_options
 from sterna.micro.platforms.streams import ProcessStream, Stream, TtyStream
 from sterna.micro.platforms.tools import require_tool, run_tool
 from sterna.micro.project_api.server import BUILD, FLASH, OPEN, ProjectOption
-from sterna.support.toolchain import MissingToolError
+from sterna.support.toolchain import CompileError, MissingToolError
 
 PROGRAM = "build/program.elf"
 BAUD = 115200
@@ -50,10 +51,14 @@ SECTIONS {{
   }} > RAM
   link_stack_bottom = link_bss_end;
   link_stack_top = ORIGIN(RAM) + LENGTH(RAM);
-  ASSERT(link_stack_bottom + {least_stack} <= link_stack_top, "no RAM is left for the stack")
+  ASSERT(link_stack_bottom + {least_stack} <= link_stack_top, "{no_stack}")
   /DISCARD/ : {{ *(.ARM.attributes.discarded .note.* .comment) }}
 }}
 """
+
+# How GNU's linker and LLVM's say that memory is full.
+OVERFLOW = re.compile(r"region .(FLASH|RAM).:? overflowed by (\d+) bytes")
+NO_STACK = "no RAM is left for the stack"
 
 BOARD_HEADER = """\
 /* The board that this project is for. */
@@ -108,7 +113,7 @@ class BareMetalHandler(FirmwareHandler):
         (project.sources / "board.h").write_text(header)
         script = LINKER_SCRIPT.format(
             board=board.name, flash=board.flash, ram=board.ram, least_stack=LEAST_STACK,
-            flash_origin=int(board.more["flash_origin"], 0),
+            no_stack=NO_STACK,            flash_origin=int(board.more["flash_origin"], 0),
             ram_origin=int(board.more["ram_origin"], 0),
         )  # fmt: skip
         (project.folder / "link.ld").write_text(script)
@@ -121,7 +126,11 @@ class BareMetalHandler(FirmwareHandler):
             *arm.compile_command(toolchain, board.cpu, "libc"), "-Isrc", *compiler_flags(options),
             *project.source_files(), *arm.libraries(toolchain), "-Tlink.ld", "-o", PROGRAM,
         ]  # fmt: skip
-        run_tool(command, project.folder, options["verbose"])
+        try:
+            run_tool(command, project.folder, options["verbose"])
+        except CompileError as error:
+            _check_overflow(board, str(error))
+            raise
 
     def load(self, project: Project, options: dict[str, Any]) -> None:
         """A real board's own command; QEMU loads the program when it starts."""
@@ -155,6 +164,19 @@ class BareMetalHandler(FirmwareHandler):
              "-semihosting-config", f"enable=on,{console}", "-kernel", str(program)],
             project.folder,
         )  # fmt: skip
+
+
+def _check_overflow(board: Board, words: str) -> None:
+    """Refuse the board if the linker found no room."""
+    more = {"FLASH": 0, "RAM": 0}
+    for region, size in OVERFLOW.findall(words):
+        more[region] = max(more[region], int(size))
+    if any(more.values()):
+        check_room(
+            board, board.flash + more["FLASH"], board.ram + more["RAM"], "the program at least"
+        )
+    if NO_STACK in words:
+        check_room(board, 0, board.ram + 1, f"the program with {LEAST_STACK} bytes of stack")
 
 
 def can_emulate() -> bool:

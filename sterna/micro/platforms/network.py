@@ -53,6 +53,16 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Memory that the network is given; the header's names for its size and data begin so."""
+
+    member: str
+    macro: str
+    size: int
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """What an archive says about its one network."""
 
@@ -61,6 +71,9 @@ class Network:
     outputs: tuple[Tensor, ...]
     workspace_bytes: int
     constant_bytes: int
+    pools: tuple[Pool, ...]
+    operands_in_pools: bool
+    """Whether inputs and outputs lie in the network's own memory."""
 
     def to_json(self) -> dict[str, Any]:
         """As project.json keeps it."""
@@ -70,9 +83,9 @@ class Network:
     def from_json(cls, data: Mapping[str, Any]) -> "Network":
         """From project.json."""
         inputs, outputs = (tuple(map(_tensor, data[side])) for side in ("inputs", "outputs"))
-        return cls(
-            data["name"], inputs, outputs, data["workspace_bytes"], data["constant_bytes"]
-        )
+        pools = tuple(Pool(**row) for row in data["pools"])
+        return cls(data["name"], inputs, outputs, data["workspace_bytes"], data["constant_bytes"],
+                   pools, data["operands_in_pools"])  # fmt: skip
 
 
 def _tensor(row: Mapping[str, Any]) -> Tensor:
@@ -134,6 +147,8 @@ def sample_inputs(network: Network, path: str | None) -> Arrays:
         raise ValueError(f"sample_inputs '{path}' is no .npz file of arrays: {error}") from None
     for tensor in network.inputs:
         array = given.get(tensor.name)
+        if array is not None and array.dtype == f"V{tensor.element_bytes}":
+            array = given[tensor.name] = array.view(numpy_dtype(tensor.dtype))
         if array is None or array.shape != tensor.shape or str(array.dtype) != tensor.dtype:
             found = "none" if array is None else f"{array.dtype}{list(array.shape)}"
             raise ValueError(
@@ -167,7 +182,7 @@ def model_source(network: Network, samples: Arrays | None) -> str:
     prefix = f"tvmgen_{network.name}"
     parts = [
         '/* Connects the network with the project: see model.h. */\n\n#include "model.h"\n\n'
-        f'#include "{prefix}.h"\n\n'
+        f'#include <string.h>\n\n#include "{prefix}.h"\n\n'
         "#define ALIGNED __attribute__((aligned(16)))"
     ]
     for place, tensor in enumerate(network.inputs):
@@ -177,6 +192,7 @@ def model_source(network: Network, samples: Arrays | None) -> str:
             parts.append(_constant(f"input_{place}", samples[tensor.name].tobytes()))
     for place, tensor in enumerate(network.outputs):
         parts.append(f"static ALIGNED uint8_t output_{place}[{max(1, tensor.size)}];")
+    parts += [_pool(place, pool) for place, pool in enumerate(network.pools)]
     for side, tensors in (("input", network.inputs), ("output", network.outputs)):
         rows = [_row(tensor, f"{side}_{place}") for place, tensor in enumerate(tensors)]
         rows = rows or ['  {"", "", \'b\', 1, 0, 0},']
@@ -186,12 +202,40 @@ def model_source(network: Network, samples: Arrays | None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _pool(place: int, pool: Pool) -> str:
+    size, aligned = f"{pool.macro}_SIZE", f"__attribute__((aligned({pool.macro}_ALIGNMENT)))"
+    if pool.constant:
+        return f"static const {aligned} uint8_t pool_{place}[{size}] = {pool.macro}_DATA;"
+    return f"static {aligned} uint8_t pool_{place}[{size}];"
+
+
 def _run(network: Network, prefix: str) -> str:
-    lines = ["int32_t model_run(void) {"]
+    pools = ", ".join(f".{pool.member} = pool_{i}" for i, pool in enumerate(network.pools))
+    lines, given = ["int32_t model_run(void) {"], []
+    if network.pools:
+        lines.append(f"  struct {prefix}_workspace_pools pools = {{{pools}}};")
+        given = ["&pools"]
+    if network.operands_in_pools:
+        return "\n".join([*lines, *_copying(network, prefix, ", ".join(given)), "}"])
     for side, tensors in (("input", network.inputs), ("output", network.outputs)):
         values = ", ".join(f".{t.member} = model_{side}s[{i}].data" for i, t in enumerate(tensors))
         lines.append(f"  struct {prefix}_{side}s {side}s = {{{values or '0'}}};")
-    return "\n".join([*lines, f"  return {prefix}_run(&inputs, &outputs);", "}"])
+    call = ", ".join(["&inputs", "&outputs", *given])
+    return "\n".join([*lines, f"  return {prefix}_run({call});", "}"])
+
+
+def _copying(network: Network, prefix: str, pools: str) -> list[str]:
+    """The lines that run a network whose inputs and outputs lie in its own memory."""
+    inputs = [f"  memcpy(inputs.{t.member}, model_inputs[{i}].data, {t.size});"
+              for i, t in enumerate(network.inputs)]  # fmt: skip
+    outputs = [f"  memcpy(model_outputs[{i}].data, outputs.{t.member}, {t.size});"
+               for i, t in enumerate(network.outputs)]  # fmt: skip
+    return [
+        f"  struct {prefix}_inputs inputs = {prefix}_map_inputs({pools});", *inputs,
+        f"  const int32_t status = {prefix}_run({pools});",
+        f"  struct {prefix}_outputs outputs = {prefix}_map_outputs({pools});", *outputs,
+        "  return status;",
+    ]  # fmt: skip
 
 
 def _row(tensor: Tensor, data: str) -> str:

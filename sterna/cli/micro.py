@@ -1,0 +1,256 @@
+"""sterna micro: from a model to a firmware project, built and measured."""
+
+import argparse
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sterna.cli.commands import COMMANDS
+from sterna.cli.failures import UsageError
+from sterna.cli.inputs import add_inputs, read_inputs
+from sterna.cli.models import add_shapes, expect_folder, parse_count
+from sterna.cli.output import add_json, progress, show
+from sterna.cli.run import outputs_table, summary
+from sterna.driver import relay_build
+from sterna.driver.aot_factory import AOTProgram
+from sterna.ir.transform import PassContext
+from sterna.micro.example import ExampleRun, run_example
+from sterna.micro.platforms.baremetal import can_emulate
+from sterna.micro.platforms.boards import WITH_BOARDS, Board, check_room, find_board
+from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES
+from sterna.micro.program_size import program_size
+from sterna.micro.project import GeneratedProject, TemplateProject
+from sterna.micro.project_api.server import ProjectOption
+from sterna.micro.transport import IoTimeoutError
+from sterna.model import compile
+from sterna.model.arguments import TensorSpec
+from sterna.model.bench import differences, largest
+from sterna.model.import_model import Graph, import_model
+from sterna.relay.backend import Executor, Runtime
+from sterna.support.progress import stage
+from sterna.support.table import lay_out
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+C_INTERFACE = {"unpacked-api": True, "interface-api": "c"}
+PROGRAMS = {"baremetal": "build/program.elf", "zephyr": "build/zephyr/zephyr.elf",
+            "arduino": "build/*.elf"}  # fmt: skip
+SECONDS = 120
+PAINTED = "measured: painted before the program ran, and read afterwards"
+
+
+def add_to(commands: "Subparsers") -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "micro", help=COMMANDS["micro"],
+        description="Compile a model for a board, make a project that runs it, build that, and "
+        "show what memory it takes. A board that is too small is refused.",
+    )  # fmt: skip
+    parser.add_argument("model", metavar="MODEL", help="an .onnx model")
+    parser.add_argument("--board", required=True, help="what it is to run on, such as mps2_an386")
+    parser.add_argument(
+        "--platform", choices=WITH_BOARDS, help="for boards that several have; else the first"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="where to leave the project; else nowhere"
+    )
+    parser.add_argument(
+        "--project-type", choices=PROJECT_TYPES, default=EXAMPLE,
+        help="run once on sample inputs, or obey the host; the first if not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--option", action="append", type=parse_option, default=[], metavar="NAME=VALUE",
+        help="an option of the project, such as toolchain=zig; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--run", action="store_true", dest="and_run",
+        help="show what the board gives, and how far that is from what this machine gives",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flash", action="store_true", help="bring the program to the board in the end"
+    )
+    parser.add_argument(
+        "--seconds", type=parse_count, default=SECONDS,
+        help=f"how long the program may run; {SECONDS} if not given",
+    )  # fmt: skip
+    add_shapes(parser)
+    add_json(parser)
+    add_inputs(parser)
+    parser.set_defaults(run=run)
+
+
+def parse_option(text: str) -> tuple[str, str]:
+    """NAME=VALUE"""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is no NAME=VALUE")
+    return name, value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile, generate, build, measure; then run and flash, if that is asked for."""
+    expect_folder("-o", options.output)
+    if options.and_run and options.project_type != EXAMPLE:
+        raise UsageError("--run is for projects of the type example_project")
+    platform, board = find_board(options.board, options.platform)
+    with progress(options), tempfile.TemporaryDirectory() as name:
+        with stage("import the model"):
+            graph = import_model(options.model, dict(options.shape), None)
+        program = _compile(graph, board, options)
+        inputs = read_inputs(options, _specs(program), fill=True)
+        folder = Path(options.output or Path(name) / "project")
+        project = _generate(options, platform, program, inputs, folder, Path(name))
+        try:
+            with stage("build the project"):
+                project.build()
+            data = {**_memory(project, program, platform, board), "project": options.output}
+            with stage("run the program"):
+                data |= _try_out(options, project, graph, inputs, platform)
+            if options.flash:
+                with stage("flash the board"):
+                    project.flash()
+        finally:
+            project.close()
+    show(options, data, lambda: _text(data))
+    return 0
+
+
+# ---- stages ----
+
+
+def _compile(graph: Graph, board: Board, options: argparse.Namespace) -> AOTProgram:
+    """The network in C; what cannot fit is refused before anything is built."""
+    mod, params = graph
+    cpu = f" -mcpu={board.cpu}" if board.cpu.startswith("cortex-") else ""
+    with PassContext(opt_level=3 if options.opt_level is None else options.opt_level):
+        program = relay_build.build(
+            mod, target=f"c{cpu}", params=params, executor=Executor("aot", C_INTERFACE),
+            runtime=Runtime("crt"),
+        )  # fmt: skip
+    report = program.memory_report()
+    ram = report.workspace_bytes + report.output_bytes
+    check_room(board, report.constant_bytes, ram, "the network alone")
+    assert isinstance(program, AOTProgram)
+    return program
+
+
+def _specs(program: AOTProgram) -> list[TensorSpec]:
+    return [
+        TensorSpec(t.name, t.type.concrete_shape, str(t.type.dtype))
+        for t in program.inputs
+    ]
+
+
+def _generate(
+    options: argparse.Namespace, platform: str, program: AOTProgram, inputs: Mapping[str, Any],
+    folder: Path, scratch: Path,
+) -> GeneratedProject:  # fmt: skip
+    samples = scratch / "inputs.npz"
+    np.savez(samples, **inputs)
+    template = TemplateProject.from_directory(platform)
+    try:
+        given = _typed(dict(options.option), template.options)
+        chosen = {"board": options.board, "project_type": options.project_type}
+        if options.project_type == EXAMPLE:
+            chosen["sample_inputs"] = str(samples)
+        with stage("make the project"):
+            return template.generate_project(program, folder, {**given, **chosen})
+    finally:
+        template.close()
+
+
+def _typed(given: Mapping[str, str], known: Sequence[ProjectOption]) -> dict[str, Any]:
+    """Options from words; a list is several words in one."""
+    kinds = {option.name: option.type for option in known}
+    made: dict[str, Any] = dict(given)
+    for name, text in given.items():
+        match kinds.get(name):
+            case "bool":
+                if text not in ("true", "false"):
+                    raise UsageError(f"--option {name}={text}: it is true or false")
+                made[name] = text == "true"
+            case "int":
+                if not text.isdigit():
+                    raise UsageError(f"--option {name}={text}: it is a number")
+                made[name] = int(text)
+            case "list":
+                made[name] = shlex.split(text)
+    return made
+
+
+def _memory(
+    project: GeneratedProject, program: AOTProgram, platform: str, board: Board
+) -> dict[str, Any]:
+    (elf,) = project.folder.glob(PROGRAMS[platform])
+    size, report = program_size(elf), program.memory_report()
+    check_room(board, size.flash, size.ram, "the program")
+    return {
+        "board": board.name, "platform": platform, "cpu": board.cpu,
+        "flash": size.flash, "flash_of_board": board.flash,
+        "ram": size.ram, "ram_of_board": board.ram,
+        "constants": report.constant_bytes, "arena": report.workspace_bytes,
+        "input_bytes": report.input_bytes, "output_bytes": report.output_bytes,
+        "stack": None, "note": None,
+    }  # fmt: skip
+
+
+def _try_out(
+    options: argparse.Namespace, project: GeneratedProject, graph: Graph,
+    inputs: Mapping[str, Any], platform: str,
+) -> dict[str, Any]:  # fmt: skip
+    """What a run shows: the stack that it took and, if that is asked for, its results."""
+    if options.and_run:
+        made = run_example(project, seconds=options.seconds)
+        note = PAINTED if made.stack_bytes else "the platform does not measure its stack"
+        return {"stack": made.stack_bytes or None, "note": note,
+                **_agreement(made, graph, inputs)}  # fmt: skip
+    if platform != "baremetal" or options.project_type != EXAMPLE:
+        return {"note": "not measured: that takes an example project and QEMU"}
+    if not can_emulate():
+        return {"note": "not measured: qemu-system-arm is not installed"}
+    try:
+        return {"stack": run_example(project, seconds=options.seconds).stack_bytes, "note": PAINTED}
+    except IoTimeoutError:
+        return {"note": f"not measured: the program ran for more than {options.seconds} s"}
+
+
+def _agreement(made: ExampleRun, graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    here = list(compile(graph).run(inputs).values())
+    outputs = list(made.outputs.values())
+    return {
+        "outputs": {name: summary(array) for name, array in made.outputs.items()},
+        "largest_difference": largest(differences(outputs, here)),
+        "largest_number": largest(here),
+    }
+
+
+# ---- words ----
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    rows = [
+        ("flash", data["flash"], f"of {data['flash_of_board']}"),
+        ("  of it constants", data["constants"], "weights"),
+        ("RAM", data["ram"], f"of {data['ram_of_board']}"),
+        ("  of it arena", data["arena"], "intermediate results"),
+        ("stack", "?" if data["stack"] is None else data["stack"], data["note"] or ""),
+    ]
+    lines = [
+        f"{data['board']} ({data['cpu']}, {data['platform']})", "",
+        lay_out([
+            ("Memory", [row[0] for row in rows]), ("Bytes", [str(row[1]) for row in rows]),
+            ("", [row[2] for row in rows]),
+        ]),
+    ]  # fmt: skip
+    if data["project"]:
+        lines += ["", f"the project is in {data['project']}"]
+    if "outputs" in data:
+        lines += ["", outputs_table(data["outputs"]), "",
+                  f"this machine's results differ by {data['largest_difference']:.1e} at most; the "
+                  f"largest number is {data['largest_number']:.3g}"]  # fmt: skip
+    return "\n".join(lines)

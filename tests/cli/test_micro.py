@@ -1,0 +1,117 @@
+"""sterna micro: a model becomes a program for a board."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from sterna.micro.program_size import program_size
+from tests.cli.conftest import Sterna
+from tests.support import require_module, require_program
+
+
+def wide(columns: int) -> Any:
+    """A product with so many columns of weights: 4 * 64 * columns bytes."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size])
+            for name, size in (("x", 64), ("y", columns))]  # fmt: skip
+    weight = numpy_helper.from_array(np.ones((64, columns), "float32"), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "wide", ends[:1], ends[1:], [weight])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def require_board() -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+
+
+def test_one_command(sterna: Sterna, folder: Path) -> None:
+    require_board()
+    done = sterna("micro", "dense.onnx", "--board", "mps2_an386", "-o", "made", "--run",
+                  "--option", "toolchain=gcc", "--option", "warning_as_error=true")  # fmt: skip
+    assert done.status == 0 and not done.err, done.err
+    assert done.out.startswith("mps2_an386 (cortex-m4, baremetal)\n")
+    for word in ("flash ", "arena ", "stack ", "painted", "the project is in made", "scores"):
+        assert word in done.out
+    assert (folder / "made" / "build" / "program.elf").is_file()
+
+
+def test_numbers_for_programs(sterna: Sterna, folder: Path) -> None:
+    require_board()
+    require_module("ziglang")
+    np.save(folder / "image.npy", np.ones((2, 6), "float32"))
+    done = sterna("micro", "dense.onnx", "--board", "microbit", "-i", "image.npy", "--json",
+                  "--option", "toolchain=zig", "--run")  # fmt: skip
+    assert done.status == 0 and not done.err, done.err
+    data = done.data
+    assert data["board"] == "microbit" and data["ram_of_board"] == 16384 and not data["project"]
+    assert 1000 < data["flash"] < 20000 and 0 < data["ram"] < 1000 and 100 < data["stack"] < 2000
+    assert data["largest_difference"] < 1e-6 and list(data["outputs"]) == ["scores"]
+    assert not (folder / "build").exists()
+
+
+def test_without_an_emulator_the_stack_is_not_known(
+    sterna: Sterna, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_board()
+    monkeypatch.setattr("sterna.cli.micro.can_emulate", lambda: False)
+    done = sterna("micro", "dense.onnx", "--board", "mps2_an386", "--json")
+    assert done.status == 0 and done.data["stack"] is None
+    assert done.data["note"] == "not measured: qemu-system-arm is not installed"
+
+
+def test_a_board_that_is_too_small(sterna: Sterna, folder: Path) -> None:
+    onnx.save(wide(1100), folder / "wide.onnx")
+    done = sterna("micro", "wide.onnx", "--board", "microbit", "--json")
+    assert done.status == 4 and done.data["exit_status"] == 4
+    assert done.data["error"] == (
+        "microbit is too small: the network alone needs 281600 bytes of flash, and it has 262144"
+    )
+    onnx.save(wide(1022), folder / "wide.onnx")
+    require_board()
+    done = sterna("micro", "wide.onnx", "--board", "microbit", "-o", "made")
+    assert done.status == 4, done.out
+    assert "microbit is too small: the program at least needs 26" in done.err
+    assert "bytes of flash, and it has 262144" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--board", "microbt"], 3, "no board 'microbt'; did you mean microbit?"),
+        (["--board", "microbit", "--platform", "zephyr"], 3, "there are, zephyr: mimxrt1050_evk"),
+        (["--board", "microbit", "-o", "no/where"], 2, "no folder 'no'"),
+        (["--board", "microbit", "--run", "--project-type", "host_driven"], 2, "--run is for"),
+        (["--board", "microbit", "--option", "toolchain"], 2, "no NAME=VALUE"),
+        (["--board", "microbit", "--option", "verbose=1"], 2, "true or false"),
+        (["--board", "mps2_an386", "--platform", "zephyr", "--option",
+          "config_main_stack_size=big"], 2, "it is a number"),
+        (["--board", "microbit", "--option", "tool=zig"], 3, "there is no option 'tool'"),
+        (["--board", "microbit", "--option", "toolchain=tcc"], 3, "it is one of gcc, zig"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_message_and_leave_nothing(
+    sterna: Sterna, folder: Path, words: list[str], status: int, message: str
+) -> None:
+    before = sorted(folder.iterdir())
+    done = sterna("micro", "dense.onnx", *words)
+    assert (done.status, done.out) == (status, ""), done.err
+    assert message in done.err and "Traceback" not in done.err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_missing_tool(sterna: Sterna, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    done = sterna("micro", "dense.onnx", "--board", "nano33ble", "-o", "made")
+    assert done.status == 5 and "arduino-cli was not found; get it" in done.err
+    assert (folder / "made" / "made.ino").is_file()
+
+
+def test_sizes_of_what_is_no_program(tmp_path: Path) -> None:
+    for content in (b"terns", b"\x7fELF\x01" + b"\xff" * 60, b"\x7fELF\x02"):
+        (tmp_path / "program").write_bytes(content)
+        with pytest.raises(ValueError, match="program"):
+            program_size(tmp_path / "program")
