@@ -20,6 +20,7 @@ import kernels
 import networks
 import operators
 import peers
+import rpc
 import runtime_costs
 from rows import HEAD, Row, markdown
 
@@ -96,6 +97,7 @@ def section(options: argparse.Namespace) -> str:
         bounded("Networks as firmware", "firmware_sizes", firmware_sizes.measure()),
         bounded("Kernels written as schedules", "kernels", kernels.measure()),
         bounded("The runtime", "runtime_costs", runtime_costs.measure()),
+        bounded("Remote execution", "rpc", rpc.measure()),
     ]
     return "\n\n".join(parts)
 

@@ -17,7 +17,10 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["runtime_costs", "kernels", "networks", "firmware_sizes"])
+NAMES = ["runtime_costs", "kernels", "networks", "firmware_sizes", "rpc"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_benchmark_measures_everything(name: str) -> None:
     require_program("cc")
     require_module("tvm_ffi")

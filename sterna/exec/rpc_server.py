@@ -5,6 +5,8 @@ import sys
 
 from sterna.exec.rpc_arguments import add_listening, parser_of, run_or_explain
 from sterna.rpc.addresses import check_may_listen, listen, split_address
+from sterna.rpc.serial_line import open_line
+from sterna.rpc.serial_server import serve_line
 from sterna.rpc.server import ServerLoop
 from sterna.rpc.server_process import check_settings
 from sterna.rpc.settings import Limits, ServerSettings
@@ -25,6 +27,8 @@ def arguments_of(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--no-fork", action="store_true", help="start a new interpreter for each session"
     )
+    parser.add_argument("--serial", metavar="DEVICE", help="serial line to serve, like /dev/ttyS0")
+    parser.add_argument("--baud", type=int, default=115200, help="its speed (%(default)s)")
     parser.add_argument("--tls-ca", help="certificates to know the tracker or proxy by")
     most = Limits()
     parser.add_argument(
@@ -66,6 +70,8 @@ def main() -> None:
     """Serve until the process is told to end."""
     args = arguments_of()
     settings = settings_of(args)
+    if args.serial is not None:
+        serve_line(open_line(args.serial, args.baud), settings)
     if args.through_proxy:
         ServerLoop(None, settings).run()
         return

@@ -4,7 +4,7 @@ docs/rpc.md shows its use, docs/rpc_protocol.md what goes over the wire, docs/se
 defends against.
 """
 
-from sterna.rpc.client import LocalSession, PopenSession, RPCSession, connect
+from sterna.rpc.client import LocalSession, PopenSession, RPCSession, SerialSession, connect
 from sterna.rpc.errors import RPCError, RPCProtocolError, RPCSessionTimeoutError
 from sterna.rpc.proxy import Proxy
 from sterna.rpc.server_process import Server
@@ -15,8 +15,8 @@ from sterna.support.classic import classic_names
 
 __all__ = [
     "Limits", "LocalSession", "PopenSession", "Proxy", "RPCError", "RPCProtocolError",
-    "RPCSession", "RPCSessionTimeoutError", "Server", "Tracker", "TrackerSession", "connect",
-    "connect_tracker",
+    "RPCSession", "RPCSessionTimeoutError", "SerialSession", "Server", "Tracker", "TrackerSession",
+    "connect", "connect_tracker",
 ]  # fmt: skip
 
 __getattr__ = classic_names(__name__)

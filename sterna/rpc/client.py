@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ from sterna.rpc.files import SessionFolder
 from sterna.rpc.handshake import SESSION, Hello, ServerBusy, Verdict, run_client_side
 from sterna.rpc.programs import start_program
 from sterna.rpc.remote import ClientPeer
+from sterna.rpc.serial_line import SerialStream, open_line
 from sterna.rpc.serving import ServerPeer
 from sterna.rpc.streams import PipeStream, SocketStream, StreamEnded
 from sterna.runtime import Device, Module, PackedFunc, device
@@ -277,6 +279,29 @@ class LocalSession(RPCSession):
 
         threading.Thread(target=serve, name="sterna local session", daemon=True).start()
         super().__init__(ClientPeer(SocketStream(here), "this process"))
+
+
+class SerialSession(RPCSession):
+    """A session on a server at the other end of a serial line."""
+
+    def __init__(
+        self, path: str, baud: int = 115200, key: str = "", session_timeout: float = 0
+    ) -> None:
+        file = open_line(path, baud)
+        started = time.monotonic()
+        try:
+            stream = SerialStream(file, opens=True)
+            stream.set_deadline(started + CONNECT_S)
+            hello = Hello(SESSION, key, int(session_timeout * 1000))
+            verdict = run_client_side(stream, hello, options.rpc_secret)
+        except BaseException as error:
+            os.close(file)
+            raise named(error, path) from None
+        stream.set_deadline(None)
+        super().__init__(
+            ClientPeer(stream, path, verdict.most_head, verdict.timeout_ms / 1000, started)
+        )
+        weakref.finalize(self._peer, os.close, file)
 
 
 class PopenSession(RPCSession):

@@ -34,7 +34,7 @@ def run_worker(
     """Serve a connection in a process of its own, and end the process."""
     status = 1
     try:
-        _prepare(folder, settings)
+        prepare(folder, settings)
         _serve(sock, control, granted, folder, settings)
         status = 0
     except Refused as error:
@@ -50,7 +50,7 @@ def run_worker(
         os._exit(status)
 
 
-def _prepare(folder: str, settings: ServerSettings) -> None:
+def prepare(folder: str, settings: ServerSettings) -> None:
     """Make the process the session's: its own group, its folder, its limits."""
     end_with_parent(signal.SIGKILL)
     os.setsid()
