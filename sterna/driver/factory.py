@@ -13,11 +13,44 @@ from sterna.driver.export import export_library
 from sterna.driver.kernel import KernelNotes
 from sterna.driver.model_data import ModelData
 from sterna.driver.model_files import ModelFiles
-from sterna.driver.operator_module import OperatorModule
+from sterna.driver.operator_module import Compiled, OperatorModule
 from sterna.ir.module import IRModule
 from sterna.runtime import Device, Module, NDArray, PackedFunc, _core, ndarray
 from sterna.runtime.graph_executor import create_executor
 from sterna.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedKernels(Compiled):
+    """Kernels of a graph, with its parameters."""
+
+    graph_json: str
+    params: dict[str, NDArray]
+
+    def find(self, name: str) -> int | PackedFunc | None:
+        """A kernel, or what gives the parameters."""
+        if name == "get_graph_params":
+            return PackedFunc(lambda: _pairs(self.params))
+        return Compiled.find(self, name)
+
+
+class LinkedModule(OperatorModule):
+    """Kernels that carry the parameters of their graph, in memory and in files."""
+
+    def export_library(
+        self,
+        file_name: str | os.PathLike[str],
+        *,
+        fcompile: Callable[..., Any] | None = None,
+        addons: Sequence[str | os.PathLike[str]] | None = None,
+        workspace_dir: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Write kernels and parameters to one file; see Module.export_library."""
+        own = self._implementation
+        assert isinstance(own, LinkedKernels)
+        data = ModelData(self.name, own.graph_json, own.params)
+        return _export(self, data, file_name, fcompile, addons, workspace_dir, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +78,7 @@ class BuiltGraph:
 
     def param_pairs(self) -> list[list[str | NDArray]]:
         """Names and arrays."""
-        return [[name, array] for name, array in self.params.items()]
+        return _pairs(self.params)
 
     def create(self, *devices: Device) -> Module:
         """An executor over the parameters, which are not copied."""
@@ -76,10 +109,16 @@ class GraphExecutorFactoryModule:
         target: Target,
         ir_mod: IRModule | None = None,
         kernel_notes: Mapping[str, KernelNotes] | None = None,
+        links_params: bool = False,
     ) -> None:
         check_name(mod_name)
-        lib = OperatorModule.make(code, mod_name, {target: ir_mod or IRModule({})})
+        modules = {target: ir_mod or IRModule({})}
         arrays = {name: _as_array(value) for name, value in params.items()}
+        if links_params:
+            kernels = LinkedKernels(code, mod_name, modules, graph_json, arrays)
+            lib: OperatorModule = LinkedModule.over(kernels)
+        else:
+            lib = OperatorModule.make(code, mod_name, modules)
         self._take(BuiltGraph(lib, graph_json, arrays, mod_name), kernel_notes or {})
 
     @classmethod
@@ -108,8 +147,8 @@ class GraphExecutorFactoryModule:
 
     @property
     def params(self) -> dict[str, NDArray]:
-        """The parameters by name."""
-        return self._built.params
+        """The parameters by name; none if they are linked into the code."""
+        return {} if isinstance(self.lib, LinkedModule) else self._built.params
 
     @property
     def libmod_name(self) -> str:
@@ -172,15 +211,26 @@ class GraphExecutorFactoryModule:
         **options: Any,
     ) -> Any:
         """Write code, graph and parameters to one file; see Module.export_library."""
-        files = ModelFiles(ModelData(self.libmod_name, self.graph_json, self.params), self.lib.code)
-        form = Path(file_name).suffix
+        data = ModelData(self.libmod_name, self.graph_json, self._built.params)
+        return _export(self.lib, data, file_name, fcompile, addons, workspace_dir, options)
 
-        def write(folder: Path, cc: str | None) -> list[Path]:
-            return files.write(folder, form, fcompile is None, cc)
 
-        return export_library(
-            self.lib, file_name, fcompile, addons, workspace_dir, write, **options
-        )
+def _pairs(params: Mapping[str, NDArray]) -> list[list[str | NDArray]]:
+    return [[name, array] for name, array in params.items()]
+
+
+def _export(
+    lib: OperatorModule, data: ModelData, file_name: str | os.PathLike[str], fcompile: Any,
+    addons: Any, workspace_dir: Any, options: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Write kernels with a graph and its parameters to one file."""
+    files = ModelFiles(data, lib.code)
+    form = Path(file_name).suffix
+
+    def write(folder: Path, cc: str | None) -> list[Path]:
+        return files.write(folder, form, fcompile is None, cc)
+
+    return export_library(lib, file_name, fcompile, addons, workspace_dir, write, **options)
 
 
 def _as_array(value: Any) -> NDArray:

@@ -39,8 +39,13 @@ class OperatorModule(Module):
     @classmethod
     def make(cls, code: Code, name: str, modules: Mapping[Target, IRModule]) -> Self:
         """A module over code; machine code for this machine is made when it is first run."""
-        module: Self = _core.make_module(cls, Compiled(code, name, dict(modules)))
-        code.context = module.handle
+        return cls.over(Compiled(code, name, dict(modules)))
+
+    @classmethod
+    def over(cls, compiled: Compiled) -> Self:
+        """The module that something compiled stands behind."""
+        module: Self = _core.make_module(cls, compiled)
+        compiled.code.context = module.handle
         return module
 
     @property

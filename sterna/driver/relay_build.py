@@ -90,8 +90,9 @@ def build(
     with stage("plan memory"):
         graph_json = graph.to_json({name: note.take_over for name, note in notes.items()})
     return GraphExecutorFactoryModule(
-        code, graph_json, graph.params, mod_name, wanted, mod, notes
-    )
+        code, graph_json, graph.params, mod_name, wanted, mod, notes,
+        links_params=chosen.options["link-params"],
+    )  # fmt: skip
 
 
 def optimize(

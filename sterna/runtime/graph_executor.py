@@ -18,8 +18,15 @@ GPU_REPEAT_MS = 500
 
 
 def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device]) -> "GraphModule":
-    """An executor of a graph whose functions are in a module; its parameters are yet to be set."""
-    return GraphModule(create_executor(graph_json_str, libmod, device))
+    """An executor of a graph whose functions are in a module.
+
+    Its parameters are yet to be set, unless they are linked into the module.
+    """
+    made = create_executor(graph_json_str, libmod, device)
+    linked = libmod._linked_params() if libmod.home is None else []
+    if linked:
+        made["give_params"](linked)
+    return GraphModule(made)
 
 
 def create_executor(

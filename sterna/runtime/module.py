@@ -52,6 +52,11 @@ class Module(_core.Module):
         """The processor of another machine that its functions run on; None for this machine."""
         return None
 
+    def _linked_params(self) -> list[Any]:
+        """Pairs of names and arrays that a graph's code carries."""
+        found = self._get_function("get_graph_params", False)
+        return list(found()) if isinstance(found, PackedFunc) else []
+
     def _find_global(self, name: str) -> PackedFunc:
         """A registered function of the machine that the module is on."""
         return get_global_func(name)

@@ -260,3 +260,51 @@ def test_inputs_of_one_name_in_c() -> None:
             tvm.IRModule.from_expr(body), target="c", runtime=Runtime("crt"),
             executor=Executor("aot", C_INTERFACE),
         )  # fmt: skip
+
+
+PAIRS = [(False, "packed"), (True, "packed"), (False, "c"), (True, "c")]
+
+
+@pytest.mark.parametrize("runtime", ["cpp", "crt"])
+@pytest.mark.parametrize("unpacked,interface", PAIRS)
+def test_every_combination_builds_or_is_refused(
+    unpacked: bool, interface: str, runtime: str
+) -> None:
+    """The runtime calls packed functions only; without it, a C interface passes addresses only."""
+    fits = (not unpacked and interface == "packed") if runtime == "cpp" else (
+        unpacked or interface == "packed"
+    )
+    executor = Executor("aot", {"unpacked-api": unpacked, "interface-api": interface})
+    mod, params, _ = keywords()
+
+    def build() -> Any:
+        return relay.build(mod, target="c", params=params, executor=executor,
+                           runtime=Runtime(runtime, {"system-lib": True}))  # fmt: skip
+
+    if not fits:
+        with pytest.raises(ValueError, match="when targeting c"):
+            build()
+        return
+    built = build()
+    assert getattr(built, "has_header", False) == (interface == "c")
+
+
+def test_parameters_that_a_graphs_code_carries(tmp_path: Path) -> None:
+    mod, params, x = keywords()
+    want = by_graph(mod, {"data": x}, params=params)
+    linked = Executor("graph", {"link-params": True})
+    built = relay.build(mod, target="llvm", params=params, executor=linked)
+    assert built.get_params() == {} and built.params == {}
+    with pytest.warns(DeprecationWarning, match="is the old way"):
+        graph, lib, rest = built
+    assert rest == {}
+    got = results(graph_executor.GraphModule(built["default"](tvm.cpu(0))), {"data": x})
+    np.testing.assert_array_equal(got[0], want[0])
+    got = results(graph_executor.create(graph, lib, tvm.cpu(0)), {"data": x})
+    np.testing.assert_array_equal(got[0], want[0])
+    lib.export_library(tmp_path / "kernels.so")
+    loaded = tvm.runtime.load_module(tmp_path / "kernels.so")
+    got = results(graph_executor.create(graph, loaded, tvm.cpu(0)), {"data": x})
+    np.testing.assert_array_equal(got[0], want[0])
+    apart = relay.build(mod, target="llvm", params=params)
+    assert sum(array.nbytes for array in apart.get_params().values()) == 1344

@@ -160,9 +160,10 @@ OPTIONS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {}, {}),
     ({"tir.disable_vectorize": True}, {"workspace-byte-alignment": 4}, {}),
     ({"tir.usmp.use_workspace_io": True}, {"constant-byte-alignment": 64}, {}),
-    ({"tir.usmp.enable": True, "tir.usmp.algorithm": "hill_climb"}, {},
+    ({"tir.usmp.enable": True, "tir.usmp.algorithm": "hill_climb"}, {"workspace-byte-alignment": 8},
      {"workspace_memory_pools": workspace(800, 64000)}),
-    ({"tir.usmp.use_workspace_io": True}, {}, {"constant_memory_pools": constants(9000)}),
+    ({"tir.usmp.use_workspace_io": True}, {"constant-byte-alignment": 8},
+     {"constant_memory_pools": constants(9000)}),
     ({}, {"link-params": False}, {}),
 ]  # fmt: skip
 
