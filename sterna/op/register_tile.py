@@ -45,7 +45,8 @@ def register_tile(
         single = 4 * (columns % width) * rows
         for count in range(1, min(rows, most_rows, _most_rows(vectors, registers)) + 1):
             whole, rest = divmod(rows, count)
-            cycles = whole * _cycles(count, vectors) + (_cycles(rest, vectors) if rest else 0)
+            last = step_cycles(rest, vectors) if rest else 0
+            cycles = whole * step_cycles(count, vectors) + last
             # loads and stores of the tile itself are spread over the sum: larger is better
             found = (
                 cycles * (columns // width) + single,
@@ -58,7 +59,7 @@ def register_tile(
     return best[2]
 
 
-def _cycles(rows: int, vectors: int) -> float:
+def step_cycles(rows: int, vectors: int) -> float:
     """Of one step of the sum over a tile."""
     products, loads = rows * vectors, rows + vectors
     issued = (products + loads + COUNTING) / ISSUED

@@ -1,5 +1,6 @@
 """Winograd's way to convolve: its matrices, its choice, its numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,21 @@ def test_small_sums_and_growing_weights_stay_direct() -> None:
     assert plan(56, 64, growth=1) is None
     assert plan(7, 512) is None
     assert winograd_plan((1, 9, 9), (3, 32), 32, MACHINE, 16, 4) is None
+
+
+def test_threads_find_enough_pieces_of_work() -> None:
+    def split(size: int, inputs: int, outputs: int, threads: int) -> str | None:
+        machine = replace(MACHINE, threads=threads)
+        plan = winograd_plan((1, size, size), (inputs, outputs), 32, machine, 16, 4)
+        return None if plan is None else plan.split
+
+    assert split(56, 64, 64, threads=16) == "blocks"
+    assert split(28, 128, 128, threads=2) == "channels"
+    # four blocks of channels, or even one, are too few
+    assert split(28, 128, 128, threads=16) == "positions"
+    assert split(14, 128, 32, threads=2) == "positions"
+    # weights that all come anew for very few tiles cost more than the products that they save
+    assert split(7, 128, 32, threads=2) is None
 
 
 def test_only_what_it_can_do_is_changed() -> None:

@@ -4,6 +4,7 @@ F(m) makes m x m results of a tile of (m + 2) x (m + 2) elements with as many pr
 plain sum needs 9 m x m: Y = A'[(G g G') * (B' d B)]A, summed over channels in the middle.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -12,7 +13,7 @@ import numpy as np
 
 from sterna.op.kernel import Processor
 from sterna.op.products import FLOAT32
-from sterna.op.register_tile import MULTIPLY_ADDS
+from sterna.op.register_tile import MULTIPLY_ADDS, register_tile, step_cycles
 from sterna.relay.arrays import Array
 
 WINDOW = 3
@@ -21,6 +22,10 @@ POINTS = (0, 1, -1, 2, Fraction(-1, 2))
 TILES = (2, 4)
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
+# Bytes of products that are stored and read again in a cycle.
+KEPT = 16
+# Cycles until threads have begun and ended together.
+REGION = 3000
 # It pays only if it is this much cheaper: its memory moves in more pieces.
 PAYS = 0.85
 
@@ -93,10 +98,53 @@ class WinogradPlan:
 
     m: int
     tiles: int
-    """Tiles of a block: what they become stays in the second cache."""
+    """Tiles of a block."""
     lanes: int
     split: str
-    """What threads share: "blocks" of tiles or "channels" of the result."""
+    """What threads share: "blocks" of tiles, "channels" of the result, or "positions" of a tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A convolution, and what it runs on."""
+
+    image: Image
+    inputs: int
+    outputs: int
+    block: int
+    """Output channels that lie together."""
+    lanes: int
+    """Channels of a vector in the transforms."""
+    processor: Processor
+
+    @property
+    def products_per_cycle(self) -> int:
+        return MULTIPLY_ADDS * self.processor.lanes(FLOAT32)
+
+    def share(self, pieces: int) -> float:
+        """The part of some pieces of work that the busiest thread does."""
+        return -(-pieces // self.processor.threads) / pieces
+
+    def most_tiles(self, m: int) -> int:
+        """Tiles whose transforms stay in the second cache, beside the weights if those do."""
+        cache, position = self.processor.l2_bytes, 4 * (m + 2) ** 2
+        seen = position * self.inputs
+        if seen * self.outputs > cache // 2:
+            return cache * 3 // 4 // seen
+        return min(cache * 2 // 5 // seen, cache // 8 // (position * self.block))
+
+    def with_weights(self, cycles: float, positions: int, share: float = 1.0) -> float:
+        """Cycles of work and of the weights that a thread reads for it.
+
+        Those that stay in the second cache come once and while work is done.
+        """
+        size = 4 * self.inputs * self.outputs * positions
+        come = size * share / STREAMED
+        return cycles + come if size > self.processor.l2_bytes // 2 else max(cycles, come)
+
+    def regions(self, count: int) -> float:
+        """Cycles in which threads begin and wait for each other."""
+        return REGION * count if self.processor.threads > 1 else 0.0
 
 
 def winograd_plan(
@@ -109,69 +157,94 @@ def winograd_plan(
         lanes //= 2
     if lanes < min(4, processor.lanes(FLOAT32)):
         return None
-    best = PAYS * _direct_cycles(image, channels, processor)
-    found: WinogradPlan | None = None
+    work = _Work(image, inputs, outputs, block, lanes, processor)
+    best, found = PAYS * _direct_cycles(work), None
     for m in TILES:
         if (m + 2) ** 2 > growth * WINDOW**2:
             continue
-        cycles = _cycles(m, image, channels, lanes, processor)
-        if cycles < best:
-            best, found = cycles, _blocks(m, image, inputs, outputs, block, lanes, processor)
+        for way in (_by_blocks, _by_channels, _by_positions):
+            cycles, tiles = way(work, m)
+            if cycles < best:
+                best, found = cycles, WinogradPlan(m, tiles, lanes, way.__name__[4:])
     return found
 
 
-def _direct_cycles(image: Image, channels: tuple[int, int], processor: Processor) -> float:
-    batch, height, width = image
-    products = batch * height * width * channels[0] * channels[1] * WINDOW**2
-    streamed = _stream(channels[0] * channels[1] * WINDOW**2, processor)
-    return products / (MULTIPLY_ADDS * processor.lanes(FLOAT32)) + streamed
+def _direct_cycles(work: _Work) -> float:
+    batch, height, width = work.image
+    products = batch * height * width * work.inputs * work.outputs * WINDOW**2
+    cycles = products / work.products_per_cycle / work.processor.threads
+    large = 4 * work.inputs * work.outputs * WINDOW**2 > work.processor.l2_bytes // 2
+    share = 1 / work.processor.threads if large else 1.0
+    return work.with_weights(cycles, WINDOW**2, share) + work.regions(1)
 
 
-def _cycles(
-    m: int, image: Image, channels: tuple[int, int], lanes: int, processor: Processor
-) -> float:
-    size, (inputs, outputs) = m + 2, channels
-    count = tile_count(image, m)
-    products = count * size**2 * inputs * outputs / (MULTIPLY_ADDS * processor.lanes(FLOAT32))
-    of = matrices(m)
+def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
+    """Blocks of tiles whose weights and transforms stay in the cache; each is one thread's."""
+    each, count = _even(work, m, work.most_tiles(m), work.processor.threads)
+    if count == 1:
+        return math.inf, each
+    multiply, before, after = _costs(work, m, each)
+    one = multiply * (m + 2) ** 2 * (work.outputs // work.block) + before + after
+    cycles = one * work.share(count) * count
+    return work.with_weights(cycles, (m + 2) ** 2) + work.regions(1), each
+
+
+def _by_channels(work: _Work, m: int) -> tuple[float, int]:
+    """All threads transform a block of tiles, and each multiplies it for its own channels."""
+    each, count = _even(work, m, work.most_tiles(m), 1)
+    multiply, before, after = _costs(work, m, each)
+    blocks = work.outputs // work.block
+    cycles = before * work.share(each)
+    cycles += (multiply * (m + 2) ** 2 * blocks + after) * work.share(blocks)
+    cycles = (cycles + work.regions(2)) * count
+    return work.with_weights(cycles, (m + 2) ** 2, work.share(blocks)), each
+
+
+def _by_positions(work: _Work, m: int) -> tuple[float, int]:
+    """Each thread multiplies some positions of all tiles; their products are kept in between."""
+    positions, blocks = (m + 2) ** 2, work.outputs // work.block
+    room = work.processor.threads * work.processor.l2_bytes * 3 // 4
+    each, count = _even(work, m, room // (4 * positions * (work.inputs + work.outputs)), 1)
+    multiply, before, after = _costs(work, m, each)
+    pieces = positions * blocks
+    cycles = before * work.share(each * work.inputs // work.lanes)
+    cycles += multiply * pieces * work.share(pieces) + after * work.share(each * blocks)
+    kept = 4 * positions * each * work.outputs / KEPT / work.processor.threads
+    cycles = (cycles + kept + work.regions(3)) * count
+    return work.with_weights(cycles, positions, work.share(pieces)), each
+
+
+def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
+    """The tiles of a block, and how many blocks all images have."""
+    tiles = tile_count((1, *work.image[1:]), m)
+    count = -(-tiles // max(1, most))
+    if count * work.image[0] % multiple:
+        count = min(tiles, count + multiple - count % multiple)
+    each = -(-tiles // count)
+    return each, -(-tiles // each) * work.image[0]
+
+
+def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
+    """Cycles of a position's products with one block of channels, and of the transforms."""
+    size, of = m + 2, matrices(m)
+    vectors = max(1, work.block // work.processor.lanes(FLOAT32))
+    registers = work.processor.vector_registers
+    rows = register_tile(
+        tiles, work.outputs, work.processor.lanes(FLOAT32), registers, work.block
+    ).rows
+    whole, rest = divmod(tiles, rows)
+    steps = whole * step_cycles(rows, vectors) + (step_cycles(rest, vectors) if rest else 0)
     before = _terms(of.data) * size + 2 * size**2
     after = _terms(of.result) * (size + m) / 2 + size**2 + m**2
-    sums = count * (inputs * before + outputs * after) / lanes
-    return products + sums + _stream(size**2 * inputs * outputs, processor)
+    sums = tiles / work.lanes
+    return steps * work.inputs, sums * work.inputs * before, sums * work.outputs * after
 
 
 def _terms(matrix: Matrix) -> int:
     return sum(x != 0 for row in matrix for x in row)
 
 
-def _stream(weights: int, processor: Processor) -> float:
-    """Cycles in which weights come that do not stay in the second cache."""
-    size = 4 * weights
-    return size / STREAMED if size > processor.l2_bytes // 2 else 0.0
-
-
 def tile_count(image: Image, m: int) -> int:
     """Tiles of all images."""
     batch, height, width = image
     return batch * -(-height // m) * -(-width // m)
-
-
-def _blocks(
-    m: int, image: Image, inputs: int, outputs: int, block: int, lanes: int,
-    processor: Processor,
-) -> WinogradPlan:  # fmt: skip
-    """Blocks of tiles for weights that stay in the cache; all at once for those that pass by."""
-    tiles = tile_count((1, *image[1:]), m)
-    position = 4 * (m + 2) ** 2
-    if position * inputs * outputs <= processor.l2_bytes // 2:
-        most = min(processor.l2_bytes * 2 // 5 // (position * inputs),
-                   processor.l2_bytes // 8 // (position * block))  # fmt: skip
-    else:
-        most = processor.l2_bytes * 3 // 4 // (position * inputs)
-    count = -(-tiles // max(1, most))
-    if count > 1 and count % processor.threads:
-        count += processor.threads - count % processor.threads
-    each = -(-tiles // count)
-    whole = -(-tiles // each) * image[0]
-    split = "blocks" if whole >= 2 and whole % processor.threads == 0 else "channels"
-    return WinogradPlan(m, each, lanes, split)

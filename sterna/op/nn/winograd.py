@@ -44,7 +44,7 @@ class WinogradAttrs(Attrs):
     registers: int = 16
     """Vectors that the processor keeps."""
     split: str = "blocks"
-    """What threads share: "blocks" of tiles or "channels" of the result."""
+    """What threads share: "blocks" of tiles, "channels" of the result, or "positions" of a tile."""
 
     def normalize(self) -> None:
         """Padding before both axes, then after both."""
@@ -128,7 +128,7 @@ class _Kernel:
         self.down, self.across = -(-self.height // self.m), -(-self.width // self.m)
         self.each = min(attrs.block_tiles, self.down * self.across)
         self.blocks = -(-self.down * self.across // self.each)
-        self.by_blocks = attrs.split == "blocks"
+        self.split = attrs.split
         self.rows = register_tile(
             self.each, self.outputs, self.lanes, attrs.registers, self.block
         ).rows
@@ -137,7 +137,8 @@ class _Kernel:
     def describe(self) -> str:
         """What it does, for the build report."""
         return (
-            f"Winograd F({self.m}, 3), {self.blocks} blocks of {self.each} tiles, "
+            f"Winograd F({self.m}, 3), {self.blocks} blocks of {self.each} tiles, threads share "
+            f"{self.split}, "
             f"{self.rows} tiles x {self.block} channels in registers, weights "
             f"{self.size**2 / 9:.1f} times as large"
         )
@@ -145,39 +146,68 @@ class _Kernel:
     def write(self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar) -> None:
         """All blocks of tiles, shared by threads or each by all of them."""
         tiles = self.down * self.across
-        outer, inner = ("parallel", "serial") if self.by_blocks else ("serial", "parallel")
-        with ib.for_range(0, self.batch * self.blocks, name="block", kind=outer) as at:
+        by_blocks = self.split == "blocks"
+        one = self._by_positions if self.split == "positions" else self._by_channels
+        kind = "parallel" if by_blocks else "serial"
+        with ib.for_range(0, self.batch * self.blocks, name="block", kind=kind) as at:
             image, first = at // self.blocks, at % self.blocks * self.each
             count = build.minimum(self.each, tiles - first) if tiles % self.each else self.each
             shape = (self.size**2, self.each, self.inputs)
             seen = ib.allocate(self.dtype, shape, name="seen")
-            with ib.for_range(0, count, name="tile", kind=inner) as tile:
-                self._transform_data(ib, data, seen, image, first + tile, tile)
-            blocks = self.outputs // self.block
-            with ib.for_range(0, blocks, name="channels", kind=inner) as channels:
-                shape = (self.size**2, self.each, self.block)
-                made = ib.allocate(self.dtype, shape, name="made")
-                with ib.for_range(0, self.size**2, name="position") as position:
-                    self._multiply(ib, seen, weight, made, position, channels)
-                with ib.for_range(0, count, name="tile") as tile:
-                    self._transform_result(ib, made, out, image, first + tile, tile, channels)
+            one(ib, data, weight, out, seen, image, first, count)
+
+    def _by_channels(
+        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, seen: BufferVar,
+        image: Expr, first: Expr, count: Any,
+    ) -> None:  # fmt: skip
+        """Block by block of channels, which threads share unless they share blocks of tiles."""
+        kind = "serial" if self.split == "blocks" else "parallel"
+        vectors = self.inputs // self.lanes
+        with (
+            ib.for_range(0, count, name="tile", kind=kind) as tile,
+            ib.for_range(0, vectors, name="vector") as vector,
+        ):
+            self._transform_data(ib, data, seen, image, first + tile, tile, vector)
+        with ib.for_range(0, self.outputs // self.block, name="channels", kind=kind) as channels:
+            shape = (self.size**2, self.each, self.block)
+            made = ib.allocate(self.dtype, shape, name="made")
+            with ib.for_range(0, self.size**2, name="position") as position:
+                self._multiply(ib, seen, weight, made, position, channels)
+            with ib.for_range(0, count, name="tile") as tile:
+                self._transform_result(ib, made, out, image, first + tile, tile, channels)
+
+    def _by_positions(
+        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, seen: BufferVar,
+        image: Expr, first: Expr, count: Any,
+    ) -> None:  # fmt: skip
+        """Every thread multiplies some positions of all tiles."""
+        vectors, blocks = self.inputs // self.lanes, self.outputs // self.block
+        made = ib.allocate(self.dtype, (self.size**2, self.each, self.outputs), name="made")
+        with ib.for_range(0, count * vectors, name="part", kind="parallel") as part:
+            tile = part // vectors
+            self._transform_data(ib, data, seen, image, first + tile, tile, part % vectors)
+        with ib.for_range(0, self.size**2 * blocks, name="part", kind="parallel") as part:
+            self._multiply(ib, seen, weight, made, part // blocks, part % blocks)
+        with ib.for_range(0, count * blocks, name="part", kind="parallel") as part:
+            tile = part // blocks
+            self._transform_result(ib, made, out, image, first + tile, tile, part % blocks)
 
     def _transform_data(
-        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, tile: Expr, place: Expr
-    ) -> None:
+        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, tile: Expr,
+        place: Expr, vector: Expr,
+    ) -> None:  # fmt: skip
         top, left = tile // self.across * self.m, tile % self.across * self.m
-        with ib.for_range(0, self.inputs // self.lanes, name="vector") as vector:
-            channel = vector * self.lanes
+        channel = vector * self.lanes
 
-            def load(row: int, column: int) -> Expr:
-                index = (image, top + row, left + column, channel)
-                return data.buffer.vload(index, f"{self.dtype}x{self.lanes}")
+        def load(row: int, column: int) -> Expr:
+            index = (image, top + row, left + column, channel)
+            return data.buffer.vload(index, f"{self.dtype}x{self.lanes}")
 
-            def store(row: int, column: int, value: Expr) -> None:
-                index = (row * self.size + column, place, channel)
-                ib.emit(seen.buffer.vstore(index, value))
+        def store(row: int, column: int, value: Expr) -> None:
+            index = (row * self.size + column, place, channel)
+            ib.emit(seen.buffer.vstore(index, value))
 
-            self._both_sides(ib, self.of.data, load, store)
+        self._both_sides(ib, self.of.data, load, store)
 
     def _multiply(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, made: BufferVar, position: Expr,
@@ -209,7 +239,12 @@ class _Kernel:
                     ib.emit(total.buffer.vstore((row, 0), before + number * read))
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 value = total.buffer.vload((row, 0), vector)
-                ib.emit(made.buffer.vstore((position, first + row, 0), value))
+                index = (position, first + row, self._kept(channels))
+                ib.emit(made.buffer.vstore(index, value))
+
+    def _kept(self, channels: Expr) -> Expr:
+        """Where the products of a block of channels begin: with those of others, or alone."""
+        return channels * self.block if self.split == "positions" else build.const(0)
 
     def _transform_result(
         self, ib: IRBuilder, made: BufferVar, out: BufferVar, image: Expr, tile: Expr, place: Expr,
@@ -220,7 +255,7 @@ class _Kernel:
             channel = vector * self.lanes
 
             def load(row: int, column: int) -> Expr:
-                index = (row * self.size + column, place, channel)
+                index = (row * self.size + column, place, self._kept(channels) + channel)
                 return made.buffer.vload(index, f"{self.dtype}x{self.lanes}")
 
             def store(row: int, column: int, value: Expr) -> None:
@@ -293,6 +328,7 @@ register(OpRecord(
     cases=[
         Case(((1, 8, 7, 4), _WEIGHTS), {"padding": 1, "block_tiles": 3}),
         Case(((2, 9, 5, 4), _WEIGHTS), {"padding": (0, 1, 2, 1), "split": "channels"}),
+        Case(((2, 9, 7, 4), _WEIGHTS), {"padding": 1, "block_tiles": 4, "split": "positions"}),
     ],
     doc="A convolution with windows of 3 x 3 by Winograd's way; its weights are transformed.",
 ))  # fmt: skip
