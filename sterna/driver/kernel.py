@@ -74,6 +74,7 @@ def processor_of(target: Target) -> Processor:
     return Processor(
         vector_bits=machine.vector_bits or 32,
         vector_registers=machine.vector_registers or 8,
+        loaded_ahead=machine.loaded_ahead,
         l1_bytes=machine.l1_bytes or L1_BYTES,
         l2_bytes=machine.l2_bytes or L2_BYTES,
         threads=machine.cores or 1,

@@ -103,7 +103,7 @@ def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
     rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
     block = block_of(total)
     highest = _rows_in_a_set(total, row)
-    tile = register_tile(rows, sizes[-1], lanes, processor.vector_registers, block, highest)
+    tile = register_tile(rows, sizes[-1], lanes, processor.tile_registers, block, highest)
     return Plan(row, tile)
 
 

@@ -157,7 +157,7 @@ def _schedule_direct(conv: _Conv) -> None:
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
     size = register_tile(
         conv.width, conv.channels, processor.lanes(conv.op.output(0).dtype),
-        processor.vector_registers, block_of(conv.op),
+        processor.tile_registers, block_of(conv.op),
     )  # fmt: skip
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
@@ -247,7 +247,7 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
     processor = conv.kernel.processor
     lanes = processor.lanes(conv.op.output(0).dtype)
     vectors = size.columns // lanes + (size.columns % lanes).bit_count()
-    fitting = (processor.vector_registers - 1) // vectors - 1
+    fitting = (processor.tile_registers - 1) // vectors - 1
     return max(1, min(fitting, most_rows(conv.group * conv.element)) // size.rows)
 
 

@@ -14,10 +14,17 @@ class Processor:
     vector_bits: int = 128
     """The widest vector that pays."""
     vector_registers: int = 16
+    loaded_ahead: int = 0
+    """How many of these compilers fill with operands of products to come."""
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 512 * 1024
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
+
+    @property
+    def tile_registers(self) -> int:
+        """Registers for a tile of accumulators, a row of what it takes, and one more operand."""
+        return max(2, self.vector_registers - self.loaded_ahead)
 
     def lanes(self, dtype: DataType) -> int:
         """Elements of a vector."""

@@ -46,6 +46,8 @@ class Machine:
     vector_bits: int
     """Width of the vector registers; 0 if there are none."""
     vector_registers: int
+    loaded_ahead: int
+    """How many of these LLVM fills with operands of products to come."""
     has_fma: bool
     little_endian: bool
     object_format: str
@@ -135,6 +137,7 @@ def machine_of(target: Described) -> Machine:
         pointer_bits=triple.pointer_bits,
         vector_bits=width if isinstance(width, int) else bits,
         vector_registers=registers,
+        loaded_ahead=_LOADED_AHEAD.get(triple.architecture, 0) if bits else 0,
         has_fma=_has_fma(triple.architecture, held),
         little_endian=triple.little_endian,
         object_format=triple.object_format,
@@ -233,6 +236,10 @@ def _vectors(triple: Triple, held: frozenset[str]) -> tuple[int, int]:
             return 128, 0  # what one thread loads at once
     return 0, 0
 
+
+# On x86 products take operands from memory, on RISC-V numbers from registers of another kind; here
+# both come through vector registers, and with fewer than these LLVM spills accumulators.
+_LOADED_AHEAD = {"aarch64": 4}
 
 _FMA = {
     "x86": {"fma", "avx512f"},

@@ -35,7 +35,7 @@ class _Scheduler:
         item = self.out.dtype.bytes
         self.long_rows = keys * item % PAGE_BYTES == 0
         tile = register_tile(
-            self.queries, keys, self.lanes, processor.vector_registers,
+            self.queries, keys, self.lanes, processor.tile_registers,
             most_rows=most_rows(self.heads * extents_of(self.scores.op.reduce_axis)[0] * item),
         )  # fmt: skip
         self.rows = _even_rows(self.queries, tile.rows)

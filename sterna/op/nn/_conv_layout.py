@@ -75,7 +75,7 @@ def _kernel_layout(
     assert isinstance(result, TensorType)
     extents = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
     lanes = p.lanes(result.dtype)
-    tile = register_tile(extents["W"], kernel["O"], lanes, p.vector_registers)
+    tile = register_tile(extents["W"], kernel["O"], lanes, p.tile_registers)
     return f"OHWI{tile.columns}o" if kernel["O"] % tile.columns == 0 else "HWIO"
 
 

@@ -53,7 +53,7 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
     units = weight.data.shape[0]
     lanes = processor.lanes(data.dtype)
     rows = math.prod(data.concrete_shape[:-1])
-    width = register_tile(rows, units, lanes, processor.vector_registers).columns
+    width = register_tile(rows, units, lanes, processor.tile_registers).columns
     while units % width:
         width //= 2
     if width < min(lanes, 4):

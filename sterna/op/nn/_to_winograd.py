@@ -30,7 +30,7 @@ def conv2d_by_winograd(call: Call, processor: Processor, growth: int) -> RelayEx
     if plain.shape[2:] != (WINDOW, WINDOW):
         return None
     lanes = processor.lanes(data.dtype)
-    registers = processor.vector_registers
+    registers = processor.tile_registers
     block = register_tile(width, outputs, lanes, registers).columns
     if outputs % block:
         return None
