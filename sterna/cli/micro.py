@@ -93,30 +93,37 @@ def parse_option(text: str) -> tuple[str, str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile, generate, build, measure; then run and flash, if that is asked for."""
+    """Compile, generate, build, measure and show it; then flash and run, if that is asked for."""
     expect_folder("-o", options.output)
     if options.and_run and options.project_type != EXAMPLE:
         raise UsageError("--run is for projects of the type example_project")
     platform, board = find_board(options.board, options.platform)
-    with progress(options), tempfile.TemporaryDirectory() as name:
-        with stage("import the model"):
-            graph = import_model(options.model, dict(options.shape), None)
-        program = _compile(graph, board, options)
-        inputs = read_inputs(options, _specs(program), fill=True)
-        folder = Path(options.output or Path(name) / "project")
-        project = _generate(options, platform, program, inputs, folder, Path(name))
+    with tempfile.TemporaryDirectory() as name:
+        with progress(options):
+            with stage("import the model"):
+                graph = import_model(options.model, dict(options.shape), None)
+            program = _compile(graph, board, options)
+            inputs = read_inputs(options, _specs(program), fill=True)
+            folder = Path(options.output or Path(name) / "project")
+            project = _generate(options, platform, program, inputs, folder, Path(name))
         try:
-            with stage("build the project"):
-                project.build()
-            data = {**_memory(project, program, platform, board), "project": options.output}
-            with stage("run the program"):
-                data |= _try_out(options, project, graph, inputs, platform)
-            if options.flash:
-                with stage("flash the board"):
+            with progress(options):
+                with stage("build the project"):
+                    project.build()
+                data = {**_memory(project, program, platform, board), "project": options.output}
+                made, data["stack"], data["note"] = _measure(options, project, board)
+            if not options.json:
+                print(_memory_text(data), flush=True)
+            with progress(options):
+                if options.flash:
                     project.flash()
+                if options.and_run:
+                    made = made or run_example(project, seconds=options.seconds)
+                    data |= _agreement(made, graph, inputs)
         finally:
             project.close()
-    show(options, data, lambda: _text(data))
+    if options.json or options.and_run:
+        show(options, data, lambda: _results_text(data))
     return 0
 
 
@@ -195,28 +202,24 @@ def _memory(
         "ram": size.ram, "ram_of_board": board.ram,
         "constants": report.constant_bytes, "arena": report.workspace_bytes,
         "input_bytes": report.input_bytes, "output_bytes": report.output_bytes,
-        "stack": None, "note": None,
     }  # fmt: skip
 
 
-def _try_out(
-    options: argparse.Namespace, project: GeneratedProject, graph: Graph,
-    inputs: Mapping[str, Any], platform: str,
-) -> dict[str, Any]:  # fmt: skip
-    """What a run shows: the stack that it took and, if that is asked for, its results."""
-    if options.and_run:
-        made = run_example(project, seconds=options.seconds)
-        note = PAINTED if made.stack_bytes else "the platform does not measure its stack"
-        return {"stack": made.stack_bytes or None, "note": note,
-                **_agreement(made, graph, inputs)}  # fmt: skip
-    if platform != "baremetal" or options.project_type != EXAMPLE:
-        return {"note": "not measured: that takes an example project and QEMU"}
-    if not can_emulate():
-        return {"note": "not measured: qemu-system-arm is not installed"}
+def _measure(
+    options: argparse.Namespace, project: GeneratedProject, board: Board
+) -> tuple[ExampleRun | None, int | None, str]:
+    """What a run in an emulator gave, the stack that it took, and how that is known."""
+    emulated = board.more.get("qemu") or board.more.get("emulated")
+    if not emulated or "port" in dict(options.option) or options.project_type != EXAMPLE:
+        return None, None, "not measured: that takes an example project and an emulator"
+    if "qemu" in board.more and not can_emulate():
+        return None, None, "not measured: qemu-system-arm is not installed"
     try:
-        return {"stack": run_example(project, seconds=options.seconds).stack_bytes, "note": PAINTED}
+        with stage("run the program in an emulator"):
+            made = run_example(project, seconds=options.seconds)
     except IoTimeoutError:
-        return {"note": f"not measured: the program ran for more than {options.seconds} s"}
+        return None, None, f"not measured: the program ran for more than {options.seconds} s"
+    return made, made.stack_bytes, PAINTED
 
 
 def _agreement(made: ExampleRun, graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,13 +235,13 @@ def _agreement(made: ExampleRun, graph: Graph, inputs: Mapping[str, Any]) -> dic
 # ---- words ----
 
 
-def _text(data: Mapping[str, Any]) -> str:
+def _memory_text(data: Mapping[str, Any]) -> str:
     rows = [
         ("flash", data["flash"], f"of {data['flash_of_board']}"),
         ("  of it constants", data["constants"], "weights"),
         ("RAM", data["ram"], f"of {data['ram_of_board']}"),
         ("  of it arena", data["arena"], "intermediate results"),
-        ("stack", "?" if data["stack"] is None else data["stack"], data["note"] or ""),
+        ("stack", "?" if data["stack"] is None else data["stack"], data["note"]),
     ]
     lines = [
         f"{data['board']} ({data['cpu']}, {data['platform']})", "",
@@ -249,8 +252,12 @@ def _text(data: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     if data["project"]:
         lines += ["", f"the project is in {data['project']}"]
-    if "outputs" in data:
-        lines += ["", outputs_table(data["outputs"]), "",
-                  f"this machine's results differ by {data['largest_difference']:.1e} at most; the "
-                  f"largest number is {data['largest_number']:.3g}"]  # fmt: skip
     return "\n".join(lines)
+
+
+def _results_text(data: Mapping[str, Any]) -> str:
+    return "\n".join([
+        "", outputs_table(data["outputs"]), "",
+        f"this machine's results differ by {data['largest_difference']:.1e} at most; the largest "
+        f"number is {data['largest_number']:.3g}",
+    ])  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from sterna.micro.project import GeneratedProject
 from sterna.micro.transport import TransportClosedError
-from sterna.relay.arrays import numpy_dtype
+from sterna.support.numpy_dtype import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sterna.micro.platforms.network import Network
 from sterna.micro.transport import Transport
-from sterna.relay.arrays import numpy_dtype
+from sterna.support.numpy_dtype import numpy_dtype
 
 START, VERSION = 0xA5, 1
 HEAD = struct.Struct("<BHI")

@@ -15,14 +15,9 @@ from sterna.ir.leaves import Leaf, register_leaf
 from sterna.runtime import NDArray
 from sterna.runtime.ndarray import array, empty, numpyasarray
 from sterna.support.dtype import DataType
+from sterna.support.numpy_dtype import numpy_dtype as numpy_dtype
 
 Array = npt.NDArray[Any]
-
-
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """NumPy's type for an element type."""
-    extra = getattr(ml_dtypes, str(dtype), None)
-    return np.dtype(extra if extra is not None else str(dtype))
 
 
 def float_info(dtype: str) -> Any:

@@ -267,6 +267,9 @@ def test_networks_that_no_project_can_hold(
         crt.generate_project(graph, tmp_path / "project")
     with pytest.raises(ValueError, match="holds one network; the archive has 2"):
         crt.generate_project([program, build(mixed(), mod_name="two")], tmp_path / "project")
+    small = tvm.IRModule.from_expr(relay.reverse(relay.var("x", shape=(4,), dtype="int4"), axis=0))
+    with pytest.raises(ValueError, match="'x' is of type int4"):
+        crt.generate_project(build(small), tmp_path / "project")
     (tmp_path / "model.tar").write_bytes(b"terns")
     with pytest.raises(ValueError, match="is no archive of a network"):
         crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sterna.relay.arrays import numpy_dtype
 from sterna.support.dtype import DataType
+from sterna.support.numpy_dtype import numpy_dtype
 
 WRONG_KIND = (
     'a project needs a network in C that its own program can call: build it with target="c", '
@@ -89,6 +89,12 @@ class Network:
 
 
 def _tensor(row: Mapping[str, Any]) -> Tensor:
+    kind = DataType(row["dtype"])
+    if kind.is_packed:
+        raise ValueError(
+            f"'{row['name']}' is of type {kind}: inputs and outputs of a project have whole bytes; "
+            "cast it inside the network"
+        )
     return Tensor(row["name"], row["member"], row["dtype"], tuple(row["shape"]), row["size"])
 
 
