@@ -10,6 +10,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, TupleType, flatten_type
+from sterna.op.epilogue import epilogue_of
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, OpRecord, record_of
@@ -45,6 +46,7 @@ class _Translator:
         self.func = func
         self.values: dict[int, Value] = {}
         self.anchor: tuple[OpRecord, list[Tensor], set[Operation]] | None = None
+        self.anchor_call: tuple[Call, list[Value]] | None = None
         self.highest = ELEMWISE
 
     def run(self) -> KernelTensors:
@@ -54,10 +56,27 @@ class _Translator:
                 self.values[id(expr)] = self._translate(expr)
         outputs = _distinct(flatten(self.values[id(self.func.body)]))
         assert self.anchor is not None
+        outputs = self._with_epilogue(outputs)
         record, anchor, own = self.anchor
         shapes = {tuple(map(str, tensor.shape)) for tensor in (*inputs, *outputs) if tensor.shape}
         flat = self.highest <= BROADCAST and len(shapes) == 1
         return KernelTensors(inputs, outputs, anchor, record, own, flat)
+
+    def _with_epilogue(self, outputs: list[Tensor]) -> list[Tensor]:
+        """The outputs, as the anchor itself makes them if it can."""
+        assert self.anchor is not None and self.anchor_call is not None
+        record, made, _ = self.anchor
+        if record.compute_with is None or len(outputs) != 1 or len(made) != 1:
+            return outputs
+        epilogue = epilogue_of(made[0], outputs[0])
+        if epilogue is None:
+            return outputs
+        call, operands = self.anchor_call
+        whole = record.compute_with(call.attrs, call.checked_type, epilogue, *operands)
+        given = {tensor.op for value in operands for tensor in flatten(value)}
+        given |= {tensor.op for tensor in epilogue.reads}
+        self.anchor = (record, [whole], _operations_between([whole], given))
+        return [whole]
 
     def _parameter(self, param: Var) -> Tensor:
         kind = param.checked_type
@@ -91,16 +110,20 @@ class _Translator:
         if isinstance(call.checked_type, TupleType) and not isinstance(value, list):
             value = [value]
         _check_types(record, call, flatten(value))
-        self._consider_anchor(record, flatten(value), given)
+        if self._consider_anchor(record, flatten(value), given):
+            self.anchor_call = (call, operands)
         return value
 
     def _consider_anchor(
         self, record: OpRecord, made: list[Tensor], given: set[Operation]
-    ) -> None:
+    ) -> bool:
+        """Whether the kernel follows this call's loops, as far as is known."""
         self.highest = max(self.highest, record.pattern)
         held = self.anchor[0].pattern if self.anchor is not None else -1
-        if held < COMM_REDUCE or record.pattern >= COMM_REDUCE:
-            self.anchor = (record, made, _operations_between(made, given))
+        if held >= COMM_REDUCE and record.pattern < COMM_REDUCE:
+            return False
+        self.anchor = (record, made, _operations_between(made, given))
+        return True
 
 
 def flatten(value: Value) -> list[Tensor]:

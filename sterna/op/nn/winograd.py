@@ -14,6 +14,7 @@ from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
+from sterna.op.epilogue import Epilogue
 from sterna.op.kernel import Kernel
 from sterna.op.nn._winograd import Matrix, as_array, matrices, transform_weights
 from sterna.op.register_tile import register_tile
@@ -94,6 +95,13 @@ def _macs(attrs: WinogradAttrs, out: TensorType, data: TensorType, weight: Tenso
 
 
 def _compute(attrs: WinogradAttrs, out: TensorType, data: Tensor, weight: Tensor) -> Tensor:
+    return _compute_with(attrs, out, None, data, weight)
+
+
+def _compute_with(
+    attrs: WinogradAttrs, out: TensorType, epilogue: Epilogue | None, data: Tensor, weight: Tensor
+) -> Tensor:
+    """What follows is computed while a tile of results is in registers."""
     m = attrs.tile_size
     _, height, width, _ = out.concrete_shape
     top, left, bottom, right = full_padding(attrs.padding, 2)
@@ -103,17 +111,26 @@ def _compute(attrs: WinogradAttrs, out: TensorType, data: Tensor, weight: Tensor
         data, layout_of("NHWC"), "HW", (top, left), (bottom + more[0], right + more[1])
     )
     kernel = _Kernel(attrs, out, weight)
+    reads = () if epilogue is None else epilogue.reads
 
     def body(ins: list[Any], outs: list[Any]) -> Stmt:
         ib = ir_builder.create()
-        kernel.write(ib, *[ib.buffer_ptr(buffer) for buffer in (*ins, *outs)])
+        if epilogue is not None:
+            buffers = dict(zip(reads, ins[2:], strict=True))
+            kernel.finish = lambda place, value: epilogue.element(place, value, buffers)
+        kernel.write(ib, *[ib.buffer_ptr(buffer) for buffer in (*ins[:2], *outs)])
         return ib.get()
 
+    dtype = out.dtype if epilogue is None else epilogue.out.dtype
     made: Tensor = extern(
-        out.shape, [source, weight], body, name="T_conv2d_winograd", dtype=str(out.dtype),
+        out.shape, [source, weight, *reads], body, name="T_conv2d_winograd", dtype=str(dtype),
         attrs={"schedule": kernel.describe()},
     )  # fmt: skip
     return made
+
+
+# What is stored at a place instead of a value.
+Finish = Callable[[Sequence[Expr], Expr], Expr]
 
 
 class _Kernel:
@@ -133,6 +150,7 @@ class _Kernel:
             self.each, self.outputs, self.lanes, attrs.registers, self.block
         ).rows
         self.of = matrices(self.m)
+        self.finish: Finish | None = None
 
     def describe(self) -> str:
         """What it does, for the build report."""
@@ -266,12 +284,25 @@ class _Kernel:
                 if column >= self.width % self.m > 0:
                     inside.append(left + column < self.width)
                 if not inside:
-                    ib.emit(out.buffer.vstore(index, value))
+                    self._store(ib, out, index, value)
                     return
                 with ib.if_scope(all_of(*inside)):
-                    ib.emit(out.buffer.vstore(index, value))
+                    self._store(ib, out, index, value)
 
             self._both_sides(ib, self.of.result, load, store)
+
+    def _store(
+        self, ib: IRBuilder, out: BufferVar, index: tuple[Expr, ...], value: Expr
+    ) -> None:
+        """A vector of results, or what is made of them."""
+        if self.finish is None:
+            ib.emit(out.buffer.vstore(index, value))
+            return
+        held = ib.allocate(self.dtype, (self.lanes,), name="held", scope="local")
+        ib.emit(held.buffer.vstore((0,), value))
+        with ib.for_range(0, self.lanes, name="lane", kind="vectorize") as lane:
+            place = (*index[:-1], index[-1] + lane)
+            out[place] = self.finish(place, held[lane])
 
     def _both_sides(
         self, ib: IRBuilder, matrix: Matrix, load: Callable[[int, int], Expr],
@@ -321,6 +352,7 @@ register(OpRecord(
     attrs=WinogradAttrs,
     infer=_infer,
     compute=_compute,
+    compute_with=_compute_with,
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,

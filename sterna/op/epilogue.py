@@ -1,0 +1,71 @@
+"""What follows an operator of statements in its kernel: computed where its results are stored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sterna.arith import substitute
+from sterna.ir import build
+from sterna.ir.expr import Expr, Var
+from sterna.te import ComputeOp, PlaceholderOp, Tensor
+from sterna.te.tensor import replace_loads
+from sterna.tir.stmt import Buffer, BufferLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What is computed of each element of an operator's result, without another pass over it."""
+
+    result: Tensor
+    out: Tensor
+    reads: tuple[Tensor, ...]
+    """The parameters that it reads beside the result."""
+
+    def element(
+        self, indices: Sequence[Expr], value: Expr, buffers: Mapping[Tensor, Buffer]
+    ) -> Expr:
+        """The kernel's element at a place where the operator's is a value."""
+
+        def loaded(tensor: Tensor, at: tuple[Expr, ...]) -> Expr:
+            if tensor == self.result:
+                return value
+            if tensor in buffers:
+                return BufferLoad(buffers[tensor], at)
+            return replace_loads(_element_of(tensor, at), loaded)
+
+        return loaded(self.out, tuple(indices))
+
+
+def epilogue_of(result: Tensor, out: Tensor) -> Epilogue | None:
+    """What makes one tensor of another; None if it is not done element by element."""
+    if tuple(map(build.int_value, result.shape)) != tuple(map(build.int_value, out.shape)):
+        return None
+    places = tuple(Var(f"i{n}", extent.dtype) for n, extent in enumerate(out.shape))
+    reads: dict[Tensor, None] = {}
+    fits = True
+
+    def loaded(tensor: Tensor, at: tuple[Expr, ...]) -> Expr | None:
+        nonlocal fits
+        if tensor == result:
+            fits = fits and all(map(_is_place, at, places, out.shape))
+        elif isinstance(tensor.op, PlaceholderOp):
+            reads[tensor] = None
+        elif isinstance(tensor.op, ComputeOp) and not tensor.op.reduce_axis:
+            return replace_loads(_element_of(tensor, at), loaded)
+        else:
+            fits = False
+        return None
+
+    loaded(out, places)
+    return Epilogue(result, out, tuple(reads)) if fits and out != result else None
+
+
+def _element_of(tensor: Tensor, at: tuple[Expr, ...]) -> Expr:
+    op = tensor.op
+    assert isinstance(op, ComputeOp)
+    places = {axis.var: index for axis, index in zip(op.axis, at, strict=True)}
+    element: Expr = substitute(op.body[tensor.value_index], places)
+    return element
+
+
+def _is_place(index: Expr, place: Var, extent: Expr) -> bool:
+    return index is place or build.is_const(extent, 1)
