@@ -20,11 +20,14 @@ if TYPE_CHECKING:
         generate_project_from_mlf,
         get_microtvm_template_projects,
     )
+    from sterna.micro.session import Session, SessionTerminatedError
     from sterna.micro.transport import Transport
 
 _WHERE = {
     "GeneratedProject": "project",
     "Sizes": "firmware_sizes",
+    "Session": "session",
+    "SessionTerminatedError": "session",
     "TemplateProject": "project",
     "Transport": "transport",
     "UnsupportedInModelLibraryFormatError": "model_library_format",
@@ -35,10 +38,11 @@ _WHERE = {
     "sizes": "firmware_sizes",
 }
 
-_MODULES = ("model_library_format", "project", "project_api", "transport")
+_MODULES = ("model_library_format", "project", "project_api", "session", "transport")
 
 __all__ = [
-    "GeneratedProject", "Sizes", "TemplateProject", "Transport",
+    "GeneratedProject", "Session", "SessionTerminatedError", "Sizes", "TemplateProject",
+    "Transport",
     "UnsupportedInModelLibraryFormatError",
     "export_model_library_format", "generate_project", "generate_project_from_mlf",
     "get_microtvm_template_projects", "project_api", "sizes",

@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 
 from sterna.micro.platforms.network import Network
-from sterna.micro.transport import Transport
+from sterna.micro.transport import IoTimeoutError, Transport
 from sterna.support.numpy_dtype import numpy_dtype
 
-START, VERSION = 0xA5, 1
+START, VERSION = 0xA5, 2
 HEAD = struct.Struct("<BHI")
 REASONS = {1: "a message was damaged", 2: "it does not know the command",
            3: "it has no such input or output", 4: "the size is not that of the input"}  # fmt: skip
 LONGEST_SILENCE = 1 << 16
 """Bytes of something else that may come before a message."""
+ATTEMPTS = 4
+LARGEST_STATUS = 12
+"""Bytes of the longest reply that is no output."""
+QUIET_S = 0.1
+"""A line on which nothing came for so long is quiet."""
 
 Array = np.ndarray[Any, Any]
 
@@ -74,11 +79,41 @@ class DrivenNetwork:
         data = self._ask("g", place, b"")
         return np.frombuffer(data, numpy_dtype(tensor.dtype)).reshape(tensor.shape)
 
+    def time(self, number: int) -> float:
+        """Seconds per run, of so many, by the board's own clock."""
+        if not 1 <= number < 1 << 32:
+            raise ValueError(f"number={number} must be at least 1")
+        status, nanoseconds = struct.unpack("<iQ", self._ask("t", 0, struct.pack("<I", number)))
+        if status != 0:
+            raise BoardError(f"the network failed on the board: it returned {status}")
+        if nanoseconds == 0:
+            raise BoardError("the board has no clock")
+        return float(nanoseconds) * 1e-9 / number
+
     def quit(self) -> None:
         """End the program."""
         self._ask("q", 0, b"")
 
     def _ask(self, command: str, place: int, data: bytes) -> bytes:
+        """The answer to a request. Asking again does no harm, so damage on the way is mended."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._ask_once(command, place, data)
+            except (BoardError, IoTimeoutError):
+                self._resynchronise()
+        return self._ask_once(command, place, data)
+
+    def _resynchronise(self) -> None:
+        """Let the board finish the message that it may be waiting for the rest of, and be quiet."""
+        longest = max((tensor.size for tensor in self.network.inputs), default=0)
+        self._transport.write(bytes(longest + HEAD.size + 4), self._seconds)
+        try:
+            while self._transport.read(1 << 12, QUIET_S):
+                pass
+        except IoTimeoutError:
+            pass
+
+    def _ask_once(self, command: str, place: int, data: bytes) -> bytes:
         body = HEAD.pack(ord(command), place, len(data)) + data
         message = bytes([START]) + body + struct.pack("<I", zlib.crc32(body))
         self._transport.write(message, self._seconds)
@@ -93,7 +128,7 @@ class DrivenNetwork:
         head = self._read(HEAD.size)
         answered, at, size = HEAD.unpack(head)
         largest = max((tensor.size for tensor in self.network.outputs), default=0)
-        if size > max(largest, 4):
+        if size > max(largest, LARGEST_STATUS):
             raise BoardError(f"the board announces {size} bytes; its largest output has {largest}")
         data = self._read(size)
         (crc,) = struct.unpack("<I", self._read(4))

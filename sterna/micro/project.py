@@ -10,6 +10,8 @@ from sterna.driver.aot_factory import AOTProgram
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.micro.model_library_format import export_model_library_format
 from sterna.micro.platforms.boards import TEMPLATES, BoardTooSmallError
+from sterna.micro.platforms.handler import Project
+from sterna.micro.platforms.network import Network
 from sterna.micro.project_api.client import (
     SERVER,
     ProjectAPIClient,
@@ -186,6 +188,11 @@ class ProjectTransport(Transport):
         self._project = project
         self._options = options
         self._timeouts: TransportTimeouts | None = None
+
+    @property
+    def network(self) -> Network:
+        """The network that the program runs."""
+        return Project.load(self._project.folder).network
 
     def timeouts(self) -> TransportTimeouts:
         """How long to wait for the program."""

@@ -18,6 +18,9 @@ STRICT = ["-Wall", "-Wextra", "-Werror", "-O1"]
 # As much of the systems' headers as the projects use.
 KERNEL = """
 #include <stddef.h>
+#include <stdint.h>
+int64_t k_uptime_ticks(void);
+uint64_t k_ticks_to_ns_floor64(uint64_t ticks);
 typedef struct k_thread *k_tid_t;
 k_tid_t k_current_get(void);
 int k_thread_stack_space_get(const struct k_thread *thread, size_t *unused);
@@ -46,6 +49,7 @@ struct Line {
   operator bool();
 };
 extern Line Serial;
+unsigned long micros();
 """
 
 

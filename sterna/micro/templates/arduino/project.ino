@@ -16,6 +16,16 @@ extern "C" int32_t platform_read(void) {
   return Serial.read();
 }
 
+// micros() begins anew every 71 minutes.
+extern "C" uint64_t platform_nanoseconds(void) {
+  static uint32_t last = 0;
+  static uint64_t passed = 0;
+  const uint32_t now = micros();
+  passed += (uint32_t)(now - last);
+  last = now;
+  return passed * 1000;
+}
+
 extern "C" uint32_t platform_stack_bytes(void) { return 0; }
 
 void setup() {

@@ -17,6 +17,8 @@ void platform_write(const void *bytes, uint32_t size) {
 
 int32_t platform_read(void) { return uart_read(); }
 
+uint64_t platform_nanoseconds(void) { return semihosting_nanoseconds(); }
+
 uint32_t platform_stack_bytes(void) { return stack_bytes(); }
 
 int main(void) {

@@ -16,6 +16,9 @@ void platform_write(const void *bytes, uint32_t size);
 /* Waits for the next byte; -1 when the host has gone, where that can be told. */
 int32_t platform_read(void);
 
+/* A clock that only goes forward; 0 always, if there is none. */
+uint64_t platform_nanoseconds(void);
+
 /* The most stack that was ever in use, in bytes; 0 if that is not known. */
 uint32_t platform_stack_bytes(void);
 

@@ -26,6 +26,8 @@ int32_t platform_read(void) {
   return byte;
 }
 
+uint64_t platform_nanoseconds(void) { return k_ticks_to_ns_floor64((uint64_t)k_uptime_ticks()); }
+
 uint32_t platform_stack_bytes(void) {
   size_t unused = 0;
   if (k_thread_stack_space_get(k_current_get(), &unused) != 0) return 0;
