@@ -9,7 +9,6 @@ from sterna.ir import build
 from sterna.ir.expr import Expr, Let, Var
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
-from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.te.operation import read_broadcast
 
@@ -34,12 +33,6 @@ def bind(value: Expr, body: Callable[[Expr], Expr], name: str = "x") -> Expr:
     """body(value), with the value computed once however often the body uses it."""
     var = Var(name, value.dtype)
     return Let(var, value, body(var))
-
-
-def int_range(dtype: DataType) -> tuple[int, int]:
-    """The smallest and the largest number of an integer type."""
-    half = 1 << dtype.bits - 1
-    return (0, 2 * half - 1) if dtype.is_uint else (-half, half - 1)
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Expr, FloatImm, IntImm
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, expect_dim, map_dims, of_kind, tensor
-from sterna.op.elementwise import int_range
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.layout_rules import LayoutPlan, Operands, along_axis
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
-from sterna.te import Tensor
+from sterna.te import ComputeOp, Tensor
 
 INT32 = DataType("int32")
 
@@ -71,6 +71,15 @@ def read_parameter(
     if is_single(parameter.shape):
         return parameter(*[build.const(0) for _ in parameter.shape])
     return parameter(indices[along])
+
+
+def constant_of(parameter: Tensor) -> float | int | None:
+    """The number that a parameter is, if a kernel knows it."""
+    op = parameter.op
+    if parameter.shape or not isinstance(op, ComputeOp):
+        return None
+    body = op.body[0]
+    return body.value if isinstance(body, IntImm | FloatImm) else None
 
 
 def spread(parameter: Array, data: Array, axis: int = -1, block_size: int = 0) -> Array:

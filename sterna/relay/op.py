@@ -80,6 +80,9 @@ class OpRecord:
     """Itself, less exact and faster."""
     to_static: Callable[..., RelayExpr | None] | None = None
     """Itself when operands that say a shape turn out to be constants."""
+    integer: Callable[..., Any] | None = None
+    """integer(attrs, operands): itself on the integers of quantised operands; a rule, see
+    quantized.py."""
     alter_layout: Callable[..., Attrs | None] | None = None
     """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
     winograd: Callable[..., RelayExpr | None] | None = None

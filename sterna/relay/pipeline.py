@@ -22,6 +22,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.Inline(),
         T.ToGraphNormalForm(),
         # fewer kinds of operators
+        T.IntegerArithmetic(),  # before constants are folded: dequantised weights would be floats
         T.Legalize(target),
         T.SimplifyInference(),
         # fewer calls

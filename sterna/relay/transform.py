@@ -26,6 +26,7 @@ from sterna.relay.passes.fold_scale_axis import (
 from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.inline import Inline, InlineGlobals
+from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
@@ -43,8 +44,9 @@ __all__ = [
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
-    "Inline", "InlineGlobals", "Legalize", "Pass", "PassContext", "RemoveUnusedFunctions",
-    "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyInference",
+    "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
+    "SimplifyInference",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "Winograd",
     "function_pass", "module_pass",
 ]  # fmt: skip

@@ -227,7 +227,9 @@ def _padded(value: float, width: Any = ((0, 0), (0, 0), (1, 2), (0, 1))) -> Any:
     ("value", "call", "folds"),
     [
         (0.0, lambda x: relay.nn.conv2d(x, array(2, 4, 3, 3), padding=1), True),
-        (1.0, lambda x: relay.nn.conv2d(x, array(2, 4, 3, 3)), False),
+        (1.0, lambda x: relay.nn.conv2d(x, array(2, 4, 3, 3)), True),
+        (0.5, lambda x: relay.nn.conv2d(x, array(2, 4, 3, 3)), False),
+        (1.0, lambda x: relay.nn.conv2d(x, array(2, 4, 3, 3), padding=1), False),
         (-np.inf, lambda x: relay.nn.max_pool2d(x, (2, 2), (2, 2)), True),
         (0.0, lambda x: relay.nn.max_pool2d(x, (2, 2), (2, 2)), False),
         (0.0, lambda x: relay.nn.avg_pool2d(x, (2, 2), (2, 2)), True),

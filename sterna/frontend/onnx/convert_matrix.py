@@ -10,7 +10,8 @@ from sterna.frontend.onnx.node import (
     rank_of,
     type_of,
 )
-from sterna.relay.expr import Constant, RelayExpr, Var
+from sterna.relay.expr import Call, Constant, RelayExpr, Var
+from sterna.relay.op import is_call_of
 
 
 @converter("MatMul")
@@ -26,8 +27,7 @@ def product(node: Node, a: RelayExpr, b: RelayExpr, out_dtype: str = "") -> Rela
     if right == 1:
         b = call("expand_dims", b, 1)
     if rank_of(b) == 2:
-        known = isinstance(b, Constant) or (isinstance(b, Var) and b in node.weights)
-        if known:
+        if _is_weight(node, b):
             flipped = call("transpose", b, (1, 0))
             made = call("nn.dense", a, flipped, out_dtype=out_dtype)
         else:
@@ -39,6 +39,14 @@ def product(node: Node, a: RelayExpr, b: RelayExpr, out_dtype: str = "") -> Rela
     if left == 1:
         made = call("squeeze", made, (rank_of(made) - 2,))
     return call("squeeze", made, (rank_of(made) - 1,)) if right == 1 else made
+
+
+def _is_weight(node: Node, b: RelayExpr) -> bool:
+    """Whether a matrix is the model's own, quantised perhaps."""
+    if is_call_of(b, "qnn.dequantize"):
+        assert isinstance(b, Call)
+        return all(_is_weight(node, arg) for arg in b.args)
+    return isinstance(b, Constant) or (isinstance(b, Var) and b in node.weights)
 
 
 @converter("Gemm")

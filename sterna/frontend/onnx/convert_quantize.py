@@ -8,6 +8,7 @@ from sterna.frontend.onnx.convert_nn import convolution
 from sterna.frontend.onnx.node import (
     Node,
     call,
+    call_unfolded,
     cast,
     constant,
     converter,
@@ -46,8 +47,8 @@ def quantize(
 def dequantize(
     data: RelayExpr, scale: RelayExpr, zero: RelayExpr, axis: int = 1, block: int = 0
 ) -> RelayExpr:
-    """Whole numbers as the floats that they stand for."""
-    return call(
+    """Whole numbers as the floats that they stand for; passes look at what they were."""
+    return call_unfolded(
         "qnn.dequantize", data, scale, zero, axis=axis, out_dtype=dtype_of(scale),
         block_size=block,
     )  # fmt: skip

@@ -269,10 +269,13 @@ def limited_folding() -> Iterator[Room]:
 
 def call(name: str, *args: Any, **attrs: Any) -> RelayExpr:
     """A call of an operator; its value if the operands are known."""
+    return fold_one(call_unfolded(name, *args, **attrs), _allows)
+
+
+def call_unfolded(name: str, *args: Any, **attrs: Any) -> RelayExpr:
+    """A call of an operator, even if its operands are known."""
     made = builder(name)(*args, **attrs)
-    if isinstance(made, TupleWrapper):
-        made = made.tuple_value
-    return fold_one(made, _allows)
+    return made.tuple_value if isinstance(made, TupleWrapper) else made
 
 
 def _allows(record: OpRecord, call: Call, size: int) -> bool:

@@ -21,7 +21,7 @@ def conv2d_by_winograd(call: Call, processor: Processor, growth: int) -> RelayEx
         return None
     assert isinstance(data, TensorType) and isinstance(out, TensorType)
     steps = {*attrs.strides, *attrs.dilation}
-    if steps != {1} or attrs.out_layout not in ("", "NHWC") or not data.is_static:
+    if steps != {1} or attrs.out_layout not in ("", "NHWC") or not data.is_static or attrs.border:
         return None
     if not data.dtype == weight.data.dtype == out.dtype == "float32":
         return None

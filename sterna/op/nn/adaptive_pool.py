@@ -15,6 +15,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.extremes import largest, lowest
+from sterna.op.integer_rules import averaged, carried
 from sterna.op.nn.pool import divided, same_blocks, sum_type, to_power, to_root
 from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import SPATIAL, axis_names, positive, spatial_layout, whole_blocks
@@ -290,6 +291,12 @@ def _reference_lp(attrs: Any, data: Array) -> Array:
     return _each_window(attrs, data, norm)
 
 
+def _integer_rule(manner: str, kind: str, rank: int) -> Any:
+    if kind == "max":
+        return carried(f"nn.{manner}_max_pool{rank}d")
+    return averaged if (manner, kind) == ("global", "avg") else None
+
+
 def _register(
     manner: str, kind: str, attrs: Sequence[type[Attrs]], computation: Any, cases: list[list[Case]]
 ) -> None:
@@ -306,6 +313,7 @@ def _register(
             reference=reference,
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
+            integer=_integer_rule(manner, kind, rank),
             cases=cases[rank - 1],
             doc=f"{what} of {windows}, along {axes}.",
         ))  # fmt: skip

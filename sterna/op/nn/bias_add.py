@@ -7,6 +7,7 @@ import numpy as np
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.dynamic import tensor_type
+from sterna.op.integer_rules import with_bias
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -64,6 +65,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     canonicalize=_as_addition,
+    integer=with_bias,
     pattern=BROADCAST,
     layout=along_axis,
     cases=[

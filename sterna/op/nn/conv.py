@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from sterna.arith import Analyzer
+from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.conv_schedule import schedule_conv
 from sterna.op.nn._conv_factors import factors_into_weights
+from sterna.op.integer_rules import convolved
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
     CONV_SCALE,
@@ -44,6 +46,7 @@ from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, reduce_axis
 from sterna.te import all as all_of
@@ -64,6 +67,8 @@ class ConvAttrs(Windowed):
     kernel_layout: str = ""
     out_layout: str = ""
     out_dtype: DataType = AS_DATA
+    border: int = 0
+    """What lies outside of the data: of quantised data its zero point."""
 
 
 @attributes
@@ -180,11 +185,19 @@ def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
     layouts = Layouts.of(attrs)
     x = tensor(data, "data", len(layouts.data))
     w = tensor(weight, "weight", len(layouts.kernel))
+    _expect_border(attrs, x.dtype)
     sizes = sizes_of(attrs, x, w)
     extents = dict(zip(f"NC{layouts.spatial}",
                        [sizes.batch, sizes.out_channels, *sizes.result], strict=True))  # fmt: skip
     whole_blocks(layouts.out, sizes.out_channels)
     return TensorType(layouts.out.shape(extents), result_dtype(attrs.out_dtype, x, w, "weight"))
+
+
+def _expect_border(attrs: ConvAttrs, dtype: DataType) -> None:
+    if dtype.is_integer:
+        low, high = int_range(dtype)
+        if not low <= attrs.border <= high:
+            raise ValueError(f"border is a number of data's type {dtype}, not {attrs.border}")
 
 
 def complete_conv(attrs: ConvAttrs, data: Type | None, weight: Type | None) -> list[Type | None]:
@@ -212,10 +225,11 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
     total_type = wide(out.dtype)
     depthwise = type(sizes.group) is int and sizes.group == 1
     # A depthwise sum is so short that a border costs as much to make; vectors of channels skip it.
-    skips = depthwise and layouts.out.parts[-1].axis == "C"
+    skips = depthwise and layouts.out.parts[-1].axis == "C" and attrs.border == 0
     source = data
     if not skips:
-        source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after)
+        border = const(attrs.border, data.dtype)
+        source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after, border)
     channel = [] if depthwise else [reduce_axis((0, sizes.group), "rc")]
     window = [
         reduce_axis((0, extent), f"r{axis.lower()}")
@@ -272,7 +286,7 @@ def reference_conv(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
     batch, channels = plain.shape[:2]
     kernel = widened(grouped_weights(attrs, weight, channels), dtype)
     groups, outer, inner, *window = kernel.shape
-    x = pad_array(plain, attrs.before, attrs.after)
+    x = pad_array(plain, attrs.before, attrs.after, attrs.border)
     steps = list(zip(attrs.strides, attrs.dilation, strict=True))
     result = [
         (size - (k - 1) * dilation - 1) // stride + 1
@@ -298,7 +312,11 @@ def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, weight: Tenso
 
 
 def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: float) -> Any:
-    return None if value else padded_by(attrs, attrs.data_layout, width)
+    if not math.isfinite(value) or value != int(value):
+        return None
+    if value != attrs.border and any((*attrs.before, *attrs.after)):
+        return None
+    return padded_by(attrs.replace(border=int(value)), attrs.data_layout, width)
 
 
 def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
@@ -311,6 +329,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         compute=compute_conv,
         reference=reference_conv,
         macs=macs_conv,
+        integer=convolved,
         pattern=OUT_ELEMWISE_FUSABLE,
         schedule=schedule_conv,
         mixed_precision="always",

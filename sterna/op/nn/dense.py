@@ -12,6 +12,7 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.blocked_contraction import schedule_product
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.contraction import schedule_contraction
+from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._dense_layout import (
     alter_dense,
@@ -183,6 +184,7 @@ register(OpRecord(
     compute=_compute("dense"),
     reference=_reference,
     macs=_macs,
+    integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedule=schedule_product,
     mixed_precision="always",
@@ -211,6 +213,7 @@ register(OpRecord(
     compute=_compute("matmul"),
     reference=_reference,
     macs=_macs,
+    integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedule=schedule_contraction,
     mixed_precision="always",

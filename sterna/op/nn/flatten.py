@@ -5,6 +5,7 @@ from typing import Any
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least
+from sterna.op.integer_rules import carried
 from sterna.op.tensor.reshape import product, regrouped
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 
@@ -25,6 +26,7 @@ register(OpRecord(
     simplify=lambda attrs, args: call(
         "reshape", args[0], newshape=_infer(attrs, args[0].checked_type).shape, allowzero=True)
         if _infer(attrs, args[0].checked_type).is_static else None,
+    integer=carried("nn.batch_flatten"),
     pattern=INJECTIVE,
     is_view=True,
     cases=[Case(((2, 3, 4),)), Case(((3,),)), Case((((2, 0, 3), "int8"),))],

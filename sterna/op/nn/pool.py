@@ -17,6 +17,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.extremes import largest, lowest
+from sterna.op.integer_rules import carried
 from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -449,6 +450,7 @@ def _register(
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
             take_border=_take_border(-np.inf if kind == "max" else 0.0),
+            integer=carried(f"nn.max_pool{rank}d") if kind == "max" else None,
             cases=_CASES[kind][rank],
             doc=f"{_DOCS[kind]}; windows move along {axes}.",
         ))  # fmt: skip

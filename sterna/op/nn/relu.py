@@ -10,6 +10,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import elementwise
+from sterna.op.integer_rules import rectified
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
@@ -44,6 +45,7 @@ register(OpRecord(
     reference=lambda attrs, data: np.where(data < 0, np.zeros_like(data), data),
     pattern=ELEMWISE,
     rewrites=[_of_numbers_above],
+    integer=rectified,
     cases=[Case((SPECIAL,)), Case((((2, 3), "int8"),)), Case((((), "bfloat16"),))],
     doc="max(x, 0); NaN stays NaN.",
 ))  # fmt: skip

@@ -19,7 +19,6 @@ from sterna.op.checks import (
     tensors,
 )
 from sterna.op.dynamic import tensor_type
-from sterna.op.elementwise import int_range
 from sterna.op.qnn.products import INT32, as_column
 from sterna.op.qnn.requantize import RequantizeAttrs
 from sterna.op.quantization import expect_scale, expect_zero_point, is_single, saturated
@@ -28,6 +27,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Constant, RelayExpr, Tuple, TupleGetItem, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
 INPUTS = ("lhs", "rhs", "lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point",

@@ -12,12 +12,12 @@ import numpy as np
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.dynamic import tensor_type
-from sterna.op.elementwise import int_range
 from sterna.op.quantization import expect_scale, expect_zero_point
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
 INPUTS = ("x", "scale", "zero_point", "output_scale", "output_zero_point")

@@ -10,6 +10,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.elementwise import quiet
+from sterna.op.integer_rules import dequantized, quantized
 from sterna.op.products import wide, widened
 from sterna.op.quantization import (
     INT32,
@@ -162,6 +163,7 @@ register(OpRecord(
     attrs=QuantizeAttrs,
     infer=_infer_quantize,
     compute=_compute_quantize,
+    integer=quantized,
     reference=_reference_quantize,
     pattern=BROADCAST,
     layout=along_channels,
@@ -238,6 +240,7 @@ register(OpRecord(
     attrs=DequantizeAttrs,
     infer=_infer_dequantize,
     compute=_compute_dequantize,
+    integer=dequantized,
     reference=_reference_dequantize,
     pattern=BROADCAST,
     layout=along_channels,

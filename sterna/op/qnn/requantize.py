@@ -12,9 +12,10 @@ from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.elementwise import int_range, quiet
+from sterna.op.elementwise import quiet
 from sterna.op.quantization import (
     along_channels,
+    constant_of,
     expect_scale,
     expect_zero_point,
     held_within,
@@ -29,13 +30,16 @@ from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, nearbyint, round
 
-INT64, FLOAT64 = DataType("int64"), DataType("float64")
+INT32, INT64, FLOAT64 = DataType("int32"), DataType("int64"), DataType("float64")
 FRACTION_BITS = 31
 # Beyond this, distances from a zero point are out of every result's range or rounded to nothing.
 DATA_BITS = 32
+# Distances of the ends of narrow types from such zero points are exact in every compute_dtype.
+SMALL_ZERO = 1 << 20
 
 ROUNDINGS = ("UPWARD", "TONEAREST", "TONEAREST_EVEN")
 RESCALE_INPUTS = ("data", "multiplier", "shift", "input_zero_point", "output_zero_point")
@@ -224,14 +228,33 @@ def _reference_whole(
 def _simplify(attrs: RequantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     """Constant scales become fractions now instead of in every run."""
     data, input_scale, input_zero, output_scale, output_zero = args
-    if attrs.compute_dtype != "int64" or not isinstance(input_scale, Constant):
+    if not isinstance(input_scale, Constant) or not isinstance(output_scale, Constant):
         return None
-    if not isinstance(output_scale, Constant):
-        return None
+    if attrs.compute_dtype != "int64":
+        return _with_ratio(attrs, data, input_scale, input_zero, output_scale, output_zero)
     scales = (to_numpy(scale.data).reshape(-1) for scale in (input_scale, output_scale))
     multiplier, power = (const(part.astype(np.int32)) for part in _fractions(*scales))
     return call("qnn.rescale", data, multiplier, power, input_zero, output_zero,
                 axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype)  # fmt: skip
+
+
+def _with_ratio(
+    attrs: RequantizeAttrs, data: RelayExpr, input_scale: Constant, input_zero: RelayExpr,
+    output_scale: Constant, output_zero: RelayExpr,
+) -> RelayExpr | None:  # fmt: skip
+    """The ratio of scales in the place of the first, and 1 in that of the second."""
+    kind = numpy_dtype(attrs.compute_dtype)
+    have, want = (to_numpy(scale.data).astype(kind) for scale in (input_scale, output_scale))
+    one = kind.type(1)
+    if want.ndim == 0 and want == one:
+        return None
+    sizes = {scale.size for scale in (have, want)} - {1}
+    if len(sizes) > 1:
+        return None
+    ratio = have.reshape(-1) / want.reshape(-1)
+    ratio = ratio if sizes or have.ndim else ratio.reshape(())
+    return call("qnn.requantize", data, const(ratio), input_zero, const(one), output_zero,
+                **dict(attrs.items()))  # fmt: skip
 
 
 # ---- by floats ----
@@ -242,6 +265,10 @@ def _compute_float(
     input_zero: Tensor, output_scale: Tensor, output_zero: Tensor,
 ) -> Tensor:  # fmt: skip
     kind = DataType(attrs.compute_dtype)
+    if constant_of(input_zero) == 0 and constant_of(output_scale) == 1:
+        point = constant_of(output_zero)
+        if out.dtype.bits <= 16 and point is not None and abs(point) < SMALL_ZERO:
+            return _compute_narrow(attrs, out, data, input_scale, int(point))
 
     def element(*i: Expr) -> Any:
         have, want = (
@@ -249,14 +276,34 @@ def _compute_float(
             for scale in (input_scale, output_scale)
         )
         apart = data(*i).astype(INT64) - read_parameter(input_zero, i, attrs.axis).astype(INT64)
-        scaled = apart.astype(kind) * (have / want)
-        if attrs.rounding == "UPWARD":
-            whole = floor(scaled + build.const(0.5, kind))
-        else:
-            whole = round(scaled) if attrs.rounding == "TONEAREST" else nearbyint(scaled)
+        whole = _rounded(apart.astype(kind) * (have / want), attrs.rounding)
         near = held_within(convert(whole, INT64), DataType("int48"))
         moved = near + read_parameter(output_zero, i, attrs.axis).astype(INT64)
         return held_within(moved, out.dtype).astype(out.dtype)
+
+    made: Tensor = compute(out.shape, element, name="T_requantize")
+    return made
+
+
+def _rounded(scaled: Expr, rounding: str) -> Expr:
+    if rounding == "UPWARD":
+        return floor(scaled + build.const(0.5, scaled.dtype))
+    return round(scaled) if rounding == "TONEAREST" else nearbyint(scaled)
+
+
+def _compute_narrow(
+    attrs: RequantizeAttrs, out: TensorType, data: Tensor, ratio: Tensor, zero: int
+) -> Tensor:
+    """Held within the range before it is rounded, so that 32 bits suffice from there on."""
+    kind = DataType(attrs.compute_dtype)
+    low, high = (build.const(end - zero, kind) for end in int_range(out.dtype))
+
+    def element(*i: Expr) -> Any:
+        factor = read_parameter(ratio, i, attrs.axis).astype(kind)
+        # Min and Max give their second operand if one is no number.
+        held = build.minimum(build.maximum(data(*i).astype(kind) * factor, low), high)
+        whole = _rounded(held, attrs.rounding).astype(INT32)
+        return (whole + zero).astype(out.dtype)
 
     made: Tensor = compute(out.shape, element, name="T_requantize")
     return made

@@ -10,6 +10,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import broadcast_shapes, of_kind, same_dtype, tensor
 from sterna.op.elementwise import bind, elementwise, quiet
+from sterna.op.integer_rules import pair
 from sterna.op.nn._norm_pattern import of_product, of_sum
 from sterna.op.tensor._arithmetic import constants_joined, factor_first, with_neutral
 from sterna.relay.arrays import Array
@@ -57,6 +58,7 @@ def binary(
     mixed_precision: Literal["always", "follow", "never"] = "follow",
     rewrites: Sequence[Callable[[Call], RelayExpr | None]] = (),
     legalize: Callable[..., RelayExpr | None] | None = None,
+    integer: Callable[..., Any] | None = None,
 ) -> None:
     """Registers an operator on two tensors; its result has their element type or `result`."""
 
@@ -73,6 +75,7 @@ def binary(
         mixed_precision=mixed_precision,
         rewrites=rewrites,
         legalize=legalize,
+        integer=integer,
         cases=cases,
         doc=doc,
     ))  # fmt: skip
@@ -82,12 +85,13 @@ def binary(
 
 _SHAPES = [Case(((2, 3), (2, 3))), Case(((2, 1, 4), (3, 1))), Case(((), (5,))), WHOLE]
 binary("add", lambda a, b: a + b, np.add, "lhs + rhs.", cases=[*_SHAPES, UNSIGNED],
-       rewrites=[with_neutral(0), constants_joined], legalize=of_sum)  # fmt: skip
+       rewrites=[with_neutral(0), constants_joined], legalize=of_sum,
+       integer=pair("add"))  # fmt: skip
 binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(0, on_the_right=True)])  # fmt: skip
 binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(1), constants_joined, factor_first],
-       legalize=of_product)  # fmt: skip
+       legalize=of_product, integer=pair("multiply"))  # fmt: skip
 
 
 def keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:

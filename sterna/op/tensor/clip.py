@@ -9,11 +9,13 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.elementwise import elementwise, int_range
+from sterna.op.elementwise import elementwise
+from sterna.op.integer_rules import clipped
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, is_call_of, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
 
@@ -91,6 +93,7 @@ register(OpRecord(
     reference=_reference,
     pattern=ELEMWISE,
     rewrites=[_twice, _after_relu],
+    integer=clipped,
     cases=[
         Case((_SPECIAL,), {"a_min": 0.0, "a_max": 6.0}),
         Case((_SPECIAL,), {"a_min": -np.inf, "a_max": 6.0}),

@@ -10,12 +10,13 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.dynamic import tensor_type
-from sterna.op.elementwise import elementwise, int_range, quiet
+from sterna.op.elementwise import elementwise, quiet
 from sterna.relay.arrays import Array, float_info, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout_rules import follow
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, is_call_of, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
 

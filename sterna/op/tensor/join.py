@@ -10,6 +10,7 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import axis_of, expect_dim, map_dims, same_dtype, tensor, tensors
 from sterna.op.indexing import taken_from
+from sterna.op.integer_rules import joined as joined_integers
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -130,6 +131,7 @@ register(OpRecord(
     rewrites=[_one_part, _of_joined],
     pattern=INJECTIVE,
     layout=joined,
+    integer=joined_integers,
     cases=[
         Case(([(2, 3), (1, 3), (4, 3)],), {"axis": 0}),
         Case(([((2, 1), "int8"), ((2, 0), "int8"), ((2, 2), "int8")],), {"axis": -1}),

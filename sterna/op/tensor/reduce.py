@@ -10,13 +10,13 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.elementwise import int_range
 from sterna.op.products import narrowed, wide, widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.layout_rules import reduced
 from sterna.relay.op import COMM_REDUCE, Case, OpRecord, call, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, comm_reducer, compute, isnan, reduce_axis, select
 from sterna.te import max as te_max

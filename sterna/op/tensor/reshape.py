@@ -12,6 +12,7 @@ from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import tensor
 from sterna.op.dynamic import known_dims, length_of, tensor_type, to_static, unknown_shape
 from sterna.op.indexing import as_dims, dims_of, same_row, taken_from
+from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -240,6 +241,7 @@ register(OpRecord(
     reference=_reference,
     rewrites=[same_shape, there_and_back, viewed_twice],
     builder=_reshape,
+    integer=carried("reshape"),
     pattern=INJECTIVE,
     is_view=True,
     cases=[

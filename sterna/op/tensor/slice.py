@@ -12,6 +12,7 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
 from sterna.op.dynamic import known_dims, length_of, to_static
 from sterna.op.indexing import as_index, dims_of, taken_from
+from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -204,6 +205,7 @@ register(OpRecord(
     reference=lambda attrs, data: _cut(data, slices_of(attrs, data.ndim)),
     builder=_strided_slice,
     rewrites=[_everything],
+    integer=carried("strided_slice"),
     pattern=INJECTIVE,
     layout=_layout,
     cases=[

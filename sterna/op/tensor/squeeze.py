@@ -10,6 +10,7 @@ from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import known, known_dims, length_of, to_static, unknown_shape
 from sterna.op.indexing import is_one
+from sterna.op.integer_rules import carried
 from sterna.op.tensor.reshape import regrouped, same_shape, there_and_back, viewed_twice
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -68,6 +69,7 @@ register(OpRecord(
     reference=lambda attrs, data: data.reshape(
         _expanded(data.shape, attrs.axis, attrs.num_newaxis)),
     builder=_expand_dims,
+    integer=carried("expand_dims"),
     pattern=INJECTIVE,
     is_view=True,
     rewrites=[same_shape, there_and_back, viewed_twice],
@@ -162,6 +164,7 @@ register(OpRecord(
     compute=regrouped("squeeze"),
     reference=lambda attrs, data: data.reshape(_squeezed(data.shape, attrs.axis)),
     builder=_squeeze,
+    integer=carried("squeeze"),
     pattern=INJECTIVE,
     is_view=True,
     layout=_layout,

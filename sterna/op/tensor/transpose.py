@@ -10,6 +10,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.indexing import as_index, taken_from
+from sterna.op.integer_rules import transposed
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
@@ -76,6 +77,7 @@ register(OpRecord(
     compute=_compute,
     reference=lambda attrs, data: data.transpose(_order(attrs.axes, data.ndim)),
     rewrites=[_in_order, _twice],
+    integer=transposed,
     pattern=INJECTIVE,
     cases=[
         Case(((2, 3, 4),)),

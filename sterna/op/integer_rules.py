@@ -1,0 +1,277 @@
+"""How quantised numbers pass through operators as integers; see relay/quantized.py.
+
+Sums of products are exact in 32 bits; where weights and data are so large that they might not be,
+there is no rule. A bias counts in the units of the sums only if it has their scale.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
+from sterna.relay.layout import layout_of
+from sterna.relay.op import Op, call
+from sterna.relay.quantized import (
+    INT32,
+    Quantized,
+    QuantizedPair,
+    Scheme,
+    int_range,
+    scheme_of,
+)
+from sterna.support.dtype import DataType
+
+# What a rule gives: integers, an expression, or None to leave the operator as it is.
+Made = Quantized | QuantizedPair | RelayExpr | None
+Rule = Callable[[Any, Sequence[Any]], Made]
+
+# Two scales are the same if they differ by rounding alone.
+SAME_SCALE = 2.0**-20
+# Groups of so many elements are multiplied and added by one instruction.
+GROUP = 4
+
+
+def carried(name: str) -> Rule:
+    """Operators that move elements, or choose by their order: they do so with integers as well."""
+
+    def rule(attrs: Any, operands: Sequence[Any]) -> Made:
+        data, *others = operands
+        if not isinstance(data, Quantized) or not data.scheme.is_single or others:
+            return None
+        return replace(data, data=Call(Op(name), (data.data,), attrs))
+
+    return rule
+
+
+def transposed(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Axes in another order, that of the channels with them."""
+    (data,) = operands
+    if not isinstance(data, Quantized):
+        return None
+    rank = len(data.shape)
+    order = [axis % rank for axis in attrs.axes or range(rank - 1, -1, -1)]
+    scheme = data.scheme
+    if not scheme.is_single:
+        scheme = replace(scheme, axis=order.index(scheme.axis % rank))
+    return replace(data, data=Call(Op("transpose"), (data.data,), attrs), scheme=scheme)
+
+
+def joined(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Tensors side by side that have one scheme."""
+    (parts,) = operands
+    if not isinstance(parts, list) or not all(isinstance(part, Quantized) for part in parts):
+        return None
+    first = parts[0]
+    if not all(part.is_narrow and part.scheme.is_like(first.scheme) for part in parts):
+        return None
+    made = Call(Op("concatenate"), (Tuple(tuple(part.data for part in parts)),), attrs)
+    return Quantized(made, first.scheme)
+
+
+def rectified(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Numbers below 0 become 0."""
+    (data,) = operands
+    return data.held(0.0, math.inf) if isinstance(data, Quantized | QuantizedPair) else None
+
+
+def clipped(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Numbers between two bounds."""
+    (data,) = operands
+    if not isinstance(data, Quantized | QuantizedPair) or not attrs.a_min <= attrs.a_max:
+        return None
+    return data.held(float(attrs.a_min), float(attrs.a_max))
+
+
+def with_bias(attrs: Any, operands: Sequence[Any]) -> Made:
+    """A bias for each channel."""
+    data, bias = operands
+    if not isinstance(data, Quantized) or not _is_total(data) or not _is_bias(bias, data):
+        return None
+    return replace(data, data=call("nn.bias_add", data.data, bias.data, axis=attrs.axis))
+
+
+def pair(name: str) -> Rule:
+    """Two tensors element by element; of sums also what is added to those of products."""
+
+    def rule(attrs: Any, operands: Sequence[Any]) -> Made:
+        a, b = operands
+        if not isinstance(a, Quantized) or not isinstance(b, Quantized):
+            return None
+        if a.is_narrow and b.is_narrow:
+            return QuantizedPair(name, a, b)
+        data, bias = (b, a) if isinstance(a.data, Constant) else (a, b)
+        if name == "add" and _is_total(data) and _is_bias(bias, data):
+            return replace(data, data=call("add", data.data, bias.data))
+        return None
+
+    return rule
+
+
+def _is_total(data: Any) -> bool:
+    """Sums of products, before anything else has happened to them."""
+    plain = isinstance(data, Quantized) and data.low == -math.inf and data.high == math.inf
+    return plain and data.scheme.dtype == INT32 and data.parts == 1
+
+
+def _is_bias(bias: Any, data: Quantized) -> bool:
+    """A constant that counts in the units of the sums and leaves them in 32 bits."""
+    if not _is_total(bias) or not isinstance(bias.data, Constant) or np.any(bias.scheme.zero):
+        return False
+    if bias.scheme.scale.size not in (1, data.scheme.scale.size):
+        return False
+    if len(bias.shape) > len(data.shape) or np.abs(to_numpy(bias.data.data).astype(np.int64)).max(
+        initial=0
+    ) > 1 << 30:
+        return False
+    near = np.abs(bias.scheme.scale / data.scheme.scale - 1)
+    return bool(np.all(near <= SAME_SCALE))
+
+
+# ---- floats to integers and back ----
+
+
+def dequantized(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Integers whose scheme is known."""
+    data, scale, zero = operands
+    if not isinstance(data, RelayExpr) or attrs.block_size or attrs.out_dtype != "float32":
+        return None
+    dtype: DataType = data.checked_type.dtype  # type: ignore[attr-defined]
+    scheme = scheme_of(scale, zero, attrs.axis, dtype) if dtype.bits in (8, 16, 32) else None
+    return None if scheme is None else Quantized(data, scheme)
+
+
+def quantized(attrs: Any, operands: Sequence[Any]) -> Made:
+    """The integers of numbers that are integers already."""
+    data, scale, zero = operands
+    if not isinstance(data, Quantized | QuantizedPair) or attrs.block_size:
+        return None
+    if attrs.out_dtype not in ("int8", "uint8", "int16", "uint16"):
+        return None
+    scheme = scheme_of(scale, zero, attrs.axis, attrs.out_dtype)
+    return None if scheme is None else data.quantized(scheme, attrs.rounding)
+
+
+# ---- sums of products ----
+
+
+def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Convolutions with constant weights."""
+    layouts = [layout_of(name) for name in (attrs.data_layout, attrs.kernel_layout)]
+    out = layout_of(attrs.out_layout or attrs.data_layout)
+    if any(layout.is_blocked for layout in (*layouts, out)) or attrs.out_dtype:
+        return None
+    factors = _factors(operands, layouts[1].index_of("O"))
+    if factors is None:
+        return None
+    data, weight, scheme = factors
+    given = {**dict(attrs.items()), "out_dtype": INT32}
+    del given["border"]
+    multiplier = attrs.groups > 1 and weight.shape[layouts[1].index_of("I")] > 1
+    if scheme.scale.size > 1 and multiplier and layouts[0].dims(data.shape)["C"] == attrs.groups:
+        return None
+    if attrs.groups == 1:
+        places = layouts[0].index_of("C"), layouts[1].index_of("I")
+        data, weight = _in_groups(data, weight, *places)
+    rank = len(attrs.strides)
+    made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, operands[1]),
+                **given)  # fmt: skip
+    return Quantized(made, replace(scheme, axis=out.index_of("C")))
+
+
+def multiplied(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Dense layers, whose weights are (units, depth), and products with a constant matrix."""
+    turned = getattr(attrs, "transpose_b", True)
+    if getattr(attrs, "transpose_a", False) or attrs.out_dtype:
+        return None
+    if getattr(attrs, "weight_layout", "NC") != "NC":
+        return None
+    factors = _factors(operands, 0 if turned else 1)
+    if factors is None or len(factors[0].shape) < 2:
+        return None
+    data, weight, scheme = factors
+    weight = weight if turned else np.ascontiguousarray(weight.T)
+    data, weight = _in_groups(data, weight, len(data.shape) - 1, 1)
+    made = call("qnn.dense", data.data, const(weight), *_parameters(data, operands[1]),
+                units=weight.shape[0])  # fmt: skip
+    return Quantized(made, replace(scheme, axis=len(data.shape) - 1))
+
+
+def averaged(attrs: Any, operands: Sequence[Any]) -> Made:
+    """Means over all of an image: sums, and how many they are of."""
+    (data,) = operands
+    layout = layout_of(attrs.layout)
+    if not isinstance(data, Quantized) or not data.is_narrow or layout.is_blocked:
+        return None
+    axes = tuple(place for place in range(len(layout)) if layout[place] not in "NC")
+    sizes = [data.shape[axis] for axis in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    count = math.prod(sizes)
+    if not 0 < count < 1 << 22:
+        return None
+    total = call("sum", call("cast", data.data, dtype=INT32), axis=axes, keepdims=True)
+    moved = call("subtract", total, const(np.int32(data.scheme.zero.item() * count)))
+    scheme = Scheme(data.scheme.scale, np.zeros((), np.int32), -1, INT32)
+    return Quantized(moved, scheme, parts=count)
+
+
+def _factors(
+    operands: Sequence[Any], axis: int
+) -> tuple[Quantized, Array, Scheme] | None:
+    """Data, weights without zero point, and the scheme of sums of their products."""
+    data, weight = operands
+    if not isinstance(data, Quantized) or not isinstance(weight, Quantized):
+        return None
+    data = _settled(data)
+    usual = data.is_narrow and weight.scheme.dtype.bits == 8 and weight.low == -math.inf
+    if not usual or not isinstance(weight.data, Constant) or weight.high != math.inf:
+        return None
+    own = weight.scheme
+    if not own.is_single and own.axis % len(weight.shape) != axis:
+        return None
+    along = [-1 if place == axis else 1 for place in range(len(weight.shape))]
+    zero = own.zero.reshape(along if own.zero.size > 1 else ())
+    plain = to_numpy(weight.data.data).astype(np.int64) - zero
+    low, high = int_range(DataType("int8"))
+    if plain.size == 0 or plain.min() < low or plain.max() > high:
+        return None
+    low, high = int_range(data.scheme.dtype)
+    reach = max(high - int(data.scheme.zero), int(data.scheme.zero) - low)
+    others = tuple(place for place in range(plain.ndim) if place != axis)
+    if int(np.abs(plain).sum(axis=others).max()) * max(reach, 255) >= 1 << 30:
+        return None
+    scale = (data.scheme.scale * own.scale).astype(np.float32)
+    scheme = Scheme(scale, np.zeros((), np.int32), -1, INT32)
+    return data, plain.astype(np.int8), scheme
+
+
+def _settled(data: Quantized) -> Quantized:
+    """Data whose lower bound is 0, as integers that are not below its zero point."""
+    if data.low != 0 or data.high != math.inf or data.parts > 1 or not data.scheme.is_single:
+        return data
+    zero = const(data.scheme.zero.astype(str(data.scheme.dtype)))
+    return Quantized(call("maximum", data.data, zero), data.scheme)
+
+
+def _parameters(data: Quantized, weight: Quantized) -> list[RelayExpr]:
+    """The zero points and scales that follow the operands of quantised products."""
+    return [const(data.scheme.zero), const(np.int32(0)), const(data.scheme.scale),
+            const(weight.scheme.scale)]  # fmt: skip
+
+
+def _in_groups(
+    data: Quantized, weight: Array, axis: int, weight_axis: int
+) -> tuple[Quantized, Array]:
+    """What is summed over in whole groups: further elements meet weights of 0."""
+    missing = -weight.shape[weight_axis] % GROUP
+    if not missing:
+        return data, weight
+    border = [(0, missing if place == axis else 0) for place in range(len(data.shape))]
+    value = const(data.scheme.zero.astype(str(data.scheme.dtype)))
+    wide = call("nn.pad", data.data, value, pad_width=tuple(border))
+    more = [(0, missing if place == weight_axis else 0) for place in range(weight.ndim)]
+    return replace(data, data=wide), np.pad(weight, more)
