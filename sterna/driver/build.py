@@ -153,7 +153,9 @@ def llvm_options(target: Target) -> LLVMOptions:
     level = target.attrs.get("opt-level", 3)
     if not isinstance(level, int) or not 0 <= level <= 3:
         raise ValueError(f"-opt-level of target '{target}' is 0, 1, 2 or 3, not {level}")
-    return LLVMOptions(machine.triple, machine.cpu, machine.features, level, machine.abi)
+    return LLVMOptions(
+        machine.triple, machine.cpu, machine.features, level, machine.abi, machine.dot
+    )
 
 
 def runs_here(target: Target) -> bool:

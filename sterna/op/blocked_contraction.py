@@ -18,6 +18,7 @@ from sterna.op.contraction import (
     schedule_contraction,
     tile_sum,
 )
+from sterna.op.dot_schedule import is_dot
 from sterna.op.kernel import Kernel
 from sterna.op.schedules import extent_of, extents_of, vectorize_result
 from sterna.te import ComputeOp, IterVar, Stage
@@ -40,7 +41,7 @@ class Blocks:
 def schedule_product(kernel: Kernel) -> None:
     """A register tile with its epilogue; large data in blocks that stay in the second cache."""
     total = only_sum(kernel)
-    blocks = None if total is None else blocks_of(kernel, total)
+    blocks = None if total is None or is_dot(total) else blocks_of(kernel, total)
     if total is None or blocks is None:
         schedule_contraction(kernel)
         return

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from sterna.ir import build
 from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
+from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
 from sterna.op.schedules import (
     extents_of,
+    loads_of,
     schedule_default,
     schedule_elements,
     vectorize_result,
 )
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
-from sterna.te.tensor import ProducerLoad, Reduce
+from sterna.te.tensor import Reduce
 
 # Parallel work is cut into at least this many pieces, so that threads end together.
 PIECES = 16
@@ -52,11 +54,21 @@ def schedule_contraction(kernel: Kernel) -> None:
     else:
         tile = total.output(0)
         schedule[tile].set_scope("local")
-    columns, place = _tile_result(schedule[out], plan, kernel)
+    columns, place = _tile_result(schedule[out], plan, kernel, total)
     schedule[tile].compute_at(schedule[out], place)
-    step = tile_sum(schedule, tile, plan)
-    if columns is not place:
+    step = _sum_of_tile(schedule, tile, plan, kernel)
+    if columns is not place and not is_dot(total):
         fetch_ahead(schedule[tile], plan.row, columns, step)
+
+
+def _sum_of_tile(schedule: Schedule, tile: Tensor, plan: Plan, kernel: Kernel) -> IterVar:
+    op = schedule[tile].op
+    assert isinstance(op, ComputeOp)
+    if not is_dot(op):
+        return tile_sum(schedule, tile, plan)
+    lanes = dot_lanes(plan.tile.columns, kernel.processor)
+    rows = [op.axis[plan.row]] if plan.row != len(op.axis) - 1 else []
+    return add_by_dots(schedule[tile], list(op.reduce_axis), rows, lanes)
 
 
 def only_sum(kernel: Kernel) -> ComputeOp | None:
@@ -144,17 +156,6 @@ def block_of(total: ComputeOp) -> int | None:
     return min(found, default=None)
 
 
-def loads_of(body: Reduce) -> list[ProducerLoad]:
-    loads: list[ProducerLoad] = []
-
-    def visit(item: object) -> None:
-        if isinstance(item, ProducerLoad):
-            loads.append(item)
-
-    post_order(body.source[0], visit)
-    return loads
-
-
 def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
     """An axis that what is read as vectors does not depend on: its vectors serve many rows."""
     vector = total.axis[-1].var
@@ -189,7 +190,9 @@ def fetch_ahead(stage: Stage, row: int, columns: IterVar, step: IterVar) -> None
             stage.prefetch(load.tensor, step, 1, columns)
 
 
-def _tile_result(stage: Stage, plan: Plan, kernel: Kernel) -> tuple[IterVar, IterVar]:
+def _tile_result(
+    stage: Stage, plan: Plan, kernel: Kernel, total: ComputeOp
+) -> tuple[IterVar, IterVar]:
     """The loops over tiles; gives that over columns and the one in which a tile is computed."""
     axes = list(stage.op.axis)
     sizes = extents_of(axes)
@@ -210,7 +213,8 @@ def _tile_result(stage: Stage, plan: Plan, kernel: Kernel) -> tuple[IterVar, Ite
         inside = [row, vector]
     stage.reorder(*loops, *inside)
     if sizes[-1] > 1:
-        vectorize_result(stage, vector, width)
+        lanes = dot_lanes(width, kernel.processor) if is_dot(total) else None
+        vectorize_result(stage, vector, width, lanes)
     shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
     return vector_outer if held else shared, loops[-1]

@@ -10,16 +10,17 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.op.contraction import (
-    ancestors,
-    block_of,
-    loads_of,
-    most_rows,
-    schedule_contraction,
-)
+from sterna.op.contraction import ancestors, block_of, most_rows, schedule_contraction
+from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import RegisterTile, register_tile
-from sterna.op.schedules import extent_of, extents_of, schedule_elements, vectorize_result
+from sterna.op.schedules import (
+    extent_of,
+    extents_of,
+    loads_of,
+    schedule_elements,
+    vectorize_result,
+)
 from sterna.op.sharing import row_groups, share_rows
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 from sterna.te.tensor import Reduce
@@ -65,7 +66,7 @@ class _Conv:
 
     def weight_bytes(self, channels: int) -> int:
         """The weights of so many output channels."""
-        return channels * self.group * math.prod(self.window) * self.element
+        return channels * self.group * math.prod(self.window) * self.weight.dtype.bytes
 
 
 def schedule_conv(kernel: Kernel) -> None:
@@ -155,21 +156,25 @@ def _bytes_of(tensor: Tensor) -> int:
 def _schedule_direct(conv: _Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
-    size = register_tile(
-        conv.width, conv.channels, processor.lanes(conv.op.output(0).dtype),
-        processor.tile_registers, block_of(conv.op),
-    )  # fmt: skip
+    block = block_of(conv.op)
+    lanes = processor.lanes(conv.op.output(0).dtype)
+    if is_dot(conv.op) and block is not None:
+        lanes = dot_lanes(block, processor)
+    size = register_tile(conv.width, conv.channels, lanes, processor.tile_registers, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= processor.l1_bytes // 2
-    why = _by_bands(conv, stage, size) if in_bands or small else _by_parts(conv, stage, size)
+    if in_bands or small or is_dot(conv.op):
+        why = _by_bands(conv, stage, size, lanes)
+    else:
+        why = _by_parts(conv, stage, size)
     conv.kernel.choices["tile"] = f"{size.rows} x {size.columns}"
     conv.kernel.choices["schedule"] = (
         f"direct, {size.rows} pixels x {size.columns} channels in registers, {why}"
     )
 
 
-def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
+def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     """All blocks of channels run over a band of rows before the next band."""
     blocks = -(-conv.channels // size.columns)
     threads = conv.kernel.processor.threads
@@ -183,9 +188,13 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
     stage.unroll(column)
-    vectorize_result(stage, vector, size.columns)
+    vectorize_result(stage, vector, size.columns, lanes if is_dot(conv.op) else None)
     tile.compute_at(stage, across)
-    _write_out(tile, _steps(tile))
+    if is_dot(conv.op):
+        channel, *window = tile.op.reduce_axis
+        add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes)
+    else:
+        _write_out(tile, _steps(tile))
     bands = -(-conv.height // share.rows) * conv.batch
     if bands >= threads and share.groups == 1:
         piece = stage.fuse(n, band)

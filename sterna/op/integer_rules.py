@@ -15,6 +15,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.layout import layout_of
 from sterna.relay.op import Op, call
+from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.quantized import (
     INT32,
     Quantized,
@@ -31,8 +32,6 @@ Rule = Callable[[Any, Sequence[Any]], Made]
 
 # Two scales are the same if they differ by rounding alone.
 SAME_SCALE = 2.0**-20
-# Groups of so many elements are multiplied and added by one instruction.
-GROUP = 4
 
 
 def carried(name: str) -> Rule:
@@ -42,7 +41,7 @@ def carried(name: str) -> Rule:
         data, *others = operands
         if not isinstance(data, Quantized) or not data.scheme.is_single or others:
             return None
-        return replace(data, data=Call(Op(name), (data.data,), attrs))
+        return replace(data, data=fold_one(Call(Op(name), (data.data,), attrs)))
 
     return rule
 
@@ -57,7 +56,8 @@ def transposed(attrs: Any, operands: Sequence[Any]) -> Made:
     scheme = data.scheme
     if not scheme.is_single:
         scheme = replace(scheme, axis=order.index(scheme.axis % rank))
-    return replace(data, data=Call(Op("transpose"), (data.data,), attrs), scheme=scheme)
+    moved = fold_one(Call(Op("transpose"), (data.data,), attrs))
+    return replace(data, data=moved, scheme=scheme)
 
 
 def joined(attrs: Any, operands: Sequence[Any]) -> Made:
@@ -173,9 +173,6 @@ def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
     multiplier = attrs.groups > 1 and weight.shape[layouts[1].index_of("I")] > 1
     if scheme.scale.size > 1 and multiplier and layouts[0].dims(data.shape)["C"] == attrs.groups:
         return None
-    if attrs.groups == 1:
-        places = layouts[0].index_of("C"), layouts[1].index_of("I")
-        data, weight = _in_groups(data, weight, *places)
     rank = len(attrs.strides)
     made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, operands[1]),
                 **given)  # fmt: skip
@@ -194,7 +191,6 @@ def multiplied(attrs: Any, operands: Sequence[Any]) -> Made:
         return None
     data, weight, scheme = factors
     weight = weight if turned else np.ascontiguousarray(weight.T)
-    data, weight = _in_groups(data, weight, len(data.shape) - 1, 1)
     made = call("qnn.dense", data.data, const(weight), *_parameters(data, operands[1]),
                 units=weight.shape[0])  # fmt: skip
     return Quantized(made, replace(scheme, axis=len(data.shape) - 1))
@@ -261,17 +257,3 @@ def _parameters(data: Quantized, weight: Quantized) -> list[RelayExpr]:
     """The zero points and scales that follow the operands of quantised products."""
     return [const(data.scheme.zero), const(np.int32(0)), const(data.scheme.scale),
             const(weight.scheme.scale)]  # fmt: skip
-
-
-def _in_groups(
-    data: Quantized, weight: Array, axis: int, weight_axis: int
-) -> tuple[Quantized, Array]:
-    """What is summed over in whole groups: further elements meet weights of 0."""
-    missing = -weight.shape[weight_axis] % GROUP
-    if not missing:
-        return data, weight
-    border = [(0, missing if place == axis else 0) for place in range(len(data.shape))]
-    value = const(data.scheme.zero.astype(str(data.scheme.dtype)))
-    wide = call("nn.pad", data.data, value, pad_width=tuple(border))
-    more = [(0, missing if place == weight_axis else 0) for place in range(weight.ndim)]
-    return replace(data, data=wide), np.pad(weight, more)

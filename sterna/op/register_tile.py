@@ -28,11 +28,12 @@ def register_tile(
     registers: int,
     block: int | None = None,
     most_rows: int = MOST_ROWS,
+    widths: tuple[int, ...] = (),
 ) -> RegisterTile:
     """The tile that computes rows x columns in the fewest cycles per step of the sum.
 
     block: columns lie in blocks of so many; a tile is as wide as one. most_rows: a tile has no
-    more than these; more than a few add code and no speed.
+    more than these; more than a few add code and no speed. widths: a tile has one of these.
 
     A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
@@ -40,7 +41,7 @@ def register_tile(
     """
     rows = max(rows, 1)
     best: tuple[float, int, RegisterTile] | None = None
-    for width in _widths(columns, lanes, registers) if block is None else [block]:
+    for width in widths or (_widths(columns, lanes, registers) if block is None else [block]):
         vectors = width // lanes + (width % lanes).bit_count()
         single = 4 * (columns % width) * rows
         for count in range(1, min(rows, most_rows, _most_rows(vectors, registers)) + 1):

@@ -26,9 +26,21 @@ def extents_of(axes: Sequence[IterVar]) -> list[int]:
     return [e if e is not None else 1024 for e in map(extent_of, axes)]
 
 
-def vectorize_result(stage: Stage, axis: IterVar, width: int) -> None:
+def loads_of(body: Reduce) -> list[ProducerLoad]:
+    """What the sum reads, in order."""
+    loads: list[ProducerLoad] = []
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad):
+            loads.append(item)
+
+    post_order(body.source[0], visit)
+    return loads
+
+
+def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None = None) -> None:
     """Vectors of a power of two: what follows a sum may be more than LLVM takes apart itself."""
-    even = width & -width
+    even = min(width & -width, most or width)
     if even < width:
         pieces, axis = stage.split(axis, factor=even)
         stage.unroll(pieces)

@@ -40,8 +40,9 @@ class Scheme:
 
     def is_like(self, other: "Scheme") -> bool:
         """Whether equal integers stand for equal numbers, of the whole tensor."""
-        same = self.scale.ravel() == other.scale.ravel() and self.zero.ravel() == other.zero.ravel()
-        return self.is_single and other.is_single and bool(same) and self.dtype == other.dtype
+        if not self.is_single or not other.is_single or self.dtype != other.dtype:
+            return False
+        return bool(self.scale == other.scale and self.zero == other.zero)
 
     def nearest(self, number: float) -> int:
         """The integer for a number, of a scheme for a whole tensor."""

@@ -70,10 +70,24 @@ class Machine:
         return max(1, self.vector_bits // bits)
 
     @property
+    def dot(self) -> str:
+        """The feature that multiplies bytes and adds products best; empty if there is none."""
+        known = _DOTS.get(self.architecture, ())
+        return next((names[0] for names in known if self.feature_set.issuperset(names)), "")
+
+    @property
     def endianness(self) -> str:
         """little or big."""
         return "little" if self.little_endian else "big"
 
+
+# Features that multiply narrow integers and add the products, the best first, each with those that
+# bring it to registers of all widths.
+_DOTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "x86": (("avx512vnni", "avx512bw", "avx512vl"), ("avxvnni",), ("avx512bw", "avx512vl"),
+            ("avx2",), ("sse2",)),
+    "aarch64": (("i8mm", "dotprod"), ("dotprod",)),
+}  # fmt: skip
 
 # LLVM's processor for an architecture when none is named.
 _DEFAULT_CPUS = {

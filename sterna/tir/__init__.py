@@ -45,6 +45,7 @@ from sterna.tir.external import (
     call_llvm_pure_intrin,
     call_packed,
     call_pure_extern,
+    dot4,
     reinterpret,
 )
 from sterna.tir.index_map import IndexMap
@@ -78,7 +79,7 @@ __all__ = [
     "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
     "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
-    "ir_builder", "parse", "reinterpret", "script", "transform",
+    "dot4", "ir_builder", "parse", "reinterpret", "script", "transform",
     *_op.__all__,
 ]  # fmt: skip
 

@@ -132,6 +132,18 @@ def reinterpret(dtype: str, value: Any) -> Expr:
     return Call(target, "reinterpret", (expr,))
 
 
+def dot4(total: Any, a: Any, b: Any) -> Expr:
+    """total, of type int32, plus four products of bytes of a and b in each lane."""
+    x, first, second = (build.as_expr(part) for part in (total, a, b))
+    if x.dtype.element != "int32":
+        raise TypeError(f"dot4 adds to int32, not to {x.dtype}")
+    for part, lanes in ((first, {4, 4 * x.dtype.lanes}), (second, {4 * x.dtype.lanes})):
+        if not part.dtype.is_integer or part.dtype.bits != 8 or part.dtype.lanes not in lanes:
+            wanted = " or ".join(str(count) for count in sorted(lanes))
+            raise TypeError(f"dot4 takes {wanted} bytes to add to {x.dtype}, not {part.dtype}")
+    return Call(x.dtype, "dot4", (x, first, second))
+
+
 def address_of(element: BufferLoad | Buffer) -> Expr:
     """The address of an element, or of a buffer's first one."""
     load = _first_element(element) if isinstance(element, Buffer) else element

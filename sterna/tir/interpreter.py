@@ -332,6 +332,17 @@ class _Interpreter:
         ]
         return found if expr.dtype.lanes > 1 else found[0]
 
+    def dot(self, expr: E.Call) -> Value:
+        totals, a, b = (self.expr(arg) for arg in expr.args)
+        lanes = totals if isinstance(totals, list) else [totals]
+        every = a if len(a) == len(b) else a * len(lanes)
+        products = [x * y for x, y in zip(every, b, strict=True)]
+        found = [
+            as_type(total + sum(products[4 * i : 4 * i + 4]), expr.dtype.element)
+            for i, total in enumerate(lanes)
+        ]
+        return found if expr.dtype.lanes > 1 else found[0]
+
     def bit_not(self, expr: E.Call) -> Value:
         flip: Callable[[int], int] = (lambda a: 1 - a) if expr.dtype.is_bool else (lambda a: ~a)
         return self.each(flip, expr.dtype, *expr.args)
@@ -556,6 +567,7 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "if_then_else": _Interpreter.lazy,
     "saturate": _Interpreter.saturate,
     "reinterpret": _Interpreter.reinterpret,
+    "dot4": _Interpreter.dot,
     "bitwise_not": _Interpreter.bit_not,
     "popcount": _Interpreter.bit_count,
     "clz": _Interpreter.bit_count,

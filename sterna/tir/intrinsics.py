@@ -11,6 +11,9 @@ use the same row. Arguments and result have one type unless the row says otherwi
     saturate(x)               x as the call's type, held within its range; NaN becomes 0. Of the
                               floats those of at most 8 bits have a range: their largest numbers
     reinterpret(x)            x's bits as the call's type; the first lane has the lowest bits
+    dot4(x, a, b)             x, of type int32, plus in each lane the products of the four bytes of
+                              a and b that belong to it: a[4*i] * b[4*i] + a[4*i + 1] * ...; an a of
+                              four bytes serves all lanes. Sums wrap
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
     call_llvm_intrin(name, ...), call_llvm_pure_intrin(name, ...), call_llvm_void(name, ...)
@@ -166,6 +169,7 @@ _ROWS = (
     Intrinsic("exact", 1, lambda x: x),
     Intrinsic("saturate", 1, None),
     Intrinsic("reinterpret", 1, None),
+    Intrinsic("dot4", 3, None),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),
     Intrinsic("call_llvm_intrin", -1, None, has_effect=True),

@@ -142,6 +142,17 @@ class CallWriter(ExprWriter):
             return self.low_bits(text, target)
         return f"{self.helpers.bits(source, target)}({text})", ATOM
 
+    def _dot(self, expr: E.Call, lane: str) -> Text:
+        total, a, b = expr.args
+        first = f"4 * {lane}" if lane else "0"
+        products = []
+        for place in range(4):
+            own = f"{first} + {place}"
+            shared = own if a.dtype.lanes == b.dtype.lanes else str(place)
+            products.append(f"{self.text(a, UNARY, shared)} * {self.text(b, UNARY, own)}")
+        added = f"(uint32_t)({' + '.join(products)})"
+        return self.low_bits(f"(uint32_t){self.text(total, UNARY, lane)} + {added}", expr.dtype)
+
     def repacked(self, expr: E.Call, lane: str) -> Text:
         """A lane of the same bits in lanes of another size."""
         raise NotImplementedError
@@ -266,6 +277,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "exact": CallWriter._exact,
     "saturate": CallWriter._saturate,
     "reinterpret": CallWriter._reinterpret,
+    "dot4": CallWriter._dot,
     "address_of": CallWriter._address,
     "prefetch": CallWriter._prefetch,
     "store_bits": CallWriter._store_bits,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from sterna.codegen.llvm import convert, math, small_floats
+from sterna.codegen.llvm.dot import Dot
 from sterna.codegen.llvm.emitter import COLD, INLINE
 from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
@@ -201,6 +202,18 @@ class CallEmitter(MemoryEmitter):
         if turn and target.lanes > 1:
             operand = self.shuffle(target, operand, None, list(reversed(range(target.lanes))))
         return operand
+
+    def _dot(self, expr: Call) -> str:
+        total, a, b = expr.args
+        lanes = expr.dtype.lanes
+        first, second = self.expr(a), self.expr(b)
+        if a.dtype.lanes != b.dtype.lanes:
+            word = self.writer.value(f"bitcast {value_type(a.dtype)} {first} to i32")
+            every = self.splat(DataType("int32"), word, lanes)
+            words = value_type(expr.dtype)
+            first = self.writer.value(f"bitcast {words} {every} to {value_type(b.dtype)}")
+        dot = Dot(self.writer, self.module.options.dot, lanes)
+        return dot.write(self.expr(total), (a.dtype, first), (b.dtype, second))
 
     # ---- mathematics ----
 
@@ -446,6 +459,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "isnan": CallEmitter._is_kind, "isinf": CallEmitter._is_kind,
     "isfinite": CallEmitter._is_kind,
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
+    "dot4": CallEmitter._dot,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "store_bits": CallEmitter._store_bits, "load_shared": CallEmitter._load_shared,
     "call_extern": CallEmitter._call_extern, "call_pure_extern": CallEmitter._call_extern,

@@ -21,6 +21,8 @@ class LLVMOptions:
     opt_level: int = 3
     abi: str = ""
     """The calling convention, where a processor has several; empty: the usual one."""
+    dot: str = ""
+    """The feature by which bytes are multiplied and added; see dot.py."""
 
     @staticmethod
     @functools.cache

@@ -1,11 +1,13 @@
 """Products of matrices."""
 
+from collections.abc import Sequence
+
 from sterna.frontend.onnx.node import (
     Node,
     call,
     cast,
+    constant,
     converter,
-    dtype_of,
     like,
     rank_of,
     type_of,
@@ -19,7 +21,7 @@ def matmul(node: Node) -> RelayExpr:
     return product(node, node[0], node[1])
 
 
-def product(node: Node, a: RelayExpr, b: RelayExpr, out_dtype: str = "") -> RelayExpr:
+def product(node: Node, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """NumPy's a @ b. Weights are transposed here, so that layers are nn.dense."""
     left, right = rank_of(a), rank_of(b)
     if left == 1:
@@ -29,12 +31,12 @@ def product(node: Node, a: RelayExpr, b: RelayExpr, out_dtype: str = "") -> Rela
     if rank_of(b) == 2:
         if _is_weight(node, b):
             flipped = call("transpose", b, (1, 0))
-            made = call("nn.dense", a, flipped, out_dtype=out_dtype)
+            made = call("nn.dense", a, flipped)
         else:
-            made = call("nn.matmul", a, b, out_dtype=out_dtype)
+            made = call("nn.matmul", a, b)
     else:
         made = call(
-            "nn.batch_matmul", a, b, out_dtype=out_dtype, transpose_a=False, transpose_b=False
+            "nn.batch_matmul", a, b, transpose_a=False, transpose_b=False
         )
     if left == 1:
         made = call("squeeze", made, (rank_of(made) - 2,))
@@ -76,22 +78,24 @@ def einsum(node: Node) -> RelayExpr:
     return call("einsum", node.operands(), equation=node.attr("equation").replace(" ", ""))
 
 
-@converter("MatMulInteger")
-def matmul_integer(node: Node) -> RelayExpr:
-    a, b = (shifted(node, i, i + 2) for i in range(2))
-    return product(node, a, b)
+def whole_product(
+    node: Node, a: RelayExpr, b: RelayExpr, zeros: Sequence[RelayExpr]
+) -> RelayExpr:
+    """NumPy's a @ b of whole numbers less their zero points, in 32 bits."""
+    if min(rank_of(a), rank_of(b)) < 2 or max(map(rank_of, zeros)) > 1:
+        rows, columns = zeros
+        if rank_of(a) > 1 and rank_of(rows) == 1:
+            rows = call("expand_dims", rows, 1)
+        return product(node, _shifted(a, rows), _shifted(b, columns))
+    one = constant(1, "float32")
+    if rank_of(b) == 2 and _is_weight(node, b):
+        flipped = call("transpose", b, (1, 0))
+        return call("qnn.dense", a, flipped, *zeros, one, one, units=node.shape_of(b)[1])
+    return call("qnn.batch_matmul", a, b, *zeros, one, one, transpose_b=False)
 
 
-def shifted(node: Node, place: int, zero: int) -> RelayExpr:
-    """Whole numbers less their zero point, which may be one for each row of a or column of b."""
-    data = cast(node[place], "int32")
-    if not node.has(zero):
-        return data
-    point = cast(node[zero], "int32")
-    if place == 0 and rank_of(point) == 1 and type_of(point).shape[0] != 1:
-        point = call("expand_dims", point, 1)
-    assert dtype_of(point) == "int32"
-    return call("subtract", data, point)
+def _shifted(data: RelayExpr, zero: RelayExpr) -> RelayExpr:
+    return call("subtract", cast(data, "int32"), cast(zero, "int32"))
 
 
 @converter("Det")

@@ -1,6 +1,7 @@
 """Layers of neural networks: convolutions, poolings, normalisations, softmax."""
 
 import math
+from collections.abc import Sequence
 
 from sterna.frontend.onnx.node import (
     Node,
@@ -40,17 +41,21 @@ def conv(node: Node) -> RelayExpr:
     return call("nn.bias_add", made, node[2], axis=1) if node.has(2) else made
 
 
-def convolution(node: Node, data: RelayExpr, weight: RelayExpr, out_dtype: str = "") -> RelayExpr:
-    """The convolution that a node's attributes describe."""
+def convolution(
+    node: Node, data: RelayExpr, weight: RelayExpr, zeros: Sequence[RelayExpr] = ()
+) -> RelayExpr:
+    """The convolution that a node's attributes describe; zeros: points of whole numbers."""
     rank = spatial_rank(node)
     channels, _, *kernel = node.shape_of(weight)
     expect_kernel(node, kernel)
     data, pads = cropped(data, padding(node, kernel))
+    kind, scales = ("qnn", (constant(1, "float32"),) * 2) if zeros else ("nn", ())
     return call(
-        f"nn.conv{rank}d", data, weight, strides=numbers(node, "strides", rank), padding=pads,
+        f"{kind}.conv{rank}d", data, weight, *zeros, *scales,
+        strides=numbers(node, "strides", rank), padding=pads,
         dilation=numbers(node, "dilations", rank), groups=node.attr("group", 1),
         channels=channels, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
-        kernel_layout=KERNEL[rank], out_dtype=out_dtype,
+        kernel_layout=KERNEL[rank],
     )  # fmt: skip
 
 

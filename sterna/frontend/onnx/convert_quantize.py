@@ -3,7 +3,7 @@
 from onnx import TensorProto
 
 from sterna.frontend.onnx.convert_elementwise import element_type
-from sterna.frontend.onnx.convert_matrix import product
+from sterna.frontend.onnx.convert_matrix import whole_product
 from sterna.frontend.onnx.convert_nn import convolution
 from sterna.frontend.onnx.node import (
     Node,
@@ -92,46 +92,45 @@ def dynamic_quantize_linear(node: Node) -> list[RelayExpr]:
 # ---- products of whole numbers ----
 
 
-def _moved(data: RelayExpr, zero: RelayExpr | None, axis: int | None = None) -> RelayExpr:
-    """Whole numbers less their zero point, which may be one for each place along an axis."""
-    wide = cast(data, "int32")
-    if zero is None:
-        return wide
-    point = cast(_scalar(zero), "int32")
-    if axis is not None and rank_of(point):
-        point = reshape(point, (-1, *(1,) * (rank_of(wide) - axis - 1)))
-    return call("subtract", wide, point)
+def _points(node: Node, *places: int) -> list[RelayExpr]:
+    """The zero points of both operands; 0 where none is given."""
+    return [_scalar(node[i]) if node.has(i) else constant(0, "int32") for i in places]
 
 
 @converter("ConvInteger")
 def conv_integer(node: Node) -> RelayExpr:
-    data, weight = _moved(node[0], node.get(2)), _moved(node[1], node.get(3), 0)
-    return convolution(node, data, weight)
+    return convolution(node, node[0], node[1], _points(node, 2, 3))
 
 
 @converter("QLinearConv")
 def qlinear_conv(node: Node) -> RelayExpr:
-    data, weight = _moved(node[0], node[2]), _moved(node[3], node[5], 0)
-    total = convolution(node, data, weight)
+    total = convolution(node, node[0], node[3], _points(node, 2, 5))
     if node.has(8):
         total = call("nn.bias_add", total, node[8], axis=1)
-    factor = _scalar(node[4])
-    if rank_of(factor):
-        factor = reshape(factor, (-1, *(1,) * (rank_of(total) - 2)))
-    return _rescaled(total, _scalar(node[1]), factor, _scalar(node[6]), _scalar(node[7]))
+    return _rescaled(node, total, 1)
+
+
+@converter("MatMulInteger")
+def matmul_integer(node: Node) -> RelayExpr:
+    return whole_product(node, node[0], node[1], _points(node, 2, 3))
 
 
 @converter("QLinearMatMul")
 def qlinear_matmul(node: Node) -> RelayExpr:
-    total = product(node, _moved(node[0], node[2]), _moved(node[3], node[5]))
-    a, b, y = (_scalar(node[place]) for place in (1, 4, 6))
-    return _rescaled(total, a, b, y, _scalar(node[7]))
+    total = whole_product(node, node[0], node[3], _points(node, 2, 5))
+    return _rescaled(node, total, rank_of(total) - 1)
 
 
-def _rescaled(
-    total: RelayExpr, a: RelayExpr, b: RelayExpr, y: RelayExpr, zero: RelayExpr
-) -> RelayExpr:
+def _rescaled(node: Node, total: RelayExpr, axis: int) -> RelayExpr:
     """Sums of products by the scales of the factors, quantised by that of the result."""
+    a, b, y, zero = (_scalar(node[place]) for place in (1, 4, 6, 7))
     kind = dtype_of(a)
+    if kind == "float32" and not rank_of(a) and rank_of(b) < 2:
+        return call(
+            "qnn.requantize", total, call("multiply", a, b), constant(0, "int32"), y, zero,
+            axis=axis, rounding="TONEAREST_EVEN", compute_dtype=kind, out_dtype=dtype_of(zero),
+        )  # fmt: skip
+    if rank_of(b) == 1:
+        b = reshape(b, (-1, *(1,) * (rank_of(total) - axis - 1)))
     real = call("multiply", cast(total, kind), call("divide", call("multiply", a, b), y))
     return quantize(real, like(1, real), zero, dtype_of(zero))

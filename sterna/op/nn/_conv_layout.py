@@ -6,6 +6,7 @@ import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.op.conv_schedule import UNROLLED_CHANNELS
+from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
 from sterna.relay.arrays import Array
@@ -74,6 +75,9 @@ def _kernel_layout(
     result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
     assert isinstance(result, TensorType)
     extents = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
+    if result.dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):
+        width = dot_width(int(extents["W"]), kernel["O"], kernel["I"], p)  # type: ignore[arg-type]
+        return "HWIO" if width is None else f"OHWI{width}o4i"
     lanes = p.lanes(result.dtype)
     tile = register_tile(extents["W"], kernel["O"], lanes, p.tile_registers)
     return f"OHWI{tile.columns}o" if kernel["O"] % tile.columns == 0 else "HWIO"

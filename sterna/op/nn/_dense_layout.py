@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sterna.ir.types import Dim, TensorType
+from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
 from sterna.relay.arrays import Array
@@ -51,8 +52,12 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
     if attrs.weight_layout != PLAIN or not isinstance(weight, Constant) or not data.is_static:
         return None
     units = weight.data.shape[0]
-    lanes = processor.lanes(data.dtype)
     rows = math.prod(data.concrete_shape[:-1])
+    if attrs.out_dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):
+        wide = dot_width(rows, units, weight.data.shape[1], processor)
+        packed: Attrs = attrs.replace(weight_layout=f"NC{wide}n4c")
+        return None if wide is None or len(data.shape) < 2 else packed
+    lanes = processor.lanes(data.dtype)
     width = register_tile(rows, units, lanes, processor.tile_registers).columns
     while units % width:
         width //= 2

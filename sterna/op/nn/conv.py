@@ -17,8 +17,8 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.conv_schedule import schedule_conv
-from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.integer_rules import convolved
+from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
     CONV_SCALE,

@@ -103,6 +103,12 @@ def _columns(attrs: Any, ndim: int) -> int:
     return _layouts(attrs).kernel.index_of("O")
 
 
+def _summed(attrs: Any, ndim: int) -> tuple[int, int] | None:
+    """Input channels; in groups every one would need its own further ones."""
+    layouts = _layouts(attrs)
+    return (layouts.data.index_of("C"), layouts.kernel.index_of("I")) if attrs.groups == 1 else None
+
+
 def _correct(
     attrs: Any, data: RelayExpr, weight: RelayExpr, zero_point: RelayExpr
 ) -> RelayExpr:
@@ -133,7 +139,9 @@ def _register(
     rank: int, attrs: Any, transposed: Any, cases: list[Case], others: list[Case]
 ) -> None:
     names = ("data", "kernel", *INPUTS[2:])
-    Product(f"nn.conv{rank}d", lambda attrs, ndim: None, _columns, _correct, names).register(
+    Product(
+        f"nn.conv{rank}d", lambda attrs, ndim: None, _columns, _correct, _summed, names
+    ).register(
         attrs, cases, f"nn.conv{rank}d of quantised data and weights; the scale of its sums is "
         "input_scale * kernel_scale.",
     )

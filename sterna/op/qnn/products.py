@@ -15,13 +15,16 @@ from sterna.ir.types import Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.quantization import expect_parameter, expect_zero_point, is_single, is_zero
-from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
+from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
 INT32 = DataType("int32")
+# One instruction multiplies and adds so many bytes.
+GROUP = 4
 INPUTS = ("data", "weight", "input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
 
 
@@ -58,6 +61,8 @@ class Product:
     """The axis of the weights that zero points may lie along."""
     correct: Correct | None = None
     """The product of data that is not shifted; None to shift it."""
+    summed: Callable[[Any, int], tuple[int, int] | None] | None = None
+    """The axes of the data, of so many dimensions, and of the weights that are summed over."""
     names: tuple[str, ...] = INPUTS
 
     def call(self, attrs: Any, data: RelayExpr, weight: RelayExpr, **changes: Any) -> RelayExpr:
@@ -98,6 +103,38 @@ class Product:
             return self.call(attrs, data, weight)
         return self.correct(attrs, data, weight, data_zero)
 
+    def legalize(
+        self, attrs: Any, args: tuple[RelayExpr, ...], target: Any
+    ) -> RelayExpr | None:
+        """Weights of 8 bits without zero point, and what is summed over in groups of four.
+
+        So processors multiply and add bytes; further elements meet weights of 0. What becomes C is
+        left as it is: most of what runs that adds one product at a time.
+        """
+        data, weight, data_zero, weight_zero, *scales = args
+        if target is None or target.kind.name == "c" or not isinstance(weight, Constant):
+            return None
+        shift = _known(weight_zero)
+        if shift is None:
+            return None
+        kind = tensor_type(data)
+        own = to_numpy(weight.data).astype(np.int64)
+        own = own - _along(shift, own.ndim, self.columns(attrs, own.ndim))
+        low, high = int_range(DataType("int8"))
+        if kind.dtype.bits != 8 or own.size == 0 or own.min() < low or own.max() > high:
+            return None
+        axes = None if self.summed is None else self.summed(attrs, kind.ndim)
+        missing = 0 if axes is None else -own.shape[axes[1]] % GROUP
+        if not missing and weight.data.dtype == "int8" and is_zero(weight_zero):
+            return None
+        if missing and axes is not None:
+            own = np.pad(own, [(0, missing if axis == axes[1] else 0) for axis in range(own.ndim)])
+            width = [(0, missing if axis == axes[0] else 0) for axis in range(kind.ndim)]
+            data = call("nn.pad", data, const(0, kind.dtype), pad_width=tuple(width))
+        made = call(self.plain.replace("nn.", "qnn."), data, const(own.astype(np.int8)), data_zero,
+                    const(0), *scales, **dict(attrs.items()))  # fmt: skip
+        return made
+
     def reference(
         self, attrs: Any, data: Array, weight: Array, data_zero: Array, weight_zero: Array,
         *scales: Array,
@@ -123,11 +160,16 @@ class Product:
             infer=self.infer,
             reference=self.reference,
             simplify=self.simplify,
+            legalize=self.legalize,
             pattern=OPAQUE,
             mixed_precision="never",
             cases=cases,
             doc=doc,
         ))  # fmt: skip
+
+
+def _known(parameter: RelayExpr) -> Array | None:
+    return to_numpy(parameter.data) if isinstance(parameter, Constant) else None
 
 
 def _along(zero: Array, ndim: int, axis: int | None) -> Array:
@@ -172,7 +214,7 @@ _X = np.array([[0, 255, 7, 3], [200, 1, 128, 90], [4, 4, 250, 0]], "uint8")
 
 DENSE = Product(
     "nn.dense", lambda attrs, ndim: ndim - 2 if ndim > 1 else None, lambda attrs, ndim: 0,
-    _correct_dense,
+    _correct_dense, summed=lambda attrs, ndim: (ndim - 1, 1),
 )  # fmt: skip
 DENSE.register(QnnDenseAttrs, [
     Case((_X, ((2, 4), "int8"), *case_parameters(128, 0)), {"units": 2}),

@@ -42,8 +42,8 @@ def vectorize_loops(func: PrimFunc, enable: bool = True) -> PrimFunc:
     return func.with_body(_Loops(enable).rewrite(func.body))
 
 
-# Calls that cannot be widened: they take addresses, or functions that somebody else wrote.
-_ONE_BY_ONE = ("address_of", "view_of", "call_pure_extern", "call_llvm_pure_intrin")
+# Calls that cannot be widened: they take addresses, vectors, or functions that somebody else wrote.
+_ONE_BY_ONE = ("address_of", "view_of", "dot4", "call_pure_extern", "call_llvm_pure_intrin")
 
 
 class _Divergent(Exception):

@@ -1,0 +1,124 @@
+"""Sums of products of bytes by an instruction that adds four of them: dot4.
+
+Weights lie in blocks of a register tile's columns, in these the four that one lane adds together:
+OHWI32o4i, NC32n4c. The innermost loops, over a vector's lanes and those four, are one instruction.
+"""
+
+from functools import cache
+from typing import Any
+
+from sterna.ir import build
+from sterna.ir.expr import FloorMod, variables_in
+from sterna.ir.types import TensorType, Type
+from sterna.op.kernel import Processor
+from sterna.op.register_tile import register_tile
+from sterna.op.schedules import loads_of
+from sterna.support.dtype import DataType
+from sterna.te import (
+    ComputeOp,
+    IterVar,
+    Stage,
+    compute,
+    decl_tensor_intrin,
+    placeholder,
+    reduce_axis,
+)
+from sterna.te import sum as te_sum
+from sterna.te.intrin import TensorIntrin
+from sterna.te.tensor import Reduce
+from sterna.tir import decl_buffer, dot4, ir_builder
+
+GROUP = 4
+LEAST_LANES = 4
+INT32 = DataType("int32")
+
+
+def are_bytes(*kinds: Type) -> bool:
+    """Whether all operands of a product are integers of 8 bits."""
+    return all(
+        isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits == 8
+        for kind in kinds
+    )
+
+
+def is_dot(op: ComputeOp) -> bool:
+    """Whether a sum reads its second operand in groups of four bytes."""
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    loads = loads_of(body)
+    if len(loads) != 2 or op.output(0).dtype != INT32:
+        return False
+    if not all(load.dtype.is_integer and load.dtype.bits == 8 for load in loads):
+        return False
+    *_, lane, inner = loads[1].indices
+    reduced = {axis.var for axis in op.reduce_axis}
+    if not isinstance(inner, FloorMod) or build.int_value(inner.b) != GROUP:
+        return False
+    return inner.a in reduced and op.axis[-1].var in variables_in(lane)
+
+
+def dot_lanes(channels: int, processor: Processor) -> int:
+    """How many lanes vectors of sums have that fill so many channels."""
+    lanes = processor.lanes(INT32)
+    while channels % lanes:
+        lanes //= 2
+    return lanes
+
+
+def dot_width(rows: int, channels: int, depth: int, processor: Processor) -> int | None:
+    """How many channels a register tile has; None if an instruction would have too few lanes."""
+    lanes = dot_lanes(channels, processor)
+    if lanes < LEAST_LANES or depth % GROUP:
+        return None
+    widths = tuple(n * lanes for n in range(1, 5) if channels % (n * lanes) == 0)
+    return register_tile(rows, channels, lanes, processor.tile_registers, widths=widths).columns
+
+
+@cache
+def dot_intrinsic(data: str, weight: str, lanes: int) -> TensorIntrin:
+    """A vector of sums, to which four products per lane are added."""
+    a = placeholder((GROUP,), data, name="a")
+    b = placeholder((lanes, GROUP), weight, name="b")
+    k = reduce_axis((0, GROUP), "k")
+    total = compute(
+        (lanes,), lambda i: te_sum(a[k].astype(INT32) * b[i, k].astype(INT32), axis=k), name="c"
+    )
+    binds = {
+        a: decl_buffer((GROUP,), data, "a", offset_factor=1, strides=[1]),
+        b: decl_buffer((lanes, GROUP), weight, "b", offset_factor=1, strides=[GROUP, 1]),
+        total: decl_buffer((lanes,), INT32, "c", offset_factor=1, strides=[1], scope="local"),
+    }
+
+    def write(ins: Any, outs: Any) -> Any:
+        (sums,) = outs
+        kind = f"int32x{lanes}"
+        none, more = ir_builder.create(), ir_builder.create()
+        none.emit(sums.vstore(0, build.const(0, DataType(kind))))
+        four = ins[0].vload(0, f"{data}x{GROUP}")
+        every = ins[1].vload((0, 0), f"{weight}x{GROUP * lanes}")
+        more.emit(sums.vstore(0, dot4(sums.vload(0, kind), four, every)))
+        return None, none.get(), more.get()
+
+    return decl_tensor_intrin(total.op, write, name="dot4", binds=binds)
+
+
+def add_by_dots(
+    tile: Stage, reduced: list[IterVar], rows: list[IterVar], lanes: int
+) -> IterVar:
+    """Order the loops of a tile in registers and let an instruction do the innermost ones.
+
+    reduced: the loops of the sum, that over what lies in groups last; gives the one over groups.
+    """
+    op = tile.op
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    data, weight = (str(load.dtype) for load in loads_of(body))
+    groups, four = tile.split(reduced[-1], factor=GROUP)
+    vectors, lane = tile.split(op.axis[-1], factor=lanes)
+    others = [axis for axis in op.axis[:-1] if axis not in rows]
+    tile.reorder(*others, *reduced[:-1], groups, *rows, vectors, lane, four)
+    for axis in (*rows, vectors):
+        tile.unroll(axis)
+    tile.tensorize(lane, dot_intrinsic(data, weight, lanes))
+    return groups
