@@ -151,18 +151,30 @@ class QuantizedPair:
             total = call("cast", total, dtype=FLOAT32)
             if part is self.b:
                 total = call("cast", total, dtype="float64")
-        low, high = int_range(scheme.dtype)
-        whole = call("clip", call("round_even", total), a_min=float(low), a_max=float(high))
-        return call("cast", whole, dtype=scheme.dtype)
+        return _rounded(total, scheme)
 
     def _product(self, scheme: Scheme) -> RelayExpr | None:
+        """round((a - za) * (b - zb) * (sa * sb / s) + z), each step rounded to a float."""
         wide = []
         for part in (self.a, self.b):
             zero = const(np.int32(part.scheme.zero.item()))
             wide.append(call("subtract", call("cast", part.data, dtype=INT32), zero))
-        scale = (self.a.scheme.scale * self.b.scheme.scale).astype(np.float32).reshape(())
-        product = Scheme(scale, np.zeros((), np.int32), -1, INT32)
-        return Quantized(call("multiply", *wide), product).quantized(scheme, "TO_EVEN")
+        own, start = np.float32(scheme.scale.item()), np.float64(scheme.zero.item())
+        scales = [np.float32(x.scheme.scale.item()) for x in (self.a, self.b)]
+        ratio = scales[0] * scales[1] / own
+        if not np.isfinite(ratio):
+            return None
+        product = call("cast", call("multiply", *wide), dtype="float64")
+        scaled = call("cast", call("multiply", product, const(np.float64(ratio))), dtype=FLOAT32)
+        moved = call("add", call("cast", scaled, dtype="float64"), const(start))
+        return _rounded(call("cast", moved, dtype=FLOAT32), scheme)
+
+
+def _rounded(total: RelayExpr, scheme: Scheme) -> RelayExpr:
+    """Floats as the nearest integers of a scheme, its zero point being in them."""
+    low, high = int_range(scheme.dtype)
+    whole = call("clip", call("round_even", total), a_min=float(low), a_max=float(high))
+    return call("cast", whole, dtype=scheme.dtype)
 
 
 def bounded(real: RelayExpr, low: float, high: float) -> RelayExpr:
