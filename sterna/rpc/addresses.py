@@ -60,6 +60,16 @@ def check_may_listen(host: str, secret: bytes | None) -> None:
         )
 
 
+def check_may_wait(proxy_host: str, secret: bytes | None) -> None:
+    """Refuse to serve whoever reaches a proxy elsewhere, without a secret."""
+    if secret is None and not is_loopback(proxy_host):
+        raise PermissionError(
+            f"waiting for clients at the proxy on '{proxy_host}' would let everybody who reaches "
+            "it run programs here; set STERNA_RPC_SECRET to a long random text, the same on "
+            "clients, proxies and servers"
+        )
+
+
 def listen(host: str, port: int, port_end: int, reuse: bool = True) -> socket.socket:
     """A socket that listens on the first free port of a range; on any free one if port is 0."""
     found = socket.getaddrinfo(

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sterna.rpc.addresses import check_may_listen, listen, split_address
+from sterna.rpc.addresses import check_may_listen, check_may_wait, listen, split_address
 from sterna.rpc.server import ServerLoop
 from sterna.rpc.settings import Limits, ServerSettings
 from sterna.support.options import options
@@ -71,6 +71,8 @@ def check_settings(settings: ServerSettings) -> None:
     """Refuse what does not go together."""
     if settings.tracker is not None and settings.proxy is not None:
         raise ValueError("a server behind a proxy is found by the proxy, not by a tracker")
+    if settings.proxy is not None:
+        check_may_wait(settings.proxy[0], options.rpc_secret)
     if settings.tracker is not None and not settings.key:
         raise ValueError("a server at a tracker needs a key that clients ask for: key='rpi4'")
     if settings.proxy is not None and settings.no_fork and settings.tls_ca:

@@ -227,11 +227,59 @@ static void host_memory(void) {
   sterna_release(there);
 }
 
+/* Devices of other machines: found by whoever knows them, and together with those of their machine. */
+static pretended far = {(DLDeviceType)(2 * STERNA_REMOTE_DEVICES + kDLExtDev), 1, 0, 0, 0, 0, 0, 0};
+static pretended far_cpu = {(DLDeviceType)(2 * STERNA_REMOTE_DEVICES + kDLCPU), 1, 0, 0, 0, 0, 0, 0};
+static int copies_there;
+
+static int copy_there(void *self, void *to, DLDevice to_device, const void *from,
+                      DLDevice from_device, size_t bytes) {
+  (void)self;
+  copies_there += to_device.device_type != kDLCPU && from_device.device_type != kDLCPU;
+  if (bytes) memcpy(to, from, bytes);
+  return 0;
+}
+
+static const sterna_device_api api_far = {&far,         fake_exists, fake_allocate,
+                                          fake_release, copy_there,  fake_sync};
+static const sterna_device_api api_far_cpu = {&far_cpu,     fake_exists, fake_allocate,
+                                              fake_release, copy_there,  fake_sync};
+
+static const sterna_device_api *find_far(DLDeviceType type) {
+  return type == far.type ? &api_far : type == far_cpu.type ? &api_far_cpu : NULL;
+}
+
+static void other_machines(void) {
+  DLDevice device = {far.type, 1}, processor = {far_cpu.type, 0};
+  check(!sterna_device_exists(device));
+  check_fails(sterna_device_sync(device), "RuntimeError", "remote device ext_dev(1) has ended");
+  sterna_set_remote_devices(find_far);
+  check(sterna_device_exists(device) && sterna_device_sync(device) == 0 && far.syncs == 1);
+  check(!sterna_device_exists((DLDevice){(DLDeviceType)(far.type + STERNA_REMOTE_DEVICES), 0}));
+  check_fails(sterna_device_sync((DLDevice){far.type, 5}), "RuntimeError",
+              "no remote device ext_dev(5)");
+  check_fails(sterna_device_sync((DLDevice){(DLDeviceType)(2 * STERNA_REMOTE_DEVICES), 0}),
+              "ValueError", "256 is no device type");
+  check_fails(sterna_register_device(far.type, &api_far), "ValueError", "cannot be registered");
+  sterna_ndarray *a = new_array(4, device), *b = new_array(4, processor), *here = new_array(4, cpu);
+  int32_t numbers[4] = {1, 2, 3, 4};
+  check(sterna_tensor_copy_from_memory(&a->tensor, numbers, sizeof numbers) == 0);
+  check(sterna_tensor_copy(&a->tensor, &b->tensor) == 0 && copies_there == 1);
+  check(sterna_tensor_copy(&b->tensor, &here->tensor) == 0 && copies_there == 1);
+  check(memcmp(here->tensor.data, numbers, sizeof numbers) == 0);
+  sterna_release(a);
+  sterna_release(b);
+  sterna_release(here);
+  check(far.blocks == 0 && far_cpu.blocks == 0);
+  sterna_set_remote_devices(NULL);
+  check(!sterna_device_exists(device));
+}
+
 int main(int argc, char **argv) {
   static const test_case cases[] = {
       {"names", names},       {"registering", registering},         {"memory_there", memory_there},
       {"failures", failures}, {"replaced_device", replaced_device}, {"copies", copies},
-      {"host_memory", host_memory},
+      {"host_memory", host_memory},       {"other_machines", other_machines},
   };
   return CASES(cases);
 }

@@ -179,6 +179,7 @@ static int arrays(void) {
                sterna_ndarray_empty(sides, 2, float32, here, &b) ||
                sterna_ndarray_empty(sides, 2, float32, there, &c) ||
                sterna_ndarray_view(a, sides, 1, float32, 8, &view);
+  sterna_set_remote_devices(NULL);
   check(sterna_device_exists(here) && sterna_device_sync(here) == 0 && sterna_device_name(kDLTrn));
   if (!failed)
     failed = sterna_tensor_copy_from_memory(&a->tensor, numbers, sizeof numbers) ||

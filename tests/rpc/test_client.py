@@ -1,0 +1,148 @@
+"""Clients: servers that are slow, dead or hostile do not harm them."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sterna import rpc
+from sterna.rpc import frames, values
+from sterna.rpc.handshake import SESSION, Refused, Verdict, run_server_side
+from sterna.rpc.peer import Peer
+from sterna.rpc.plain_peer import PlainPeer
+from sterna.rpc.remote import ClientPeer
+from sterna.rpc.streams import KEEP_ALIVE_IDLE_S, SocketStream, StreamEnded
+from tests.rpc.fuzz_frames import Given
+
+
+@contextmanager
+def pretended_server(*answers: bytes) -> Iterator[int]:
+    """A server that shakes hands, and then answers each frame with given bytes, whatever it is."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        sock, _ = listener.accept()
+        stream = SocketStream(sock)
+        try:
+            run_server_side(
+                stream, None, frozenset({SESSION}),
+                lambda hello: Verdict(timeout_ms=hello.timeout_ms),
+            )  # fmt: skip
+            for answer in answers:
+                frames.read(stream, frames.MOST_HEAD)
+                stream.send(answer)
+            stream.receive(1 << 30)
+        except (StreamEnded, Refused):
+            pass
+        stream.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listener.getsockname()[1]
+    thread.join(20)
+    listener.close()
+
+
+def head_of(*items: object) -> bytes:
+    """The bytes of values."""
+    head = bytearray()
+    for item in items:
+        values.encode(head, item, PlainPeer(Given(b"")))
+    return bytes(head)
+
+
+def test_a_server_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sterna.rpc.remote.GRACE_S", 0.3)
+    with pretended_server() as port:
+        session = rpc.connect("127.0.0.1", port, session_timeout=0.4)
+        start = time.monotonic()
+        with pytest.raises(rpc.RPCSessionTimeoutError, match=r"session_timeout=0\.4"):
+            session.listdir()
+        assert time.monotonic() - start < 3
+
+
+def test_a_dead_line_is_noticed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stream = SocketStream(socket.create_connection(listener.getsockname()))
+        sock = stream.socket
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            idle = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            assert idle == KEEP_ALIVE_IDLE_S
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+        stream.close()
+
+
+def test_a_server_calls_only_what_it_was_given() -> None:
+    by_name = frames.pack(frames.CALL, head_of("tvm.rpc.server.remove", "x"))
+    with pretended_server(by_name) as port:
+        session = rpc.connect("127.0.0.1", port)
+        with pytest.raises(rpc.RPCProtocolError, match="only functions that were passed"):
+            session.listdir()
+    by_number = frames.pack(
+        frames.CALL, bytes([values.FUNCTION, values.RECEIVERS]) + (7).to_bytes(8, "little")
+    )
+    answer = frames.pack(frames.RETURN, head_of(["a"]))
+    with pretended_server(by_number + answer) as port, rpc.connect("127.0.0.1", port) as session:
+        assert session.listdir() == ["a"]  # the call was answered with an exception
+
+
+def test_an_exception_of_the_server_does_not_end_the_client() -> None:
+    error = values.RemoteError("SystemExit", "goodbye", "")
+    with (
+        pretended_server(frames.pack(frames.EXCEPTION, head_of(error))) as port,
+        rpc.connect("127.0.0.1", port) as session,
+        pytest.raises(RuntimeError, match="SystemExit: goodbye"),
+    ):
+        session.listdir()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        frames.pack(frames.RETURN),
+        frames.pack(frames.RETURN, head_of(1, 2)),
+        frames.pack(frames.RETURN, head_of(1), 5) + b"12345",
+        frames.pack(frames.EXCEPTION, head_of("text")),
+        frames.pack(frames.ALLOC, head_of()),
+        frames.pack(frames.COPY_FROM, head_of(1, 0, 5)),
+        frames.pack(frames.INIT),
+        b"x" * 16,
+    ],
+)
+def test_answers_that_make_no_sense_end_the_session(answer: bytes) -> None:
+    with pretended_server(answer) as port:
+        session = rpc.connect("127.0.0.1", port)
+        with pytest.raises(rpc.RPCProtocolError, match=r"127\.0\.0\.1:\d+ broke the protocol"):
+            session.listdir()
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=120), st.sampled_from([b"", *(bytes([k]) for k in range(1, 12))]))
+def test_no_bytes_harm_a_client(data: bytes, kind: bytes) -> None:
+    if kind:
+        data = frames.pack(kind[0], data[:60], 0) + data[60:]
+    peer = ClientPeer(Given(data), "a server")
+    with contextlib.suppress(Exception):  # what a server says may be any of them, but no crash
+        peer.call("rpc.listdir", "")
+    peer.end("it was a test")
+
+
+def test_calls_nest_only_so_deep() -> None:
+    session = rpc.LocalSession()
+    try:
+        peer: Peer = session._peer
+        peer._nested = 64
+        with pytest.raises(RecursionError, match="more than 64 calls"):
+            session.listdir()
+        peer._nested = 0
+        assert session.listdir() == []
+    finally:
+        session.close()
