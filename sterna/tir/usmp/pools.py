@@ -76,10 +76,10 @@ def _check_room(
     ends = [at + buffer.size for buffer, (_, at) in zip(buffers, places, strict=True)]
     if pool.limit is None or not ends or max(ends) <= pool.limit:
         return
-    buffer, hint = buffers[ends.index(max(ends))], ""
+    buffer, beside, hint = buffers[ends.index(max(ends))], "", ""
     largest = max((b for b in buffers if b.meets(buffer)), key=lambda b: b.size)
     if largest.size > buffer.size:
-        hint = f", which must hold the buffer {largest.name} of {largest.size} bytes beside it"
+        beside = f", which must hold the buffer {largest.name} of {largest.size} bytes beside it"
     if algorithm not in ("auto", "optimal") and bound <= pool.limit:
-        hint += f'; "{algorithm}" does not find the smallest plan, which "optimal" does'
-    raise no_room(buffer, [pool], max(ends) - pool.limit, hint)
+        hint = f', or plan with "optimal": "{algorithm}" may need more than there must be'
+    raise no_room(buffer, [pool], max(ends) - pool.limit, beside, hint)

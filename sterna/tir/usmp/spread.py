@@ -59,14 +59,14 @@ def spread(buffers: Sequence[BufferInfo], pools: Sequence[PoolInfo], algorithm: 
 
 
 def no_room(
-    buffer: BufferInfo, pools: Sequence[PoolInfo], missing: int, hint: str = ""
+    buffer: BufferInfo, pools: Sequence[PoolInfo], missing: int, beside: str = "", hint: str = ""
 ) -> ValueError:
-    """What is said of pools that are too small."""
+    """What is said of pools that are too small, and what else could be done about it."""
     sizes = ", ".join(f"{pool.pool_name} ({pool.limit} bytes)" for pool in pools)
     return ValueError(
         "TVM USMP Error: the space available in the provided pools exceeded when trying to "
         f"allocate the buffer {buffer.name} of {buffer.size} bytes: {missing} bytes are missing "
-        f"in {sizes}. Increase size_hint_bytes of a pool{hint}"
+        f"in {sizes}{beside}. Please increase the size_hints for memory pools{hint}"
     )
 
 

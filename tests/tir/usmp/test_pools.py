@@ -107,3 +107,12 @@ def test_bad_pools() -> None:
         WorkspacePoolInfo("a", []).colour  # noqa: B018
     assert WorkspacePoolInfo("a", []).size_hint_bytes == -1
     assert WorkspacePoolInfo("a", []).read_latency_cycles == 0
+
+
+def test_a_better_algorithm_is_named() -> None:
+    """Greed needs more than is alive at once; the smallest plan would fit."""
+    lives = [(64, 6, 10), (48, 0, 4), (48, 3, 7), (32, 2, 4), (32, 2, 3)]
+    buffers = [BufferInfo(f"T{i}", *life) for i, life in enumerate(lives)]
+    with pytest.raises(ValueError, match=r'16 bytes are missing in pool0 .*or plan with "optimal"'):
+        plan_pools(buffers, pools(128), "greedy_by_size")
+    assert plan_pools(buffers, pools(128), "optimal").size == 128
