@@ -18,14 +18,13 @@ from sterna.cli.run import outputs_table, summary
 from sterna.driver import relay_build
 from sterna.driver.aot_factory import AOTProgram
 from sterna.ir.transform import PassContext
-from sterna.micro.example import ExampleRun, run_example
+from sterna.micro.example import ExampleRun, ExampleTimeoutError, run_example
 from sterna.micro.platforms.baremetal import can_emulate
 from sterna.micro.platforms.boards import WITH_BOARDS, Board, check_room, find_board
 from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES
 from sterna.micro.program_size import program_size
 from sterna.micro.project import GeneratedProject, TemplateProject
 from sterna.micro.project_api.server import ProjectOption
-from sterna.micro.transport import IoTimeoutError
 from sterna.model import compile
 from sterna.model.arguments import TensorSpec
 from sterna.model.bench import differences, largest
@@ -217,7 +216,9 @@ def _measure(
     try:
         with stage("run the program in an emulator"):
             made = run_example(project, seconds=options.seconds)
-    except IoTimeoutError:
+    except ExampleTimeoutError:
+        if options.and_run:
+            raise
         return None, None, f"not measured: the program ran for more than {options.seconds} s"
     return made, made.stack_bytes, PAINTED
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sterna.micro.project import GeneratedProject
-from sterna.micro.transport import TransportClosedError
+from sterna.micro.transport import IoTimeoutError, TransportClosedError
 from sterna.support.numpy_dtype import numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +21,10 @@ _STACK = re.compile(r"stack (\d+)")
 
 class ExampleError(RuntimeError):
     """A program did not run to its end; the text has what it said."""
+
+
+class ExampleTimeoutError(ExampleError):
+    """A program ran for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,17 @@ def run_example(
             except TransportClosedError as error:
                 why = str(error)
                 break
-    shown = text.decode("utf-8", "replace")
-    if not shown.endswith("\ndone\n"):
-        raise ExampleError(f"the program did not finish ({why}); it said:\n{shown[-2000:]}")
-    return read_example(shown)
+            except IoTimeoutError:
+                raise ExampleTimeoutError(
+                    f"the program ran for more than {seconds:.0f} s; it said:\n{_last(text)}"
+                ) from None
+    if not text.endswith(b"\ndone\n"):
+        raise ExampleError(f"the program did not finish ({why}); it said:\n{_last(text)}")
+    return read_example(text.decode())
+
+
+def _last(text: bytes) -> str:
+    return text[-2000:].decode("utf-8", "replace")
 
 
 def read_example(text: str) -> ExampleRun:

@@ -145,7 +145,7 @@ class GeneratedProject(_Served):
 
     def __init__(self, api_client: ProjectAPIClient, options: Options | None = None) -> None:
         super().__init__(api_client)
-        self._options = dict(options or {})
+        self._options = _absolute(options)
         if self._info.is_template:
             api_client.shutdown()
             raise TemplateProjectError("the folder is a template, not a generated project")
@@ -164,15 +164,15 @@ class GeneratedProject(_Served):
 
     def build(self, options: Options | None = None) -> None:
         """Compile it; options add to those that the project was made with."""
-        self._call(BUILD, _absolute({**self._options, **(options or {})}))
+        self._call(BUILD, {**self._options, **_absolute(options)})
 
     def flash(self, options: Options | None = None) -> None:
         """Bring the program to the board."""
-        self._call(FLASH, _absolute({**self._options, **(options or {})}))
+        self._call(FLASH, {**self._options, **_absolute(options)})
 
     def transport(self, options: Options | None = None) -> "ProjectTransport":
         """The byte stream to the program, which a with block opens and closes."""
-        return ProjectTransport(self, {**self._options, **(options or {})})
+        return ProjectTransport(self, {**self._options, **_absolute(options)})
 
     def open_transport(self, options: Options | None = None) -> "ProjectTransport":
         """The same, opened already."""

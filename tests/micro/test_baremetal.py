@@ -10,13 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sterna as tvm
 from sterna import micro
-from sterna.micro.example import ExampleError, run_example
+from sterna.micro.example import (
+    ExampleError,
+    ExampleTimeoutError,
+    read_example,
+    run_example,
+)
 from sterna.micro.host_driven import DrivenNetwork
 from sterna.micro.platforms.boards import TEMPLATES, load_boards
 from sterna.micro.platforms.handler import Project
 from sterna.micro.platforms.network import draw_inputs, unpack_network
 from tests.micro.networks import assert_agree, build, mixed, run_here
+from tests.relay.agreement import flat, hold, tolerance_of, value
+from tests.relay.random_graphs import draw_network, draw_shapes
 from tests.support import require_module, require_program
 
 LIBC = TEMPLATES / "baremetal" / "libc"
@@ -66,6 +74,44 @@ def test_a_board_gives_what_this_machine_gives(
     assert 100 < made.stack_bytes < 4096
 
 
+@pytest.mark.parametrize(
+    ("draw", "seed", "board"), [(draw_network, 200, "mps2_an386"), (draw_shapes, 203, "mps3_an547")]
+)
+def test_random_networks(
+    draw: Any, seed: int, board: str, template: micro.TemplateProject, tmp_path: Path
+) -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    drawn = draw(seed, 6)
+    names = [param.name_hint for param in drawn.function.params]
+    np.savez(tmp_path / "inputs.npz", **dict(zip(names, drawn.values, strict=True)))
+    options = {"board": board, "project_type": "example_project", "toolchain": "gcc",
+               "sample_inputs": tmp_path / "inputs.npz"}  # fmt: skip
+    built = build(tvm.IRModule({"main": drawn.function}))
+    project = template.generate_project(built, tmp_path / "project", options)
+    project.build()
+    made = run_example(project).outputs
+    project.close()
+    want, near = value(drawn, drawn.function), value(drawn, drawn.function, 1e-5)
+    hold(tuple(made.values()), tuple(flat(want)), near, tolerance_of(drawn))
+
+
+def test_make_builds_it_without_us(
+    archive: Path, template: micro.TemplateProject, tmp_path: Path, expected: list[Any]
+) -> None:
+    make = require_program("make")
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    options = {"board": "mps2_an386", "project_type": "example_project"}
+    template.generate_project_from_mlf(archive, tmp_path / "project", options).close()
+    done = subprocess.run(
+        [make, "-s", "run"], cwd=tmp_path / "project", capture_output=True, text=True, timeout=60,
+        check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    made = read_example(done.stdout + done.stderr)
+    assert_agree(list(made.outputs.values()), expected)
+
+
 def test_a_program_that_faults_says_so(
     archive: Path, template: micro.TemplateProject, tmp_path: Path
 ) -> None:
@@ -86,6 +132,10 @@ def test_a_program_that_faults_says_so(
     project.build()
     with pytest.raises(ExampleError, match="status 3"):
         run_example(project)
+    example.write_text("#include \"project.h\"\nint32_t project_run(void) { for (;;) {} }\n")
+    project.build()
+    with pytest.raises(ExampleTimeoutError, match="ran for more than 1 s"):
+        run_example(project, seconds=1)
     project.close()
 
 
@@ -170,5 +220,5 @@ def test_scaling_by_powers_of_two(libraries: tuple[ctypes.CDLL, ctypes.CDLL]) ->
     for function in (ours, theirs):
         function.argtypes = [ctypes.c_double, ctypes.c_int]
     powers = [*range(-2200, 2200, 37), -1074, -1075, -1022, 1023, 1024, 10**6, -(10**6)]
-    for value in [x for x in SPECIAL if not math.isnan(x)] + [0.7, -1.3]:
-        assert all(ours(value, p) == theirs(value, p) for p in powers), value
+    for x in [x for x in SPECIAL if not math.isnan(x)] + [0.7, -1.3]:
+        assert all(ours(x, p) == theirs(x, p) for p in powers), x

@@ -1,6 +1,7 @@
 """Projects for Zephyr and Arduino: what a plain compiler can say about them, and their tools."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from sterna import micro
 from sterna.micro.platforms.arduino import find_ports
 from sterna.micro.platforms.boards import TEMPLATES, load_boards
+from sterna.micro.platforms.streams import TtyStream
+from sterna.micro.project_api.server import IoTimeoutError
 from tests.micro.networks import build, mixed
 from tests.support import require_program
 
@@ -176,6 +179,27 @@ def test_ports_of_boards() -> None:
     for wrong in ("", "7", '[{"port": 3}]'):
         with pytest.raises(ValueError, match="name the board's port"):
             find_ports(wrong, "a:b:c", None)
+
+
+def test_a_serial_port(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    with pytest.raises(ValueError, match="baud 7: a port runs at 50, 75"):
+        TtyStream(os.ttyname(theirs), 7)
+    port = TtyStream(os.ttyname(theirs), 115200)
+    os.write(ours, b"\x00\r\n\x03\xff")
+    assert port.read(99, 5.0) == b"\x00\r\n\x03\xff"
+    with pytest.raises(IoTimeoutError, match=r"within 0\.01 s"):
+        port.read(1, 0.01)
+    port.write(b"\n\x04\xfe", 5.0)
+    assert os.read(ours, 99) == b"\n\x04\xfe"
+    with pytest.raises(IoTimeoutError, match="could not be sent"):
+        port.write(bytes(1 << 20), 0.05)
+    port.close()
+    os.close(ours)
+    os.close(theirs)
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="is no serial port"):
+        TtyStream(str(tmp_path / "file"), 115200)
 
 
 @pytest.mark.parametrize("platform", ["arduino", "baremetal", "zephyr"])

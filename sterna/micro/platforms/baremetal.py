@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shlex
 from typing import Any
 
 from sterna.micro.platforms import arm
@@ -73,6 +74,24 @@ BOARD_HEADER = """\
 """
 
 
+MAKEFILE = """\
+# Builds the program without Python: make; make run shows it in QEMU.
+
+CC = {compiler}
+FLAGS = {flags}
+SOURCES = $(shell find src -name '*.c')
+
+build/program.elf: $(SOURCES) $(shell find src -name '*.h') link.ld
+\tmkdir -p build
+\t$(CC) $(FLAGS) $(SOURCES) {libraries} -Tlink.ld -o $@
+
+.PHONY: run
+run: build/program.elf
+\tqemu-system-arm -M {machine} -display none -monitor none -serial stdio \\
+\t  -semihosting-config enable=on,target=native -kernel $<
+"""
+
+
 class BareMetalHandler(FirmwareHandler):
     """The template baremetal, and projects made of it."""
 
@@ -117,6 +136,13 @@ class BareMetalHandler(FirmwareHandler):
             ram_origin=int(board.more["ram_origin"], 0),
         )  # fmt: skip
         (project.folder / "link.ld").write_text(script)
+        compiler, *flags = arm.compile_command(arm.GCC, board.cpu, "libc")
+        makefile = MAKEFILE.format(
+            compiler=compiler, machine=board.more.get("qemu", "none"),
+            flags=shlex.join([*flags, "-Isrc", *compiler_flags(project.options)]),
+            libraries=" ".join(arm.libraries(arm.GCC)),
+        )  # fmt: skip
+        (project.folder / "Makefile").write_text(makefile)
 
     def compile(self, project: Project, options: dict[str, Any]) -> None:
         """One command makes the program."""
