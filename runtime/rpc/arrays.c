@@ -41,8 +41,9 @@ static int move_bulk(session *s, sterna_ndarray *part, int is_sent) {
     sterna_ndarray *piece = NULL;
     failed = part_of(part, done, now, &piece);
     if (failed) break;
-    failed = is_sent ? sterna_tensor_copy_to_memory(&piece->tensor, buffer, now) || stream_write(&s->peer, buffer, now)
-                     : stream_read(&s->peer, buffer, now) || sterna_tensor_copy_from_memory(&piece->tensor, buffer, now);
+    DLTensor *t = &piece->tensor;
+    failed = is_sent ? sterna_tensor_copy_to_memory(t, buffer, now) || stream_write(&s->peer, buffer, now)
+                     : stream_read(&s->peer, buffer, now) || sterna_tensor_copy_from_memory(t, buffer, now);
     sterna_release(piece);
     done += now;
   }

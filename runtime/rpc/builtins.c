@@ -17,10 +17,11 @@ static int named_function(sterna_module *module, sterna_bytes name, int imports,
   if (memchr(name.data, 0, name.size)) return 0;
   sterna_any copy = sterna_any_none(); /* with a zero behind it */
   if (sterna_string(name.data, name.size, &copy)) return -1;
-  int failed = sterna_as_string(&copy, &name) || (module ? sterna_module_get_function(module, name.data, imports, out)
-                                                         : sterna_get_global(name.data, out));
+  int failed = sterna_as_string(&copy, &name);
+  if (!failed && module) failed = sterna_module_get_function(module, name.data, imports, out);
+  if (!failed && !module) failed = sterna_get_global(name.data, out);
   sterna_any_release(&copy);
-  return failed ? -1 : 0;
+  return failed;
 }
 
 /* ---- modules ---- */
@@ -28,7 +29,8 @@ static int named_function(sterna_module *module, sterna_bytes name, int imports,
 static int get_function(session *s, const sterna_any *args, sterna_any *ret) {
   sterna_bytes name;
   sterna_function *found = NULL;
-  return sterna_as_string(&args[0], &name) || builtin_get_function(s, name, &found) || give(ret, found) ? -1 : 0;
+  if (sterna_as_string(&args[0], &name) || builtin_get_function(s, name, &found)) return -1;
+  return give(ret, found);
 }
 
 static int module_function(session *s, const sterna_any *args, sterna_any *ret) {
@@ -156,8 +158,8 @@ typedef struct {
 static int call_bound(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
   const bound_builtin *b = self;
   if (n != b->what->arguments)
-    return sterna_set_errorf("TypeError", "%s takes %d arguments, not %d", b->what->name, (int)b->what->arguments,
-                             (int)n);
+    return sterna_set_errorf("TypeError", "%s takes %d arguments, not %d", b->what->name,
+                             (int)b->what->arguments, (int)n);
   return b->what->call(b->s, args, ret);
 }
 

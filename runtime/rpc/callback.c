@@ -14,7 +14,7 @@ static int call_client(void *self, const sterna_any *args, int32_t n, sterna_any
   writer head = {NULL, 0, 0, 0};
   int failed = 0;
   if (!pthread_equal(pthread_self(), c->s->thread))
-    return sterna_set_error("RuntimeError", "a client's function can only be called in the session's own thread");
+    return sterna_set_error("RuntimeError", "a client's function can only be called in the session's thread");
   put_number(&head, TAG_FUNCTION, 1);
   put_number(&head, OWNED_BY_RECEIVER, 1);
   put_number(&head, c->handle, 8);

@@ -61,8 +61,8 @@ static int add_piece(session *s, upload *u, sterna_bytes name, int64_t offset, s
     return sterna_set_errorf("ValueError", "a piece of '%.*s' for the offset %lld came out of order",
                              (int)name.size, name.data, (long long)offset);
   if (s->disk_limit && workspace_used(s->files) + data.size > s->disk_limit)
-    return sterna_set_errorf("OSError", "'%.*s' does not fit: the session's files may take %llu bytes", (int)name.size,
-                             name.data, (unsigned long long)s->disk_limit);
+    return sterna_set_errorf("OSError", "'%.*s' does not fit: the session's files may take %llu bytes",
+                             (int)name.size, name.data, (unsigned long long)s->disk_limit);
   if (write_piece(u->file, data.data, data.size)) return -1;
   u->size += data.size;
   return is_last ? workspace_name_part(s->files, (int)(u - s->uploads), name) : 0;
@@ -72,8 +72,8 @@ int builtin_upload(session *s, const sterna_any *args, sterna_any *ret) {
   sterna_bytes name, data;
   int64_t offset, is_last;
   (void)ret;
-  if (sterna_as_string(&args[0], &name) || sterna_as_int(&args[1], &offset) || sterna_as_bytes(&args[2], &data) ||
-      sterna_as_int(&args[3], &is_last) || workspace_check_name(name))
+  if (sterna_as_string(&args[0], &name) || sterna_as_int(&args[1], &offset) ||
+      sterna_as_bytes(&args[2], &data) || sterna_as_int(&args[3], &is_last) || workspace_check_name(name))
     return -1;
   upload *u = find_upload(s, name);
   if (!u) return sterna_set_errorf("ValueError", "more than %d uploads are under way", MOST_UPLOADS);
@@ -102,7 +102,8 @@ int builtin_download(session *s, const sterna_any *args, sterna_any *ret) {
     have += (size_t)got;
   }
   close(file);
-  int failed = data ? sterna_bytes_value(data, have, ret) : sterna_set_error("MemoryError", "no memory for a file");
+  int failed = data ? sterna_bytes_value(data, have, ret)
+                    : sterna_set_error("MemoryError", "no memory for a piece of a file");
   free(data);
   return failed;
 }
@@ -154,16 +155,20 @@ static int extract_library(session *s, sterna_bytes name) {
   int found = tar_find(archive, "lib.so", &offset, &size);
   int failed = found < 0 ? blame(name) : found ? 0 : -1;
   if (!found)
-    sterna_set_errorf("ValueError", "cannot load '%.*s': it holds no lib.so; export it anew", (int)name.size, name.data);
-  if (!failed) failed = workspace_begin_part(s->files, EXTRACTED, &file) || copy_part(archive, offset, size, file);
+    sterna_set_errorf("ValueError", "cannot load '%.*s': it holds no lib.so; export it anew", (int)name.size,
+                      name.data);
+  failed = failed || workspace_begin_part(s->files, EXTRACTED, &file) ||
+           copy_part(archive, offset, size, file);
   if (file >= 0) close(file);
   close(archive);
   return failed ? -1 : 0;
 }
 
 static int refuse_form_of_file(sterna_bytes name) {
-  return sterna_set_errorf("ValueError", "cannot load '%.*s': a server without Python loads .so and .tar; export "
-                           "the module as one of these", (int)name.size, name.data);
+  return sterna_set_errorf("ValueError",
+                           "cannot load '%.*s': a server without Python loads .so and .tar; export the "
+                           "module as one of these",
+                           (int)name.size, name.data);
 }
 
 int builtin_load_module(session *s, const sterna_any *args, sterna_any *ret) {

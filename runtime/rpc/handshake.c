@@ -105,13 +105,12 @@ static int send_verdict(stream *s, shared_secret secret, const server_verdict *v
 static int refuse_client(int status) {
   static const char *const reasons[] = {
       "", "a client speaks another version of the protocol", "a client has no secret",
-      "a client does not know the secret", "a client has another key", "a client came while this server was busy",
-      "a client asked for a service that is not offered"};
+      "a client does not know the secret", "a client has another key",
+      "a client came while this server was busy", "a client asked for a service that is not offered"};
   return sterna_set_error("PermissionError", reasons[status]);
 }
 
-int handshake_serve(stream *s, shared_secret secret,
-                    void (*decide)(void *context, const client_hello *hello, server_verdict *verdict), void *context,
+int handshake_serve(stream *s, shared_secret secret, handshake_decision decide, void *context,
                     client_hello *hello, server_verdict *verdict) {
   transcript t;
   uint8_t expected[SHA256_SIZE];
@@ -166,10 +165,11 @@ int handshake_ask(stream *s, shared_secret secret, int service, const char *key)
   transcript t;
   uint8_t verdict[VERDICT + MOST_KEY], expected[SHA256_SIZE], proof[SHA256_SIZE];
   if (send_request(s, secret, service, key, &t) || stream_read(s, t.second, SERVER_HELLO)) return -1;
-  if (memcmp(t.second, "STRN\x01\x00", 6)) return sterna_set_error("RPCProtocolError", "what answers is no tracker");
+  if (memcmp(t.second, "STRN\x01\x00", 6))
+    return sterna_set_error("RPCProtocolError", "what answers is no tracker");
   if (check_status(t.second[6])) return -1;
   if (secret.data && !(t.second[7] & HAS_SECRET))
-    return sterna_set_error("PermissionError", "it was started without a secret, so nothing proves that it is yours");
+    return sterna_set_error("PermissionError", "it has no secret, so nothing proves that it is yours");
   prove_client(secret, &t, t.proof);
   if (stream_write(s, t.proof, sizeof t.proof) || stream_read(s, verdict, VERDICT)) return -1;
   size_t name_size = (size_t)verdict[VERDICT - 2] | (size_t)verdict[VERDICT - 1] << 8;

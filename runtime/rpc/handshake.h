@@ -10,8 +10,8 @@ enum { MOST_KEY = 255 };
 enum { SERVICE_SESSION = 1, SERVICE_TRACKER = 2 };
 
 enum {
-  STATUS_ACCEPTED, STATUS_OTHER_VERSION, STATUS_SECRET_NEEDED, STATUS_WRONG_PROOF, STATUS_WRONG_KEY, STATUS_BUSY,
-  STATUS_NO_SUCH_SERVICE
+  STATUS_ACCEPTED, STATUS_OTHER_VERSION, STATUS_SECRET_NEEDED, STATUS_WRONG_PROOF, STATUS_WRONG_KEY,
+  STATUS_BUSY, STATUS_NO_SUCH_SERVICE
 };
 
 /* The shared secret; data is null where there is none. */
@@ -35,10 +35,12 @@ typedef struct {
   char name[MOST_KEY + 1];
 } server_verdict;
 
-/* The server's side; decide says what a client gets. PermissionError or the like when it gets nothing. */
-INTERNAL int handshake_serve(stream *s, shared_secret secret,
-                             void (*decide)(void *context, const client_hello *hello, server_verdict *verdict),
-                             void *context, client_hello *hello, server_verdict *verdict);
+/* Says what a client gets. */
+typedef void (*handshake_decision)(void *context, const client_hello *hello, server_verdict *verdict);
+
+/* The server's side. PermissionError or the like when the client gets nothing. */
+INTERNAL int handshake_serve(stream *s, shared_secret secret, handshake_decision decide, void *context,
+                             client_hello *hello, server_verdict *verdict);
 /* The client's side, towards a tracker. */
 INTERNAL int handshake_ask(stream *s, shared_secret secret, int service, const char *key);
 

@@ -116,7 +116,8 @@ int connect_to(const char *host, int port, uint64_t deadline, int *out) {
     code = errno;
   }
   freeaddrinfo(found);
-  if (file < 0) return sterna_set_errorf("ConnectionError", "cannot reach %.200s:%d: %s", host, port, strerror(code));
+  if (file < 0)
+    return sterna_set_errorf("ConnectionError", "cannot reach %.200s:%d: %s", host, port, strerror(code));
   *out = file;
   return 0;
 }

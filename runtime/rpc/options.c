@@ -60,7 +60,8 @@ static int parse_bytes(const char *value, void *field) {
   unsigned long long number = strtoull(value, &end, 10);
   const char *units = "KMG", *unit = *end ? strchr(units, *end) : NULL;
   int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-  if (errno || end == value || *value == '-' || (*end && (!unit || end[1])) || number > UINT64_MAX >> shift) return -1;
+  int is_number = !errno && end != value && *value != '-' && (!*end || (unit && !end[1]));
+  if (!is_number || number > UINT64_MAX >> shift) return -1;
   *(uint64_t *)field = (uint64_t)number << shift;
   return 0;
 }
@@ -107,7 +108,8 @@ static int parse_one(server_options *o, const char *name, const char *value) {
 
 static int set_secret(server_options *o, const char *from, const void *data, size_t size) {
   if (size >= sizeof o->secret || !size)
-    return sterna_set_errorf("ValueError", "the secret of %.200s must have 1 to %zu bytes", from, sizeof o->secret - 1);
+    return sterna_set_errorf("ValueError", "the secret of %.200s must have 1 to %zu bytes", from,
+                             sizeof o->secret - 1);
   memcpy(o->secret, data, size);
   o->secret_size = size;
   o->has_secret = 1;
@@ -116,8 +118,12 @@ static int set_secret(server_options *o, const char *from, const void *data, siz
 
 static int read_secret(server_options *o) {
   char text[sizeof o->secret + 2];
-  const char *set = getenv("STERNA_RPC_SECRET");
-  if (!o->secret_file) return set && *set ? set_secret(o, "STERNA_RPC_SECRET", set, strlen(set)) : 0;
+  char *set = getenv("STERNA_RPC_SECRET");
+  if (!o->secret_file) {
+    int failed = set && *set ? set_secret(o, "STERNA_RPC_SECRET", set, strlen(set)) : 0;
+    if (set) memset(set, 0, strlen(set)); /* sessions inherit the environment */
+    return failed;
+  }
   FILE *file = fopen(o->secret_file, "rb");
   if (!file) return sterna_set_errorf("OSError", "--secret-file '%.200s': %s", o->secret_file, strerror(errno));
   size_t size = fread(text, 1, sizeof text, file);
@@ -128,15 +134,16 @@ static int read_secret(server_options *o) {
 
 static int check_options(const server_options *o) {
   if (strlen(o->key) > MOST_KEY / 2) return sterna_set_error("ValueError", "--key is too long");
-  if (*o->tracker_host && !*o->key) return sterna_set_error("ValueError", "--tracker needs --key: what clients ask for");
+  if (*o->tracker_host && !*o->key)
+    return sterna_set_error("ValueError", "--tracker needs --key: what clients ask for");
   if (o->port_end < o->port && o->port) return sterna_set_error("ValueError", "--port-end lies before --port");
   if (!o->sessions) return sterna_set_error("ValueError", "--max-sessions must be at least 1");
   int local = o->is_stdio ? 1 : is_loopback(o->host);
   if (local < 0) return -1;
   if (!local && !o->has_secret)
     return sterna_set_errorf("PermissionError",
-                             "--host %.200s lets other machines run code here; set STERNA_RPC_SECRET, or name a "
-                             "--secret-file, so that only those who know the secret can",
+                             "--host %.200s lets other machines run code here; set STERNA_RPC_SECRET, or "
+                             "name a --secret-file, so that only those who know the secret can",
                              o->host);
   return 0;
 }
@@ -146,8 +153,8 @@ shared_secret options_secret(const server_options *o) {
 }
 
 int options_parse(int argc, char **argv, server_options *out) {
-  *out = (server_options){.host = "127.0.0.1", .key = "", .custom_address = "", .libraries = "", .port = 9090, .port_end = 9199,
-                          .sessions = 1,
+  *out = (server_options){.host = "127.0.0.1", .key = "", .custom_address = "", .libraries = "",
+                          .port = 9090, .port_end = 9199, .sessions = 1,
                           .limits.file_bytes = (uint64_t)8 << 30};
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--help")) return fputs(help, stdout), 1;

@@ -21,8 +21,8 @@ typedef struct {
 
 static void complain(registrar *r) {
   if (!r->has_complained)
-    fprintf(stderr, "rpc: the tracker %s:%d: %s; trying again\n", r->options->tracker_host, r->options->tracker_port,
-            sterna_last_error());
+    fprintf(stderr, "rpc: no tracker at %s:%d: %s; trying again\n", r->options->tracker_host,
+            r->options->tracker_port, sterna_last_error());
   r->has_complained = 1;
 }
 

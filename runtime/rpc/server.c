@@ -130,12 +130,26 @@ static void describe_peer(int socket, char out[64]) {
   snprintf(out, 64, "%s:%s", host, port);
 }
 
-/* A peer that is gone without a word is found out. */
+static void set_tcp(int socket, int option, int value) {
+  setsockopt(socket, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+/* A peer that is gone without a word is found out within half a minute. */
 static void prepare_socket(int socket) {
   int on = 1;
   fcntl(socket, F_SETFD, FD_CLOEXEC);
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  set_tcp(socket, TCP_NODELAY, 1);
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#if defined(TCP_KEEPIDLE)
+  set_tcp(socket, TCP_KEEPIDLE, 10);
+#endif
+#if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
+  set_tcp(socket, TCP_KEEPINTVL, 5);
+  set_tcp(socket, TCP_KEEPCNT, 3);
+#endif
+#if defined(TCP_USER_TIMEOUT)
+  set_tcp(socket, TCP_USER_TIMEOUT, 30000);
+#endif
 }
 
 static void welcome(server *v) {
@@ -152,7 +166,10 @@ static void welcome(server *v) {
     exit(0);
   }
   close(socket);
-  if (process < 0) return;
+  if (process < 0) {
+    fprintf(stderr, "rpc: no process for %s: %s\n", c->peer, strerror(errno));
+    return;
+  }
   c->process = process;
   c->is_session = 0;
   v->files[FIRST_CONNECTION + v->count++] = (struct pollfd){talk, POLLIN, 0};
@@ -160,7 +177,8 @@ static void welcome(server *v) {
 
 static int decide_on(const server *v, const char *key) {
   const server_options *o = v->options;
-  if (*o->tracker_host) return *v->told.match_key && !strcmp(key, v->told.match_key) ? STATUS_ACCEPTED : STATUS_WRONG_KEY;
+  const char *match_key = v->told.match_key;
+  if (*o->tracker_host) return *match_key && !strcmp(key, match_key) ? STATUS_ACCEPTED : STATUS_WRONG_KEY;
   if (*o->key && strcmp(key, o->key)) return STATUS_WRONG_KEY;
   return v->sessions < o->sessions ? STATUS_ACCEPTED : STATUS_BUSY;
 }

@@ -72,7 +72,7 @@ static int find_called(session *s, const sterna_any *called, sterna_function **o
 static int run_call(session *s, const sterna_any *values, int32_t count, sterna_any *ret) {
   sterna_function *function = NULL;
   if (s->nested >= MOST_NESTED_CALLS)
-    return sterna_set_errorf("RecursionError", "more than %d calls are under way in each other", MOST_NESTED_CALLS);
+    return sterna_set_errorf("RecursionError", "more than %d calls between machines nest", MOST_NESTED_CALLS);
   if (find_called(s, &values[0], &function)) return -1;
   s->nested++;
   int failed = sterna_function_call(function, values + 1, count - 1, ret);
@@ -84,7 +84,8 @@ static int run_call(session *s, const sterna_any *values, int32_t count, sterna_
 static void serve_call(session *s, reader *head, int64_t count) {
   sterna_any *values = calloc((size_t)count, sizeof *values), result = sterna_any_none();
   int64_t made = 0;
-  int failed = values && count <= INT32_MAX ? 0 : sterna_set_error("MemoryError", "no memory for the arguments");
+  int fits = values && count <= INT32_MAX;
+  int failed = fits ? 0 : sterna_set_error("MemoryError", "no memory for the arguments");
   while (!failed && made < count) {
     failed = value_decode(s, head, &values[made]);
     made += !failed;
@@ -206,7 +207,7 @@ int session_run(stream *peer, const workspace *files, size_t most_head, const se
     sterna_any_release(&s.uploads[i].name);
   }
   handles_end(&s.owned);
-  callback_flush(&s);
   sterna_shutdown();
+  callback_flush(&s);
   return failed;
 }

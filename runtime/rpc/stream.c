@@ -31,7 +31,9 @@ int stream_open(stream *s, int in, int out) {
   return 0;
 }
 
-static int peer_is_gone(void) { return sterna_set_error("ConnectionError", "the peer has closed the connection"); }
+static int peer_is_gone(void) {
+  return sterna_set_error("ConnectionError", "the peer has closed the connection");
+}
 
 static int wait_for(const stream *s, int file, short events) {
   struct pollfd entry = {file, events, 0};

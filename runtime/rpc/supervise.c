@@ -128,8 +128,8 @@ static void adopt_orphans(void) {
 #endif
 }
 
-int supervise(int (*body)(void *data), void *data, const session_limits *limits, int peer, uint64_t deadline,
-              session_ending *end, int *killed_by) {
+int supervise(int (*body)(void *data), void *data, const session_limits *limits, int peer,
+              uint64_t deadline, session_ending *end, int *killed_by) {
   pid_t self = getpid();
   int status = 0;
   adopt_orphans();

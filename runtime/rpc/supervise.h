@@ -17,8 +17,8 @@ typedef enum { SESSION_ENDED, SESSION_CRASHED, SESSION_TIMED_OUT } session_endin
 /* Runs body in a process of its own under the limits, until it ends, the peer of a socket is gone or
    the deadline has come; then ends everything that it has started and that still runs. A crashed one was
    killed_by a signal. */
-INTERNAL int supervise(int (*body)(void *data), void *data, const session_limits *limits, int peer, uint64_t deadline,
-                       session_ending *end, int *killed_by);
+INTERNAL int supervise(int (*body)(void *data), void *data, const session_limits *limits, int peer,
+                       uint64_t deadline, session_ending *end, int *killed_by);
 
 /* Where the system can do it: this process gets the signal when its parent dies. */
 INTERNAL void follow_parent(pid_t parent, int with);

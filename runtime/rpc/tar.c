@@ -37,7 +37,8 @@ int tar_find(int archive, const char *name, uint64_t *offset, uint64_t *size) {
   if (fstat(archive, &info)) return incomplete();
   uint64_t whole = (uint64_t)info.st_size, at = 0;
   for (;;) {
-    if (at > whole || whole - at < BLOCK || pread(archive, block, BLOCK, (off_t)at) != BLOCK) return incomplete();
+    if (at > whole || whole - at < BLOCK) return incomplete();
+    if (pread(archive, block, BLOCK, (off_t)at) != BLOCK) return incomplete();
     if (is_zero(block)) return 0;
     int64_t length = octal(block + SIZE_AT, 12);
     at += BLOCK;

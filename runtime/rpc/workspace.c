@@ -4,6 +4,7 @@
  */
 #include "workspace.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC }; /* how folders are opened */
 enum { MOST_PARTS = 16, LONGEST_NAME = 512 };
 
 /* ---- names ---- */
@@ -25,7 +27,8 @@ static int refuse_name(sterna_bytes name, const char *reason) {
 static int no_file(sterna_bytes name, int code) {
   const char *kind = code == ENOENT || code == ENOTDIR ? "FileNotFoundError" : "OSError";
   if (code == ELOOP) return refuse_name(name, "is a link, which are not followed");
-  return sterna_set_errorf(kind, "the file '%.*s' of the session: %s", (int)name.size, name.data, strerror(code));
+  return sterna_set_errorf(kind, "the file '%.*s' of the session: %s", (int)name.size, name.data,
+                           strerror(code));
 }
 
 /* Cuts a name into parts that can be opened one by one. */
@@ -35,18 +38,20 @@ static int cut(sterna_bytes name, char room[LONGEST_NAME], const char *parts[MOS
   if (memchr(name.data, 0, name.size)) return refuse_name(name, "holds a zero");
   memcpy(room, name.data, name.size);
   room[name.size] = 0;
+  if (strchr(room, '\\') || (isalpha((unsigned char)room[0]) && room[1] == ':'))
+    return refuse_name(name, "is one of Windows; name files with / between their parts");
   if (room[0] == '/') return refuse_name(name, "is absolute; name files relative to the session's folder");
   *count = 0;
   for (char *at = room; at;) {
     char *slash = strchr(at, '/');
     if (slash) *slash = 0;
-    if (!*at || !strcmp(at, ".") || !strcmp(at, ".."))
-      return refuse_name(name, "has an empty part, '.' or '..'; it must lie in the session's folder");
+    if (!*at || !strcmp(at, ".."))
+      return refuse_name(name, "has an empty part or '..'; it must lie in the session's folder");
     if (*count == MOST_PARTS) return refuse_name(name, "lies too deep");
-    parts[(*count)++] = at;
+    if (strcmp(at, ".")) parts[(*count)++] = at;
     at = slash ? slash + 1 : NULL;
   }
-  return 0;
+  return *count ? 0 : refuse_name(name, "is the session's folder itself");
 }
 
 int workspace_check_name(sterna_bytes name) {
@@ -68,7 +73,7 @@ static int open_parent(const workspace *w, sterna_bytes name, int make, char roo
   }
   for (int i = 0; i + 1 < count; i++) {
     if (make) mkdirat(folder, parts[i], 0700);
-    int next = openat(folder, parts[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int next = openat(folder, parts[i], FOLDER);
     int code = errno;
     close(folder);
     if (next < 0) return no_file(name, code);
@@ -94,6 +99,10 @@ int workspace_open(const workspace *w, sterna_bytes name, uint64_t *size, int *o
   if (fstat(file, &info) || !S_ISREG(info.st_mode)) {
     close(file);
     return refuse_name(name, "is no plain file");
+  }
+  if (info.st_nlink != 1) {
+    close(file);
+    return refuse_name(name, "is that of a file with other names, too");
   }
   *size = (uint64_t)info.st_size;
   *out = file;
@@ -153,7 +162,7 @@ static void empty_folder(int folder, int depth) {
     const char *name = entry->d_name;
     if (!strcmp(name, ".") || !strcmp(name, "..") || unlinkat(folder, name, 0) == 0 || !depth) continue;
     fchmodat(folder, name, 0700, 0);
-    int inner = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int inner = openat(folder, name, FOLDER);
     if (inner >= 0) empty_folder(inner, depth - 1);
     unlinkat(folder, name, AT_REMOVEDIR);
   }
@@ -171,14 +180,14 @@ static uint64_t used_in(int folder, int depth) {
     if (fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW)) continue;
     if (S_ISREG(info.st_mode)) bytes += (uint64_t)info.st_size;
     if (S_ISDIR(info.st_mode) && depth)
-      bytes += used_in(openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), depth - 1);
+      bytes += used_in(openat(folder, entry->d_name, FOLDER), depth - 1);
   }
   closedir(listing);
   return bytes;
 }
 
 uint64_t workspace_used(const workspace *w) {
-  return used_in(open(w->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), 200);
+  return used_in(open(w->path, FOLDER), 200);
 }
 
 int workspace_delete(const workspace *w, sterna_bytes name) {
@@ -188,7 +197,7 @@ int workspace_delete(const workspace *w, sterna_bytes name) {
   if (open_parent(w, name, 0, room, &last, &folder)) return -1;
   if (unlinkat(folder, last, 0)) {
     code = errno;
-    int inner = openat(folder, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int inner = openat(folder, last, FOLDER);
     if (inner >= 0) empty_folder(inner, 64);
     if (inner >= 0) code = unlinkat(folder, last, AT_REMOVEDIR) ? errno : 0;
   }
@@ -232,7 +241,7 @@ int workspace_list(const workspace *w, sterna_bytes name, sterna_any *out) {
     if (folder >= 0) close(folder);
     if (open_parent(w, name, 0, room, &last, &folder)) return -1;
   }
-  int inner = openat(folder, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), code = errno;
+  int inner = openat(folder, last, FOLDER), code = errno;
   close(folder);
   DIR *listing = inner < 0 ? NULL : fdopendir(inner);
   if (!listing) return no_file(name, code);
@@ -242,7 +251,7 @@ int workspace_list(const workspace *w, sterna_bytes name, sterna_any *out) {
 }
 
 static int make_folder(int root, const char *name) {
-  return mkdirat(root, name, 0700) ? -1 : openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  return mkdirat(root, name, 0700) ? -1 : openat(root, name, FOLDER);
 }
 
 int workspace_create(workspace *w) {
@@ -251,7 +260,7 @@ int workspace_create(workspace *w) {
   int length = snprintf(w->path, sizeof w->path - 600, "%s/sterna-rpc-XXXXXX", base && *base ? base : "/tmp");
   if (length < 0 || (size_t)length >= sizeof w->path - 600 || !mkdtemp(w->path))
     return sterna_set_errorf("OSError", "no folder can be made in %.300s: %s", w->path, strerror(errno));
-  int root = open(w->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int root = open(w->path, FOLDER);
   w->folder = make_folder(root, "files");
   w->parts = make_folder(root, "parts");
   if (root >= 0) close(root);
@@ -262,7 +271,7 @@ int workspace_create(workspace *w) {
 }
 
 void workspace_remove(workspace *w) {
-  int root = open(w->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int root = open(w->path, FOLDER);
   if (root >= 0) empty_folder(root, 200);
   rmdir(w->path);
   if (w->folder >= 0) close(w->folder);

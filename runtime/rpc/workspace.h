@@ -21,11 +21,12 @@ INTERNAL int workspace_name_part(const workspace *w, int number, sterna_bytes na
 INTERNAL void workspace_drop_part(const workspace *w, int number);
 INTERNAL void workspace_part_path(const workspace *w, int number, char *out, size_t room);
 
-/* Names are relative, of parts that are neither empty nor "." nor ".."; no link is followed. */
+/* Names are relative, of parts that are neither empty nor ".."; no link is followed. */
 INTERNAL int workspace_check_name(sterna_bytes name);
 INTERNAL int workspace_open(const workspace *w, sterna_bytes name, uint64_t *size, int *file);
 INTERNAL int workspace_delete(const workspace *w, sterna_bytes name); /* a file, or a folder with its files */
 INTERNAL int workspace_list(const workspace *w, sterna_bytes name, sterna_any *out); /* names, sorted */
-INTERNAL int workspace_path(const workspace *w, sterna_bytes name, char *out, size_t room); /* of a file that is there */
+/* Of a file that is there. */
+INTERNAL int workspace_path(const workspace *w, sterna_bytes name, char *out, size_t room);
 
 #endif

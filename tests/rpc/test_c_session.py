@@ -52,6 +52,10 @@ STERNA_FUNCTION(crash) {
   signal(SIGABRT, SIG_DFL);
   abort();
 }
+STERNA_FUNCTION(spin) {
+  (void)self; (void)args; (void)n; (void)ret;
+  for (volatile long i = 0;; i++) continue;
+}
 STERNA_FUNCTION(sleep) {
   (void)self; (void)args; (void)n; (void)ret;
   sleep(600);
@@ -322,6 +326,39 @@ def test_arrays_are_limited(tmp_path: Path) -> None:
         with pytest.raises(MemoryError, match="may take 314572800 bytes"):
             tvm.nd.empty((290 << 20,), "uint8", remote.cpu(0))
         assert len(kept) == 4 and remote.listdir() == []
+
+
+def test_the_processors_time_is_limited(sanitized: Path, library: Path) -> None:
+    with (
+        running([sanitized], "--max-cpu", "1") as server,
+        rpc.connect("127.0.0.1", server.port) as remote,
+    ):
+        remote.upload(library)
+        with pytest.raises(rpc.RPCError, match="ended by signal"):
+            remote.load_module("tricks.so")["spin"]()
+
+
+LOADED = """
+#include "sterna.h"
+static int answer(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  (void)self; (void)args; (void)n;
+  *ret = sterna_any_int(42);
+  return 0;
+}
+__attribute__((constructor)) static void begin(void) {
+  sterna_register("test.answer", answer, 0, 0);
+}
+"""
+
+
+def test_libraries_that_are_loaded_at_first(sanitized: Path, tmp_path: Path) -> None:
+    (tmp_path / "first.c").write_text(LOADED)
+    cc.create_shared(tmp_path / "first.so", tmp_path / "first.c")
+    with (
+        running([sanitized], "--load-library", str(tmp_path / "first.so")) as server,
+        rpc.connect("127.0.0.1", server.port) as remote,
+    ):
+        assert remote.get_function("test.answer")() == 42
 
 
 # ---- secrets, keys, trackers ----
