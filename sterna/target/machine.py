@@ -253,7 +253,7 @@ def _vectors(triple: Triple, held: frozenset[str]) -> tuple[int, int]:
 
 # On x86 products take operands from memory, on RISC-V numbers from registers of another kind; here
 # both come through vector registers, and with fewer than these LLVM spills accumulators.
-_LOADED_AHEAD = {"aarch64": 4}
+_LOADED_AHEAD = {"aarch64": 4, "arm": 2}
 
 _FMA = {
     "x86": {"fma", "avx512f"},

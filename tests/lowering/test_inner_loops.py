@@ -21,10 +21,13 @@ TARGETS = {
     "avx2": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell",
     "neon": "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1",
 }
-RVV = {"rvv": "llvm -mtriple=riscv64-unknown-linux-gnu -mattr=+v"}
-PRODUCT = re.compile(r"\b(vfn?madd\w+ps|fml[as]|vfn?m(acc|add)\.v[fv])\b")
-STACK = re.compile(r"\(%rsp|\(%rbp\)|\[sp[,\]]|\bv[sl]\dr\w*\.v")
-LOAD = re.compile(r"\b(ldu?r|ldp|ld1r|vmovups|vbroadcastss|vle32\.v|flw)\b")
+WITH_RVV = TARGETS | {"rvv": "llvm -mtriple=riscv64-unknown-linux-gnu -mattr=+v"}
+MORE = WITH_RVV | {
+    "neon of 32 bits": "llvm -mtriple=armv7l-unknown-linux-gnueabihf -mcpu=cortex-a15"
+}
+PRODUCT = re.compile(r"\b(vfn?madd\w+ps|fml[as]|vfn?m(acc|add)\.v[fv]|v(fma|mla)\.f32)\b")
+STACK = re.compile(r"\(%rsp|\(%rbp\)|\[sp[,\]]|\bv[sl]\dr\w*\.v|\bv(ld|st)mia\b")
+LOAD = re.compile(r"\b(ldu?r|ldp|ld1r|vmovups|vbroadcastss|vle32\.v|flw|vld1\.32)\b")
 JUMP = re.compile(r"^\s+(?:j\w*|b\w*|b\.\w+|cbn?z|tbn?z)\s.*?(\.L\w+)$")
 
 
@@ -81,7 +84,7 @@ def dense(rows: int, units: int, length: int) -> Any:
     return tvm.IRModule.from_expr(relay.Function((x,), relay.nn.dense(x, w)))
 
 
-@pytest.mark.parametrize("target", (TARGETS | RVV).values(), ids=(TARGETS | RVV).keys())
+@pytest.mark.parametrize("target", MORE.values(), ids=MORE.keys())
 @pytest.mark.parametrize(
     "network_of",
     [(64, 128, 56, 1, {}), (64, 96, 28, 3, {"strides": 2}), (64, 64, 28, 3, {})],
@@ -104,7 +107,7 @@ def check_products(loop: Loop, target: str, most: float) -> None:
     assert len(loop.lines) <= most * products + 8, "\n".join(loop.lines)
 
 
-@pytest.mark.parametrize("target", (TARGETS | RVV).values(), ids=(TARGETS | RVV).keys())
+@pytest.mark.parametrize("target", WITH_RVV.values(), ids=WITH_RVV.keys())
 def test_products_of_matrices_fill_the_loop(target: str) -> None:
     """A few more instructions ask for the next columns ahead."""
     text = assembly(dense(128, 256, 512), Target(target), "dense")
