@@ -38,7 +38,7 @@ class TestServer:
     def stop(self) -> None:
         """End it."""
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(30)
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
@@ -59,7 +59,7 @@ def limited(**limits: Any) -> Limits:
     return Limits(**limits)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
     while not condition():

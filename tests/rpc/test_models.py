@@ -138,7 +138,7 @@ def test_timing_there_is_timing_here(server: TestServer, tmp_path: Path) -> None
         for _ in range(8):  # in turns, since the machine is busy now and then
             ours.append(local.time_evaluator("exp", tvm.cpu(0), 10, 5)(*arrays).min)
             theirs.append(module.time_evaluator("exp", remote.cpu(0), 10, 5)(*there).min)
-        assert 0.7 < min(theirs) / min(ours) < 1.4
+        assert 0.5 < min(theirs) / min(ours) < 2
         np.testing.assert_allclose(there[1].numpy(), np.exp(values), rtol=1e-5)
 
 

@@ -78,7 +78,7 @@ def test_a_client_that_dies_gives_its_server_back(tracker: rpc.Tracker) -> None:
 def test_a_client_that_does_not_come_loses_its_turn(
     tracker: rpc.Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sterna.rpc.tracker.LEASE_S", 0.5)
+    monkeypatch.setattr("sterna.rpc.tracker.LEASE_S", 2.0)
     server = board(tracker)
     session = rpc.connect_tracker("127.0.0.1", tracker.port)
     session._call("tracker.request", "board", "", 1)  # takes it and does not connect
@@ -230,6 +230,6 @@ def test_many_clients_share_few_servers(tracker: rpc.Tracker) -> None:
         thread.join(SECONDS + 120)
     assert not failures, failures
     assert not any(thread.is_alive() for thread in threads)
-    assert min(done) >= 1 and max(done) <= min(done) + 2, done  # everyone in turn
+    assert min(done) >= 1 and max(done) <= min(done) + 3, done  # everyone in turn
     for server in servers:
         server.stop()

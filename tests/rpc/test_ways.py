@@ -49,7 +49,7 @@ def test_a_proxy_may_start_after_its_server() -> None:
 
 def test_a_key_that_no_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sterna.rpc.proxy.WAIT_S", 0.2)
-    monkeypatch.setattr("sterna.rpc.client.CONNECT_S", 1.0)
+    monkeypatch.setattr("sterna.rpc.client.CONNECT_S", 2.0)
     proxy = rpc.Proxy(port=0, silent=True)
     with pytest.raises(rpc.RPCError, match="busy"):
         rpc.connect("127.0.0.1", proxy.port, key="none")
@@ -182,9 +182,9 @@ def test_a_tracker_and_its_servers_over_tls(certificates: list[tuple[str, str]])
 def test_a_time_limit_holds_over_tls(certificates: list[tuple[str, str]]) -> None:
     ((cert, key), _) = certificates
     with serving(tls_cert=cert, tls_key=key) as server:
-        remote = server.connect(tls_ca=cert, session_timeout=0.5)
+        remote = server.connect(tls_ca=cert, session_timeout=1.5)
         sleep = remote.get_function("test.sleep")
-        with pytest.raises(rpc.RPCSessionTimeoutError, match=r"session_timeout=0\.5"):
+        with pytest.raises(rpc.RPCSessionTimeoutError, match=r"session_timeout=1\.5"):
             sleep(30.0)
 
 
