@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sterna.ir import build
 from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
-from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
+from sterna.op.dot_schedule import add_by_dots, dot_block, dot_lanes, is_dot
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
 from sterna.op.schedules import (
@@ -110,6 +110,8 @@ def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
     """The tile that suits a sum and the processor, for all rows or blocks of at most some."""
     processor = kernel.processor
     lanes = processor.lanes(total.output(0).dtype)
+    if is_dot(total):
+        lanes = dot_lanes(dot_block(total), processor)
     sizes = extents_of(total.axis)
     row = _row_axis(total, sizes)
     rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
@@ -141,6 +143,8 @@ def most_rows(bytes_apart: int) -> int:
 
 def block_of(total: ComputeOp) -> int | None:
     """The extent of the blocks in which an operand keeps what runs as vectors."""
+    if is_dot(total):
+        return dot_block(total)
     vector = total.axis[-1].var
     body = total.body[0]
     assert isinstance(body, Reduce)

@@ -57,6 +57,13 @@ def is_dot(op: ComputeOp) -> bool:
     return inner.a in reduced and op.axis[-1].var in variables_in(lane)
 
 
+def dot_block(op: ComputeOp) -> int:
+    """How many columns lie together for every group of what is summed over."""
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    return build.int_value(loads_of(body)[1].tensor.shape[-2]) or 1
+
+
 def dot_lanes(channels: int, processor: Processor) -> int:
     """How many lanes vectors of sums have that fill so many channels."""
     lanes = processor.lanes(INT32)

@@ -238,6 +238,16 @@ def check(made: Any, feeds: dict[str, Array], want: Array, target: str, level: i
     np.testing.assert_array_equal(module.get_output(0).numpy(), want)
 
 
+def test_vectors_fill_the_channels_of_a_single_block() -> None:
+    """24 channels are three vectors of 8, none of which is computed number by number."""
+    made, _, _ = quantised("pointwise", SIGNS[0], 0)
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server"
+    with tvm.transform.PassContext(opt_level=3):
+        code = relay.build(tvm.IRModule.from_expr(made), target=target).get_lib().get_source("asm")
+    dots = [line for line in code.splitlines() if "vpdpbusd" in line]
+    assert dots and all("%ymm" in line for line in dots)
+
+
 # ---- elsewhere ----
 
 ARM = ["+neon", "+neon,+dotprod", "+neon,+dotprod,+i8mm"]
