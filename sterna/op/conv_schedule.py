@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sterna.ir import build
 from sterna.op.contraction import ancestors, block_of, most_rows, schedule_contraction
 from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
-from sterna.op.kernel import Kernel
+from sterna.op.kernel import Kernel, Processor
 from sterna.op.register_tile import RegisterTile, register_tile
 from sterna.op.schedules import (
     extent_of,
@@ -116,7 +116,7 @@ def _schedule_depthwise(conv: _Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
     lanes = min(processor.lanes(conv.op.output(0).dtype), conv.channels)
-    columns = even_part(conv.width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+    columns = depthwise_columns(conv.width, processor)
     tile = _sum_in_registers(conv)
     n, h, w, c = stage.op.axis
     across, column = stage.split(w, factor=columns)
@@ -136,16 +136,27 @@ def _schedule_depthwise(conv: _Conv) -> None:
     stage.unroll(column)
     stage.vectorize(vector)
     tile.compute_at(stage, place)
-    _write_out(tile, list(tile.op.reduce_axis))
-    along, inside = tile.op.reduce_axis
-    if conv.window[1] <= UNROLLED_ROW:
-        tile.unroll(inside)
-        if math.prod(conv.window) <= UNROLLED_WINDOW:
-            tile.unroll(along)
+    write_window_out(tile)
     _place_border(conv, stage, None)
     conv.kernel.choices["schedule"] = (
         f"depthwise, {columns} columns x {lanes} channels in registers, {why}"
     )
+
+
+def depthwise_columns(width: int, processor: Processor) -> int:
+    """Columns of a depthwise tile."""
+    return even_part(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+
+
+def write_window_out(tile: Stage) -> None:
+    """A depthwise sum: its window written out as far as that is not too long."""
+    along, inside = tile.op.reduce_axis
+    write_out(tile, [along, inside])
+    height, width = extents_of([along, inside])
+    if width <= UNROLLED_ROW:
+        tile.unroll(inside)
+        if height * width <= UNROLLED_WINDOW:
+            tile.unroll(along)
 
 
 def _bytes_of(tensor: Tensor) -> int:
@@ -194,7 +205,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         channel, *window = tile.op.reduce_axis
         add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes)
     else:
-        _write_out(tile, _steps(tile))
+        write_out(tile, steps_of(tile))
     bands = -(-conv.height // share.rows) * conv.batch
     if bands >= threads and share.groups == 1:
         piece = stage.fuse(n, band)
@@ -275,7 +286,7 @@ def _sum_in_registers(conv: _Conv) -> Stage:
     return made
 
 
-def _steps(tile: Stage) -> list[IterVar]:
+def steps_of(tile: Stage) -> list[IterVar]:
     """The loops of the sum, channels innermost.
 
     Several steps in a row would make LLVM load ahead, for which no registers are left.
@@ -286,7 +297,7 @@ def _steps(tile: Stage) -> list[IterVar]:
     return [*window, channel]
 
 
-def _write_out(tile: Stage, reduced: list[IterVar]) -> None:
+def write_out(tile: Stage, reduced: list[IterVar]) -> None:
     """The loops of the sum around the accumulators of some columns."""
     *others, column, vector = tile.op.axis
     tile.reorder(*others, *reduced, column, vector)

@@ -85,6 +85,9 @@ class OpRecord:
     quantized.py."""
     alter_layout: Callable[..., Attrs | None] | None = None
     """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    chain: Callable[[Call, Call, Any], bool] | None = None
+    """chain(call, before, processor): whether it runs in one kernel with the call that its data
+    comes from, which is more than injective too."""
     winograd: Callable[..., RelayExpr | None] | None = None
     """winograd(call, processor, growth): itself by Winograd's way, if that costs less there and
     makes weights at most so many times larger."""

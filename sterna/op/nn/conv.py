@@ -16,7 +16,7 @@ from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
-from sterna.op.conv_schedule import schedule_conv
+from sterna.op.conv_chain import runs_in_chain, schedule_convs
 from sterna.op.integer_rules import convolved
 from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_layout import (
@@ -331,7 +331,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         macs=macs_conv,
         integer=convolved,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_conv,
+        schedule=schedule_convs,
         mixed_precision="always",
         layout=conv_layout,
         scale=CONV_SCALE,
@@ -375,7 +375,7 @@ _register(2, Conv2DAttrs, [
         "out_layout": "NCHW4c",
     }),
 ], alter_layout=alter_conv2d, winograd=conv2d_by_winograd,
-          rewrites=[factors_into_weights])  # fmt: skip
+          rewrites=[factors_into_weights], chain=runs_in_chain)  # fmt: skip
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

@@ -7,11 +7,13 @@
 Every call is in exactly one group, and a group becomes a primitive function. Groups grow along the
 post-dominator tree: a call may join what it ends up in if everything on the way there can join too.
 Three rounds, as patterns need: kernels with epilogues and elementwise chains; injective operators;
-injective operators that end in a tuple.
+injective operators that end in a tuple. Then kernels that a processor runs better as one, as their
+operators' records say.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
@@ -31,19 +33,21 @@ from sterna.relay.op import (
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:
+def FuseOps(fuse_opt_level: int = -1, processor: Any = None) -> Pass:
     """Make kernels of operators; level 0 makes one of each, -1 takes the context's level."""
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
         deepest = context.config.get("relay.FuseOps.max_depth", 256)
-        return func if func.is_primitive else fuse_ops(func, level, deepest)
+        return func if func.is_primitive else fuse_ops(func, level, deepest, processor)
 
     made: Pass = function_pass(change, opt_level=0, name="FuseOps", kind=Function)
     return made
 
 
-def fuse_ops(func: Function, level: int = 2, max_depth: int = 256) -> Function:
+def fuse_ops(
+    func: Function, level: int = 2, max_depth: int = 256, processor: Any = None
+) -> Function:
     """The function with its operators in primitive functions."""
     func.checked_type  # noqa: B018  (patterns depend on shapes)
     order = post_order(func, not_primitive)
@@ -51,6 +55,8 @@ def fuse_ops(func: Function, level: int = 2, max_depth: int = 256) -> Function:
     if level >= 1:
         for phase in range(3):
             _grow(graph, phase, max_depth)
+        if processor is not None:
+            _chain(graph, processor, max_depth)
     return _Outliner(graph).run(order)
 
 
@@ -220,6 +226,26 @@ def _join(
             into.anchor = into.anchor or group.anchor
             if group.pattern > into.pattern and group.pattern != TUPLE:
                 into.pattern = group.pattern
+
+
+def _chain(graph: _Graph, processor: Any, most: int) -> None:
+    """Join kernels to those that alone read their results, where a processor runs both better."""
+    anchors = {n.group.root(): n for n in graph.list if COMM_REDUCE <= n.pattern < TUPLE}
+    for node in graph.list:
+        record = record_of(node.expr)
+        if record is None or record.chain is None:
+            continue
+        assert isinstance(node.expr, Call)
+        data = graph.nodes[id(node.expr.args[0])]
+        first, second = data.group.root(), node.group.root()
+        before = anchors.get(first)
+        if data.escapes or len(data.consumers) > 1 or first is second or before is None:
+            continue
+        if first.size + second.size > most or not isinstance(before.expr, Call):
+            continue
+        if record.chain(node.expr, before.expr, processor):
+            first.parent = second
+            second.size += first.size
 
 
 class _Outliner:

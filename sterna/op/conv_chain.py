@@ -1,0 +1,168 @@
+"""A convolution of single pixels and the depthwise one that reads its result, in one kernel.
+
+The first makes many channels of few. Where they would not stay in the second cache, both run over
+one band of rows after the other, and what lies between them is never in memory. Bands overlap by
+the height of the window less its step; those rows are computed twice.
+"""
+
+from typing import Any
+
+from sterna.ir.types import TensorType
+from sterna.op.contraction import block_of
+from sterna.op.conv_schedule import (
+    depthwise_columns,
+    schedule_conv,
+    steps_of,
+    write_out,
+    write_window_out,
+)
+from sterna.op.kernel import Kernel, Processor
+from sterna.op.register_tile import register_tile
+from sterna.op.schedules import extents_of, loads_of, vectorize_result
+from sterna.relay.expr import Call
+from sterna.relay.layout import layout_of
+from sterna.relay.op import is_call_of
+from sterna.te import ComputeOp, IterVar, Stage, Tensor
+from sterna.te.tensor import Reduce
+
+# The largest share of what lies between that is computed twice.
+MOST_TWICE = 1 / 8
+
+
+def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
+    """Whether a depthwise convolution is computed together with the one that its data comes from.
+
+    Where what lies between them leaves the second cache and little of it is computed twice.
+    """
+    if not is_call_of(before, "nn.conv2d"):
+        return False
+    kinds = [part.checked_type for part in (conv, conv.args[0], before)]
+    known = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
+    if len(known) < len(kinds) or known[1] != known[2]:
+        return False
+    result, between, _ = known
+    if not _is_depthwise(conv, between.shape[-1]) or not _is_of_single_pixels(before):
+        return False
+    attrs: Any = conv.attrs
+    _, _, wide, channels = between.concrete_shape
+    row = wide * channels * between.dtype.bytes
+    if channels % processor.lanes(between.dtype) or between.dtype != result.dtype:
+        return False
+    if not between.dtype.is_float:
+        return False
+    if between.concrete_shape[1] * row <= processor.l2_bytes // 2:
+        return False
+    window, step = _window(conv)[0], attrs.strides[0]
+    rows = rows_of_a_band(result.concrete_shape[1], row, window, step, processor)
+    return bool(max(0, window - step) <= MOST_TWICE * rows * step)
+
+
+def _is_depthwise(conv: Call, channels: Any) -> bool:
+    attrs: Any = conv.attrs
+    layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
+    alone = attrs.groups == channels > 1 and attrs.kernel_layout == "HWOI"
+    weights: Any = conv.args[1].checked_type
+    return alone and layouts == {"NHWC"} and set(attrs.dilation) == {1} and weights.shape[-1] == 1
+
+
+def _is_of_single_pixels(conv: Call) -> bool:
+    attrs: Any = conv.attrs
+    layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
+    moves = {*attrs.strides, *_window(conv)} != {1} or any((*attrs.before, *attrs.after))
+    return layouts == {"NHWC"} and attrs.groups == 1 and not moves
+
+
+def _window(conv: Call) -> tuple[Any, Any]:
+    attrs: Any = conv.attrs
+    weights: Any = conv.args[1].checked_type
+    extents = layout_of(attrs.kernel_layout).dims(weights.shape)
+    return extents["H"], extents["W"]
+
+
+def rows_of_a_band(
+    height: int, row_bytes: int, window: int, step: int, processor: Processor
+) -> int:
+    """Rows of the result for which what they read fills half of the second cache at most."""
+    most = (processor.l2_bytes // 2 // row_bytes - window) // step + 1
+    bands = -(-height // max(1, most))
+    bands += -bands % processor.threads
+    return -(-height // min(bands, height))
+
+
+def schedule_convs(kernel: Kernel) -> None:
+    """Two convolutions in a chain, or one."""
+    stages = kernel.schedule.stages
+    sums = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
+        _schedule_chain(kernel, sums[0], sums[1])
+    else:
+        schedule_conv(kernel)
+
+
+def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None:
+    schedule, processor = kernel.schedule, kernel.processor
+    body = second.body[0]
+    assert isinstance(body, Reduce)
+    between = loads_of(body)[0].tensor
+    for other in schedule.stages:
+        if isinstance(other.op, ComputeOp) and not other.op.reduce_axis and not other.is_output:
+            other.compute_inline()
+    _, height, *_ = extents_of(second.axis)
+    _, high, wide, channels = extents_of(first.axis)
+    window = extents_of(second.reduce_axis)[0]
+    row = wide * channels * between.dtype.bytes
+    rows = rows_of_a_band(height, row, window, -(-high // height), processor)
+    result, piece = _tile_result(kernel, second, rows)
+    made = _in_registers(kernel, between, first)
+    schedule[between].compute_at(result, piece)
+    tile = _tile_between(kernel, schedule[between], made)
+    kernel.choices["tile"] = tile
+    kernel.choices["schedule"] = f"in a chain, tiles of {tile}, bands of {rows} rows"
+
+
+def _in_registers(kernel: Kernel, result: Tensor, total: ComputeOp) -> Stage:
+    """The sum as a stage of its own."""
+    schedule = kernel.schedule
+    if result.op is total:
+        return schedule[schedule.cache_write(result, "local")]
+    made = schedule[total.output(0)]
+    made.set_scope("local")
+    return made
+
+
+def _tile_result(kernel: Kernel, total: ComputeOp, rows: int) -> tuple[Stage, IterVar]:
+    """The loops of the depthwise sum; gives that over bands."""
+    out, processor = kernel.outputs[0], kernel.processor
+    tile, stage = _in_registers(kernel, out, total), kernel.schedule[out]
+    n, h, w, c = stage.op.axis
+    columns = depthwise_columns(extents_of([w])[0], processor)
+    band, row = stage.split(h, factor=rows)
+    across, column = stage.split(w, factor=columns)
+    block, vector = stage.split(c, factor=processor.lanes(out.dtype))
+    stage.reorder(n, band, row, across, block, column, vector)
+    piece = stage.fuse(n, band)
+    stage.parallel(piece)
+    stage.pragma(across, "loop_partition_hint", True)
+    stage.unroll(column)
+    stage.vectorize(vector)
+    tile.compute_at(stage, block)
+    write_window_out(tile)
+    return stage, piece
+
+
+def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
+    """The loops of the first sum within a band; gives the size of their tile."""
+    processor = kernel.processor
+    n, h, w, c = stage.op.axis
+    _, _, width, channels = extents_of(stage.op.axis)
+    lanes, registers = processor.lanes(stage.op.output(0).dtype), processor.tile_registers
+    assert isinstance(tile.op, ComputeOp)
+    size = register_tile(width, channels, lanes, registers, block_of(tile.op))
+    block, vector = stage.split(c, factor=size.columns)
+    across, column = stage.split(w, factor=size.rows)
+    stage.reorder(n, block, h, across, column, vector)
+    stage.unroll(column)
+    vectorize_result(stage, vector, size.columns)
+    tile.compute_at(stage, across)
+    write_out(tile, steps_of(tile))
+    return f"{size.rows} x {size.columns}"
