@@ -174,7 +174,7 @@ def _schedule_direct(conv: _Conv) -> None:
     size = register_tile(conv.width, conv.channels, lanes, processor.tile_registers, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
-    small = conv.weight_bytes(size.columns) <= processor.l1_bytes // 2
+    small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
     if in_bands or small or is_dot(conv.op):
         why = _by_bands(conv, stage, size, lanes)
     else:
