@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 C_INTERFACE = {"unpacked-api": True, "interface-api": "c"}
 PROGRAMS = {"baremetal": "build/program.elf", "zephyr": "build/zephyr/zephyr.elf",
             "arduino": "build/*.elf"}  # fmt: skip
+SMALL = {"relay.Winograd.max_growth": 0}  # flash is scarce: weights must not grow
 SECONDS = 120
 PAINTED = "measured: painted before the program ran, and read afterwards"
 
@@ -133,7 +134,8 @@ def _compile(graph: Graph, board: Board, options: argparse.Namespace) -> AOTProg
     """The network in C; what cannot fit is refused before anything is built."""
     mod, params = graph
     cpu = f" -mcpu={board.cpu}" if board.cpu.startswith("cortex-") else ""
-    with PassContext(opt_level=3 if options.opt_level is None else options.opt_level):
+    level = 3 if options.opt_level is None else options.opt_level
+    with PassContext(opt_level=level, config=SMALL):
         program = relay_build.build(
             mod, target=f"c{cpu}", params=params, executor=Executor("aot", C_INTERFACE),
             runtime=Runtime("crt"),
