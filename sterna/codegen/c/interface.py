@@ -155,9 +155,8 @@ class Interface:
             else:
                 words = (
                     f"Bytes of the memory pool {name}, what must divide its address, and what must "
-                    "be in it:\n"
-                    f"   const uint8_t {name}[{macro}_SIZE] = {macro}_DATA; */\n"
-                    "/* Low bytes come first."
+                    f"be in it,\n   low bytes first: const uint8_t {name}[{macro}_SIZE] = "
+                    f"{macro}_DATA;"
                 )
                 lines.append(f"#define {macro}_DATA {_initializer(pool.data)}")
                 members.append(f"const void *{name}")
@@ -190,10 +189,15 @@ class Interface:
         pools = ", ".join(self._pools_param()) or "void"
         found = [("Runs the network. Returns 0, or another number if it failed.", self._run_head())]
         if self.holds_operands:
-            for what in ("outputs", "inputs"):
-                words = f"Where the {what} lie. Inputs are written anew before each run."
-                head = f"struct {self.prefix}_{what} {self.prefix}_map_{what}({pools})"
-                found.insert(0, (words, head))
+            lie = {
+                "inputs": "Where the inputs lie. They are written anew before each run.",
+                "outputs": "Where the outputs lie, from a run until inputs are written again.",
+            }
+            maps = [
+                (words, f"struct {self.prefix}_{what} {self.prefix}_map_{what}({pools})")
+                for what, words in lie.items()
+            ]
+            return [*maps, *found]
         return found
 
     def _run_head(self) -> str:
