@@ -26,8 +26,8 @@ def add_to(commands: "Subparsers") -> None:
     add_model(parser, compiled_too=False)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE",
-        help="what to write; its name ends in .so (a shared library), .tar, .o, .a, or .c (of the "
-        "target c)",
+        help="what to write; its name ends in .so (a shared library), .tar, .o, .a, .c (of the "
+        "target c) or .wasm (of wasm32-wasi)",
     )  # fmt: skip
     parser.add_argument("--cc", help="the C compiler that links the file")
     parser.add_argument(

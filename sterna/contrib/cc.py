@@ -159,7 +159,7 @@ def build_program(
     """Compile and link inputs and the runtime into a program for a target."""
     triple = machine_of(target).triple
     command = cc or (None if cross.is_here(triple) else cross.compiler_for(triple, static))
-    mode = ["-static", "-s"] if static else []
+    mode = [*(["-static"] if static else []), *(["-s"] if static or command else [])]
     libraries = [] if static and command is not None else ["-lpthread", "-ldl"]
     sources = [*inputs, native.runtime_source()]
     toolchain.link_executable(

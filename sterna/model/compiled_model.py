@@ -139,7 +139,7 @@ class CompiledModel:
     # ---- in files ----
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write it to a file: .so, .tar, .o, .a, or .c of the target c; see export_library."""
+        """Write it to a file: .so, .tar, .o, .a, .c or .wasm; see export_library."""
         if self.build is None:
             raise ValueError(
                 f"the model was loaded from '{self.path}' and cannot be written anew; copy that "

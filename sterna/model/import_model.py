@@ -19,7 +19,7 @@ Shapes = Mapping[str, Sequence[int] | int]
 Graph = tuple[IRModule, dict[str, Any]]
 
 # Files that come out of a compiler, not into it.
-COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c"})
+COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c", ".wasm"})
 
 
 def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None) -> Graph:

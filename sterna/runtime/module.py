@@ -168,7 +168,7 @@ class Module(_core.Module):
     ) -> Any:
         """Write it and all that it imports to a file that load_module takes anywhere.
 
-        The name says the form: .so, .tar (a linked library and its parts), .o, .a or .c.
+        The name says the form: .so, .tar (a linked library and its parts), .o, .a, .c or .wasm.
         cc= names the compiler that links, options= adds to its command line; addons= are further
         sources and objects. fcompile= does the linking instead: fcompile(file_name, files, ...).
         """
