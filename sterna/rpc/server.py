@@ -123,8 +123,13 @@ class ServerLoop:
         self._begin(sock, f"{address[0]}:{address[1]}")
 
     def _begin(self, sock: socket.socket, client: str) -> None:
-        ours, theirs = socket.socketpair()
-        guard = os.fork()
+        try:
+            ours, theirs = socket.socketpair()
+            guard = os.fork()
+        except OSError as error:  # the machine has no more processes or files to give
+            self._say(f"{client} cannot be served: {error}")
+            sock.close()
+            return
         if guard == 0:
             run_guard(sock, theirs, self._settings)
         sock.close()

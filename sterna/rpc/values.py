@@ -16,7 +16,6 @@ SENDERS, RECEIVERS = 0, 1  # whose table a handle is of
 
 MOST_DIMENSIONS = 32
 MOST_NESTED = 16
-MOST_ELEMENTS = 1 << 62
 
 _int = struct.Struct("<Bq")
 _float = struct.Struct("<Bd")

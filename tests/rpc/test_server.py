@@ -15,8 +15,9 @@ import pytest
 
 import sterna as tvm
 from sterna import rpc
+from sterna.contrib import cc
 from sterna.rpc import frames
-from sterna.rpc.remote import ADDRESSES, OFFSET_BITS
+from sterna.rpc.remote_memory import ADDRESSES, OFFSET_BITS
 from tests.rpc.support import (
     SECRET,
     TestServer,
@@ -26,7 +27,7 @@ from tests.rpc.support import (
     serving,
     wait_until,
 )
-from tests.support import ROOT, clean_environment
+from tests.support import ROOT, clean_environment, require_program
 
 # ---- who gets in ----
 
@@ -356,6 +357,34 @@ def test_a_server_with_functions_of_this_process() -> None:
     server = rpc.Server(port=0, silent=True, server_init_callback=prepare)
     with rpc.connect("127.0.0.1", server.port) as remote:
         assert remote.get_function("test.prepared")(5) == 15
+    server.terminate()
+
+
+EXTENSION = """
+#include "sterna.h"
+static int answer(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  (void)self, (void)args, (void)n;
+  *ret = sterna_any_int(42);
+  return 0;
+}
+__attribute__((constructor)) static void announce(void) {
+  sterna_function *function;
+  if (sterna_function_create(answer, 0, 0, &function)) return;
+  sterna_register_function("test.extension", function, 1);
+  sterna_release(function);
+}
+"""
+
+
+@pytest.mark.parametrize("no_fork", [False, True])
+def test_a_server_loads_libraries_first(no_fork: bool, tmp_path: Path) -> None:
+    require_program("cc")
+    (tmp_path / "extension.c").write_text(EXTENSION)
+    cc.create_shared(tmp_path / "extension.so", tmp_path / "extension.c")
+    library = str(tmp_path / "extension.so")
+    server = rpc.Server(port=0, silent=True, no_fork=no_fork, load_library=library)
+    with rpc.connect("127.0.0.1", server.port) as remote:
+        assert remote.get_function("test.extension")() == 42
     server.terminate()
 
 

@@ -10,7 +10,8 @@ import pytest
 import sterna as tvm
 from sterna import rpc, te
 from sterna.contrib import utils
-from sterna.rpc.remote import ADDRESSES
+from sterna.rpc.remote import RemoteModule
+from sterna.rpc.remote_memory import ADDRESSES
 from tests.rpc.support import TestServer
 from tests.support import require_program
 
@@ -286,6 +287,31 @@ def test_modules_are_loaded_from_every_form(remote: rpc.RPCSession, suffix: str)
     assert len(result.results) == 2 and min(result.results) > 0
     linked = remote.download_linked_module(f"double{suffix}")
     assert linked[:4] == b"\x7fELF"
+
+
+def test_modules_there_import_each_other(remote: rpc.RPCSession) -> None:
+    require_program("cc")
+    path = utils.tempdir().relpath("double.so")
+    doubling().export_library(path)
+    remote.upload(path)
+    module, other = remote.load_module("double.so"), remote.system_lib()
+    assert isinstance(module, RemoteModule) and module.remote_kind == "library"
+    assert module.imported_modules == []
+    other.import_module(module)
+    (imported,) = other.imported_modules
+    assert imported.implements_function("double")
+    assert not other.implements_function("double")
+    assert other.implements_function("double", query_imports=True)
+    with pytest.raises(TypeError, match="export it, upload the file"):
+        module.import_module(tvm.runtime.load_module(path))
+
+
+def test_what_is_sent_can_be_logged(
+    server: TestServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with server.connect(key="board", enable_logging=True) as session:
+        session.listdir()
+    assert any("kind 1" in record.message and " ms" in record.message for record in caplog.records)
 
 
 def test_a_broken_file_is_refused_by_name(remote: rpc.RPCSession) -> None:

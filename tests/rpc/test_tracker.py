@@ -169,6 +169,15 @@ def test_the_environment_names_the_tracker(
         server.stop()
 
 
+def test_a_server_says_where_it_is_reached(tracker: rpc.Tracker) -> None:
+    server = board(tracker, custom_addr="localhost")
+    with rpc.connect_tracker("127.0.0.1", tracker.port) as session:
+        session.request("board").close()
+        (row,) = session.summary()["server_info"]
+        assert row["addr"] == ["localhost", server.port]
+    server.stop()
+
+
 def test_strangers_ask_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STERNA_RPC_SECRET", SECRET)
     tracker = rpc.Tracker(port=0, silent=True)

@@ -95,6 +95,19 @@ def test_a_server_passes_a_session_on() -> None:
             rpc.connect("127.0.0.1", gate.port, "gate", session_constructor_args=["rpc.Magic"])
 
 
+def test_a_server_behind_a_proxy_passes_a_session_on() -> None:
+    proxy = rpc.Proxy(port=0, silent=True)
+    gate = behind(proxy, key="gate")
+    with serving(key="inner") as inner:
+        onward = ["rpc.Connect", "127.0.0.1", inner.port, "inner", False]
+        with rpc.connect(
+            "127.0.0.1", proxy.port, "gate", session_constructor_args=onward
+        ) as remote:
+            assert remote.get_function("test.add_one")(1) == 2
+    gate.terminate()
+    proxy.terminate()
+
+
 # ---- programs ----
 
 
