@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "listen.h"
 #include "session.h"
 #include "supervise.h"
 
@@ -73,17 +74,60 @@ static int run_supervised(connection *c, uint32_t timeout_ms) {
   return failed;
 }
 
-int connection_serve(int socket, int server, server_options *o) {
-  connection c = {.options = o, .server = server};
+static int serve_client(connection *c) {
   client_hello hello;
   server_verdict verdict;
+  c->peer.deadline = clock_after(handshake_seconds);
+  if (handshake_serve(&c->peer, options_secret(c->options), decide, c, &hello, &verdict)) return -1;
+  c->most_head = hello.most_head;
+  return run_supervised(c, verdict.timeout_ms);
+}
+
+int connection_serve(int socket, int server, server_options *o) {
+  connection c = {.options = o, .server = server};
   if (stream_open(&c.peer, socket, socket)) return -1;
-  c.peer.deadline = clock_after(handshake_seconds);
-  int failed = handshake_serve(&c.peer, options_secret(o), decide, &c, &hello, &verdict);
-  c.most_head = hello.most_head;
-  if (!failed) failed = run_supervised(&c, verdict.timeout_ms);
+  int failed = serve_client(&c);
   stream_close(&c.peer);
   return failed;
+}
+
+/* Answers the proxy until a client has come, whose bytes follow the last answer. */
+static int await_client(stream *proxy) {
+  writer none = {NULL, 0, 0, 0}, begin = {NULL, 0, 0, 0};
+  int has_come = 0, failed = 0;
+  put_number(&none, TAG_NONE, 1);
+  put_str(&begin, "proxy.begin");
+  while (!has_come && !failed) {
+    frame f;
+    proxy->deadline = NO_DEADLINE;
+    frame_result got = frame_read(proxy, &f);
+    if (got == FRAME_END) sterna_set_error("ConnectionError", "the proxy has closed the connection");
+    failed = got != FRAME_READ;
+    if (failed) break;
+    has_come = f.kind == FRAME_CALL && f.head_size == begin.size && !memcmp(f.head, begin.data, begin.size);
+    if (!has_come && f.kind != FRAME_PING)
+      failed = sterna_set_error("RPCProtocolError", "the proxy sent a frame of another kind");
+    frame_free(&f);
+    proxy->deadline = clock_after(handshake_seconds);
+    if (!failed) failed = frame_write(proxy, FRAME_RETURN, &none, 0);
+  }
+  writer_free(&none);
+  writer_free(&begin);
+  return failed ? -1 : 0;
+}
+
+int connection_serve_at_proxy(int server, server_options *o) {
+  connection c = {.options = o, .server = server};
+  int socket = -1;
+  uint64_t deadline = clock_after(handshake_seconds);
+  if (connect_to(o->host, o->port, deadline, &socket)) return -1;
+  listen_keep_alive(socket);
+  if (stream_open(&c.peer, socket, socket)) return -1;
+  c.peer.deadline = deadline;
+  int failed = handshake_ask(&c.peer, options_secret(o), SERVICE_PROXY, o->key) || await_client(&c.peer) ||
+               serve_client(&c);
+  stream_close(&c.peer);
+  return failed ? -1 : 0;
 }
 
 int connection_serve_pipes(int in, int out, server_options *o) {

@@ -12,6 +12,8 @@ typedef struct {
 
 /* Runs in a process of its own. server: the socket to the process that listens. */
 INTERNAL int connection_serve(int socket, int server, server_options *o);
+/* The same for the next client that comes to a proxy. */
+INTERNAL int connection_serve_at_proxy(int server, server_options *o);
 /* Serves frames over pipes, without a handshake. */
 INTERNAL int connection_serve_pipes(int in, int out, server_options *o);
 

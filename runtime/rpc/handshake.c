@@ -166,7 +166,7 @@ int handshake_ask(stream *s, shared_secret secret, int service, const char *key)
   uint8_t verdict[VERDICT + MOST_KEY], expected[SHA256_SIZE], proof[SHA256_SIZE];
   if (send_request(s, secret, service, key, &t) || stream_read(s, t.second, SERVER_HELLO)) return -1;
   if (memcmp(t.second, "STRN\x01\x00", 6))
-    return sterna_set_error("RPCProtocolError", "what answers is no tracker");
+    return sterna_set_error("RPCProtocolError", "what answers there is no Sterna server");
   if (check_status(t.second[6])) return -1;
   if (secret.data && !(t.second[7] & HAS_SECRET))
     return sterna_set_error("PermissionError", "it has no secret, so nothing proves that it is yours");

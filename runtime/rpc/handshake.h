@@ -7,7 +7,7 @@
 
 enum { MOST_KEY = 255 };
 
-enum { SERVICE_SESSION = 1, SERVICE_TRACKER = 2 };
+enum { SERVICE_SESSION = 1, SERVICE_TRACKER = 2, SERVICE_PROXY = 3 };
 
 enum {
   STATUS_ACCEPTED, STATUS_OTHER_VERSION, STATUS_SECRET_NEEDED, STATUS_WRONG_PROOF, STATUS_WRONG_KEY,
@@ -41,7 +41,7 @@ typedef void (*handshake_decision)(void *context, const client_hello *hello, ser
 /* The server's side. PermissionError or the like when the client gets nothing. */
 INTERNAL int handshake_serve(stream *s, shared_secret secret, handshake_decision decide, void *context,
                              client_hello *hello, server_verdict *verdict);
-/* The client's side, towards a tracker. */
+/* The client's side, towards a tracker or a proxy. */
 INTERNAL int handshake_ask(stream *s, shared_secret secret, int service, const char *key);
 
 #endif

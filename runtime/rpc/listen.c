@@ -121,3 +121,22 @@ int connect_to(const char *host, int port, uint64_t deadline, int *out) {
   *out = file;
   return 0;
 }
+
+static void set_tcp(int socket, int option, int value) {
+  setsockopt(socket, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+void listen_keep_alive(int socket) {
+  int on = 1;
+  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#if defined(TCP_KEEPIDLE)
+  set_tcp(socket, TCP_KEEPIDLE, 10);
+#endif
+#if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
+  set_tcp(socket, TCP_KEEPINTVL, 5);
+  set_tcp(socket, TCP_KEEPCNT, 3);
+#endif
+#if defined(TCP_USER_TIMEOUT)
+  set_tcp(socket, TCP_USER_TIMEOUT, 30000);
+#endif
+}

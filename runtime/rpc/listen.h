@@ -8,6 +8,8 @@
 INTERNAL int listen_at(const char *host, int port, int port_end, int *bound, int *out);
 /* Whether nobody but this machine reaches it: 1 or 0; -1: there is no such address. */
 INTERNAL int is_loopback(const char *host);
+/* A peer of this socket that is gone without a word is found out within half a minute. */
+INTERNAL void listen_keep_alive(int socket);
 INTERNAL int connect_to(const char *host, int port, uint64_t deadline, int *out);
 
 #endif

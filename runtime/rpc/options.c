@@ -27,6 +27,7 @@ static const char help[] =
     "  --max-disk BYTES      of a session's files (8G)\n"
     "  --max-cpu S           processor seconds of a session; 0: any\n"
     "  --silent              print nothing but errors\n"
+    "  --through-proxy       --host and --port are those of a proxy to wait for clients at\n"
     "  --stdio               serve one client over standard input and output\n"
     "  --version, --help\n";
 
@@ -136,10 +137,13 @@ static int check_options(const server_options *o) {
   if (strlen(o->key) > MOST_KEY / 2) return sterna_set_error("ValueError", "--key is too long");
   if (*o->tracker_host && !*o->key)
     return sterna_set_error("ValueError", "--tracker needs --key: what clients ask for");
-  if (o->port_end < o->port && o->port) return sterna_set_error("ValueError", "--port-end lies before --port");
+  if (o->port_end < o->port && o->port && !o->is_behind_proxy)
+    return sterna_set_error("ValueError", "--port-end lies before --port");
   if (!o->sessions) return sterna_set_error("ValueError", "--max-sessions must be at least 1");
   int local = o->is_stdio ? 1 : is_loopback(o->host);
   if (local < 0) return -1;
+  if (o->is_behind_proxy && (*o->tracker_host || !*o->key))
+    return sterna_set_error("ValueError", "--through-proxy needs a --key, and no --tracker");
   if (!local && !o->has_secret)
     return sterna_set_errorf("PermissionError",
                              "--host %.200s lets other machines run code here; set STERNA_RPC_SECRET, or "
@@ -163,6 +167,8 @@ int options_parse(int argc, char **argv, server_options *out) {
       out->is_silent = 1;
     else if (!strcmp(argv[i], "--stdio"))
       out->is_stdio = 1;
+    else if (!strcmp(argv[i], "--through-proxy"))
+      out->is_behind_proxy = 1;
     else if (parse_one(out, argv[i], i + 1 < argc ? argv[i + 1] : NULL))
       return -1;
     else

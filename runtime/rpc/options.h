@@ -8,7 +8,7 @@
 
 typedef struct {
   const char *host, *key, *custom_address, *secret_file, *libraries;
-  int port, port_end, sessions, is_silent, is_stdio;
+  int port, port_end, sessions, is_silent, is_stdio, is_behind_proxy;
   char tracker_host[256]; /* empty: none */
   int tracker_port;
   double session_seconds; /* 0: no limit */

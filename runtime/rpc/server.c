@@ -22,11 +22,13 @@
 
 /* Beside sessions, this many connections may be in their handshake at once. */
 enum { MOST_HANDSHAKES = 16, MOST_CONNECTIONS = 1024 };
+static const double proxy_retry_seconds = 1;
 enum { LISTENER, REGISTRAR, FIRST_CONNECTION };
 
 typedef struct {
   pid_t process;
   int is_session; /* its client was let in */
+  int is_waiting; /* at a proxy, for its client */
   char peer[64];
 } client;
 
@@ -36,6 +38,8 @@ typedef struct {
   client clients[MOST_CONNECTIONS];
   int count, sessions, port;
   registration told; /* to the tracker */
+  int is_proxy_lost;
+  uint64_t next_try; /* to reach the proxy */
 } server;
 
 static volatile sig_atomic_t is_ending;
@@ -130,49 +134,51 @@ static void describe_peer(int socket, char out[64]) {
   snprintf(out, 64, "%s:%s", host, port);
 }
 
-static void set_tcp(int socket, int option, int value) {
-  setsockopt(socket, IPPROTO_TCP, option, &value, sizeof value);
+/* The end of a connection's process. */
+static void leave(const server *v, const char *peer, int failed) {
+  if (failed && !v->options->is_silent && !v->is_proxy_lost)
+    fprintf(stderr, "rpc: %s: %s\n", peer, sterna_last_error());
+  sterna_shutdown();
+  exit(0);
 }
 
-/* A peer that is gone without a word is found out within half a minute. */
-static void prepare_socket(int socket) {
-  int on = 1;
-  fcntl(socket, F_SETFD, FD_CLOEXEC);
-  set_tcp(socket, TCP_NODELAY, 1);
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-#if defined(TCP_KEEPIDLE)
-  set_tcp(socket, TCP_KEEPIDLE, 10);
-#endif
-#if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
-  set_tcp(socket, TCP_KEEPINTVL, 5);
-  set_tcp(socket, TCP_KEEPCNT, 3);
-#endif
-#if defined(TCP_USER_TIMEOUT)
-  set_tcp(socket, TCP_USER_TIMEOUT, 30000);
-#endif
-}
-
-static void welcome(server *v) {
-  int talk = -1, socket = accept(v->files[LISTENER].fd, NULL, NULL);
-  if (socket < 0) return;
-  prepare_socket(socket);
+/* Remembers the process of the connection that was described last. */
+static void enlist(server *v, pid_t process, int talk) {
   client *c = &v->clients[v->count];
-  describe_peer(socket, c->peer);
-  pid_t process = start_process(v, &talk);
-  if (process == 0) {
-    int failed = connection_serve(socket, talk, v->options);
-    if (failed && !v->options->is_silent) fprintf(stderr, "rpc: %s: %s\n", c->peer, sterna_last_error());
-    sterna_shutdown();
-    exit(0);
-  }
-  close(socket);
   if (process < 0) {
     fprintf(stderr, "rpc: no process for %s: %s\n", c->peer, strerror(errno));
     return;
   }
   c->process = process;
-  c->is_session = 0;
   v->files[FIRST_CONNECTION + v->count++] = (struct pollfd){talk, POLLIN, 0};
+}
+
+static void welcome(server *v) {
+  int talk = -1, on = 1, socket = accept(v->files[LISTENER].fd, NULL, NULL);
+  if (socket < 0) return;
+  fcntl(socket, F_SETFD, FD_CLOEXEC);
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  listen_keep_alive(socket);
+  client *c = &v->clients[v->count];
+  memset(c, 0, sizeof *c);
+  describe_peer(socket, c->peer);
+  pid_t process = start_process(v, &talk);
+  if (process == 0) leave(v, c->peer, connection_serve(socket, talk, v->options));
+  close(socket);
+  enlist(v, process, talk);
+}
+
+/* One process waits at the proxy, as long as there is room for another session. */
+static void wait_at_proxy(server *v) {
+  int talk = -1;
+  for (int i = 0; i < v->count; i++)
+    if (v->clients[i].is_waiting) return;
+  if (v->sessions >= v->options->sessions || clock_now() < v->next_try || v->count == MOST_CONNECTIONS) return;
+  client *c = &v->clients[v->count];
+  *c = (client){.is_waiting = 1, .peer = "a client of the proxy"};
+  pid_t process = start_process(v, &talk);
+  if (process == 0) leave(v, "the proxy", connection_serve_at_proxy(talk, v->options));
+  enlist(v, process, talk);
 }
 
 static int decide_on(const server *v, const char *key) {
@@ -185,6 +191,7 @@ static int decide_on(const server *v, const char *key) {
 
 static int admit(server *v, client *c, admission *asked) {
   asked->key[MOST_KEY] = 0;
+  v->is_proxy_lost = c->is_waiting = 0;
   int status = decide_on(v, asked->key);
   if (status != STATUS_ACCEPTED) return status;
   c->is_session = 1;
@@ -201,6 +208,10 @@ static void forget_client(server *v, int index) {
   int was_session = c->is_session;
   close(v->files[FIRST_CONNECTION + index].fd);
   waitpid(c->process, NULL, 0);
+  if (c->is_waiting) {
+    v->is_proxy_lost = 1;
+    v->next_try = clock_after(proxy_retry_seconds);
+  }
   if (was_session) tell(v, "rpc: session of %s has ended\n", c->peer);
   v->count--;
   *c = v->clients[v->count];
@@ -236,6 +247,13 @@ static void prepare_signals(void) {
   signal(SIGPIPE, SIG_IGN);
 }
 
+static int open_listener(server *v) {
+  const server_options *o = v->options;
+  if (listen_at(o->host, o->port, o->port_end, &v->port, &v->files[LISTENER].fd)) return -1;
+  fcntl(v->files[LISTENER].fd, F_SETFL, O_NONBLOCK);
+  return 0;
+}
+
 int server_run(server_options *o) {
   static server v;
   char place[300];
@@ -243,14 +261,15 @@ int server_run(server_options *o) {
   prepare_signals();
   v.files[REGISTRAR] = (struct pollfd){-1, POLLIN, 0};
   v.files[LISTENER] = (struct pollfd){-1, POLLIN, 0};
-  if (listen_at(o->host, o->port, o->port_end, &v.port, &v.files[LISTENER].fd)) return -1;
-  fcntl(v.files[LISTENER].fd, F_SETFL, O_NONBLOCK);
+  v.port = o->port;
+  if (!o->is_behind_proxy && open_listener(&v)) return -1;
   if (start_registrar(&v)) return -1;
   snprintf(place, sizeof place, "%.200s:%d", o->host, v.port);
-  tell(&v, "rpc: listens on %s\n", place);
+  tell(&v, o->is_behind_proxy ? "rpc: waits at the proxy %s\n" : "rpc: listens on %s\n", place);
   while (!is_ending) {
     int has_room = v.count - v.sessions < MOST_HANDSHAKES && v.count < MOST_CONNECTIONS;
     v.files[LISTENER].events = has_room ? POLLIN : 0;
+    if (o->is_behind_proxy) wait_at_proxy(&v);
     if (poll(v.files, (nfds_t)(FIRST_CONNECTION + v.count), 1000) <= 0) continue;
     for (int i = v.count - 1; i >= 0; i--)
       if (v.files[FIRST_CONNECTION + i].revents) hear_client(&v, i);

@@ -406,6 +406,23 @@ def test_a_tracker_hands_it_out(sanitized: Path) -> None:
         tracker.terminate()
 
 
+def test_a_proxy_leads_to_it(
+    sanitized: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STERNA_RPC_SECRET", SECRET)
+    proxy = rpc.Proxy(port=0, silent=True)
+    try:
+        options = ("--through-proxy", "--port", str(proxy.port), "--key", "hidden")
+        with running([sanitized], *options, secret=SECRET):
+            for _ in range(2):
+                with rpc.connect("127.0.0.1", proxy.port, key="hidden") as remote:
+                    remote.upload(library)
+                    twice = remote.load_module("tricks.so")["apply_twice"]
+                    assert twice(lambda value: value * 2, 3) == 12
+    finally:
+        proxy.terminate()
+
+
 def test_a_program_behind_pipes(sanitized: Path, library: Path) -> None:
     remote = rpc.PopenSession(str(sanitized), "--stdio")
     remote.upload(library)
