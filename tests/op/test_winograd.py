@@ -9,6 +9,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
+from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.kernel import Processor
 from sterna.op.nn._winograd import as_array, matrices, transform_weights, winograd_plan
 from sterna.relay.op import is_call_of
@@ -97,6 +98,21 @@ def test_threads_find_enough_pieces_of_work() -> None:
     assert split(14, 128, 32, threads=2) == "positions"
     # weights that all come anew for very few tiles cost more than the products that they save
     assert split(7, 128, 32, threads=2) is None
+
+
+@pytest.mark.parametrize("split", ["blocks", "channels", "positions"])
+@pytest.mark.parametrize("block_tiles, fetched", [(30, [1]), (14, [2]), (3, [2])])
+def test_the_next_weights_are_fetched(split: str, block_tiles: int, fetched: list[int]) -> None:
+    """Whole tiles fetch the lines of the next weights in turns, a single tile all of them."""
+    x, w = relay.var("x", shape=(1, 24, 20, 16)), relay.var("w", shape=(36, 2, 16, 32))
+    body = relay.nn.conv2d_winograd(
+        x, w, padding=(1, 1, 1, 1), block_tiles=block_tiles, lanes=16, registers=32, split=split
+    )
+    func = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    loops = str(lower_kernel(func, "kernel", MACHINE).function)
+    steps = loops.split("for channel in")[1:]
+    counts = [step.count("prefetch(") for step in steps]
+    assert [count for count in counts if count] == fetched
 
 
 def test_only_what_it_can_do_is_changed() -> None:

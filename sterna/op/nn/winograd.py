@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Broadcast, Expr
+from sterna.ir.expr import Broadcast, Call, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.epilogue import Epilogue
@@ -28,7 +28,8 @@ from sterna.te import Tensor, extern
 from sterna.te import all as all_of
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.stmt import Stmt
+from sterna.tir.passes.lower_prefetch import LINE_BYTES
+from sterna.tir.stmt import BufferLoad, Evaluate, Stmt
 
 
 @attributes
@@ -190,7 +191,8 @@ class _Kernel:
             shape = (self.size**2, self.each, self.block)
             made = ib.allocate(self.dtype, shape, name="made")
             with ib.for_range(0, self.size**2, name="position") as position:
-                self._multiply(ib, seen, weight, made, position, channels)
+                following = (build.minimum(position + 1, self.size**2 - 1), channels)
+                self._multiply(ib, seen, weight, made, position, channels, following)
             with ib.for_range(0, count, name="tile") as tile:
                 self._transform_result(ib, made, out, image, first + tile, tile, channels)
 
@@ -204,8 +206,11 @@ class _Kernel:
         with ib.for_range(0, count * vectors, name="part", kind="parallel") as part:
             tile = part // vectors
             self._transform_data(ib, data, seen, image, first + tile, tile, part % vectors)
-        with ib.for_range(0, self.size**2 * blocks, name="part", kind="parallel") as part:
-            self._multiply(ib, seen, weight, made, part // blocks, part % blocks)
+        parts = self.size**2 * blocks
+        with ib.for_range(0, parts, name="part", kind="parallel") as part:
+            later = build.minimum(part + 1, parts - 1)
+            following = (later // blocks, later % blocks)
+            self._multiply(ib, seen, weight, made, part // blocks, part % blocks, following)
         with ib.for_range(0, count * blocks, name="part", kind="parallel") as part:
             tile = part // blocks
             self._transform_result(ib, made, out, image, first + tile, tile, part % blocks)
@@ -229,18 +234,32 @@ class _Kernel:
 
     def _multiply(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, made: BufferVar, position: Expr,
-        channels: Expr,
+        channels: Expr, following: tuple[Expr, Expr],
     ) -> None:  # fmt: skip
+        """All tiles of a block at one position, and one block of channels.
+
+        following: the position and the block of channels whose weights come closer meanwhile.
+        """
         whole, rest = divmod(self.each, self.rows)
+        lines = range(0, self.block, LINE_BYTES // weight.buffer.dtype.bytes)
+        each = -(-len(lines) // max(1, whole))
+
+        def ahead(turn: Expr) -> list[tuple[Expr, ...]]:
+            """The lines of every channel that one of the whole tiles fetches."""
+            numbers = [build.minimum(turn * each + n, len(lines) - 1) for n in range(each)]
+            return [(*following, number * lines.step) for number in numbers]
+
         with ib.for_range(0, whole, name="rows") as at:
-            self._tile(ib, seen, weight, made, position, channels, at * self.rows, self.rows)
+            first = at * self.rows
+            self._tile(ib, seen, weight, made, position, channels, first, self.rows, ahead(at))
         if rest:
             first = build.const(whole * self.rows)
-            self._tile(ib, seen, weight, made, position, channels, first, rest)
+            fetched = [] if whole else ahead(build.const(0))
+            self._tile(ib, seen, weight, made, position, channels, first, rest, fetched)
 
     def _tile(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, made: BufferVar, position: Expr,
-        channels: Expr, first: Expr, rows: int,
+        channels: Expr, first: Expr, rows: int, ahead: Sequence[tuple[Expr, ...]],
     ) -> None:  # fmt: skip
         """Some tiles and a block of channels in registers, over all input channels."""
         vector = f"{self.dtype}x{self.block}"
@@ -250,6 +269,9 @@ class _Kernel:
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 ib.emit(total.buffer.vstore((row, 0), zero))
             with ib.for_range(0, self.inputs, name="channel") as channel:
+                for *block, line in ahead:
+                    place = BufferLoad(weight.buffer, (*block, channel, line))
+                    ib.emit(Evaluate(Call(build.const(0).dtype, "prefetch", (place,))))
                 read = weight.buffer.vload((position, channels, channel, 0), vector)
                 with ib.for_range(0, rows, name="row", kind="unroll") as row:
                     number = Broadcast(seen[position, first + row, channel], self.block)
