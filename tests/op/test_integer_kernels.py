@@ -73,8 +73,9 @@ def product(signs: tuple[str, str], lanes: int) -> tuple[Any, list[Any]]:
     return s, [a, w, out]
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
-@pytest.mark.parametrize("signs", SIGNS, ids="-".join)
+@pytest.mark.parametrize(("signs", "lanes"), [
+    (SIGNS[0], 4), (SIGNS[0], 16), *[(signs, 8) for signs in SIGNS],
+])  # fmt: skip
 def test_four_products_in_a_lane(signs: tuple[str, str], lanes: int) -> None:
     rng = np.random.default_rng(lanes)
     s, args = product(signs, lanes)
