@@ -18,11 +18,11 @@ from sterna.cli.run import outputs_table, summary
 from sterna.driver import relay_build
 from sterna.driver.aot_factory import AOTProgram
 from sterna.ir.transform import PassContext
+from sterna.micro.elf import read_program
 from sterna.micro.example import ExampleRun, ExampleTimeoutError, run_example
 from sterna.micro.platforms.baremetal import can_emulate
 from sterna.micro.platforms.boards import WITH_BOARDS, Board, check_room, find_board
 from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES
-from sterna.micro.program_size import program_size
 from sterna.micro.project import GeneratedProject, TemplateProject
 from sterna.micro.project_api.server import ProjectOption
 from sterna.model import compile
@@ -195,12 +195,13 @@ def _memory(
     project: GeneratedProject, program: AOTProgram, platform: str, board: Board
 ) -> dict[str, Any]:
     (elf,) = project.folder.glob(PROGRAMS[platform])
-    size, report = program_size(elf), program.memory_report()
-    check_room(board, size.flash, size.ram, "the program")
+    made, report = read_program(elf), program.memory_report()
+    flash, ram = made.stored_bytes, made.variable_bytes
+    check_room(board, flash, ram, "the program")
     return {
         "board": board.name, "platform": platform, "cpu": board.cpu,
-        "flash": size.flash, "flash_of_board": board.flash,
-        "ram": size.ram, "ram_of_board": board.ram,
+        "flash": flash, "flash_of_board": board.flash,
+        "ram": ram, "ram_of_board": board.ram,
         "constants": report.constant_bytes, "arena": report.workspace_bytes,
         "input_bytes": report.input_bytes, "output_bytes": report.output_bytes,
     }  # fmt: skip

@@ -108,10 +108,9 @@ def _caller(program: AOTProgram) -> str:
 
 def _measured(path: Path, prefix: str, cpu: str, toolchain: str) -> Sizes:
     made = read_program(path)
-    stored = sum(section.size for section in made.sections if section.is_stored)
     own = {name for name in made.symbols if name.startswith((prefix, "sterna_"))}
     weights = sum(made.symbols[n] for n in own if n.startswith(f"{prefix}_constant_"))
     ours = {*own, *(n for n in made.symbols if n.startswith(("inputs_", "outputs_")))}
     libraries = {name: size for name, size in made.symbols.items() if name not in ours}
-    ram = sum(section.size for section in made.sections if section.is_variable)
-    return Sizes(cpu, toolchain, stored - weights, weights, ram, libraries)
+    code = made.stored_bytes - weights
+    return Sizes(cpu, toolchain, code, weights, made.variable_bytes, libraries)

@@ -8,7 +8,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from sterna.micro.program_size import program_size
 from tests.cli.conftest import Sterna
 from tests.support import require_module, require_program
 
@@ -108,10 +107,3 @@ def test_a_missing_tool(sterna: Sterna, folder: Path, monkeypatch: pytest.Monkey
     done = sterna("micro", "dense.onnx", "--board", "nano33ble", "-o", "made")
     assert done.status == 5 and "arduino-cli was not found; get it" in done.err
     assert (folder / "made" / "made.ino").is_file()
-
-
-def test_sizes_of_what_is_no_program(tmp_path: Path) -> None:
-    for content in (b"terns", b"\x7fELF\x01" + b"\xff" * 60, b"\x7fELF\x02"):
-        (tmp_path / "program").write_bytes(content)
-        with pytest.raises(ValueError, match="program"):
-            program_size(tmp_path / "program")
