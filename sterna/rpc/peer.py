@@ -92,7 +92,7 @@ class Peer:
             )
         with self._lock:
             if self.ended is not None:
-                raise RPCError(f"the session has ended: {self.ended}")
+                raise self._ended_error()
             if self._nested == MOST_NESTED_CALLS:
                 raise RecursionError(f"more than {MOST_NESTED_CALLS} calls between machines nest")
             self._nested += 1
@@ -142,6 +142,10 @@ class Peer:
         """The session cannot go on; what to tell the caller."""
         self.end(str(error))
         return RPCError(str(error))
+
+    def _ended_error(self) -> Exception:
+        """What to tell a caller who comes after the end."""
+        return RPCError(f"the session has ended: {self.ended}")
 
     def end(self, why: str) -> None:
         """End the session at once."""

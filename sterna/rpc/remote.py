@@ -46,6 +46,7 @@ class ClientPeer(Peer):
         self.where, self.timeout_s, self.started = where, timeout_s, started
         self._logs = logs
         self._wants_block = False
+        self._is_overdue = False
         self._info: dict[str, Any] | None = None
         self.memory = RemoteMemory(self)
         self.number = _core.add_machine(self.memory)
@@ -92,17 +93,22 @@ class ClientPeer(Peer):
 
     def _lost(self, error: Exception) -> Exception:
         self.end(str(error))
-        spent = time.monotonic() - self.started
-        if self.timeout_s and spent >= self.timeout_s:
-            return RPCSessionTimeoutError(
-                f"the session with {self} was ended after session_timeout={self.timeout_s:g} "
-                "seconds; ask for more when you connect"
-            )
+        self._is_overdue = 0 < self.timeout_s <= time.monotonic() - self.started
+        if self._is_overdue:
+            return self._ended_error()
         if isinstance(error, RPCProtocolError):
             return RPCProtocolError(f"{self} broke the protocol: {error}")
         return RPCError(
             f"the session with {self} has ended while an answer was waited for: {error}. The "
             "server was stopped, or what ran there crashed or took too much memory"
+        )
+
+    def _ended_error(self) -> Exception:
+        if not self._is_overdue:
+            return super()._ended_error()
+        return RPCSessionTimeoutError(
+            f"the session with {self} was ended after session_timeout={self.timeout_s:g} seconds; "
+            "ask for more when you connect"
         )
 
     def architecture(self) -> Architecture | None:

@@ -222,6 +222,8 @@ def test_a_session_ends_when_its_time_is_over() -> None:
                 function(*([30.0] if work == "test.sleep" else []))
             assert isinstance(caught.value, TimeoutError) and time.monotonic() - start < 5
             wait_for_end(process)
+            with pytest.raises(rpc.RPCSessionTimeoutError, match=r"session_timeout=1\.5"):
+                remote.listdir()  # whoever asks later is told the same
         with server.connect() as remote:
             assert remote.get_function("test.add_one")(1) == 2
 
