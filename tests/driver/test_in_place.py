@@ -15,6 +15,8 @@ from sterna.relay.backend import Executor, Runtime
 from sterna.runtime.executor import AotModule
 from tests.driver.c_network import C_INTERFACE, CNetwork
 from tests.driver.test_aot import results
+from tests.relay.agreement import flat, hold, tolerance_of, value
+from tests.relay.random_graphs import Drawn, draw_network, draw_shapes
 
 SHAPE = (1, 8, 24, 24)
 BYTES = 4 * 8 * 24 * 24
@@ -108,3 +110,22 @@ def test_what_others_read_stays() -> None:
     got = results(graph_executor.GraphModule(lib["default"](tvm.cpu(0))), {"x": values})
     np.testing.assert_allclose(got[0], second, rtol=1e-5)
     np.testing.assert_allclose(got[1], third / third.sum(1, keepdims=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize("draw,seed", [(draw_shapes, 1000), (draw_network, 1004)])
+def test_random_graphs(draw: Any, seed: int, tmp_path: Path) -> None:
+    """Kernels for each operator, and inputs that may be written over too."""
+    drawn: Drawn = draw(seed, 8)
+    want, near = value(drawn, drawn.function), value(drawn, drawn.function, 1e-5)
+    mod = tvm.IRModule({"main": drawn.function})
+    inputs = {p.name_hint: v for p, v in zip(drawn.function.params, drawn.values, strict=True)}
+    with tvm.transform.PassContext(opt_level=0, config={"tir.usmp.use_workspace_io": True}):
+        program = relay.build(mod, target="c", executor=Executor("aot", C_INTERFACE),
+                              runtime=Runtime("crt"))  # fmt: skip
+    with tvm.transform.PassContext(opt_level=0):
+        lib = relay.build(mod, target="llvm")
+    assert program.memory_report().in_place > 0
+    got = results(graph_executor.GraphModule(lib["default"](tvm.cpu(0))), inputs)
+    hold(tuple(got), tuple(flat(want)), near, tolerance_of(drawn))
+    got = CNetwork(program, tmp_path)(list(inputs.values()), got)
+    hold(tuple(got), tuple(flat(want)), near, tolerance_of(drawn))
