@@ -60,7 +60,7 @@ def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
 def _is_depthwise(conv: Call, channels: Any) -> bool:
     attrs: Any = conv.attrs
     layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
-    alone = attrs.groups == channels > 1 and attrs.kernel_layout == "HWOI"
+    alone = attrs.groups == channels > 1 and attrs.kernel_layout == "HWOI" and not attrs.border
     weights: Any = conv.args[1].checked_type
     return alone and layouts == {"NHWC"} and set(attrs.dilation) == {1} and weights.shape[-1] == 1
 

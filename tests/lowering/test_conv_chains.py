@@ -19,7 +19,12 @@ AVX2 = Processor(256, 16, l2_bytes=40960, threads=1)
 
 
 def block(
-    size: int, window: int = 3, stride: int = 2, batch: int = 1, plain: bool = False
+    size: int,
+    window: int = 3,
+    stride: int = 2,
+    batch: int = 1,
+    plain: bool = False,
+    border: int = 0,
 ) -> Any:
     """8 channels become 32, of which a depthwise convolution makes fewer pixels."""
     x, w = relay.var("x", shape=(batch, size, 16, 8)), relay.var("w", shape=(2, 1, 1, 8, 16))
@@ -32,7 +37,7 @@ def block(
     deep = relay.nn.conv2d(
         wide, relay.var("v", shape=(window, window, 32, 1)), data_layout="NHWC",
         kernel_layout="HWOI", groups=32, channels=32, kernel_size=window, strides=stride,
-        padding=window // 2,
+        padding=window // 2, border=border,
     )  # fmt: skip
     return deep if plain else relay.clip(relay.add(deep, relay.var("c", shape=(32,))), 0.0, 6.0)
 
@@ -78,6 +83,10 @@ def test_what_lies_between_is_not_moved() -> None:
     assert (len(one), len(two)) == (1, 2)
     moved = [sum(work_of(kernel).bytes for kernel in each) for each in (one, two)]
     assert moved[1] - moved[0] == between
+
+
+def test_not_with_a_border_that_is_read() -> None:
+    assert len(kernels(block(64, border=1), SMALL)) == 2
 
 
 def test_only_where_little_is_computed_twice() -> None:
