@@ -58,10 +58,7 @@ class ServerLoop:
         for library in () if settings.no_fork else settings.load_library:
             load_extension(library)
         if settings.tracker is not None:
-            assert self._listener is not None
-            port = self._listener.getsockname()[1]
-            self._link = TrackerLink(settings, port, self._match_key)
-            self._selector.register(self._link.socket, selectors.EVENT_READ)
+            self._link = self._new_link()
         if alive is not None:
             self._selector.register(alive, selectors.EVENT_READ)
         if self._listener is not None:
@@ -78,8 +75,7 @@ class ServerLoop:
                     elif key.fd == alive:
                         return
                     elif self._link is not None and key.fileobj is self._link.socket:
-                        self._link.read()
-                        self._offer_again()
+                        self._hear_from_tracker(self._link)
                     else:
                         self._hear(self._connections[key.fd])
         finally:
@@ -213,6 +209,19 @@ class ServerLoop:
             self._offer_again()
 
     # ---- the tracker ----
+
+    def _new_link(self) -> TrackerLink:
+        assert self._listener is not None
+        link = TrackerLink(self._settings, self._listener.getsockname()[1], self._match_key)
+        self._selector.register(link.socket, selectors.EVENT_READ)
+        return link
+
+    def _hear_from_tracker(self, link: TrackerLink) -> None:
+        if not link.read():  # somebody killed its process
+            self._selector.unregister(link.socket)
+            link.end()
+            self._link = self._new_link()
+        self._offer_again()
 
     def _new_match_key(self) -> str:
         return f"{self._settings.key}:{secrets.token_hex(8)}"

@@ -39,10 +39,9 @@ class TrackerLink:
         with contextlib.suppress(OSError):  # its process ended; that is noticed by read
             self.socket.sendall(json.dumps([match_key, holder]).encode() + b"\n")
 
-    def read(self) -> None:
-        """Take what was heard: that the match key is no longer good."""
-        if not self.socket.recv(64):
-            raise RPCError("the line to the tracker has broken inside the server")
+    def read(self) -> bool:
+        """Take what was heard: that the match key is no longer good; False if its process ended."""
+        return bool(self.socket.recv(64))
 
     def end(self) -> None:
         """End the line."""

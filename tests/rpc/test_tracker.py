@@ -1,5 +1,7 @@
 """Trackers: who is free, who waits, and who comes back."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from sterna import rpc
+from sterna.rpc.processes import children_of
 from sterna.support.options import options
 from tests.rpc.support import SECRET, TestServer, wait_until
 from tests.support import ROOT, clean_environment
@@ -104,6 +107,19 @@ def test_a_tracker_that_is_restarted_finds_its_servers_again() -> None:
 
 def wait_for_pending(session: rpc.TrackerSession, count: int) -> None:
     wait_until(lambda: session.summary()["queue_info"]["board"]["pending"] == count)
+
+
+def test_a_line_to_the_tracker_that_is_killed_is_made_anew(tracker: rpc.Tracker) -> None:
+    server = board(tracker)
+    with rpc.connect_tracker("127.0.0.1", tracker.port) as session:
+        session.request("board").close()
+        wait_until(lambda: state_of(session) == ["free"])
+        (line,) = children_of(server.process.pid)
+        os.kill(line, signal.SIGKILL)
+        session.request("board").close()
+        wait_until(lambda: state_of(session) == ["free"])
+        assert children_of(server.process.pid) != [line]
+    server.stop()
 
 
 def test_higher_priorities_go_first(tracker: rpc.Tracker) -> None:
