@@ -270,6 +270,13 @@ def test_networks_that_no_project_can_hold(
     small = tvm.IRModule.from_expr(relay.reverse(relay.var("x", shape=(4,), dtype="int4"), axis=0))
     with pytest.raises(ValueError, match="'x' is of type int4"):
         crt.generate_project(build(small), tmp_path / "project")
+    with tarfile.open(tmp_path / "model.tar", "w") as tar:
+        text = b'{"modules": {"default": {"interface": {}, "memory": {"functions": 3}}}}'
+        info = tarfile.TarInfo("metadata.json")
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text))
+    with pytest.raises(ValueError, match="not as this version writes it"):
+        crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
     (tmp_path / "model.tar").write_bytes(b"terns")
     with pytest.raises(ValueError, match="is no archive of a network"):
         crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")

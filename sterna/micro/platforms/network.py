@@ -109,6 +109,11 @@ def unpack_network(archive: Path, folder: Path) -> Network:
                 (folder / Path(name).name).write_bytes(content)
     except (tarfile.TarError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"'{archive}' is no archive of a network: {error}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the description in '{archive}' is not as this version writes it ({error!r}); export "
+            "the network again"
+        ) from None
     return network
 
 

@@ -92,7 +92,7 @@ class ProjectOption:
     """A setting of a project; required and optional list the methods that take it."""
 
     name: str
-    help: str
+    help: str = ""
     type: str = "str"
     default: Any = None
     choices: Sequence[str] | None = None
