@@ -1,8 +1,10 @@
 """Random and mutated bytes do nothing to the server in C: no crash, no hang, no leak, no growth."""
 
+import io
 import random
 import socket
 import struct
+import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +19,8 @@ SECONDS = 60 if options.require_all else 20
 INTERESTING = (0, 1, -1, 2, 7, 8, 31, 32, 33, 64, 255, 256, 4096, 1 << 16, (1 << 31) - 1, 1 << 31,
                (1 << 32) - 1, 1 << 32, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))  # fmt: skip
 
-NAMES = ("x.so", "x.tar", "d/x", "..", "../x", "/etc/passwd", "", ".", "a\0b", "\u00e9", "x" * 600)
+NAMES = ("x.so", "x.so", "x.tar", "x.tar", "x.o", "d/x", "d", "..", "../x", "/etc/passwd", "", ".",
+         "a\0b", "\u00e9", "x" * 600)  # fmt: skip
 
 
 def any_value(rng: random.Random, depth: int = 0) -> bytes:
@@ -41,21 +44,85 @@ def any_value(rng: random.Random, depth: int = 0) -> bytes:
     return rng.choice(kinds)()
 
 
-CALLS = (
-    "rpc.get_function", "rpc.module_function", "rpc.module_kind", "rpc.module_imports",
-    "rpc.import_module", "rpc.load_module", "rpc.system_lib", "rpc.link", "rpc.upload",
-    "rpc.download", "rpc.remove", "rpc.listdir", "rpc.device_exists", "rpc.device_sync",
-    "rpc.server_info", "tvm.graph_executor.create", "sterna.load_params", "no.such",
-)  # fmt: skip
+# The server's functions: what each takes, a letter for each argument; see typical_value.
+CALLS = {
+    "rpc.get_function": "s", "rpc.module_function": "msb", "rpc.module_kind": "m",
+    "rpc.module_imports": "m", "rpc.import_module": "mm", "rpc.load_module": "n",
+    "rpc.system_lib": "s", "rpc.link": "n", "rpc.upload": "nirb", "rpc.download": "nii",
+    "rpc.remove": "n", "rpc.listdir": "n", "rpc.device_exists": "d", "rpc.device_sync": "d",
+    "rpc.time_evaluator": "fdcccccc", "rpc.server_info": "", "tvm.graph_executor.create": "smd",
+    "sterna.load_params": "r", "no.such": "i",
+}  # fmt: skip
+
+
+def archive_of(data: bytes) -> bytes:
+    """A tar file with a lib.so."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as made:
+        info = tarfile.TarInfo("lib.so")
+        info.size = len(data)
+        made.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()[: 512 * 4]
+
+
+def typical_value(letter: str, rng: random.Random) -> bytes:
+    """A value of the kind that an argument has, most of the time."""
+    handle = rng.choice((1, 2, 2, 3, 4, 5))
+    kinds = {
+        "s": lambda: wire.text(rng.choice(("", *CALLS, "{}"))),
+        "n": lambda: wire.text(rng.choice(NAMES)),
+        "m": lambda: wire.module(handle),
+        "f": lambda: wire.function(handle, rng.choice((0, 1))),
+        "b": lambda: rng.choice((wire.TRUE, wire.TRUE, wire.FALSE)),
+        "i": lambda: wire.integer(rng.choice((0, 0, 0, 8, 512, rng.choice(INTERESTING)))),
+        "c": lambda: wire.integer(rng.choice((0, 1, 1, 2))),
+        "r": lambda: wire.raw(rng.choice((b"", b"int main;", archive_of(rng.randbytes(600))))),
+        "d": lambda: wire.CPU,
+    }
+    return any_value(rng) if rng.random() < 0.06 else kinds[letter]()
+
+
+def typical_call(rng: random.Random) -> bytes:
+    """A call with about what the function takes."""
+    name = rng.choice(tuple(CALLS))
+    return wire.call(name, *(typical_value(letter, rng) for letter in CALLS[name]))
+
+
+# Handle 1 is a function, 2 a module, 3 an array, 4 times a function of the client.
+OPENING = (
+    wire.call("rpc.get_function", wire.text("rpc.listdir"))
+    + wire.call("rpc.system_lib", wire.text(""))
+    + wire.frame(wire.ALLOC, wire.CPU, wire.FLOAT32, wire.shape(2, 3), bulk=bytes(24))
+    + wire.call(
+        "rpc.time_evaluator", wire.function(77, 0), wire.CPU, *map(wire.integer, (1, 1, 0, 1, 0, 1))
+    )
+    + wire.call(
+        "rpc.upload", wire.text("x.so"), wire.integer(0), wire.raw(b"int main;"), wire.TRUE
+    )
+    + wire.call(
+        "rpc.upload", wire.text("x.tar"), wire.integer(0), wire.raw(archive_of(b"")), wire.TRUE
+    )
+)
+
+
+def callback(rng: random.Random) -> bytes:
+    """A call that calls the client twice, and the client's answers."""
+    answers = (
+        wire.frame(wire.RETURN, any_value(rng)),
+        wire.frame(wire.EXCEPTION, b"\x0e" + wire.text("ValueError")[1:] + 2 * wire.text("e")[1:]),
+        wire.frame(wire.PING) + wire.frame(wire.RETURN, wire.NONE),
+    )
+    return wire.frame(wire.CALL, wire.function(4), any_value(rng)) + b"".join(
+        rng.choice(answers) for _ in range(2)
+    )
 
 
 def any_frame(rng: random.Random) -> bytes:
     """A frame that is mostly in order."""
-    handle = wire.integer(rng.choice((1, 1, 1, 2, 3, rng.choice(INTERESTING))))
+    handle = wire.integer(rng.choice((3, 3, 3, 2, 1, rng.choice(INTERESTING))))
     offset = wire.integer(rng.choice((0, 0, 4, 12, rng.choice(INTERESTING))))
     count = rng.choice((0, 4, 16, 24))
-    name = wire.text(rng.choice(NAMES))
-    kind = rng.randrange(14)
+    kind = rng.randrange(16)
     if kind == 0:
         return wire.frame(wire.ALLOC, wire.CPU, wire.FLOAT32, wire.shape(2, 3))
     if kind == 1:
@@ -70,25 +137,17 @@ def any_frame(rng: random.Random) -> bytes:
         size = wire.integer(count)
         return wire.frame(wire.COPY_WITHIN, handle, offset, handle, offset, size)
     if kind == 5:
-        return wire.frame(wire.FREE, handle, wire.integer(2))
+        return wire.frame(wire.FREE, handle, wire.integer(5))
     if kind == 6:
         return wire.frame(wire.PING)
     if kind == 7:
-        data = wire.raw(rng.randbytes(rng.choice((0, 512, 1024))))
-        last = rng.choice((wire.TRUE, wire.TRUE, wire.FALSE))
-        return wire.call("rpc.upload", name, wire.integer(rng.choice((0, 0, 512))), data, last)
+        return callback(rng)
     if kind == 8:
-        return wire.call("rpc.get_function", wire.text(rng.choice(CALLS)))
-    if kind == 9:
-        settings = [wire.integer(rng.choice((0, 1, 2))) for _ in range(6)]
-        return wire.call("rpc.time_evaluator", wire.function(1), wire.CPU, *settings)
-    if kind == 10:
         return wire.frame(wire.CALL, wire.function(rng.randrange(1, 4)), any_value(rng))
-    if kind == 11:
+    if kind == 9:
         values = (any_value(rng) for _ in range(rng.randrange(4)))
         return wire.frame(rng.randrange(1, 12), *values)
-    values = (any_value(rng) for _ in range(rng.randrange(4)))
-    return wire.call(rng.choice(CALLS), *values)
+    return typical_call(rng)
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
@@ -129,7 +188,7 @@ def attack(server: Running, rng: random.Random) -> None:
                 sock.settimeout(0.2)
             else:
                 assert wire.shake_hands(sock) in (0, 5)
-                frames = [any_frame(rng) for _ in range(rng.choice((3, 10, 40)))]
+                frames = [OPENING, *(any_frame(rng) for _ in range(rng.choice((3, 10, 40))))]
                 if rng.random() < 0.7:
                     at = rng.randrange(len(frames))
                     frames[at] = mutated(frames[at], rng)
