@@ -83,6 +83,8 @@ def test_small_sums_and_growing_weights_stay_direct() -> None:
     assert plan(56, 64, growth=1) is None
     assert plan(7, 512) is None
     assert winograd_plan((1, 9, 9), (3, 32), 32, MACHINE, 16, 4) is None
+    small = Processor(vector_bits=32, vector_registers=8)
+    assert winograd_plan((1, 56, 56), (64, 64), 4, small, 1, 4) is None
 
 
 def test_threads_find_enough_pieces_of_work() -> None:

@@ -155,8 +155,8 @@ def winograd_plan(
     inputs, outputs = channels
     while lanes > 1 and (inputs % lanes or block % lanes):
         lanes //= 2
-    if lanes < min(4, processor.lanes(FLOAT32)):
-        return None
+    if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
+        return None  # where there are no vectors memory is scarce too, and weights would grow
     work = _Work(image, inputs, outputs, block, lanes, processor)
     best, found = PAYS * _direct_cycles(work), None
     for m in TILES:
