@@ -159,8 +159,9 @@ uint64_t platform_readable(const void *at) {
 }
 
 void *platform_allocate(size_t bytes, size_t alignment) {
-  void *block = NULL;
-  return posix_memalign(&block, alignment < 16 ? 16 : alignment, bytes ? bytes : 1) ? NULL : block;
+  size_t unit = alignment < 16 ? 16 : alignment;
+  if (bytes > SIZE_MAX - unit) return NULL;
+  return aligned_alloc(unit, (bytes / unit + 1) * unit);
 }
 
 void platform_release(void *block) { free(block); }

@@ -43,6 +43,7 @@ CROSS_TARGETS = [
     "aarch64-macos",
     "riscv64-linux-musl",
     "arm-linux-gnueabihf",
+    "wasm32-wasi",
 ]
 
 
