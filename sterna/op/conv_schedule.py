@@ -215,7 +215,12 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         group, block = stage.split(block, nparts=groups)
         piece = stage.fuse(n, band, group)
         _place_border(conv, stage, None)
+        blocks //= groups
     stage.parallel(piece)
+    # one number of each channel: each step fetches one line, where windows would fetch many
+    alone = math.prod(conv.window) == 1 and conv.group > UNROLLED_CHANNELS
+    if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not is_dot(conv.op):
+        tile.prefetch(conv.weight, tile.op.reduce_axis[0], 1, block)
     return f"bands of {share.rows} rows, the weights in the cache"
 
 

@@ -77,6 +77,15 @@ def test_parts_of_weights_are_fetched_ahead() -> None:
     assert hint.strip().endswith("(1, 1, 1, 1, 8))")
 
 
+@pytest.mark.parametrize("window, fetches", [(1, 1), (3, 0)])
+def test_the_next_block_of_single_weights_is_fetched(window: int, fetches: int) -> None:
+    """A step over windows of one element fetches one line; others would fetch one for each."""
+    size = {"kernel_size": (window, window), "padding": window // 2}
+    lowered = check(convolution((1, 9, 9, 16), 64, 32, **size), Processor(512, 32))
+    assert "bands" in lowered.choices["schedule"]
+    assert str(lowered.function).count("prefetch_region") == fetches
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 16, 64])
 @pytest.mark.parametrize("height, most", [(7, 10), (14, 5), (28, 3), (56, 2), (112, 1), (13, 5)])
 def test_threads_end_together(threads: int, height: int, most: int) -> None:
