@@ -1,0 +1,97 @@
+"""Quantised graphs in integers: against NumPy, whatever the shapes, signs, scales and borders."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sterna as tvm
+from sterna import relay
+from sterna.relay import transform
+from sterna.relay.arrays import Array
+from sterna.relay.interpreter import interpret
+from tests.op.test_integer_kernels import convolved, extremes
+
+
+def rewritten(expr: relay.Expr) -> relay.Function:
+    """The graph after the pass."""
+    passes = [transform.InferType(), transform.IntegerArithmetic(), transform.InferType()]
+    with tvm.transform.PassContext(opt_level=3):
+        mod = tvm.transform.Sequential(passes)(tvm.IRModule.from_expr(expr))
+    made: relay.Function = mod["main"]
+    return made
+
+
+def number(value: object, dtype: str) -> relay.Expr:
+    return relay.const(np.asarray(value, dtype))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_convolutions_are_exact_sums_rounded_once(data: st.DataObject) -> None:
+    draw = data.draw
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    groups, inputs, outputs = (draw(st.integers(1, 3)) for _ in range(3))
+    window = tuple(draw(st.integers(1, 3)) for _ in range(2))
+    shape = (1, groups * inputs, draw(st.integers(5, 7)), draw(st.integers(5, 7)))
+    pads = tuple(draw(st.integers(0, 2)) for _ in range(4))
+    attrs = {"groups": groups, "padding": pads, "dilation": draw(st.integers(1, 2)),
+             "strides": (draw(st.integers(1, 2)), draw(st.integers(1, 2)))}  # fmt: skip
+    kind, out = draw(st.sampled_from(["int8", "uint8"])), draw(st.sampled_from(["int8", "uint8"]))
+    ends, own = np.iinfo(kind), np.iinfo(out)
+    zero, out_zero = draw(st.integers(ends.min, ends.max)), draw(st.integers(own.min, own.max))
+    x = extremes(rng, shape, kind)
+    w = extremes(rng, (groups * outputs, inputs, *window), "int8")
+    bias = rng.integers(-(1 << 15), 1 << 15, len(w)).astype("int32")
+    scale, out_scale = np.float32(rng.uniform(0.01, 0.1)), np.float32(rng.uniform(0.1, 20))
+    scales = rng.uniform(0.01, 0.1, len(w) if draw(st.booleans()) else ()).astype("float32")
+    bounded = draw(st.booleans())
+
+    var = relay.var("x", shape=shape, dtype=kind)
+    real = relay.qnn.dequantize(var, number(scale, "float32"), number(zero, kind))
+    weight = relay.qnn.dequantize(relay.const(w), relay.const(scales), relay.const(0), axis=0)
+    made = relay.nn.conv2d(real, weight, channels=len(w), kernel_size=window, **attrs)
+    added = relay.qnn.dequantize(relay.const(bias), relay.const(scale * scales), relay.const(0),
+                                 axis=0)  # fmt: skip
+    made = relay.nn.bias_add(made, added)
+    made = relay.clip(made, 0.0, 6.0) if bounded else made
+    made = relay.qnn.quantize(made, number(out_scale, "float32"), number(out_zero, out),
+                              out_dtype=out, rounding="TO_EVEN")  # fmt: skip
+    func = rewritten(made)
+    text = str(func)
+    assert "qnn.conv2d" in text and "qnn.dequantize" not in text and "qnn.quantize" not in text
+
+    total = convolved(x.astype("int64") - zero, w.astype("int64"), attrs)
+    total += bias.reshape(-1, 1, 1)
+    ratio = (scale * scales / out_scale).astype("float32")
+    ratio = ratio.reshape(-1, 1, 1) if ratio.ndim else ratio
+    want = np.clip(np.rint(total.astype("float32") * ratio) + out_zero, own.min, own.max)
+    if bounded:
+        low, high = (np.clip(np.rint(np.float32(b) / out_scale) + out_zero, own.min, own.max)
+                     for b in (0, 6))  # fmt: skip
+        want = np.clip(want, low, high)
+    found: Array = interpret(func, x)
+    np.testing.assert_array_equal(found, want.astype(out))
+
+
+def test_sums_that_might_not_fit_stay_floats() -> None:
+    depth = 1 << 16
+    x = relay.var("x", shape=(1, depth), dtype="uint8")
+    w = relay.const(np.full((1, depth), -128, "int8"))
+    one, zero = relay.const(1.0), relay.const(0)
+    made = relay.nn.dense(relay.qnn.dequantize(x, one, zero), relay.qnn.dequantize(w, one, zero))
+    assert "qnn.dense" not in str(rewritten(made))
+
+
+def test_unknown_schemes_stay_floats() -> None:
+    x, scale = relay.var("x", shape=(2, 8), dtype="uint8"), relay.var("s", shape=())
+    w = relay.qnn.dequantize(relay.const(np.ones((4, 8), "int8")), relay.const(0.1), relay.const(0))
+    made = relay.nn.dense(relay.qnn.dequantize(x, scale, relay.const(0)), w)
+    assert "qnn.dense" not in str(rewritten(made))
+
+
+def test_numbers_that_several_read_are_integers_for_those_that_can() -> None:
+    x = relay.var("x", shape=(2, 8), dtype="uint8")
+    real = relay.qnn.dequantize(x, relay.const(0.1), relay.const(0))
+    w = relay.qnn.dequantize(relay.const(np.ones((8, 8), "int8")), relay.const(0.1), relay.const(0))
+    text = str(rewritten(relay.add(relay.nn.dense(real, w), relay.exp(real))))
+    assert "qnn.dense" in text and text.count("qnn.dequantize") == 2
