@@ -18,7 +18,7 @@ STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME}
 SANITIZED = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SYSTEM = ["-rdynamic", "-lpthread", "-ldl", "-lm"]
 
-# Words of sanitizers, none of which a server may utter. They warn of arrays that are too large, too.
+# Words of sanitizers that no server may utter. Of an array that is too large they only warn.
 ALARMS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "DEADLYSIGNAL")
 
 
