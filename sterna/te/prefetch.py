@@ -122,6 +122,9 @@ def _share(region: Region, inside: Loops) -> Region:
         return region
     known = [length or 0 for length in lengths]
     longest = known.index(max(known))
+    rows = max(known[:-1], default=0)
+    if 1 < rows == counts[-1]:
+        longest = known.index(rows)
     turns = math.prod(count for count in counts if count is not None)
     length, last = known[longest], len(known) - 1
     if length == 0:
