@@ -73,16 +73,27 @@ def serve(engine: str, path: Path, inputs: dict[str, Any], threads: int, pipe: C
         pipe.send(statistics.median(taken))
 
 
+def start(engine: str, path: Path, inputs: dict[str, Any], threads: int) -> Connection:
+    """An engine in a process whose environment says on how many threads it runs."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, str(threads)))
+    try:
+        arguments = (engine, path, inputs, threads, theirs)
+        spawn.Process(target=serve, args=arguments, daemon=True).start()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return ours
+
+
 def race(path: Path, engines: Sequence[str], threads: int, rounds: int, seconds: float) -> Race:
     """Let the engines run a model by turns."""
-    os.environ.update(dict.fromkeys(THREADS, str(threads)))
-    spawn = multiprocessing.get_context("spawn")
     inputs = random_inputs(sterna.compile(path).inputs)
     pipes, results = {}, {}
     for engine in engines:
-        ours, theirs = spawn.Pipe()
-        arguments = (engine, path, inputs, threads, theirs)
-        spawn.Process(target=serve, args=arguments, daemon=True).start()
+        ours = start(engine, path, inputs, threads)
         first = ours.recv()
         if isinstance(first, str):
             print(f"{path.stem}: {engine} is left out: {first[:200]}", file=sys.stderr)

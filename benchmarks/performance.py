@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kernels  # isort: skip  (before all that loads NumPy, which it sets to one thread)
 import engines
 import firmware_sizes
-import kernels
 import networks
 import operators
 import peers
