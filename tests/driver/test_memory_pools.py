@@ -124,8 +124,8 @@ def test_outputs_that_are_inputs_or_constants_in_the_workspace(tmp_path: Path) -
 def test_a_planner_of_ones_own(wanted: list[Any], tmp_path: Path) -> None:
     seen: list[int] = []
 
-    @tvm.register_func("tir.usmp.algo.in_a_row", override=True)
-    def in_a_row(buffers: Any, pressure: int) -> Any:
+    @tvm.register_func("tir.usmp.algo.end_to_end", override=True)
+    def end_to_end(buffers: Any, pressure: int) -> Any:
         seen.append(pressure)
         layout, offset = {}, 0
         for buffer in buffers:
@@ -134,10 +134,10 @@ def test_a_planner_of_ones_own(wanted: list[Any], tmp_path: Path) -> None:
             offset += buffer.size_bytes
         return layout
 
-    built = build({"tir.usmp.enable": True, "tir.usmp.custom_algorithm": "in_a_row"})
+    built = build({"tir.usmp.enable": True, "tir.usmp.custom_algorithm": "end_to_end"})
     check(built, wanted, tmp_path)
     report = built.memory_report()
-    assert report.algorithm == "in_a_row" and report.workspace_bytes > seen[0]
+    assert report.algorithm == "end_to_end" and report.workspace_bytes > seen[0]
 
 
 def test_planners_that_are_wrong() -> None:
