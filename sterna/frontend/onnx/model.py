@@ -26,23 +26,25 @@ def load_model(model: Source) -> LoadedModel:
     """A model of the caller's own, from another one, a file or its bytes."""
     if isinstance(model, LoadedModel):
         return model
-    folder = None
+    folder, what = None, "this is"
     if isinstance(model, ModelProto):
         _expect_shallow(model)
         proto = ModelProto()
         proto.CopyFrom(model)
     elif isinstance(model, bytes | bytearray | memoryview):
-        proto = _parse(bytes(model), "these bytes are")
+        what = "these bytes are"
+        proto = _parse(bytes(model), what)
     elif isinstance(model, str | os.PathLike):
         path = os.fspath(model)
+        folder, what = os.path.dirname(path) or ".", f"{path} is"
         with open(path, "rb") as file:
-            proto, folder = _parse(file.read(), f"{path} is"), os.path.dirname(path) or "."
+            proto = _parse(file.read(), what)
     else:
         raise TypeError(
             f"from_onnx takes a model, the path of one or its bytes, not {type(model).__name__}"
         )
     if not proto.HasField("graph"):
-        raise ValueError("the ONNX model has no graph")
+        raise ValueError(f"{what} no ONNX model: there is no graph in it")
     _expect_text(proto)
     _name_nodes(proto)
     return LoadedModel(proto, folder)
