@@ -1,19 +1,12 @@
 """python -m sterna.exec.rpc_tracker: clients find free servers here."""
 
-from sterna.exec.rpc_arguments import add_listening, parser_of, run_or_explain
-from sterna.rpc.addresses import Certificate
-from sterna.rpc.async_side import run_in_foreground
+from sterna.exec.rpc_arguments import run_or_explain, serve
 from sterna.rpc.tracker import TrackerServer
 
 
 def main() -> None:
     """Serve until the process is told to end."""
-    parser = parser_of(str(__doc__))
-    add_listening(parser, 9190, 9199)
-    args = parser.parse_args()
-    certificate = None if args.tls_cert is None else Certificate(args.tls_cert, args.tls_key)
-    server = TrackerServer(args.silent, certificate)
-    run_in_foreground(server, args.host, args.port, args.port_end, args.silent)
+    serve(TrackerServer, str(__doc__), 9190, 9199)
 
 
 if __name__ == "__main__":
