@@ -54,6 +54,19 @@ def test_operators_are_shown_by_class(digits: Path) -> None:
     assert "| digits | nn.conv2d, direct |" in done.stdout
 
 
+def test_a_processor_can_be_seen_without_avx512(tmp_path: Path) -> None:
+    script = tmp_path / "lanes.py"
+    script.write_text(
+        "from sterna.target import Target, machine_of\n"
+        "print(machine_of(Target('llvm -mcpu=native')).lanes(32))"
+    )
+    done = run(ROOT / "benchmarks" / "without_avx512.py", str(script))
+    if "cpuid_fault" in Path("/proc/cpuinfo").read_text().split():
+        assert done.returncode == 0 and int(done.stdout) <= 8, done.stderr
+    else:
+        assert done.returncode == 2 and "does not let CPUID fault" in done.stderr
+
+
 def test_a_machine_replaces_only_what_it_measured_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     require_module("tvm_ffi")
