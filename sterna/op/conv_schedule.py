@@ -199,7 +199,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
     stage.unroll(column)
-    vectorize_result(stage, vector, size.columns, lanes if is_dot(conv.op) else None)
+    vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     if is_dot(conv.op):
         channel, *window = tile.op.reduce_axis

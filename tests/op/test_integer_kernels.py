@@ -13,6 +13,7 @@ from sterna.contrib import cc, graph_executor
 from sterna.op.dot_schedule import add_by_dots
 from sterna.relay.arrays import Array
 from sterna.support import cross
+from sterna.support.dtype import DataType
 from sterna.target import Target, machine_of
 from sterna.te.lower import lower_schedule
 from sterna.testing import require
@@ -143,6 +144,45 @@ def test_the_machine_code_has_them(name: str) -> None:
     s, args = product(("uint8", "int8"), lanes)
     code = tvm.build(s, args, target=f"llvm -mtriple={name}").get_source("asm")
     assert INSTRUCTIONS[name] in code
+
+
+# ---- back to bytes ----
+
+
+def narrowed(lanes: int, dtype: str) -> tuple[Any, list[Any]]:
+    """Vectors of 32 bits held within the range of 8."""
+    x = te.placeholder((6, lanes), "int32", name="X")
+    narrow = DataType(dtype)
+    out = te.compute(x.shape, lambda i, j: tir.Call(narrow, "saturate", (x[i, j],)), name="Y")
+    s = te.create_schedule(out.op)
+    s[out].vectorize(out.op.axis[1])
+    return s, [x, out]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("lanes", [4, 16, 24, 48, 64, 80])
+def test_integers_become_bytes_in_order(lanes: int, dtype: str) -> None:
+    rng = np.random.default_rng(lanes)
+    near = rng.integers(-300, 300, (6, lanes))
+    x = np.where(rng.random((6, lanes)) < 0.7, near, extremes(rng, (6, lanes), "int32"))
+    x = x.astype("int32")
+    s, args = narrowed(lanes, dtype)
+    for target in MACHINES:
+        found = np.empty((6, lanes), dtype)
+        tvm.build(s, args, target=target)(x, found)
+        info = np.iinfo(dtype)
+        np.testing.assert_array_equal(found, np.clip(x, info.min, info.max), err_msg=target)
+
+
+@pytest.mark.parametrize(("cpu", "register"), [("icelake-server", 64), ("haswell", 32)])
+def test_four_registers_become_one_in_four_instructions(cpu: str, register: int) -> None:
+    s, args = narrowed(register, "uint8")
+    target = f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
+    code = tvm.build(s, args, target=target).get_source("asm")
+    counts = {name: code.count(f"\t{name}\t") for name in ("vpackssdw", "vpackuswb", "vpermd")}
+    rows = counts["vpermd"]
+    assert rows and counts == {"vpackssdw": 2 * rows, "vpackuswb": rows, "vpermd": rows}
+    assert "vpmax" not in code and "vpmov" not in code
 
 
 # ---- layers ----

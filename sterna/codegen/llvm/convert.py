@@ -1,6 +1,7 @@
 """Conversions between types: Cast and saturate."""
 
 from sterna.codegen.llvm.emitter import FunctionWriter
+from sterna.codegen.llvm.pack import is_packed_by, pack
 from sterna.codegen.llvm.small_floats import (
     FLOAT32,
     FLOAT64,
@@ -122,6 +123,8 @@ def saturate(writer: FunctionWriter, source: DataType, target: DataType, value: 
         full = f"llvm.{name}.sat.{mangled(target)}.{mangled(source)}"
         return writer.intrinsic(full, after, f"{value_type(source)} {value}")
     if source.is_integer and target.is_integer:
+        if is_packed_by(writer, source, target):
+            return pack(writer, source.lanes, target, value)
         return cast(writer, source, target, _clamp(writer, source, target, value))
     return cast(writer, source, target, value)
 

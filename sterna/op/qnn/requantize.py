@@ -54,6 +54,8 @@ class RequantizeAttrs(Attrs):
     rounding: str = "None"
     compute_dtype: str = "None"
     out_dtype: DataType = DataType("int8")
+    scales_down: bool = False
+    """Every scaled number is at most half as large: it and a zero point fit into 32 bits."""
 
     def normalize(self) -> None:
         """The classic defaults, which are written "None"."""
@@ -246,15 +248,16 @@ def _with_ratio(
     kind = numpy_dtype(attrs.compute_dtype)
     have, want = (to_numpy(scale.data).astype(kind) for scale in (input_scale, output_scale))
     one = kind.type(1)
-    if want.ndim == 0 and want == one:
-        return None
     sizes = {scale.size for scale in (have, want)} - {1}
     if len(sizes) > 1:
         return None
     ratio = have.reshape(-1) / want.reshape(-1)
     ratio = ratio if sizes or have.ndim else ratio.reshape(())
+    found = attrs.replace(scales_down=bool(np.all(np.abs(ratio) <= 0.5)))
+    if want.ndim == 0 and want == one and found.scales_down == attrs.scales_down:
+        return None
     return call("qnn.requantize", data, const(ratio), input_zero, const(one), output_zero,
-                **dict(attrs.items()))  # fmt: skip
+                **dict(found.items()))  # fmt: skip
 
 
 # ---- by floats ----
@@ -294,14 +297,18 @@ def _rounded(scaled: Expr, rounding: str) -> Expr:
 def _compute_narrow(
     attrs: RequantizeAttrs, out: TensorType, data: Tensor, ratio: Tensor, zero: int
 ) -> Tensor:
-    """Held within the range before it is rounded, so that 32 bits suffice from there on."""
+    """Held within the range before it is rounded, unless 32 bits suffice from there on anyway."""
     kind = DataType(attrs.compute_dtype)
     low, high = (build.const(end - zero, kind) for end in int_range(out.dtype))
 
     def element(*i: Expr) -> Any:
         factor = read_parameter(ratio, i, attrs.axis).astype(kind)
+        scaled = data(*i).astype(kind) * factor
+        if attrs.scales_down and data.dtype.bits <= DATA_BITS:
+            whole = _rounded(scaled, attrs.rounding).astype(INT32) + zero
+            return Call(out.dtype, "saturate", (whole,))
         # Min and Max give their second operand if one is no number.
-        held = build.minimum(build.maximum(data(*i).astype(kind) * factor, low), high)
+        held = build.minimum(build.maximum(scaled, low), high)
         whole = _rounded(held, attrs.rounding).astype(INT32)
         return (whole + zero).astype(out.dtype)
 
@@ -366,6 +373,10 @@ register(OpRecord(
         Case(_operands([0.3, 0.5, 2.5], 1, 3),
              {"axis": 0, "compute_dtype": "float32", "rounding": "TONEAREST_EVEN"}),
         Case(_operands(0.5, 1, 3), {"compute_dtype": "float64", "out_dtype": "int32"}),
+        *[Case(_operands([0.5, 3e-6, 0.1], 0, zero), {
+            "axis": 0, "compute_dtype": "float32", "rounding": "TONEAREST_EVEN", "out_dtype": dtype,
+            "scales_down": True,
+        }) for zero, dtype in ((-7, "int8"), (200, "uint8"))],
         Case((((4,), "uint8"), np.array(0.1, "float32"), np.array(3, "uint8"),
               np.array(0.04, "float32"), np.array(0, "int32")),
              {"rounding": "TONEAREST", "compute_dtype": "float32"}),

@@ -1,0 +1,81 @@
+"""Integers of 32 bits held within the range of 8: instructions that narrow two registers at once.
+
+A register is narrowed within its parts of 128 bits: after two such steps every part has four bytes
+of each of four registers, which one permutation of words of 32 bits puts in order.
+"""
+
+from sterna.codegen.llvm.emitter import FunctionWriter
+from sterna.support.dtype import DataType
+
+INT32 = DataType("int32")
+# How many lanes of 32 bits these instructions take, and what they are called, by the feature of a
+# processor that brings them: to 16 bits, to signed bytes, to unsigned bytes.
+_WIDE = (16, "llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packsswb.512",
+         "llvm.x86.avx512.packuswb.512")  # fmt: skip
+_NARROW = (8, "llvm.x86.avx2.packssdw", "llvm.x86.avx2.packsswb", "llvm.x86.avx2.packuswb")
+PACKS = {"avx512vnni": _WIDE, "avx512bw": _WIDE, "avxvnni": _NARROW, "avx2": _NARROW}
+# Lanes of 32 bits in the part of a register that is narrowed by itself.
+_PART = 4
+
+
+def is_packed_by(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
+    """Whether the processor narrows such vectors: of several registers, a single one does alone."""
+    found = PACKS.get(writer.module.options.dot)
+    if found is None or source.element != INT32 or not target.is_integer or target.bits != 8:
+        return False
+    return source.lanes > found[0] and source.lanes % found[0] == 0
+
+
+def pack(writer: FunctionWriter, lanes: int, target: DataType, value: str) -> str:
+    """A vector of int32 as bytes, four registers at a time: of fewer some are taken twice."""
+    register, to_words, to_signed, to_unsigned = PACKS[writer.module.options.dot]
+    to_bytes = to_signed if target.is_int else to_unsigned
+    whole = f"<{lanes} x i32>"
+    parts = [
+        _shuffled(writer, whole, value, range(first, first + register))
+        for first in range(0, lanes, register)
+    ]
+    done = []
+    for first in range(0, len(parts), 4):
+        four = parts[first : first + 4]
+        count = len(four)
+        a, b, c, d = (four * 4)[:4] if count < 3 else (*four, four[-1])[:4]
+        words = [_packed(writer, to_words, register, 32, *pair) for pair in ((a, b), (c, d))]
+        made = _packed(writer, to_bytes, 2 * register, 16, *words)
+        kind = f"<{register} x i32>"
+        mixed = writer.value(f"bitcast <{4 * register} x i8> {made} to {kind}")
+        # the word of register r in part p is at 4 p + r
+        order = [4 * p + r for r in range(count) for p in range(register // _PART)]
+        ordered = _shuffled(writer, kind, mixed, order)
+        bytes_kind = f"<{count * register} x i8>"
+        done.append((writer.value(f"bitcast <{len(order)} x i32> {ordered} to {bytes_kind}"),
+                     count * register))  # fmt: skip
+    return _joined(writer, done)
+
+
+def _packed(writer: FunctionWriter, name: str, lanes: int, bits: int, a: str, b: str) -> str:
+    """Two vectors as one of half as many bits per lane."""
+    kind = f"<{lanes} x i{bits}>"
+    return writer.intrinsic(name, f"<{2 * lanes} x i{bits // 2}>", f"{kind} {a}", f"{kind} {b}")
+
+
+def _shuffled(writer: FunctionWriter, kind: str, value: str, picks: range | list[int]) -> str:
+    text = ", ".join(f"i32 {pick}" for pick in picks)
+    return writer.value(
+        f"shufflevector {kind} {value}, {kind} poison, <{len(picks)} x i32> <{text}>"
+    )
+
+
+def _joined(writer: FunctionWriter, parts: list[tuple[str, int]]) -> str:
+    """Vectors of bytes end to end."""
+    value, lanes = parts[0]
+    for part, more in parts[1:]:
+        kind, every = f"<{lanes} x i8>", range(lanes + more)
+        if more < lanes:  # both operands of a shuffle have one type
+            part = _shuffled(writer, f"<{more} x i8>", part, [n % more for n in range(lanes)])
+        text = ", ".join(f"i32 {pick}" for pick in every)
+        value = writer.value(
+            f"shufflevector {kind} {value}, {kind} {part}, <{len(every)} x i32> <{text}>"
+        )
+        lanes += more
+    return value
