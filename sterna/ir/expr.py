@@ -23,7 +23,7 @@ Meaning
                may divide by zero must not run.
     Floats     IEEE 754, round to nearest even. Nothing is reassociated; a*b + c may be fused. Min
                and Max are (a < b ? a : b) and (a > b ? a : b): a NaN in b comes out, one in a does
-               not. Comparisons with NaN are false, except NE.
+               not; of two zeros either may. Comparisons with NaN are false, except NE.
     Truth      bool is 0 or 1. And, Or and Select evaluate their operands as they please, in any
                order: an operand must have a meaning even when it is not needed. if_then_else (a
                Call) evaluates only the branch that is taken.

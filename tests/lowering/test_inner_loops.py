@@ -143,3 +143,16 @@ def test_sigmoids_do_not_divide(target: str) -> None:
     assert not re.search(r"\b(vdivps|fdiv)\b", text)
     loop = busiest_loop(text)
     assert loop.count(PRODUCT) >= 13 and len(loop.lines) <= 44, "\n".join(loop.lines)
+
+
+def test_larger_numbers_are_one_instruction() -> None:
+    """AArch64's fmax keeps NaN: what follows a sum, and windows, need no comparisons."""
+    x = relay.var("x", shape=(1, 16, 28, 28))
+    w = relay.const(np.ones((32, 16, 1, 1), "float32"))
+    bounded = relay.clip(relay.nn.conv2d(x, w), 0.0, 6.0)
+    pooled = relay.nn.max_pool2d(relay.var("x", shape=(1, 16, 28, 28)), (3, 3), (2, 2))
+    for made, operator in (bounded, "conv2d"), (relay.nn.relu(pooled), "pool"):
+        mod = tvm.IRModule.from_expr(made)
+        text = assembly(mod, Target(TARGETS["neon"]), operator)
+        assert re.search(r"\bfmax\s+v", text)
+        assert not re.search(r"\b(fcmp\w*|fcm(eq|g[te]|l[te])|fcsel)\s", text)

@@ -1,5 +1,6 @@
 """Expressions to LLVM values. Meaning: sterna/ir/expr.py."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,6 +53,7 @@ from sterna.ir.expr import (
     Var,
 )
 from sterna.ir.node import Node
+from sterna.ir.structural import structural_equal
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.stmt import BufferLoad
@@ -191,6 +193,8 @@ class ExprEmitter:
         return self.writer.value(f"xor {value_type(expr.dtype)} {self.expr(expr.a)}, {ones}")
 
     def _extreme(self, expr: BinaryExpr) -> str:
+        if _is_number(expr.a) and self._has_extremes(expr.dtype):
+            return self._extreme_or_nan(expr)
         a, b = self.expr(expr.a), self.expr(expr.b)
         dtype, smallest = expr.dtype, isinstance(expr, Min)
         if dtype.is_float or dtype.is_bool:
@@ -201,6 +205,15 @@ class ExprEmitter:
         return self.writer.intrinsic(f"llvm.{name}.{mangled(dtype)}", kind, f"{kind} {a}",
                                      f"{kind} {b}")  # fmt: skip
 
+    def _has_extremes(self, dtype: DataType) -> bool:
+        return dtype.is_float and dtype.bits in (32, 64) and self.module.abilities.extremes
+
+    def _extreme_or_nan(self, expr: BinaryExpr) -> str:
+        """The smaller or larger of two numbers; a NaN in either comes out."""
+        name, kind = "minimum" if isinstance(expr, Min) else "maximum", value_type(expr.dtype)
+        operands = self.typed(expr.a), self.typed(expr.b)
+        return self.writer.intrinsic(f"llvm.{name}.{mangled(expr.dtype)}", kind, *operands)
+
     def select(self, test: str, test_lanes: int, dtype: DataType, a: str, b: str) -> str:
         """One of two operands."""
         kind = value_type(dtype)
@@ -209,6 +222,9 @@ class ExprEmitter:
         )
 
     def _select(self, expr: Select) -> str:
+        if _keeps_nan(expr) and self._has_extremes(expr.dtype):
+            assert isinstance(expr.otherwise, Min | Max)
+            return self._extreme_or_nan(expr.otherwise)
         with self.exact(False):
             test = self.expr(expr.condition)
         a, b = self.expr(expr.then), self.expr(expr.otherwise)
@@ -402,6 +418,19 @@ class ExprEmitter:
 
     def _call(self, expr: Call) -> str:
         raise NotImplementedError
+
+
+def _is_number(expr: Expr) -> bool:
+    value = expr.value if isinstance(expr, Broadcast) else expr
+    return isinstance(value, FloatImm) and not math.isnan(value.value)
+
+
+def _keeps_nan(expr: Select) -> bool:
+    """Whether it is the smaller or larger of a and b, or a where that is NaN."""
+    test, a, extreme = expr.condition, expr.then, expr.otherwise
+    if not isinstance(extreme, Min | Max) or not isinstance(test, Call) or test.op != "isnan":
+        return False
+    return structural_equal(test.args[0], a) and structural_equal(extreme.a, a)
 
 
 _METHODS: dict[type[Node], Callable[[ExprEmitter, Any], str]] = {

@@ -77,6 +77,11 @@ define void @narrow(float %x, ptr %a) nounwind {{
   store half %y, ptr %a
   ret void
 }}
+define <4 x float> @larger(<4 x float> %x, <4 x float> %y) nounwind {{
+  %z = call <4 x float> @llvm.maximum.v4f32(<4 x float> %x, <4 x float> %y)
+  ret <4 x float> %z
+}}
+declare <4 x float> @llvm.maximum.v4f32(<4 x float>, <4 x float>)
 {functions}
 """
 
@@ -99,6 +104,8 @@ class Abilities:
     """Whether it converts float16."""
     rounds: frozenset[str]
     """floor, ceil, ... as "floor.f32"."""
+    extremes: bool
+    """Whether one instruction gives the larger of two numbers, or the NaN among them."""
 
 
 @functools.cache
@@ -123,7 +130,8 @@ def abilities(options: LLVMOptions) -> Abilities:
     }
     every = {f"{name}.f{bits}" for name in _PROBES for bits in (32, 64)}
     half = not re.search(r"hfsf2|sfhf2|h2f|f2h", text)
-    return Abilities(width, half, frozenset(every - called))
+    extremes = re.search(r"\bfmax\s+v", text) is not None  # of AArch64
+    return Abilities(width, half, frozenset(every - called), extremes)
 
 
 @functools.cache

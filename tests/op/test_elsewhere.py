@@ -1,0 +1,57 @@
+"""Layers compiled for AArch64 give there what they give here; an emulator runs them if need be."""
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import cc
+from sterna.support.emulators import runner_for
+from sterna.support.toolchain import MissingToolError
+from sterna.testing import require
+from tests.support import ROOT, require_module
+
+EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
+TRIPLE = "aarch64-linux-gnu"
+
+
+def check(made: Any, x: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    """A function of one input, against a build without optimisation."""
+    try:
+        emulator = shlex.split(runner_for(TRIPLE))
+    except MissingToolError as error:
+        require(str(error))
+        return
+    require_module("ziglang")
+    mod, target = tvm.IRModule.from_expr(made), f"llvm -mtriple={TRIPLE} -mcpu=neoverse-n1"
+    with tvm.transform.PassContext(opt_level=3):
+        relay.build(mod, target=target).export_library(tmp_path / "model.a")
+    program = tmp_path / "program"
+    cc.cross_compile([EXAMPLE, tmp_path / "model.a"], program, target=target, static=True)
+    done = subprocess.run([*emulator, program], input=x.tobytes(), capture_output=True,
+                          timeout=120, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    with tvm.transform.PassContext(opt_level=0):
+        lib = relay.build(mod, target="llvm")
+    module = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x)
+    want = module.get_output(0).numpy().ravel()
+    np.testing.assert_allclose(np.frombuffer(done.stdout, "float32"), want, rtol=2e-5, atol=1e-5)
+
+
+def joined(*parts: Any) -> Any:
+    """Several results as one."""
+    return relay.concatenate([relay.reshape(part, (-1,)) for part in parts], 0)
+
+
+def test_extremes_keep_nan(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 8, 9, 7)).astype("float32") * 4
+    x.ravel()[::11], x.ravel()[5::29], x.ravel()[7::31] = np.nan, np.inf, -np.inf
+    data = relay.var("x", shape=x.shape)
+    pooled = relay.nn.max_pool2d(data, (3, 3), (2, 2), padding=1)
+    made = [relay.nn.relu(data), relay.clip(data, -1.0, 2.0), pooled, relay.maximum(data, -data)]
+    check(joined(*made), x, tmp_path)
