@@ -2,7 +2,8 @@
  * What compiled code may ask of its host.
  *
  * Kernels ask for the same workspaces at every call. Fresh memory costs a page fault for every page,
- * which can be more than the kernel itself, so released blocks are kept for a while.
+ * which can be more than the kernel itself, so released blocks are kept for a while. A thread gets
+ * the block that it had before where it can: what another one wrote lies in that one's cache.
  */
 #include "internal.h"
 
@@ -10,8 +11,11 @@ enum { KEPT_BLOCKS = 16, HEADER = 64 };
 #define KEPT_BYTES ((size_t)64 << 20)
 
 typedef struct {
-  size_t size; /* without the header */
+  size_t size;       /* without the header */
+  const void *owner; /* of the thread that released it */
 } workspace;
+
+static _Thread_local char this_thread; /* its address names the thread */
 
 static workspace *kept[KEPT_BLOCKS]; /* the one released last comes first */
 static size_t kept_count, kept_bytes;
@@ -28,9 +32,15 @@ static workspace *take_out(size_t index) {
 /* A kept block that is large enough and not wastefully so. */
 static workspace *find_kept(size_t bytes) {
   platform_lock(&host_mutex);
-  workspace *found = NULL;
-  for (size_t i = 0; i < kept_count && !found; i++)
-    if (kept[i]->size >= bytes && kept[i]->size / 2 <= bytes) found = take_out(i);
+  size_t best = kept_count;
+  for (size_t i = 0; i < kept_count; i++) {
+    if (kept[i]->size < bytes || kept[i]->size / 2 > bytes) continue;
+    if (best == kept_count) best = i;
+    if (kept[i]->owner != &this_thread) continue;
+    best = i;
+    break;
+  }
+  workspace *found = best < kept_count ? take_out(best) : NULL;
   platform_unlock(&host_mutex);
   return found;
 }
@@ -54,6 +64,7 @@ static void host_release(void *block) {
     memory_release(w);
     return;
   }
+  w->owner = &this_thread;
   platform_lock(&host_mutex);
   while (kept_count == KEPT_BLOCKS || (kept_count && kept_bytes + w->size > KEPT_BYTES))
     dropped[drops++] = take_out(kept_count - 1);

@@ -224,6 +224,24 @@ static void workspaces(const sterna_host *table) {
   check(check_live() <= live + 16);
 }
 
+static void *release_elsewhere(void *block) {
+  sterna_get_host()->release(block);
+  return NULL;
+}
+
+/* A thread gets the block that it had, though another thread released one after it. */
+static void workspace_of_a_thread(const sterna_host *table) {
+  void *mine = table->allocate(5 << 20, 64), *other = table->allocate(5 << 20, 64);
+  pthread_t thread;
+  table->release(mine);
+  check(pthread_create(&thread, NULL, release_elsewhere, other) == 0);
+  pthread_join(thread, NULL);
+  void *again = table->allocate(5 << 20, 64), *second = table->allocate(5 << 20, 64);
+  check(again == mine && second == other);
+  table->release(again);
+  table->release(second);
+}
+
 /* What a library may ask of its host without knowing a symbol of it. */
 static void host(void) {
   char *path = put("version1.so", "host.so");
@@ -238,6 +256,7 @@ static void host(void) {
   check(table->num_threads(&threads) == 0 && sterna_num_threads(&expected) == 0 &&
         threads == expected);
   workspaces(table);
+  workspace_of_a_thread(table);
   sterna_release(function);
   sterna_release(module);
   free(path);
