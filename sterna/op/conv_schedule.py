@@ -21,7 +21,7 @@ from sterna.op.schedules import (
     schedule_elements,
     vectorize_result,
 )
-from sterna.op.sharing import row_groups, share_rows
+from sterna.op.sharing import Share, row_groups, share_rows
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 from sterna.te.tensor import Reduce
 
@@ -125,12 +125,15 @@ def _schedule_depthwise(conv: _Conv) -> None:
         stage.reorder(n, h, across, block, column, vector)
         piece, place, why = stage.fuse(n, h), block, "row by row"
     else:
-        blocks = -(-conv.channels // lanes) * conv.batch
-        rows = row_groups(conv.height, blocks, processor.threads)
-        band, row = stage.split(h, factor=rows)
-        stage.reorder(n, block, band, row, across, column, vector)
-        piece, place = stage.fuse(n, block, band), across
-        why = f"{rows} rows of a block of channels at a time"
+        blocks = conv.channels // lanes
+        share = _share_of_depthwise(conv, blocks)
+        band, row = stage.split(h, factor=share.rows)
+        group, block = stage.split(block, nparts=share.groups)
+        first = (group, band) if share.groups == blocks else (band, group)
+        stage.reorder(n, *first, block, row, across, column, vector)
+        piece, place = stage.fuse(n, *first), across
+        width = conv.channels // share.groups
+        why = f"{share.rows} rows x {width} channels at a time"
     stage.parallel(piece)
     stage.pragma(across, "loop_partition_hint", True)
     stage.unroll(column)
@@ -141,6 +144,19 @@ def _schedule_depthwise(conv: _Conv) -> None:
     conv.kernel.choices["schedule"] = (
         f"depthwise, {columns} columns x {lanes} channels in registers, {why}"
     )
+
+
+def _share_of_depthwise(conv: _Conv, blocks: int) -> Share:
+    """A thread's rows or blocks of channels: those that it has most likely written itself.
+
+    What comes from another core's cache takes longer than the sum. A convolution that makes a small
+    image shares out its channels, and one that makes a larger image shares out rows.
+    """
+    threads = conv.kernel.processor.threads
+    _, high, wide, _ = (build.int_value(extent) or 1 for extent in conv.data.shape)
+    if high * wide > BAND_PIXELS:
+        return share_rows(conv.height, conv.batch, blocks, threads, conv.height, cut_blocks=True)
+    return Share(row_groups(conv.height, blocks * conv.batch, threads), blocks)
 
 
 def depthwise_columns(width: int, processor: Processor) -> int:

@@ -119,6 +119,19 @@ def test_depthwise_convolutions(
     assert all('"local"' in line for line in memory)  # no image with a border
 
 
+@pytest.mark.parametrize("side, stride, share", [
+    (14, 1, "7 rows x 48 channels"),
+    (14, 2, "4 rows x 48 channels"),
+    (7, 1, "1 rows x 16 channels"),
+])  # fmt: skip
+def test_a_depthwise_thread_reads_what_it_wrote(side: int, stride: int, share: str) -> None:
+    """Rows of an image whose rows are shared out, channels of one whose channels are."""
+    x, w = relay.var("x", shape=(1, side, side, 48)), relay.var("w", shape=(3, 3, 48, 1))
+    made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=48, channels=48,
+                           kernel_size=3, padding=1, strides=stride)  # fmt: skip
+    assert share in check(made, WIDE).choices["schedule"]
+
+
 def test_columns_at_a_border_are_tiles_of_their_own() -> None:
     """Between them no question is asked in the loops over columns."""
     x, w = relay.var("x", shape=(1, 16, 56, 32)), relay.var("w", shape=(3, 3, 32, 1))
