@@ -12,7 +12,7 @@ from sterna.codegen import llvm
 from sterna.driver.build import llvm_options
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
-from sterna.op.kernel import Processor
+from sterna.op.kernel import Pace, Processor
 from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
 from sterna.support.recursion import deep_recursion
@@ -71,13 +71,16 @@ class CompiledKernel:
 def processor_of(target: Target) -> Processor:
     """What schedules are told about a target."""
     machine = machine_of(target)
+    core = machine.core
     return Processor(
         vector_bits=machine.vector_bits or 32,
         vector_registers=machine.vector_registers or 8,
         loaded_ahead=machine.loaded_ahead,
+        by_element=machine.by_element,
         l1_bytes=machine.l1_bytes or L1_BYTES,
         l2_bytes=machine.l2_bytes or L2_BYTES,
         threads=machine.cores or 1,
+        pace=Pace(core.multiply_adds, core.loads, core.latency, core.issued),
     )
 
 

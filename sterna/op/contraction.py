@@ -13,7 +13,7 @@ from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.op.dot_schedule import add_by_dots, dot_block, dot_lanes, is_dot
 from sterna.op.kernel import Kernel
-from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
+from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
 from sterna.op.schedules import (
     extents_of,
     loads_of,
@@ -22,7 +22,7 @@ from sterna.op.schedules import (
     vectorize_result,
 )
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
-from sterna.te.tensor import Reduce
+from sterna.te.tensor import ProducerLoad, Reduce
 
 # Parallel work is cut into at least this many pieces, so that threads end together.
 PIECES = 16
@@ -117,8 +117,24 @@ def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
     rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
     block = block_of(total)
     highest = _rows_in_a_set(total, row)
-    tile = register_tile(rows, sizes[-1], lanes, processor.tile_registers, block, highest)
+    if is_dot(total) or rows == 1:
+        tile = register_tile(
+            rows, sizes[-1], lanes, processor.tile_registers, block, highest, pace=processor.pace
+        )
+    else:
+        step = _window_first(list(total.reduce_axis))[-1]
+        dtype, depth = total.output(0).dtype, depth_of(total, step)
+        tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest)
     return Plan(row, tile)
+
+
+def depth_of(total: ComputeOp, step: IterVar) -> int:
+    """How many numbers a loop of a sum reads that lie side by side in every row; 1 if they do not.
+
+    They are of the sum's own type.
+    """
+    data = _rows_load(total)
+    return 1 if data is None or data.indices[-1] is not step.var else extents_of([step])[0]
 
 
 def _rows_in_a_set(total: ComputeOp, row: int) -> int:
@@ -239,6 +255,47 @@ def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
     return loops[-1]
 
 
+def load_together(schedule: Schedule, stage: Stage, step: IterVar, size: RegisterTile) -> IterVar:
+    """Load the numbers of a row for several steps at once; products take them from its lanes.
+
+    for k: c[row, :] += a[row, k] * b[k, :]
+    ->  for k.outer: held = a[row, k.outer*4 : k.outer*4 + 4]; c[row, :] += held[0] * b[...] ...
+    """
+    if size.together == 1:
+        return step
+    outer, inner = stage.split(step, factor=size.together)
+    stage.unroll(inner)
+    _hold_rows(schedule, stage, outer)
+    return outer
+
+
+def _hold_rows(schedule: Schedule, stage: Stage, place: IterVar) -> None:
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    data = _rows_load(op)
+    assert data is not None
+    held = schedule[schedule.cache_read(data.tensor, "local", [op.output(0)])]
+    held.compute_at(stage, place)
+    *others, last = held.op.axis
+    for axis in others:
+        held.unroll(axis)
+    held.vectorize(last)
+
+
+def _rows_load(op: ComputeOp) -> ProducerLoad | None:
+    """What a sum reads number by number; None unless all that it reads is of its own type."""
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    loads, vector = loads_of(body), op.axis[-1].var
+    single = [
+        load
+        for load in loads
+        if all(vector not in variables_in(index) for index in load.indices)
+    ]
+    same = all(load.dtype == op.output(0).dtype for load in loads)
+    return single[0] if len(loads) == 2 and len(single) == 1 and same else None
+
+
 def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
     """Accumulators outside, the sum's loops around them; gives the innermost that is a loop."""
     stage = schedule[tile]
@@ -247,9 +304,13 @@ def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
     last = ordered[-1]
     inner: list[IterVar] = [last]
     size = extents_of([last])[0]
-    if size % UNROLLED_STEPS == 0 and size > UNROLLED_STEPS:
-        outer, step = stage.split(last, factor=UNROLLED_STEPS)
+    together = plan.tile.together
+    steps = together if together > 1 else UNROLLED_STEPS
+    if size % steps == 0 and size > steps:
+        outer, step = stage.split(last, factor=steps)
         stage.unroll(step)
+        if together > 1:
+            _hold_rows(schedule, stage, outer)
         inner = [outer, step]
     elif size <= 8:
         stage.unroll(last)

@@ -8,16 +8,17 @@ the height of the window less its step; those rows are computed twice.
 from typing import Any
 
 from sterna.ir.types import TensorType
-from sterna.op.contraction import block_of
+from sterna.op.contraction import block_of, load_together
 from sterna.op.conv_schedule import (
     depthwise_columns,
     schedule_conv,
+    side_by_side,
     steps_of,
     write_out,
     write_window_out,
 )
 from sterna.op.kernel import Kernel, Processor
-from sterna.op.register_tile import register_tile
+from sterna.op.register_tile import tile_of_rows
 from sterna.op.schedules import extents_of, loads_of, vectorize_result
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
@@ -155,9 +156,10 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     processor = kernel.processor
     n, h, w, c = stage.op.axis
     _, _, width, channels = extents_of(stage.op.axis)
-    lanes, registers = processor.lanes(stage.op.output(0).dtype), processor.tile_registers
     assert isinstance(tile.op, ComputeOp)
-    size = register_tile(width, channels, lanes, registers, block_of(tile.op))
+    dtype = stage.op.output(0).dtype
+    depth, packed = side_by_side(tile.op), block_of(tile.op)
+    size = tile_of_rows(processor, width, channels, dtype, depth, packed)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
     stage.reorder(n, block, h, across, column, vector)
@@ -165,4 +167,5 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     write_out(tile, steps_of(tile))
+    load_together(kernel.schedule, tile, tile.op.reduce_axis[0], size)
     return f"{size.rows} x {size.columns}"

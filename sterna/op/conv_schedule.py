@@ -10,10 +10,17 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.op.contraction import ancestors, block_of, most_rows, schedule_contraction
+from sterna.op.contraction import (
+    ancestors,
+    block_of,
+    depth_of,
+    load_together,
+    most_rows,
+    schedule_contraction,
+)
 from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
 from sterna.op.kernel import Kernel, Processor
-from sterna.op.register_tile import RegisterTile, register_tile
+from sterna.op.register_tile import RegisterTile, register_tile, rows_that_fit, tile_of_rows
 from sterna.op.schedules import (
     extent_of,
     extents_of,
@@ -184,10 +191,16 @@ def _schedule_direct(conv: _Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
     block = block_of(conv.op)
-    lanes = processor.lanes(conv.op.output(0).dtype)
+    dtype = conv.op.output(0).dtype
+    lanes = processor.lanes(dtype)
     if is_dot(conv.op) and block is not None:
         lanes = dot_lanes(block, processor)
-    size = register_tile(conv.width, conv.channels, lanes, processor.tile_registers, block)
+        size = register_tile(
+            conv.width, conv.channels, lanes, processor.tile_registers, block, pace=processor.pace
+        )
+    else:
+        depth = side_by_side(conv.op)
+        size = tile_of_rows(processor, conv.width, conv.channels, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
@@ -220,8 +233,10 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     if is_dot(conv.op):
         channel, *window = tile.op.reduce_axis
         add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes)
+        step = channel
     else:
         write_out(tile, steps_of(tile))
+        step = load_together(conv.kernel.schedule, tile, tile.op.reduce_axis[0], size)
     bands = -(-conv.height // share.rows) * conv.batch
     if bands >= threads and share.groups == 1:
         piece = stage.fuse(n, band)
@@ -236,7 +251,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     # one number of each channel: each step fetches one line, where windows would fetch many
     alone = math.prod(conv.window) == 1 and conv.group > UNROLLED_CHANNELS
     if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not is_dot(conv.op):
-        tile.prefetch(conv.weight, tile.op.reduce_axis[0], 1, block)
+        tile.prefetch(conv.weight, step, 1, block)
     return f"bands of {share.rows} rows, the weights in the cache"
 
 
@@ -262,7 +277,7 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     tile.compute_at(stage, piece)
     # this part, the next one, and what the image and the sums need
     room = processor.l1_bytes // 6 // (size.columns * conv.element)
-    part = even_part(conv.group, max(1, room))
+    part = size.together * even_part(conv.group // size.together, max(1, room // size.together))
     lines = min(rows, _lines(conv, size))
     channel, *window = tile.op.reduce_axis
     outside, inside = tile.split(channel, factor=part)
@@ -274,8 +289,9 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     tile.unroll(line)
     tile.unroll(column)
     tile.vectorize(c)
+    step = load_together(conv.kernel.schedule, tile, inside, size)
     if isinstance(conv.weight.op, PlaceholderOp):
-        tile.prefetch(conv.weight, inside, 1, parts)
+        tile.prefetch(conv.weight, step, 1, parts)
     _place_border(conv, stage, None)
     seen = "the whole image" if rows == conv.height else f"{rows} rows"
     return f"{lines} rows at once, the weights of {part} channels at a time for {seen}"
@@ -288,7 +304,8 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
     processor = conv.kernel.processor
     lanes = processor.lanes(conv.op.output(0).dtype)
     vectors = size.columns // lanes + (size.columns % lanes).bit_count()
-    fitting = (processor.tile_registers - 1) // vectors - 1
+    registers = processor.vector_registers if size.together > 1 else processor.tile_registers
+    fitting = rows_that_fit(vectors, registers, size.together)
     return max(1, min(fitting, most_rows(conv.group * conv.element)) // size.rows)
 
 
@@ -316,6 +333,12 @@ def steps_of(tile: Stage) -> list[IterVar]:
     if extents_of([channel])[0] <= UNROLLED_CHANNELS:
         tile.unroll(channel)
     return [*window, channel]
+
+
+def side_by_side(op: ComputeOp) -> int:
+    """Channels that lie side by side and are summed over in a loop."""
+    channel = op.reduce_axis[0]
+    return depth_of(op, channel) if extents_of([channel])[0] > UNROLLED_CHANNELS else 1
 
 
 def write_out(tile: Stage, reduced: list[IterVar]) -> None:

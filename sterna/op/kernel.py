@@ -8,6 +8,19 @@ from sterna.te import Schedule, Tensor
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """What a processor does in a cycle, and how many cycles a multiply-add takes."""
+
+    multiply_adds: int = 2
+    loads: int = 2
+    latency: int = 4
+    issued: int = 4
+
+
+COMMON = Pace()
+
+
+@dataclass(frozen=True, slots=True)
 class Processor:
     """What schedules ask of a processor."""
 
@@ -16,10 +29,13 @@ class Processor:
     vector_registers: int = 16
     loaded_ahead: int = 0
     """How many of these compilers fill with operands of products to come."""
+    by_element: bool = False
+    """Whether a product takes one lane of a register for all lanes of another."""
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 512 * 1024
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
+    pace: Pace = COMMON
 
     @property
     def tile_registers(self) -> int:

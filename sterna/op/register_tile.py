@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from functools import cache
 
-# What the common processors can do in a cycle, and how long a multiply-add takes.
-MULTIPLY_ADDS, LOADS, LATENCY, ISSUED = 2, 2, 4, 4
+from sterna.op.kernel import COMMON, Pace, Processor
+from sterna.support.dtype import DataType
+
 # Instructions of a step that only count.
 COUNTING = 3
 # What a vector costs beyond its load, as it comes from the second cache.
@@ -18,6 +19,29 @@ class RegisterTile:
 
     rows: int
     columns: int
+    together: int = 1
+    """Steps of the sum whose numbers of a row come in one register, each in a lane of its own."""
+
+
+def tile_of_rows(
+    processor: Processor,
+    rows: int,
+    columns: int,
+    dtype: DataType,
+    depth: int,
+    block: int | None = None,
+    most_rows: int = MOST_ROWS,
+) -> RegisterTile:
+    """The tile of a sum over numbers that lie side by side in every row, so many of them."""
+    lanes, registers = processor.lanes(dtype), processor.tile_registers
+    if not (processor.by_element and depth > lanes and depth % lanes == 0):
+        return register_tile(
+            rows, columns, lanes, registers, block, most_rows, pace=processor.pace
+        )
+    return register_tile(
+        rows, columns, lanes, processor.vector_registers, block, most_rows,
+        together=lanes, pace=processor.pace,
+    )  # fmt: skip
 
 
 @cache
@@ -29,11 +53,14 @@ def register_tile(
     block: int | None = None,
     most_rows: int = MOST_ROWS,
     widths: tuple[int, ...] = (),
+    together: int = 1,
+    pace: Pace = COMMON,
 ) -> RegisterTile:
     """The tile that computes rows x columns in the fewest cycles per step of the sum.
 
     block: columns lie in blocks of so many; a tile is as wide as one. most_rows: a tile has no
     more than these; more than a few add code and no speed. widths: a tile has one of these.
+    together: steps whose numbers of a row are loaded at once.
 
     A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
@@ -44,15 +71,16 @@ def register_tile(
     for width in widths or (_widths(columns, lanes, registers) if block is None else [block]):
         vectors = width // lanes + (width % lanes).bit_count()
         single = 4 * (columns % width) * rows
-        for count in range(1, min(rows, most_rows, _most_rows(vectors, registers)) + 1):
+        fitting = rows_that_fit(vectors, registers, together)
+        for count in range(1, min(rows, most_rows, fitting) + 1):
             whole, rest = divmod(rows, count)
-            last = step_cycles(rest, vectors) if rest else 0
-            cycles = whole * step_cycles(count, vectors) + last
+            last = step_cycles(rest, vectors, together, pace) if rest else 0
+            cycles = whole * step_cycles(count, vectors, together, pace) + last
             # loads and stores of the tile itself are spread over the sum: larger is better
             found = (
                 cycles * (columns // width) + single,
                 -count * vectors,
-                RegisterTile(count, width),
+                RegisterTile(count, width, together),
             )
             if best is None or found[:2] < best[:2]:
                 best = found
@@ -60,11 +88,13 @@ def register_tile(
     return best[2]
 
 
-def step_cycles(rows: int, vectors: int) -> float:
+def step_cycles(rows: int, vectors: int, together: int = 1, pace: Pace = COMMON) -> float:
     """Of one step of the sum over a tile."""
-    products, loads = rows * vectors, rows + vectors
-    issued = (products + loads + COUNTING) / ISSUED
-    return max(products / MULTIPLY_ADDS, loads / LOADS, LATENCY, issued) + FAR_VECTOR * vectors
+    products, loads = rows * vectors, rows / together + vectors
+    issued = (products + loads + COUNTING / together) / pace.issued
+    bounds = products / pace.multiply_adds, loads / pace.loads, pace.latency, issued
+    far = vectors if together == 1 else loads  # single numbers share their lines with others
+    return max(bounds) + FAR_VECTOR * far
 
 
 def _widths(columns: int, lanes: int, registers: int) -> list[int]:
@@ -76,6 +106,11 @@ def _widths(columns: int, lanes: int, registers: int) -> list[int]:
     return [*found, *(width for width in parts if width <= columns)] or [1]
 
 
-def _most_rows(vectors: int, registers: int) -> int:
-    """How many rows of accumulators fit."""
+def rows_that_fit(vectors: int, registers: int, together: int = 1) -> int:
+    """How many rows of accumulators fit, with a register for each row's numbers if they share one.
+
+    Beside these, two vectors of the other operand come and go, and one register stays free.
+    """
+    if together > 1:
+        return max(1, (registers - 3) // (vectors + 1))
     return max(1, (registers - vectors - 1) // vectors)

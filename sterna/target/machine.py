@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from sterna.target.abi import with_float_abi
+from sterna.target.cores import UNKNOWN, Core, core_of
 from sterna.target.kind import TargetKind, Value
 from sterna.target.names import Names, architectures_of_cpu, names_of
 from sterna.target.processor import NATIVE, base_name
@@ -48,6 +49,8 @@ class Machine:
     vector_registers: int
     loaded_ahead: int
     """How many of these LLVM fills with operands of products to come."""
+    by_element: bool
+    """Whether a product takes one lane of a register for all lanes of another."""
     has_fma: bool
     little_endian: bool
     object_format: str
@@ -60,6 +63,8 @@ class Machine:
     l1_bytes: int | None = None
     l2_bytes: int | None = None
     l3_bytes: int | None = None
+    core: Core = UNKNOWN
+    """What is known by the processor's name; sizes of caches, where they are known, are above."""
 
     def has(self, feature: str) -> bool:
         """Whether the code may use a feature, by LLVM's name."""
@@ -152,12 +157,14 @@ def machine_of(target: Described) -> Machine:
         vector_bits=width if isinstance(width, int) else bits,
         vector_registers=registers,
         loaded_ahead=_LOADED_AHEAD.get(triple.architecture, 0) if bits else 0,
+        by_element=triple.architecture == "aarch64" and bits > 0,
         has_fma=_has_fma(triple.architecture, held),
         little_endian=triple.little_endian,
         object_format=triple.object_format,
         abi=str(attrs.get("mabi", "")),
         float_abi=float_abi,
-        **_sizes(attrs, asked == NATIVE),
+        core=core_of(cpu),
+        **_sizes(attrs, core_of(cpu), asked == NATIVE),
     )
 
 
@@ -271,11 +278,13 @@ def _has_fma(architecture: str, held: frozenset[str]) -> bool:
     return architecture not in _FMA or bool(_FMA[architecture] & held)
 
 
-def _sizes(attrs: Mapping[str, Value], native: bool) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _sizes(attrs: Mapping[str, Value], core: Core, native: bool) -> dict[str, int]:
+    known = {"l1_bytes": core.l1_kib, "l2_bytes": core.l2_kib}
+    found = {name: kib * 1024 for name, kib in known.items() if kib is not None}
     if native:
         host = importlib.import_module("sterna.target.host")
-        found = {f"l{level}_bytes": size for level, size in host.cache_bytes().items() if level < 4}
+        told = {f"l{level}_bytes": size for level, size in host.cache_bytes().items() if level < 4}
+        found = {**found, **told}
         found["cores"] = host.cores()
     if isinstance(count := attrs.get("num-cores"), int):
         found["cores"] = count

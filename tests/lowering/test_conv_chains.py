@@ -16,6 +16,7 @@ from sterna.relay.interpreter import interpret
 # A cache that holds ten rows of what lies between, and one that holds all of it.
 SMALL, LARGE = Processor(512, 32, l2_bytes=40960, threads=2), Processor(512, 32)
 AVX2 = Processor(256, 16, l2_bytes=40960, threads=1)
+NEON = Processor(128, 32, by_element=True, l2_bytes=40960)
 
 
 def block(
@@ -55,7 +56,7 @@ def kernels(body: Any, processor: Processor) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("processor", [SMALL, AVX2], ids=["avx512", "avx2"])
+@pytest.mark.parametrize("processor", [SMALL, AVX2, NEON], ids=["avx512", "avx2", "neon"])
 @pytest.mark.parametrize(
     "shape",
     [(64,), (61, 5, 2, 2), (63, 3, 1), (64, 3, 2, 1, True)],

@@ -18,6 +18,9 @@ WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
 # Caches that hold no weights, so that these are read part by part.
 PARTS = Processor(512, 32, l1_bytes=256, l2_bytes=512, threads=2)
 AVX2 = Processor(256, 16, l1_bytes=2048, l2_bytes=8192, threads=3)
+# Products that take their numbers from lanes, with caches that hold weights or none.
+NEON = Processor(128, 32, by_element=True, threads=2)
+NEON_PARTS = Processor(128, 32, by_element=True, l1_bytes=2048, l2_bytes=512)
 
 
 def check(body: Any, processor: Processor) -> LoweredKernel:
@@ -57,7 +60,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("processor", [WIDE, PARTS, AVX2], ids=["wide", "parts", "avx2"])
+PROCESSORS = {
+    "wide": WIDE, "parts": PARTS, "avx2": AVX2, "neon": NEON, "neon in parts": NEON_PARTS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("processor", PROCESSORS.values(), ids=PROCESSORS.keys())
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case[0]))
 def test_direct_convolutions(case: Any, processor: Processor) -> None:
     shape, channels, block, attrs = case

@@ -156,3 +156,35 @@ def test_larger_numbers_are_one_instruction() -> None:
         text = assembly(mod, Target(TARGETS["neon"]), operator)
         assert re.search(r"\bfmax\s+v", text)
         assert not re.search(r"\b(fcmp\w*|fcm(eq|g[te]|l[te])|fcsel)\s", text)
+
+
+NEON_LAYERS = {
+    "64 -> 256 at 56": (64, 256, 56, 1, {}), "256 -> 64 at 56": (256, 64, 56, 1, {}),
+    "512 -> 2048 at 7": (512, 2048, 7, 1, {}), "2048 -> 512 at 7": (2048, 512, 7, 1, {}),
+    "96 -> 24 at 56": (96, 24, 56, 1, {}), "3x3 by 2": (64, 128, 56, 3, {"strides": 2}),
+    "3x3 by 2 at 14": (256, 512, 14, 3, {"strides": 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", NEON_LAYERS.values(), ids=NEON_LAYERS.keys())
+def test_neon_takes_numbers_from_lanes(layer: Any) -> None:
+    """A load brings a row's numbers for four steps; nothing is spread over a register first."""
+    *sizes, attrs = layer
+    loop = busiest_loop(assembly(network(*sizes, **attrs), Target(TARGETS["neon"])))
+    check_lanes(loop, 1.55)
+
+
+def test_neon_dense_takes_numbers_from_lanes() -> None:
+    """Of layers whose data fits into the second cache, and of some in blocks."""
+    for rows, units, length in (128, 768, 768), (128, 768, 3072):
+        text = assembly(dense(rows, units, length), Target(TARGETS["neon"]), "dense")
+        check_lanes(busiest_loop(text), 1.55)
+
+
+def check_lanes(loop: Loop, most: float) -> None:
+    """most: instructions for each product. Two products and two loads start in a cycle."""
+    products = loop.count(re.compile(r"\bfmla\s.*v\d+\.s\[\d\]"))
+    assert products >= 48 and products == loop.count(PRODUCT)
+    assert loop.count(STACK) == 0, "\n".join(loop.lines)
+    assert loop.count(re.compile(r"\b(dup|ld1r)\b")) == 0, "\n".join(loop.lines)
+    assert loop.count(LOAD) <= 0.3 * products and len(loop.lines) <= most * products

@@ -1,5 +1,6 @@
 """Schedules of kernels: whatever the shapes and the machine, the numbers are the references'."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
 from sterna.relay.interpreter import interpret
 
-PROCESSORS = [Processor(128, 16), Processor(256, 16), Processor(512, 32), Processor(32, 8)]
+PROCESSORS = [
+    Processor(128, 16), Processor(256, 16), Processor(512, 32), Processor(32, 8),
+    Processor(128, 32, by_element=True),
+]  # fmt: skip
 
 
 def check(body: Any, processor: Processor, target: str = "llvm") -> None:
@@ -55,7 +59,7 @@ def test_convolutions(seed: int) -> None:
             x, w, data_layout="NHWC", kernel_layout="HWOI", groups=4 * channels, **options
         )
         bias = relay.var("b", shape=(4 * channels,))
-    check(relay.nn.relu(relay.add(body, bias)), PROCESSORS[seed % 4])
+    check(relay.nn.relu(relay.add(body, bias)), PROCESSORS[seed % 5])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -68,7 +72,7 @@ def test_products(seed: int) -> None:
     else:
         x = relay.var("x", shape=(3, rows, depth))
         body = relay.nn.batch_matmul(x, relay.var("w", shape=(3, columns, depth)))
-    check(relay.add(body, relay.var("b", shape=(columns,))), PROCESSORS[seed % 4])
+    check(relay.add(body, relay.var("b", shape=(columns,))), PROCESSORS[seed % 5])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +89,7 @@ def test_long_sums_in_blocks(shape: tuple[int, ...], threads: int, bare: bool) -
     choices = lower_kernel(main.body.op, "kernel", processor).choices
     assert 12 // int(choices["blocks"].split()[-3]) % threads == 0, "a piece for each thread"
     check(body, processor)
+    check(body, replace(processor, vector_bits=128, vector_registers=32, by_element=True))
 
 
 def test_many_rows_in_blocks() -> None:
@@ -131,7 +136,7 @@ def test_elements(seed: int) -> None:
     x = relay.var("x", shape=shape)
     other = relay.var("y", shape=tuple(n if rng.integers(0, 2) else 1 for n in shape))
     body = relay.add(relay.nn.relu(x), relay.multiply(other, relay.const(2.0)))
-    check(relay.transpose(body) if seed % 3 == 0 else body, PROCESSORS[seed % 4])
+    check(relay.transpose(body) if seed % 3 == 0 else body, PROCESSORS[seed % 5])
 
 
 def test_the_cost_model_fills_registers() -> None:

@@ -55,3 +55,27 @@ def test_extremes_keep_nan(tmp_path: Path) -> None:
     pooled = relay.nn.max_pool2d(data, (3, 3), (2, 2), padding=1)
     made = [relay.nn.relu(data), relay.clip(data, -1.0, 2.0), pooled, relay.maximum(data, -data)]
     check(joined(*made), x, tmp_path)
+
+
+def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:
+    """Bands, parts of weights, chains and dense layers, with tiles that do not fit evenly."""
+    rng = np.random.default_rng(1)
+
+    def conv(data: Any, outputs: int, channels: int, window: int, **attrs: Any) -> Any:
+        inner = channels // attrs.get("groups", 1)
+        weight = rng.standard_normal((outputs, inner, window, window)).astype("float32") * 0.1
+        made = relay.nn.conv2d(data, relay.const(weight), padding=window // 2, **attrs)
+        return relay.nn.relu(made)
+
+    x = rng.standard_normal((1, 24, 11, 13)).astype("float32")
+    data = relay.var("x", shape=x.shape)
+    points, wide = conv(data, 40, 24, 1), conv(data, 176, 24, 1, strides=2)
+    by_parts = conv(wide, 24, 176, 3, strides=2)
+    chain = conv(conv(conv(data, 8, 24, 1), 48, 8, 1), 48, 48, 3, groups=48)
+    rows = relay.const(rng.standard_normal((20, 13)).astype("float32"))
+    dense = relay.nn.dense(relay.reshape(points, (-1, 13)), rows)
+    deep = relay.const(rng.standard_normal((20, 44)).astype("float32"))
+    even = relay.nn.dense(relay.reshape(points, (130, 44)), deep)
+    grouped = conv(data, 12, 24, 3, groups=2)
+    made = [points, by_parts, chain, dense, even, grouped, conv(points, 9, 40, 3, strides=2)]
+    check(joined(*made), x, tmp_path)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import sterna.target.host as host_module
-from sterna.target import Machine, Target, kind, machine_of
+from sterna.target import Machine, Target, cores, kind, machine_of
+from sterna.target.cores import core_of
 from sterna.target.host import Host
 from sterna.target.names import ARCHITECTURES, names_of
 from sterna.target.triple import in_full, parse_triple
@@ -63,7 +64,9 @@ def test_machines(text: str, wanted: tuple[str, int, int, int, bool, str]) -> No
         made.architecture, made.pointer_bits, made.vector_bits, made.vector_registers,
         made.has_fma, made.object_format,
     )  # fmt: skip
-    assert made.l1_bytes is None
+    known = core_of(made.cpu)
+    assert made.core is known
+    assert made.l1_bytes == (known.l1_kib * 1024 if known.l1_kib else None)
     ahead = {"aarch64": 4, "arm": 2}.get(made.architecture, 0)
     assert made.loaded_ahead == (ahead if made.vector_bits else 0)
 
@@ -298,3 +301,14 @@ def test_kind_files_must_declare_one_new_kind(kinds_folder: Path) -> None:
     importlib.invalidate_caches()
     with pytest.raises(ValueError, match="'llvm', which exists already"):
         Target.list_kinds()
+
+
+def test_processors_are_known_by_their_names() -> None:
+    """Caches of a processor that is not here; one that nobody knows has none."""
+    made = machine_of(Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"))
+    assert (made.l1_bytes, made.l2_bytes) == (64 << 10, 1 << 20)
+    assert (made.core.multiply_adds, made.core.loads, made.core.latency) == (2, 2, 4)
+    plain = machine_of(Target("llvm -mtriple=aarch64-linux-gnu"))
+    assert plain.l1_bytes is None and plain.core.issued == 4
+    every = names_of("aarch64").cpus.keys() | names_of("x86").cpus.keys()
+    assert {name for names in cores._CORES for name in names.split()} <= every

@@ -8,7 +8,7 @@ from sterna.ir.types import TensorType
 from sterna.op.conv_schedule import UNROLLED_CHANNELS
 from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
-from sterna.op.register_tile import register_tile
+from sterna.op.register_tile import tile_of_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
@@ -79,8 +79,10 @@ def _kernel_layout(
     if result.dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):
         width = dot_width(int(extents["W"]), kernel["O"], kernel["I"], p)  # type: ignore[arg-type]
         return "HWIO" if width is None else f"OHWI{width}o4i"
-    lanes = p.lanes(result.dtype)
-    tile = register_tile(extents["W"], kernel["O"], lanes, p.tile_registers)
+    data: Any = args[0].checked_type
+    depth: Any = kernel["I"] if data.dtype == result.dtype else 1
+    depth = depth if depth > UNROLLED_CHANNELS else 1
+    tile = tile_of_rows(p, extents["W"], kernel["O"], result.dtype, depth)  # type: ignore[arg-type]
     return f"OHWI{tile.columns}o" if kernel["O"] % tile.columns == 0 else "HWIO"
 
 

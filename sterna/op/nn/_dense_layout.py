@@ -7,7 +7,7 @@ from typing import Any
 from sterna.ir.types import Dim, TensorType
 from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
-from sterna.op.register_tile import register_tile
+from sterna.op.register_tile import tile_of_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
@@ -58,7 +58,7 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
         packed: Attrs = attrs.replace(weight_layout=f"NC{wide}n4c")
         return None if wide is None or len(data.shape) < 2 else packed
     lanes = processor.lanes(data.dtype)
-    width = register_tile(rows, units, lanes, processor.tile_registers).columns
+    width = tile_of_rows(processor, rows, units, data.dtype, weight.data.shape[1]).columns
     while units % width:
         width //= 2
     if width < min(lanes, 4):

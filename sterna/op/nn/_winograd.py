@@ -13,7 +13,7 @@ import numpy as np
 
 from sterna.op.kernel import Processor
 from sterna.op.products import FLOAT32
-from sterna.op.register_tile import MULTIPLY_ADDS, register_tile, step_cycles
+from sterna.op.register_tile import register_tile, step_cycles
 from sterna.relay.arrays import Array
 
 WINDOW = 3
@@ -119,7 +119,7 @@ class _Work:
 
     @property
     def products_per_cycle(self) -> int:
-        return MULTIPLY_ADDS * self.processor.lanes(FLOAT32)
+        return self.processor.pace.multiply_adds * self.processor.lanes(FLOAT32)
 
     def share(self, pieces: int) -> float:
         """The part of some pieces of work that the busiest thread does."""
