@@ -139,6 +139,7 @@ class IRBuilder:
         name: str = "i",
         dtype: str | None = None,
         kind: str = "serial",
+        annotations: dict[str, Any] | None = None,
     ) -> Iterator[Var]:
         """A loop over begin, begin + 1, ..., end - 1."""
         if kind not in _KINDS:
@@ -152,7 +153,8 @@ class IRBuilder:
             name = "ijk"[self._loops] if self._loops < 3 else f"i_{self._loops - 3}"
         var = Var(name, low.dtype)
         self._loops += 1
-        with self._scope(lambda body: For(var, low, build.sub(high, low), _KINDS[kind], body)):
+        extent, notes = build.sub(high, low), annotations or {}
+        with self._scope(lambda body: For(var, low, extent, _KINDS[kind], body, "", notes)):
             yield var
         self._loops -= 1
 

@@ -50,6 +50,8 @@ from sterna.ir.node import Node, node
 from sterna.ir.structural import binds, has_identity
 from sterna.support.dtype import DataType
 
+# An annotation of loops that compilers shall not write out: their bodies fill the registers.
+STAYS_ROLLED = "stays_rolled"
 LoopKind = Literal["serial", "parallel", "unrolled", "vectorized", "thread"]
 
 

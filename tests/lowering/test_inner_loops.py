@@ -42,8 +42,8 @@ class Loop:
         return sum(bool(pattern.search(line)) for line in self.lines)
 
 
-def busiest_loop(assembly: str) -> Loop:
-    """The innermost loop that has most products among its instructions."""
+def inner_loops(assembly: str) -> list[Loop]:
+    """The innermost loops."""
     lines = assembly.split("\n")
     starts = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
     jumps = [(starts.get(m[1], i), i) for i, line in enumerate(lines) if (m := JUMP.match(line))]
@@ -53,8 +53,12 @@ def busiest_loop(assembly: str) -> Loop:
         for a, b in loops
         if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)
     ]
-    found = [Loop([x for x in lines[a + 1 : b + 1] if re.match(r"\s+[a-z]", x)]) for a, b in inner]
-    large = [loop for loop in found if loop.count(PRODUCT) >= 8]
+    return [Loop([x for x in lines[a + 1 : b + 1] if re.match(r"\s+[a-z]", x)]) for a, b in inner]
+
+
+def busiest_loop(assembly: str) -> Loop:
+    """The innermost loop that has most products among its instructions."""
+    large = [loop for loop in inner_loops(assembly) if loop.count(PRODUCT) >= 8]
     return max(large, key=lambda loop: loop.count(PRODUCT) / len(loop.lines))
 
 
@@ -95,6 +99,28 @@ def test_products_fill_the_loop(network_of: Any, target: str) -> None:
     *sizes, attrs = network_of
     loop = busiest_loop(assembly(network(*sizes, **attrs), Target(target)))
     check_products(loop, target, 2.25 if "riscv" in target else 1.75)
+
+
+@pytest.mark.parametrize("m", [4, 6])
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_winograds_transforms_keep_a_line_in_registers(m: int, target: str) -> None:
+    """A loop stores a line of what lies between columns and rows, or reads one: nothing else."""
+    machine = processor_of(Target(target))
+    lanes, size = machine.lanes(tvm.DataType("float32")), m + 2
+    block = 2 * lanes
+    x = relay.var("x", shape=(1, 28, 28, 64))
+    w = relay.const(np.ones((size**2, 64 // block, 64, block), "float32"))
+    body = relay.nn.conv2d_winograd(
+        x, w, tile_size=m, padding=(1, 1, 1, 1), lanes=lanes, registers=machine.tile_registers
+    )
+    text = assembly(tvm.IRModule.from_expr(relay.Function((x,), body)), Target(target))
+    transforms = [
+        loop for loop in inner_loops(text) if 0 < loop.count(PRODUCT) < len(loop.lines) / 3
+    ]
+    # columns inside and on the border, and rows; columns and rows of results
+    assert len(transforms) >= 5
+    plain = sorted(loop.count(STACK) for loop in transforms)[:-1]  # the border asks where it is
+    assert max(plain) <= size, plain
 
 
 def check_products(loop: Loop, target: str, most: float) -> None:

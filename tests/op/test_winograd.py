@@ -1,16 +1,20 @@
 """Winograd's way to convolve: its matrices, its choice, its numbers."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.kernel import Processor
+from sterna.op.nn._linear_steps import linear_steps
 from sterna.op.nn._winograd import as_array, matrices, transform_weights, winograd_plan
 from sterna.relay.op import is_call_of
 from tests.op.harness import reference
@@ -18,7 +22,7 @@ from tests.op.harness import reference
 MACHINE = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20, threads=2)
 
 
-@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("m", [2, 4, 5, 6])
 def test_matrices_convolve_a_line(m: int) -> None:
     of = matrices(m)
     line, window = np.arange(1.0, m + 3) ** 2, np.array([1.0, -2.0, 0.5])
@@ -27,7 +31,7 @@ def test_matrices_convolve_a_line(m: int) -> None:
     np.testing.assert_allclose(as_array(of.result) @ products, want, rtol=1e-12)
 
 
-@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("m", [2, 4, 5, 6])
 def test_the_reference_is_the_convolution(m: int) -> None:
     rng = np.random.default_rng(m)
     x = rng.standard_normal((2, 7, 10, 6))
@@ -39,6 +43,54 @@ def test_the_reference_is_the_convolution(m: int) -> None:
         "nn.conv2d", x, w, data_layout="NHWC", kernel_layout="OIHW", padding=border
     )
     np.testing.assert_allclose(got, want, atol=1e-11)
+
+
+@pytest.mark.parametrize("m, before, after", [(2, 4, 4), (4, 16, 12), (5, 21, 16), (6, 24, 20)])
+def test_transforms_share_their_sums(m: int, before: int, after: int) -> None:
+    """Instructions for a line: without sharing F(6) takes 36 and 32."""
+    of = matrices(m)
+    assert (linear_steps(of.data).cost, linear_steps(of.result).cost) == (before, after)
+
+
+_FRACTIONS = st.sampled_from([Fraction(n, d) for n in (-3, -1, 0, 1, 2) for d in (1, 2, 4)])
+
+
+@given(st.lists(st.lists(_FRACTIONS, min_size=4, max_size=4), min_size=1, max_size=6))
+def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
+    assume(all(any(row) for row in rows))
+    made = linear_steps(tuple(map(tuple, rows)))
+    values = [Fraction(n) for n in (3, -7, 11, 101)]
+    for step in made.steps:
+        values.append(values[step.left] + step.factor * values[step.right])
+    want = [sum(x * y for x, y in zip(row, values, strict=False)) for row in rows]
+    assert [values[place] * factor for place, factor in made.results] == want
+    assert made.cost <= sum(len(row) for row in rows)
+
+
+@pytest.mark.parametrize("m", [2, 4, 5, 6])
+@pytest.mark.parametrize(
+    "split, image, border",
+    [
+        ("blocks", (13, 9), (1, 1, 1, 1)),
+        ("channels", (14, 8), (0, 0, 0, 0)),
+        ("positions", (11, 7), (0, 2, 1, 0)),
+    ],
+)
+def test_kernels_convolve(m: int, split: str, image: Any, border: Any) -> None:
+    """Edges of all kinds, and errors of rounding that leave room below 2e-3."""
+    rng = np.random.default_rng(3)
+    data = np.maximum(rng.standard_normal((2, *image, 32)), 0).astype("float32")
+    weight = rng.standard_normal((16, 32, 3, 3)).astype("float32")
+    x, w = relay.var("x", shape=data.shape), relay.const(transform_weights(weight, m, 16))
+    body = relay.nn.conv2d_winograd(
+        x, w, tile_size=m, padding=border, block_tiles=5, lanes=8, registers=16, split=split
+    )
+    got, _ = result(tvm.IRModule.from_expr(relay.Function((x,), body)), data)
+    want = reference(
+        "nn.conv2d", data.astype("float64"), weight.astype("float64"), data_layout="NHWC",
+        kernel_layout="OIHW", padding=border,
+    )  # fmt: skip
+    assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
 
 def network(shape: tuple[int, ...], channels: int, padding: Any = 1) -> Any:
@@ -112,7 +164,7 @@ def test_the_next_weights_are_fetched(split: str, block_tiles: int, fetched: lis
     )
     func = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
     loops = str(lower_kernel(func, "kernel", MACHINE).function)
-    steps = loops.split("for channel in")[1:]
+    steps = loops.split("for lane in")[1:]
     counts = [step.count("prefetch(") for step in steps]
     assert [count for count in counts if count] == fetched
 

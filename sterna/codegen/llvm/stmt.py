@@ -17,6 +17,7 @@ from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.effects import calls
 from sterna.tir.stmt import (
+    STAYS_ROLLED,
     Allocate,
     AssertStmt,
     AttrStmt,
@@ -257,10 +258,12 @@ class StmtEmitter(PackedEmitter):
         if stmt.kind == "parallel" and not self.in_parallel and self._can_share(stmt):
             self._parallel(stmt)
             return
-        full = None
+        hint = None
         if stmt.kind == "unrolled":
-            full = self.module.metadata('!{!"llvm.loop.unroll.full"}')
-        self._serial(stmt.var, stmt.min, stmt.extent, full, lambda: self.stmt(stmt.body))
+            hint = self.module.metadata('!{!"llvm.loop.unroll.full"}')
+        elif stmt.annotations.get(STAYS_ROLLED):
+            hint = self.module.metadata('!{!"llvm.loop.unroll.disable"}')
+        self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self.stmt(stmt.body))
 
     def _serial(
         self, var: Var, start: Expr, extent: Expr, hint: str | None, body: Callable[[], None]

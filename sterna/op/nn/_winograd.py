@@ -12,14 +12,15 @@ from functools import cache
 import numpy as np
 
 from sterna.op.kernel import Processor
+from sterna.op.nn._linear_steps import Matrix, linear_steps
 from sterna.op.products import FLOAT32
 from sterna.op.register_tile import register_tile, step_cycles
 from sterna.relay.arrays import Array
 
 WINDOW = 3
 # Where polynomials are evaluated: these keep the errors of rounding small.
-POINTS = (0, 1, -1, 2, Fraction(-1, 2))
-TILES = (2, 4)
+POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))
+TILES = (2, 4, 5, 6)
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
 # Bytes of products that are stored and read again in a cycle.
@@ -31,7 +32,6 @@ PAYS = 0.85
 
 # Batch, height and width of a result.
 Image = tuple[int, int, int]
-Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +234,10 @@ def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     ).rows
     whole, rest = divmod(tiles, rows)
     steps = whole * step_cycles(rows, vectors) + (step_cycles(rest, vectors) if rest else 0)
-    before = _terms(of.data) * size + 2 * size**2
-    after = _terms(of.result) * (size + m) / 2 + size**2 + m**2
+    before = linear_steps(of.data).cost * 2 * size + 4 * size**2
+    after = linear_steps(of.result).cost * (size + m) + size**2 + 2 * size * m + m**2
     sums = tiles / work.lanes
     return steps * work.inputs, sums * work.inputs * before, sums * work.outputs * after
-
-
-def _terms(matrix: Matrix) -> int:
-    return sum(x != 0 for row in matrix for x in row)
 
 
 def tile_count(image: Image, m: int) -> int:
