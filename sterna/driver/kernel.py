@@ -79,6 +79,7 @@ def processor_of(target: Target) -> Processor:
         by_element=machine.by_element,
         l1_bytes=machine.l1_bytes or L1_BYTES,
         l2_bytes=machine.l2_bytes or L2_BYTES,
+        multiplies_bytes=machine.multiplies_bytes,
         threads=machine.cores or 1,
         pace=Pace(core.multiply_adds, core.loads, core.latency, core.issued),
     )

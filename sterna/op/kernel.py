@@ -33,6 +33,8 @@ class Processor:
     """Whether a product takes one lane of a register for all lanes of another."""
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 512 * 1024
+    multiplies_bytes: bool = False
+    """Whether an instruction adds four products of bytes to each lane."""
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
     pace: Pace = COMMON

@@ -91,6 +91,9 @@ class OpRecord:
     winograd: Callable[..., RelayExpr | None] | None = None
     """winograd(call, processor, growth): itself by Winograd's way, if that costs less there and
     makes weights at most so many times larger."""
+    byte_dots: Callable[..., RelayExpr | None] | None = None
+    """byte_dots(call, processor): itself by instructions that add products of bytes, if it is one
+    of bytes and that costs less there."""
     convert_layout: Callable[..., Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     layout: Any = None

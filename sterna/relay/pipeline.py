@@ -43,6 +43,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.FastMath(),
         T.FoldConstant(),
         T.Winograd(processor),  # after weights are constants in their last layout
+        T.ByteDots(processor),
         T.FuseOps(processor=processor),  # last: kernels are not looked into
         T.InferType(),
     ]

@@ -2,6 +2,7 @@
 
 from sterna.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
+from sterna.relay.passes.byte_dots import ByteDots
 from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
 from sterna.relay.passes.combine_parallel import (
@@ -39,7 +40,7 @@ from sterna.relay.passes.winograd import Winograd
 from sterna.support.classic import classic_names
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "AlterOpLayout", "ByteDots", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",

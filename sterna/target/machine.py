@@ -81,6 +81,11 @@ class Machine:
         return next((names[0] for names in known if self.feature_set.issuperset(names)), "")
 
     @property
+    def multiplies_bytes(self) -> bool:
+        """Whether that adds four products of bytes to each lane in one instruction."""
+        return self.dot in ("avx512vnni", "avxvnni", "dotprod", "i8mm")
+
+    @property
     def endianness(self) -> str:
         """little or big."""
         return "little" if self.little_endian else "big"

@@ -27,6 +27,7 @@ from sterna.op.nn._conv_layout import (
     convert_conv,
 )
 from sterna.op.nn._to_winograd import conv2d_by_winograd
+from sterna.op.nn.depthwise_dots import depthwise_by_dots
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     SPATIAL,
@@ -374,7 +375,7 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], alter_layout=alter_conv2d, winograd=conv2d_by_winograd,
+], alter_layout=alter_conv2d, winograd=conv2d_by_winograd, byte_dots=depthwise_by_dots,
           rewrites=[factors_into_weights], chain=runs_in_chain)  # fmt: skip
 
 _register(3, Conv3DAttrs, [
