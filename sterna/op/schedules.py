@@ -53,6 +53,8 @@ def schedule_default(kernel: Kernel) -> None:
         if isinstance(stage.op, ComputeOp) and stage.attach_type == "root":
             if stage.op.reduce_axis:
                 schedule_reduction(kernel, stage)
+            elif _brings_together(stage, kernel.processor):
+                _schedule_together(kernel, stage)
             else:
                 schedule_elements(stage, kernel.processor, kernel.is_flat)
 
@@ -80,6 +82,46 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         sizes.pop()
     if outer and math.prod(sizes) * lanes >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
+
+
+def _brings_together(stage: Stage, processor: Processor) -> bool:
+    """Whether few elements lie side by side that come from rows far apart, such as channels."""
+    if not stage.is_output or len(stage.op.axis) < 2:
+        return False
+    *_, row, last = stage.op.axis
+    count, few = extent_of(row), extent_of(last)
+    if few not in (2, 4, 8) or count is None:
+        return False
+    columns = processor.lanes(stage.op.output(0).dtype) // few
+    reads: list[ProducerLoad] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, ProducerLoad) and node.indices:
+            reads.append(node)
+
+    assert isinstance(stage.op, ComputeOp)
+    for part in stage.op.body:
+        post_order(part, visit)
+    along = bool(reads) and all(load.indices[-1] is row.var for load in reads)
+    return along and count >= columns >= 4
+
+
+def _schedule_together(kernel: Kernel, stage: Stage) -> None:
+    """Whole vectors along the rows that are read; a shuffle of a few of them is what is stored."""
+    out = stage.op.output(0)
+    made = kernel.schedule[kernel.schedule.cache_write(out, "local")]
+    made.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
+    *outer, row, last = stage.op.axis
+    few = extents_of([last])[0]
+    across, column = stage.split(row, factor=kernel.processor.lanes(out.dtype) // few)
+    stage.pragma(across, "loop_partition_hint", True)
+    stage.vectorize(stage.fuse(column, last))
+    made.compute_at(stage, across)
+    *_, which, along = made.op.axis
+    made.unroll(which)
+    made.vectorize(along)
+    if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
+        _parallelise(stage, outer, extents_of(outer))
 
 
 def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -> None:

@@ -295,6 +295,34 @@ def test_vectors_fill_the_channels_of_a_single_block() -> None:
     assert dots and all("%ymm" in line for line in dots)
 
 
+def pictured(shape: tuple[int, ...]) -> Any:
+    """A picture as bytes with channels last, padded to four as products of bytes want them."""
+    x = relay.var("x", shape=shape)
+    made = relay.qnn.quantize(x, relay.const(0.25), relay.const(7), out_dtype="uint8",
+                              rounding="TO_EVEN")  # fmt: skip
+    made = relay.nn.pad(made, pad_width=((0, 0), (0, 4 - shape[1]), (0, 0), (0, 0)))
+    return relay.layout_transform(made, src_layout="NCHW", dst_layout="NHWC")
+
+
+@pytest.mark.parametrize("target", MACHINES)
+@pytest.mark.parametrize("shape", [(1, 3, 5, 37), (2, 1, 3, 16), (1, 3, 2, 5)])
+def test_channels_are_brought_together(shape: tuple[int, ...], target: str) -> None:
+    x = np.random.default_rng(0).normal(0, 60, shape).astype("float32")
+    x.flat[:2] = np.nan, np.inf
+    whole = np.clip(np.nan_to_num(np.rint(x / np.float32(0.25)), nan=-7) + 7, 0, 255)
+    want = np.pad(whole.astype("uint8"), ((0, 0), (0, 4 - shape[1]), (0, 0), (0, 0)))
+    check(pictured(shape), {"x": x}, want.transpose(0, 2, 3, 1), target, 3)
+
+
+def test_channels_are_brought_together_by_whole_vectors() -> None:
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server"
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(pictured((1, 3, 8, 64))), target=target)
+    code = lib.get_lib().get_source("asm")
+    assert "vmulps" in code and "vpunpcklbw" in code
+    assert "mulss" not in code and "gather" not in code and "\tmovb\t" not in code
+
+
 def test_depthwise_sums_add_four_rows_at_once() -> None:
     """Ten columns that are turned once give eight of two rows of results, three dots for each."""
     made, _, _ = quantised("rows", SIGNS[0], 0)

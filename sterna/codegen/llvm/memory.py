@@ -1,7 +1,7 @@
 """Loads and stores of scalars and vectors."""
 
 from sterna.codegen.llvm.expr import ExprEmitter
-from sterna.codegen.llvm.ranges import as_ramp
+from sterna.codegen.llvm.ranges import as_ramp, known_lanes
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
 from sterna.ir import build
 from sterna.ir.expr import Expr, IntImm
@@ -91,7 +91,10 @@ class MemoryEmitter(ExprEmitter):
             return self._from_memory(dtype, self._load_scalar(buffer, offset))
         ramp = as_ramp(offset)
         stride = build.int_value(ramp[1]) if ramp else None
-        if ramp is None or stride not in (0, 1, -1, 2):
+        lanes = known_lanes(offset) if ramp is None and self.mask is None else None
+        if lanes is not None and max(lanes) - min(lanes) < 2 * len(lanes):
+            raw = self._load_picked(buffer, lanes, offset.dtype)
+        elif ramp is None or stride not in (0, 1, -1, 2):
             raw = self._gather(buffer, offset)
         elif stride == 0:
             one = self._load_scalar(buffer, ramp[0])
@@ -166,6 +169,17 @@ class MemoryEmitter(ExprEmitter):
         text = ", ".join(f"i32 {pick}" for pick in picks)
         return self.writer.value(
             f"shufflevector {kind} {rows[0]}, {kind} {rows[1]}, <{lanes} x i32> <{text}>"
+        )
+
+    def _load_picked(self, buffer: Buffer, lanes: list[int], kind: DataType) -> str:
+        """Elements that lie near each other, in any order: the row that has them, and a shuffle."""
+        first, element = min(lanes), memory_type(buffer.dtype)
+        count = max(lanes) - first + 1
+        row = self._load_row(buffer, build.const(first, kind.element), count, None)
+        picks = ", ".join(f"i32 {lane - first}" for lane in lanes)
+        whole = vector_type(element, count)
+        return self.writer.value(
+            f"shufflevector {whole} {row}, {whole} poison, <{len(lanes)} x i32> <{picks}>"
         )
 
     def _gather(self, buffer: Buffer, offset: Expr) -> str:

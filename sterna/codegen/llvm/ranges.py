@@ -1,6 +1,8 @@
 """What the generator knows about integers: bounds, divisors, and indices that are ramps."""
 
 import math
+import operator
+from collections.abc import Callable
 
 from sterna.codegen.llvm.convert import int_range
 from sterna.ir import build
@@ -180,3 +182,34 @@ def as_ramp(index: Expr) -> tuple[Expr, Expr] | None:
         if build.is_const(right[1], 0):
             return build.mul(left[0], right[0]), build.mul(left[1], right[0])
     return None
+
+
+_EXACT: dict[type, Callable[[int, int], int]] = {
+    Add: operator.add, Sub: operator.sub, Mul: operator.mul, FloorDiv: operator.floordiv,
+    FloorMod: operator.mod,
+}  # fmt: skip
+
+
+def known_lanes(index: Expr) -> list[int] | None:
+    """The lanes of a vector index that are known numbers, whichever way it is written."""
+    number = build.int_value(index)
+    if number is not None:
+        return [number]
+    if isinstance(index, Ramp):
+        first, step = build.int_value(index.base), build.int_value(index.stride)
+        if first is None or step is None:
+            return None
+        return [first + lane * step for lane in range(index.lanes)]
+    if isinstance(index, Broadcast):
+        number = build.int_value(index.value)
+        return None if number is None else [number] * index.lanes
+    if isinstance(index, Cast) and index.dtype.is_int and index.value.dtype.is_integer:
+        return known_lanes(index.value) if index.dtype.bits >= index.value.dtype.bits else None
+    join = _EXACT.get(type(index))
+    if join is None:
+        return None
+    assert isinstance(index, BinaryExpr)
+    left, right = known_lanes(index.a), known_lanes(index.b)
+    if left is None or right is None or (join in (operator.floordiv, operator.mod) and 0 in right):
+        return None
+    return [join(x, y) for x, y in zip(left, right, strict=True)]
