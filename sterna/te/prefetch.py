@@ -15,6 +15,8 @@ from sterna.tir.stmt import Allocate, Buffer, BufferLoad, For, LetStmt, Prefetch
 if TYPE_CHECKING:
     from sterna.te.nest import Nest
 
+LINE_BYTES = 64
+
 Domains = dict[Var, tuple[Expr, Expr] | None]
 """The first and last value of the variables that are bound inside a loop; None: not known."""
 
@@ -35,12 +37,11 @@ def with_prefetches(nest: "Nest", leaf: IterVar, body: Stmt) -> Stmt:
         reader = leaf if mark.reader is None else mark.reader
         inside = _loops_inside(nest, leaf, reader, what)
         found = None if buffer is None else _region(body, buffer, reader, inside, nest.analyzer)
-        if found is None:
+        if buffer is None or found is None:
             raise ValueError(f"{what}: the loop does not read it from memory")
-        mins, extents = _share(found, inside)
+        mins, extents = _share(found, inside, buffer)
         later = reader.var + build.cast(reader.var.dtype, mark.offset)
         ahead: dict[Var, Expr] = {reader.var: later}
-        assert buffer is not None
         hint = Prefetch(
             buffer,
             tuple(nest.analyzer.simplify(substitute(e, ahead)) for e in mins),
@@ -108,12 +109,13 @@ def _region(
     return mins, extents
 
 
-def _share(region: Region, inside: Loops) -> Region:
+def _share(region: Region, inside: Loops, buffer: Buffer) -> Region:
     """The part of a region that one of the iterations inside fetches.
 
-    The longest dimension is dealt out, and where there are more iterations than it is long, the
-    last one as well: (768, 64) in 6144 iterations gives each an eighth of a row. Iterations of the
-    innermost loop take a row each where they are as many, which needs no division.
+    What lies in one piece is dealt out line by line. Else the longest dimension is, and where there
+    are more iterations than it is long, the last one as well: (768, 64) in 6144 iterations gives
+    each an eighth of a row. Iterations of the innermost loop take a row each where they are as
+    many, which needs no division.
     """
     mins, extents = list(region[0]), list(region[1])
     lengths = [build.int_value(extent) for extent in extents]
@@ -121,6 +123,8 @@ def _share(region: Region, inside: Loops) -> Region:
     if not inside or None in counts or 0 in counts:
         return region
     known = [length or 0 for length in lengths]
+    if _is_run(known, buffer):
+        return _lines(region, inside, math.prod(known), max(1, LINE_BYTES // buffer.dtype.bytes))
     longest = known.index(max(known))
     rows = max(known[:-1], default=0)
     if 1 < rows == counts[-1]:
@@ -139,6 +143,28 @@ def _share(region: Region, inside: Loops) -> Region:
         row, piece = inside[-1][0], _turn(inside[:-1])
     _deal(mins, extents, longest, row, 1)
     _deal(mins, extents, last, piece, -(-known[last] // each))
+    return mins, extents
+
+
+def _is_run(lengths: list[int], buffer: Buffer) -> bool:
+    """Whether a region of several rows has no gaps in memory."""
+    whole = [build.int_value(extent) for extent in buffer.shape]
+    rows = next((i for i, length in enumerate(lengths) if length != 1), len(lengths))
+    compact = not buffer.strides and None not in whole
+    return compact and 0 not in lengths and lengths[rows + 1 :] == whole[rows + 1 :]
+
+
+def _lines(region: Region, inside: Loops, length: int, step: int) -> Region:
+    """The lines of a run, evenly over all iterations: memory has no time for many at once."""
+    *outer, (var, extent) = inside
+    steps = build.int_value(extent) or 1
+    turns = math.prod(build.int_value(extent) or 1 for _, extent in outer)
+    lines = -(-length // (step * turns))
+    count = -(-lines // steps)
+    first = build.floordiv(var * lines, steps) if count == 1 else var * count
+    mins, extents = list(region[0]), [build.const(1, e.dtype) for e in region[1]]
+    mins[-1] = mins[-1] + (_turn(outer) * lines + first) * step
+    extents[-1] = build.const(min(count * step, length), extents[-1].dtype)
     return mins, extents
 
 

@@ -1,5 +1,6 @@
 """Prefetching: what is hinted at, the code that it becomes, and that it changes no number."""
 
+import itertools
 import random
 import re
 import shutil
@@ -53,6 +54,16 @@ def test_the_rectangle_is_what_a_later_iteration_reads() -> None:
         "B, (k.outer*4 + 8, j.outer*16), (4, 16)",
     ]
     assert explain_difference(func, parse(str(func))) is None
+
+
+def test_behind_a_row_lies_the_next_row() -> None:
+    a = te.placeholder((4, 32), name="A")
+    b = te.compute((4, 32), lambda i, j: a[i, j] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    outer, _ = s[b].split(b.op.axis[1], 16)
+    s[b].prefetch(a, outer, 1)
+    text = str(lower_prefetch(lower_schedule(s, [a, b], "f")))
+    assert "prefetch(A[0, min(i*32 + 16, 111) + (row*32 + (j.outer + line)*16)])" in text
 
 
 def test_lines_stay_inside_the_buffer() -> None:
@@ -212,7 +223,7 @@ def test_an_outer_loop_s_next_reads_are_dealt_out_to_the_iterations_inside() -> 
     s[tile].prefetch(b, ko, 1, jo)
     func = verify(lower_schedule(s, [a, b, c], "f"))
     assert rectangles(func) == [
-        "B, (j.outer + 1, i.outer*8 + k.outer // 2, k.outer % 2*16), (1, 1, 16)"
+        "B, (j.outer + 1, 0, i.outer*256 + k.outer*16), (1, 1, 16)"
     ]
     x, w = np.random.rand(24, 64).astype("float32"), np.random.rand(4, 64, 32).astype("float32")
     made = np.zeros((24, 128), "float32")
@@ -220,8 +231,30 @@ def test_an_outer_loop_s_next_reads_are_dealt_out_to_the_iterations_inside() -> 
     np.testing.assert_allclose(made, x @ w.transpose(1, 0, 2).reshape(64, 128), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("rows", "steps", "wide"), [(7, 64, 32), (4, 24, 32), (2, 3, 40), (9, 5, 8)]
+)
+def test_lines_of_one_piece_are_spread_over_all_iterations(
+    rows: int, steps: int, wide: int
+) -> None:
+    """All of the piece, and never more lines at a time than needed."""
+    a = te.placeholder((3, steps, wide), name="A")
+    k = te.reduce_axis((0, wide), name="k")
+    b = te.compute((3, rows, steps), lambda i, j, c: te.sum(a[i, c, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    s[b].prefetch(a, b.op.axis[2], 1, b.op.axis[0])
+    (text,) = rectangles(lower_schedule(s, [a, b], "f"))
+    found = re.fullmatch(r"A, \(i \+ 1, 0, (.*)\), \(1, 1, (\d+)\)", text)
+    assert found is not None, text
+    first, count = found[1], int(found[2])
+    starts = [eval(first, {"j": j, "c": c}) for j in range(rows) for c in range(steps)]
+    assert starts == sorted(starts) and starts[0] == 0
+    apart = [after - before for before, after in itertools.pairwise([*starts, steps * wide])]
+    assert max(apart) <= count <= -(-wide // rows // 16) * 16
+
+
 def test_few_iterations_take_whole_rows() -> None:
-    a = te.placeholder((8, 40, 6), name="A")
+    a = te.placeholder((8, 40, 7), name="A")
     b = te.compute((8, 40, 6), lambda i, j, k: a[i, j, k] + 1.0, name="B")
     s = te.create_schedule(b.op)
     i, j, _ = b.op.axis

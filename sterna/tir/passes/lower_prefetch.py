@@ -1,12 +1,22 @@
 """Turn rectangles to prefetch into prefetches of cache lines."""
 
+import math
 from typing import Any
 
-from sterna.arith import Analyzer
+from sterna.arith import Analyzer, substitute
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, Var
+from sterna.ir.expr import Call, Expr, Var, variables_in
 from sterna.ir.visitor import Rewriter
-from sterna.tir.stmt import BufferLoad, Evaluate, For, Prefetch, PrimFunc, Stmt, nothing
+from sterna.tir.stmt import (
+    Buffer,
+    BufferLoad,
+    Evaluate,
+    For,
+    Prefetch,
+    PrimFunc,
+    Stmt,
+    nothing,
+)
 
 LINE_BYTES = 64
 
@@ -22,13 +32,17 @@ def lower_prefetch(func: PrimFunc) -> PrimFunc:
 class _Lowering(Rewriter):
     def __init__(self) -> None:
         self.analyzer = Analyzer()
+        self.loops: list[Var] = []
 
     def rewrite(self, node: Any) -> Any:
         return node if isinstance(node, Expr) else super().rewrite(node)
 
     def visit_For(self, loop: For) -> Stmt:
         self.analyzer.bind(loop.var, loop.min, loop.extent)
-        return loop.with_body(self.rewrite(loop.body))
+        self.loops.append(loop.var)
+        made = loop.with_body(self.rewrite(loop.body))
+        self.loops.pop()
+        return made
 
     def visit_Prefetch(self, prefetch: Prefetch) -> Stmt:
         buffer, mins = prefetch.buffer, prefetch.mins
@@ -42,13 +56,10 @@ class _Lowering(Rewriter):
         step = self.elements_of_line(prefetch)
         line = self.loop_variable("line", build.floordiv(length + (step - 1), step))
         inside = self.unravelled(line[0] * step, prefetch.extents[first:])
-        indices = [
-            self.clamped(low + index, extent)
-            for low, index, extent in zip(
-                mins, [*[var for var, _ in rows], *inside], buffer.shape, strict=True
-            )
-        ]
-        element = BufferLoad(buffer, tuple(indices))
+        steps = [*[var for var, _ in rows], *inside]
+        indices = [low + index for low, index in zip(mins, steps, strict=True)]
+        own = [*self.loops[-1:], *[var for var, _ in rows], line[0]]
+        element = BufferLoad(buffer, self.inside_of(buffer, indices, own))
         body: Stmt = Evaluate(Call(build.const(0).dtype, "prefetch", (element,)))
         for var, extent in reversed([*rows, line]):
             body = For(var, build.const(0, extent.dtype), extent, "serial", body)
@@ -89,6 +100,32 @@ class _Lowering(Rewriter):
             indices.insert(0, build.floormod(element, extent))
             element = build.floordiv(element, extent)
         return [element, *indices] if extents else []
+
+    def inside_of(
+        self, buffer: Buffer, indices: list[Expr], own: list[Var]
+    ) -> tuple[Expr, ...]:
+        """Indices of a place in memory; behind the end of a row lies the next row.
+
+        own: variables that change from one prefetch to the next.
+        """
+        clamped = [self.clamped(i, n) for i, n in zip(indices, buffer.shape, strict=True)]
+        size = math.prod(build.int_value(extent) or 0 for extent in buffer.shape)
+        fits = [self.analyzer.can_prove_equal(i, c) for i, c in zip(indices, clamped, strict=True)]
+        if buffer.strides or not size or all(fits[1:]):
+            return tuple(clamped)
+        place = self.analyzer.simplify(buffer.offset_of(tuple(indices)))
+        return (*[build.const(0)] * (len(indices) - 1), self.near(place, size, own))
+
+    def near(self, place: Expr, size: int, own: list[Var]) -> Expr:
+        """A place below a size; what stays the same for all prefetches of a loop is limited."""
+        none = {var: build.const(0, var.dtype) for var in own}
+        first = self.analyzer.simplify(substitute(place, none))
+        more = self.analyzer.simplify(place - first)
+        bound = self.analyzer.bound(more)
+        apart = all(var in own for var in variables_in(more))
+        if not apart or bound.low < 0 or bound.high >= size:
+            return self.clamped(place, build.const(size))
+        return self.clamped(first, build.const(size - int(bound.high))) + more
 
     def clamped(self, index: Expr, extent: Expr) -> Expr:
         """An index inside the buffer: code may not even compute other addresses."""
