@@ -72,6 +72,7 @@ def processor_of(target: Target) -> Processor:
     """What schedules are told about a target."""
     machine = machine_of(target)
     core = machine.core
+    pace = Pace(core.multiply_adds, core.loads, core.latency, core.issued)
     return Processor(
         vector_bits=machine.vector_bits or 32,
         vector_registers=machine.vector_registers or 8,
@@ -81,8 +82,14 @@ def processor_of(target: Target) -> Processor:
         l2_bytes=machine.l2_bytes or L2_BYTES,
         multiplies_bytes=machine.multiplies_bytes,
         threads=machine.cores or 1,
-        pace=Pace(core.multiply_adds, core.loads, core.latency, core.issued),
+        pace=pace,
+        pace_beside_others=_half(pace) if machine.architecture == "x86" else pace,
     )
+
+
+def _half(pace: Pace) -> Pace:
+    """Instructions are scarce before multiply-adds are, and steps are written out to save some."""
+    return replace(pace, issued=3, counting=1, sent=2)
 
 
 def kernel_functions(

@@ -124,7 +124,8 @@ def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
     else:
         step = _window_first(list(total.reduce_axis))[-1]
         dtype, depth = total.output(0).dtype, depth_of(total, step)
-        tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest)
+        pace = processor.pace_beside_others
+        tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest, pace)
     return Plan(row, tile)
 
 

@@ -15,6 +15,10 @@ class Pace:
     loads: int = 2
     latency: int = 4
     issued: int = 4
+    counting: int = 3
+    """Instructions of a step of a sum that only count."""
+    sent: int = 0
+    """Cycles until the second cache has sent a vector."""
 
 
 COMMON = Pace()
@@ -38,6 +42,8 @@ class Processor:
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
     pace: Pace = COMMON
+    pace_beside_others: Pace = COMMON
+    """What is left where another program's thread runs on the same core."""
 
     @property
     def tile_registers(self) -> int:

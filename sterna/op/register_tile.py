@@ -6,8 +6,6 @@ from functools import cache
 from sterna.op.kernel import COMMON, Pace, Processor
 from sterna.support.dtype import DataType
 
-# Instructions of a step that only count.
-COUNTING = 3
 # What a vector costs beyond its load, as it comes from the second cache.
 FAR_VECTOR = 0.3
 MOST_ROWS = 16
@@ -31,16 +29,16 @@ def tile_of_rows(
     depth: int,
     block: int | None = None,
     most_rows: int = MOST_ROWS,
+    pace: Pace | None = None,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
+    pace = pace or processor.pace
     lanes, registers = processor.lanes(dtype), processor.tile_registers
     if not (processor.by_element and depth > lanes and depth % lanes == 0):
-        return register_tile(
-            rows, columns, lanes, registers, block, most_rows, pace=processor.pace
-        )
+        return register_tile(rows, columns, lanes, registers, block, most_rows, pace=pace)
     return register_tile(
         rows, columns, lanes, processor.vector_registers, block, most_rows,
-        together=lanes, pace=processor.pace,
+        together=lanes, pace=pace,
     )  # fmt: skip
 
 
@@ -91,10 +89,10 @@ def register_tile(
 def step_cycles(rows: int, vectors: int, together: int = 1, pace: Pace = COMMON) -> float:
     """Of one step of the sum over a tile."""
     products, loads = rows * vectors, rows / together + vectors
-    issued = (products + loads + COUNTING / together) / pace.issued
+    issued = (products + loads + pace.counting / together) / pace.issued
     bounds = products / pace.multiply_adds, loads / pace.loads, pace.latency, issued
     far = vectors if together == 1 else loads  # single numbers share their lines with others
-    return max(bounds) + FAR_VECTOR * far
+    return max(*bounds, pace.sent * vectors) + FAR_VECTOR * far
 
 
 def _widths(columns: int, lanes: int, registers: int) -> list[int]:

@@ -140,6 +140,14 @@ def test_products_of_matrices_fill_the_loop(target: str) -> None:
     check_products(busiest_loop(text), target, 2.45)
 
 
+@pytest.mark.parametrize(("target", "most"), [("avx512", 1.6), ("avx2", 1.8)])
+def test_products_of_matrices_take_few_instructions(target: str, most: float) -> None:
+    """Where another thread has half of the core, instructions are scarce before products are."""
+    loop = busiest_loop(assembly(dense(128, 768, 768), Target(TARGETS[target]), "dense"))
+    assert len(loop.lines) <= most * loop.count(PRODUCT), "\n".join(loop.lines)
+    assert loop.count(STACK) == 0
+
+
 def test_stems_keep_their_accumulators() -> None:
     """Few channels are written out, and all of their numbers loaded ahead."""
     loop = busiest_loop(assembly(network(3, 64, 112, 7, strides=2), Target(TARGETS["neon"])))

@@ -58,7 +58,9 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
         packed: Attrs = attrs.replace(weight_layout=f"NC{wide}n4c")
         return None if wide is None or len(data.shape) < 2 else packed
     lanes = processor.lanes(data.dtype)
-    width = tile_of_rows(processor, rows, units, data.dtype, weight.data.shape[1]).columns
+    width = tile_of_rows(
+        processor, rows, units, data.dtype, weight.data.shape[1], pace=processor.pace_beside_others
+    ).columns
     while units % width:
         width //= 2
     if width < min(lanes, 4):
