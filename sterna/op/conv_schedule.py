@@ -304,7 +304,7 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
     processor = conv.kernel.processor
     lanes = processor.lanes(conv.op.output(0).dtype)
     vectors = size.columns // lanes + (size.columns % lanes).bit_count()
-    registers = processor.vector_registers if size.together > 1 else processor.tile_registers
+    registers = processor.registers_for(size.together)
     fitting = rows_that_fit(vectors, registers, size.together)
     return max(1, min(fitting, most_rows(conv.group * conv.element)) // size.rows)
 

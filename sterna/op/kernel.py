@@ -48,7 +48,17 @@ class Processor:
     @property
     def tile_registers(self) -> int:
         """Registers for a tile of accumulators, a row of what it takes, and one more operand."""
-        return max(2, self.vector_registers - self.loaded_ahead)
+        return self.registers_for(1)
+
+    def registers_for(self, together: int) -> int:
+        """The same where the numbers of so many steps share a register."""
+        ahead = self.loaded_ahead if together == 1 else 0
+        return max(2, self.vector_registers - ahead)
+
+    def steps_together(self, dtype: DataType, depth: int) -> int:
+        """The steps of a sum whose numbers one load brings, of so many that lie side by side."""
+        lanes = self.lanes(dtype)
+        return lanes if self.by_element and depth > lanes and depth % lanes == 0 else 1
 
     def lanes(self, dtype: DataType) -> int:
         """Elements of a vector."""

@@ -32,14 +32,11 @@ def tile_of_rows(
     pace: Pace | None = None,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
-    pace = pace or processor.pace
-    lanes, registers = processor.lanes(dtype), processor.tile_registers
-    if not (processor.by_element and depth > lanes and depth % lanes == 0):
-        return register_tile(rows, columns, lanes, registers, block, most_rows, pace=pace)
+    lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
+    registers = processor.registers_for(together)
     return register_tile(
-        rows, columns, lanes, processor.vector_registers, block, most_rows,
-        together=lanes, pace=pace,
-    )  # fmt: skip
+        rows, columns, lanes, registers, block, most_rows, (), together, pace or processor.pace
+    )
 
 
 @cache

@@ -58,7 +58,7 @@ def test_extremes_keep_nan(tmp_path: Path) -> None:
 
 
 def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:
-    """Bands, parts of weights, chains and dense layers, with tiles that do not fit evenly."""
+    """Bands, parts of weights, windows and dense layers, with tiles that do not fit evenly."""
     rng = np.random.default_rng(1)
 
     def conv(data: Any, outputs: int, channels: int, window: int, **attrs: Any) -> Any:
@@ -77,5 +77,7 @@ def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:
     deep = relay.const(rng.standard_normal((20, 44)).astype("float32"))
     even = relay.nn.dense(relay.reshape(points, (130, 44)), deep)
     grouped = conv(data, 12, 24, 3, groups=2)
-    made = [points, by_parts, chain, dense, even, grouped, conv(points, 9, 40, 3, strides=2)]
+    square = conv(conv(data, 16, 24, 3), 16, 16, 3)
+    few = conv(points, 9, 40, 3, strides=2)
+    made = [square, points, by_parts, chain, dense, even, grouped, few]
     check(joined(*made), x, tmp_path)

@@ -67,7 +67,7 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
     assert made.cost <= sum(len(row) for row in rows)
 
 
-@pytest.mark.parametrize("m", [2, 4, 5, 6])
+@pytest.mark.parametrize("m, together", [(2, 1), (4, 1), (4, 4), (5, 1), (6, 8)])
 @pytest.mark.parametrize(
     "split, image, border",
     [
@@ -76,15 +76,18 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
         ("positions", (11, 7), (0, 2, 1, 0)),
     ],
 )
-def test_kernels_convolve(m: int, split: str, image: Any, border: Any) -> None:
+def test_kernels_convolve(
+    m: int, together: int, split: str, image: Any, border: Any
+) -> None:
     """Edges of all kinds, and errors of rounding that leave room below 2e-3."""
     rng = np.random.default_rng(3)
     data = np.maximum(rng.standard_normal((2, *image, 32)), 0).astype("float32")
     weight = rng.standard_normal((16, 32, 3, 3)).astype("float32")
     x, w = relay.var("x", shape=data.shape), relay.const(transform_weights(weight, m, 16))
     body = relay.nn.conv2d_winograd(
-        x, w, tile_size=m, padding=border, block_tiles=5, lanes=8, registers=16, split=split
-    )
+        x, w, tile_size=m, padding=border, block_tiles=5, lanes=8, registers=16, split=split,
+        together=together,
+    )  # fmt: skip
     got, _ = result(tvm.IRModule.from_expr(relay.Function((x,), body)), data)
     want = reference(
         "nn.conv2d", data.astype("float64"), weight.astype("float64"), data_layout="NHWC",

@@ -5,7 +5,7 @@ from typing import Any
 from sterna.ir.types import TensorType
 from sterna.op.kernel import Processor
 from sterna.op.nn._winograd import WINDOW, transform_weights, winograd_plan
-from sterna.op.register_tile import register_tile
+from sterna.op.register_tile import tile_of_rows
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
@@ -30,16 +30,18 @@ def conv2d_by_winograd(call: Call, processor: Processor, growth: int) -> RelayEx
     if plain.shape[2:] != (WINDOW, WINDOW):
         return None
     lanes = processor.lanes(data.dtype)
-    registers = processor.tile_registers
-    block = register_tile(width, outputs, lanes, registers).columns
+    inputs = plain.shape[1]
+    block = tile_of_rows(processor, width, outputs, data.dtype, inputs).columns
     if outputs % block:
         return None
-    image, channels = (batch, height, width), (plain.shape[1], outputs)
+    image, channels = (batch, height, width), (inputs, outputs)
     plan = winograd_plan(image, channels, block, processor, lanes, growth)
     if plan is None:
         return None
+    together = processor.steps_together(data.dtype, inputs)
     packed = Constant(from_numpy(transform_weights(plain, plan.m, block), weight.data.dtype))
     return call_of(
         "nn.conv2d_winograd", call.args[0], packed, tile_size=plan.m, padding=attrs.padding,
-        block_tiles=plan.tiles, lanes=plan.lanes, registers=registers, split=plan.split,
+        block_tiles=plan.tiles, lanes=plan.lanes, split=plan.split,
+        registers=processor.registers_for(together), together=together,
     )  # fmt: skip

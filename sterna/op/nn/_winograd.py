@@ -228,12 +228,15 @@ def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     """Cycles of a position's products with one block of channels, and of the transforms."""
     size, of = m + 2, matrices(m)
     vectors = max(1, work.block // work.processor.lanes(FLOAT32))
-    registers = work.processor.vector_registers
+    processor = work.processor
+    together, pace = processor.steps_together(FLOAT32, work.inputs), processor.pace
+    lanes, registers = processor.lanes(FLOAT32), processor.vector_registers
     rows = register_tile(
-        tiles, work.outputs, work.processor.lanes(FLOAT32), registers, work.block
+        tiles, work.outputs, lanes, registers, work.block, together=together, pace=pace
     ).rows
     whole, rest = divmod(tiles, rows)
-    steps = whole * step_cycles(rows, vectors) + (step_cycles(rest, vectors) if rest else 0)
+    steps = whole * step_cycles(rows, vectors, together, pace)
+    steps += step_cycles(rest, vectors, together, pace) if rest else 0
     before = linear_steps(of.data).cost * 2 * size + 4 * size**2
     after = linear_steps(of.result).cost * (size + m) + size**2 + 2 * size * m + m**2
     sums = tiles / work.lanes

@@ -46,12 +46,15 @@ class WinogradKernel:
         self.down, self.across = -(-self.height // self.m), -(-self.width // self.m)
         self.chunk = max(lanes, math.gcd(self.inputs, LINE_BYTES // 4))
 
-    def plan(self, block_tiles: int, registers: int, split: str) -> None:
+    def plan(self, block_tiles: int, registers: int, together: int, split: str) -> None:
         """How tiles are dealt out."""
         self.each = min(block_tiles, self.down * self.across)
         self.blocks = -(-self.down * self.across // self.each)
         self.split = split
-        tile = register_tile(self.each, self.outputs, self.lanes, registers, self.block)
+        self.together = together
+        tile = register_tile(
+            self.each, self.outputs, self.lanes, registers, self.block, together=together
+        )
         self.rows = tile.rows
         self.groups = -(-self.each // self.rows)
 
@@ -198,21 +201,45 @@ class WinogradKernel:
                 ib.emit(total.buffer.vstore((row, 0), zero))
             with (
                 ib.for_range(0, self.inputs // self.chunk, name="chunk") as chunk,
-                ib.for_range(0, self.chunk, name="lane") as lane,
+                ib.for_range(0, self.chunk // self.together, name="lane") as lane,
             ):
-                channel = chunk * self.chunk + lane
-                for *block, line in ahead:
-                    place = BufferLoad(self.weight.buffer, (*block, channel, line))
-                    ib.emit(Evaluate(Call(build.const(0).dtype, "prefetch", (place,))))
-                read = self.weight.buffer.vload((position, channels, channel, 0), vector)
-                with ib.for_range(0, rows, name="row", kind="unroll") as row:
-                    number = Broadcast(seen[group, chunk, position, row, lane], self.block)
-                    before = total.buffer.vload((row, 0), vector)
-                    ib.emit(total.buffer.vstore((row, 0), before + number * read))
+                at = (group, chunk, position)
+                number = self._numbers(ib, seen, at, lane * self.together, rows)
+                for step in range(self.together):
+                    channel = chunk * self.chunk + lane * self.together + step
+                    if step % self._channels_of_a_line == 0:
+                        self._fetch(ib, ahead, channel)
+                    read = self.weight.buffer.vload((position, channels, channel, 0), vector)
+                    with ib.for_range(0, rows, name="row", kind="unroll") as row:
+                        before = total.buffer.vload((row, 0), vector)
+                        after = before + Broadcast(number(row, step), self.block) * read
+                        ib.emit(total.buffer.vstore((row, 0), after))
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 value = total.buffer.vload((row, 0), vector)
                 index = (self._kept(channels), group, position, row, 0)
                 ib.emit(made.buffer.vstore(index, value))
+
+    @property
+    def _channels_of_a_line(self) -> int:
+        """Input channels whose weights of a block lie in one line of the cache."""
+        return max(1, LINE_BYTES // (self.block * self.weight.buffer.dtype.bytes))
+
+    def _fetch(self, ib: IRBuilder, ahead: Sequence[tuple[Expr, ...]], channel: Expr) -> None:
+        for *block, line in ahead:
+            place = BufferLoad(self.weight.buffer, (*block, channel, line))
+            ib.emit(Evaluate(Call(build.const(0).dtype, "prefetch", (place,))))
+
+    def _numbers(
+        self, ib: IRBuilder, seen: BufferVar, at: tuple[Expr, ...], lane: Expr, rows: int
+    ) -> Callable[[Expr, int], Expr]:
+        """What the rows of a step are multiplied by; those of several steps are loaded at once."""
+        if self.together == 1:
+            return lambda row, step: seen[(*at, row, lane)]
+        held = ib.allocate(self.dtype, (rows, self.together), name="held", scope="local")
+        with ib.for_range(0, rows, name="row", kind="unroll") as row:
+            loaded = seen.buffer.vload((*at, row, lane), f"{self.dtype}x{self.together}")
+            ib.emit(held.buffer.vstore((row, 0), loaded))
+        return lambda row, step: held[row, step]
 
     def _kept(self, channels: Expr) -> Expr:
         """Which block of products is that of some channels: there is one for all, or for each."""

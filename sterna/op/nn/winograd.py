@@ -38,6 +38,8 @@ class WinogradAttrs(Attrs):
     """Channels of a vector."""
     registers: int = 16
     """Vectors that the processor keeps."""
+    together: int = 1
+    """Input channels of a tile that one load brings, for products that take numbers from lanes."""
     split: str = "blocks"
     """What threads share: "blocks" of tiles, "channels" of the result, or "positions" of a tile."""
 
@@ -102,7 +104,7 @@ def _compute_with(
     kernel = WinogradKernel(
         attrs.tile_size, image, out.concrete_shape, shape, (top, left), str(out.dtype), attrs.lanes
     )
-    kernel.plan(attrs.block_tiles, attrs.registers, attrs.split)
+    kernel.plan(attrs.block_tiles, attrs.registers, attrs.together, attrs.split)
     reads = () if epilogue is None else epilogue.reads
 
     def body(ins: list[Any], outs: list[Any]) -> Stmt:
