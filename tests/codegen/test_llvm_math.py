@@ -7,10 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.ir.build import call_intrinsic
 from tests.codegen.test_llvm_common import Array, elementwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+# This processor, and older ones whose code it runs.
+NATIVE = LLVMOptions.native()
+PROCESSORS = [NATIVE] + [
+    LLVMOptions(NATIVE.triple, cpu)
+    for cpu, feature in (("haswell", "+avx2"), ("x86-64", "+sse2"))
+    if feature in NATIVE.features.split(",")
+]
 
 
 def _sigmoid(x: Array) -> Array:
@@ -66,8 +76,8 @@ def errors(got: Array, wanted: Array) -> Array:
 
 
 def flushed(op: str, got: Array, wanted: Array) -> Array:
-    """Where float32's sigmoid is 0 because its result is not a normal number."""
-    tiny = np.finfo("float32").tiny
+    """Where float32's sigmoid is 0 because its result is no normal number or next to the least."""
+    tiny = 1.002 * np.finfo("float32").tiny
     found: Array = (op == "sigmoid") & (got.dtype == "float32") & (got == 0) & (wanted < tiny)
     return found
 
@@ -90,6 +100,18 @@ def test_unary(op: str, bits: int) -> None:
         np.testing.assert_array_equal(np.signbit(got)[zeros], np.signbit(wanted)[zeros])
         results.append(got)
     np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("options", PROCESSORS, ids=lambda options: options.cpu)
+@pytest.mark.parametrize("lanes", [1, 3, 8, 24, 40, 64])
+def test_sigmoids_of_any_vectors(options: LLVMOptions, lanes: int) -> None:
+    """Estimates of inverses take whole registers; processors give more bits of them or fewer."""
+    x = np.concatenate([samples(32)[::17], np.linspace(-87.4, -87.3, 1000, dtype="float32")])
+    wanted = _sigmoid(x.astype("longdouble"))
+    got = elementwise(lambda v: call_intrinsic("sigmoid", v), "float32", [("float32", x)], lanes,
+                      options)  # fmt: skip
+    worst = np.where(flushed("sigmoid", got, wanted), 0.0, errors(got, wanted))
+    assert worst.max() <= 2, x[int(np.argmax(worst))]
 
 
 @pytest.mark.parametrize("op", ["exp", "tanh", "sin", "pow"])

@@ -30,6 +30,11 @@ _OBJECT_BYTES = 24
 _ROUNDING = {
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round", "nearbyint": "rint",
 }  # fmt: skip
+# By how many bits they give: the instruction, and what it takes beside the register.
+_INVERSES = {
+    14: ("llvm.x86.avx512.rcp14.ps.512", "<16 x float> zeroinitializer", "i16 -1"),
+    11: ("llvm.x86.avx.rcp.ps.256",),
+}
 _BITWISE = {
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl",
 }  # fmt: skip
@@ -256,7 +261,7 @@ class CallEmitter(MemoryEmitter):
         signature = f"define internal {kind} {symbol(name)}({listed}) {kept}"
         if text is not None:
             return emitter.scalarized(signature, text, expr)
-        body = math.expand(expr.op, params)
+        body = math.expand(expr.op, params, self.module.abilities.inverse_bits)
         emitter.writer.emit(f"ret {kind} {emitter.expr(body)}")
         return emitter.writer.text(signature)
 
@@ -273,6 +278,32 @@ class CallEmitter(MemoryEmitter):
             lanes.append(self.writer.value(f"call {element} {scalar}({arguments})"))
         self.writer.emit(f"ret {value_type(dtype)} {self.gathered(dtype, lanes)}")
         return self.writer.text(signature)
+
+    def _inverse_estimate(self, expr: Call) -> str:
+        """About 1/x, by an instruction that takes a whole register."""
+        able = self.module.abilities
+        lanes, width = expr.dtype.lanes, able.register_bits // expr.dtype.bits
+        name, *more = _INVERSES[able.inverse_bits]
+        register = expr.dtype.with_lanes(width)
+        kind = value_type(register)
+        operand = self.expr(expr.args[0])
+        found = []
+        for start in range(0, lanes, width):
+            part = operand
+            if lanes == 1:
+                part = self.splat(register, operand, width)
+            elif lanes != width:
+                picks = [min(lane, lanes - 1) for lane in range(start, start + width)]
+                part = self.shuffle(expr.dtype, operand, None, picks)
+            found.append((register, self.writer.intrinsic(name, kind, f"{kind} {part}", *more)))
+        while len(found) > 1:
+            found = [self.joined(found[i : i + 2]) for i in range(0, len(found), 2)]
+        whole, result = found[0]
+        if lanes == 1:
+            return self.lane(whole, result, 0)
+        if lanes == whole.lanes:
+            return result
+        return self.shuffle(whole, result, None, list(range(lanes)))
 
     def _table(self, expr: Call) -> str:
         """A word of one of the tables of math.py."""
@@ -453,6 +484,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "if_then_else": CallEmitter._if_then_else, "likely": CallEmitter._likely,
     "exact": CallEmitter._exact,
     "any_lane": CallEmitter._any_lane, "table": CallEmitter._table,
+    "inverse_estimate": CallEmitter._inverse_estimate,
     "shift_right": CallEmitter._shift_right, "bitwise_not": CallEmitter._bitwise_not,
     "popcount": CallEmitter._count_bits, "clz": CallEmitter._count_bits,
     "sqrt": CallEmitter._sqrt, "abs": CallEmitter._abs, "copysign": CallEmitter._copysign,

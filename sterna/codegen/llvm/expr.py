@@ -367,13 +367,13 @@ class ExprEmitter:
         if all(dtype.lanes == 1 for dtype, _ in pieces):
             return self.gathered(expr.dtype, [pieces[i][1] for i in expr.indices])
         while len(pieces) > 1:
-            pieces = [self._joined(pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
+            pieces = [self.joined(pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
         dtype, whole = pieces[0]
         if len(expr.indices) == 1:
             return self.lane(dtype, whole, expr.indices[0])
         return self.shuffle(dtype, whole, None, list(expr.indices))
 
-    def _joined(self, pair: list[tuple[DataType, str]]) -> tuple[DataType, str]:
+    def joined(self, pair: list[tuple[DataType, str]]) -> tuple[DataType, str]:
         """Two vectors end to end."""
         if len(pair) == 1:
             return pair[0]

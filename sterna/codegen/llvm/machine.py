@@ -82,6 +82,11 @@ define <4 x float> @larger(<4 x float> %x, <4 x float> %y) nounwind {{
   ret <4 x float> %z
 }}
 declare <4 x float> @llvm.maximum.v4f32(<4 x float>, <4 x float>)
+define <4 x float> @added(<4 x float> %x, <4 x float> %y, <4 x float> %z) nounwind {{
+  %p = fmul contract <4 x float> %x, %y
+  %s = fadd contract <4 x float> %p, %z
+  ret <4 x float> %s
+}}
 {functions}
 """
 
@@ -106,6 +111,8 @@ class Abilities:
     """floor, ceil, ... as "floor.f32"."""
     extremes: bool
     """Whether one instruction gives the larger of two numbers, or the NaN among them."""
+    inverse_bits: int
+    """How many bits of 1/x one instruction gives, where multiply-adds are rounded once; or 0."""
 
 
 @functools.cache
@@ -131,7 +138,9 @@ def abilities(options: LLVMOptions) -> Abilities:
     every = {f"{name}.f{bits}" for name in _PROBES for bits in (32, 64)}
     half = not re.search(r"hfsf2|sfhf2|h2f|f2h", text)
     extremes = re.search(r"\bfmax\s+v", text) is not None  # of AArch64
-    return Abilities(width, half, frozenset(every - called), extremes)
+    fused = re.search(r"\bvfmadd\w+ps\b", text)  # of x86
+    inverse_bits = {512: 14, 256: 11}.get(width, 0) if fused else 0
+    return Abilities(width, half, frozenset(every - called), extremes, inverse_bits)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from sterna.codegen.llvm.math_exp import (
     log2,
     log10,
     sigmoid,
+    sigmoid_by_estimate,
     tanh,
 )
 from sterna.codegen.llvm.polynomials import TWO_OVER_PI
@@ -65,6 +66,11 @@ def special_text(op: str, dtype: DataType) -> str | None:
     return math_power.fmod_text(dtype.bits) if op == "fmod" else None
 
 
-def expand(op: str, params: tuple[Var, ...]) -> Expr:
-    """The function of some variables as an expression."""
+def expand(op: str, params: tuple[Var, ...], inverse_bits: int = 0) -> Expr:
+    """The function of some variables as an expression.
+
+    inverse_bits: those of 1/x that the processor gives in an instruction, or 0.
+    """
+    if op == "sigmoid" and inverse_bits and params[0].dtype.bits == 32:
+        return sigmoid_by_estimate(params[0], inverse_bits)
     return FUNCTIONS[op](*params)

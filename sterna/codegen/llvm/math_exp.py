@@ -10,6 +10,7 @@ from sterna.codegen.llvm.steps import (
     bits_of,
     constant,
     float_of,
+    inverse_estimate,
     like,
     polynomial,
     with_sign,
@@ -149,6 +150,31 @@ def sigmoid(x: Expr) -> Expr:
     quotient = steps(top / bottom)
     # 1 - z/2 is close enough to 1/bottom for what was lost.
     return steps.done(quotient - quotient * (lost * (1.0 - z * 0.5)))
+
+
+def sigmoid_by_estimate(x: Expr, bits: int) -> Expr:
+    """1 / (1 + e**-x) in float32, from the first bits of the inverse.
+
+    0 up to the smallest normal number and 1/500 above it, where some processors estimate 0.
+    """
+    steps, form = Steps(), format_of(x)
+    held = steps(build.minimum(constant(form.bias * math.log(2), x), x))
+    # The lowest bits of what is moved are the exponent of 2**n as a float has it.
+    shifter = constant(form.shifter + form.bias, x)
+    moved = steps(held * constant(-1 / math.log(2), x) + shifter)
+    whole = steps(moved - shifter)
+    ln2 = form.ln2
+    minus_r = steps(held + whole * constant(ln2[0], x) + whole * constant(ln2[1], x))
+    series = (1.0, 1.0, *POLYNOMIALS["exp", form.bits])
+    power = polynomial(minus_r, tuple(c * (-1) ** n for n, c in enumerate(series)))
+    z = steps(power * float_of(bits_of(moved) << form.fraction))
+    guess = steps(inverse_estimate(z + 1.0))
+    # 1 + z was rounded, and the remainder is not: both parts of it are subtracted one by one.
+    rest = steps(1.0 - z * guess - guess)
+    if 2 * bits <= form.fraction:
+        rest = rest + rest * rest
+    # What is so far below 0 has wrapped around in moved.
+    return steps.done(build.select(x < -87.335, constant(0.0, x), guess + guess * rest))
 
 
 def _quotient(steps: Steps, top: Expr, z: Expr) -> Expr:

@@ -68,6 +68,11 @@ def any_lane(test: Expr) -> Expr:
     return Call(DataType("bool"), "any_lane", (test,))
 
 
+def inverse_estimate(value: Expr) -> Expr:
+    """The first bits of 1/value; only code generators know this one."""
+    return Call(value.dtype, "inverse_estimate", (value,))
+
+
 def table(name: str, index: Expr) -> Expr:
     """A 64-bit word of a constant table; only code generators know this one."""
     return Call(like("uint64", index), "table", (StringImm(name), index))
