@@ -133,10 +133,7 @@ class QuantizedPair:
         return None if made is None else within(made, self, scheme)
 
     def _sum(self, scheme: Scheme) -> RelayExpr | None:
-        """round(a * (sa / s) + (b * (sb / s) + c)), each sum rounded to a float once.
-
-        Products of 8 bits and a float are exact in float64, and so is what is added to them.
-        """
+        """round(a * (sa / s) + (b * (sb / s) + c)), each sum rounded to a float once."""
         own = np.float32(scheme.scale.item())
         ratios = [np.float32(x.scheme.scale.item()) / own for x in (self.a, self.b)]
         zeros = [np.float32(x.scheme.zero.item()) for x in (self.a, self.b)]
@@ -144,14 +141,10 @@ class QuantizedPair:
         start = np.float32(scheme.zero.item()) - np.float32(offset)
         if not np.isfinite(start) or not np.all(np.isfinite(ratios)):
             return None
-        total: RelayExpr = const(np.float64(start))
-        for part, ratio in ((self.b, ratios[1]), (self.a, ratios[0])):
-            wide = call("cast", part.data, dtype="float64")
-            total = call("add", call("multiply", wide, const(np.float64(ratio))), total)
-            total = call("cast", total, dtype=FLOAT32)
-            if part is self.b:
-                total = call("cast", total, dtype="float64")
-        return _rounded(total, scheme)
+        made: RelayExpr = call("qnn.scaled_sum", self.a.data, self.b.data,
+                               lhs_ratio=float(ratios[0]), rhs_ratio=float(ratios[1]),
+                               start=float(start), out_dtype=scheme.dtype)  # fmt: skip
+        return made
 
     def _product(self, scheme: Scheme) -> RelayExpr | None:
         """round((a - za) * (b - zb) * (sa * sb / s) + z), each step rounded to a float."""
