@@ -82,6 +82,8 @@ def processor_of(target: Target) -> Processor:
         l2_bytes=machine.l2_bytes or L2_BYTES,
         multiplies_bytes=machine.multiplies_bytes,
         threads=machine.cores or 1,
+        computes_half=machine.computes_half and target.kind.name == "llvm",
+        spreads_half=machine.architecture != "x86",
         pace=pace,
         pace_beside_others=_half(pace) if machine.architecture == "x86" else pace,
     )

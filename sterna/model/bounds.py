@@ -24,7 +24,7 @@ REPEATS = 5
 
 @cache
 def measure_bounds(threads: int) -> Bounds:
-    """The float32 operations and the bytes per second that the runtime's threads reach together.
+    """The operations and the bytes per second that the runtime's threads reach together.
 
     It takes about a second, once. The rate of small copies is at least that of larger ones.
     """
@@ -33,7 +33,11 @@ def measure_bounds(threads: int) -> Bounds:
     for size in reversed(COPY_BYTES):
         best = max(best, _copy_rate(copy, size))
         rates.append((float(size), best * 1e-9))
-    return Bounds(_multiply_add_rate(threads) * 1e-9, rates[::-1])
+    half = machine_of(Target(NATIVE)).computes_half
+    return Bounds(
+        _multiply_add_rate(threads, "float32") * 1e-9, rates[::-1],
+        _multiply_add_rate(threads, "float16") * 1e-9 if half else None,
+    )  # fmt: skip
 
 
 def _best_seconds(call: Callable[[], object]) -> float:
@@ -46,12 +50,12 @@ def _best_seconds(call: Callable[[], object]) -> float:
     return best
 
 
-def _multiply_add_rate(threads: int) -> float:
-    lanes = machine_of(Target(NATIVE)).lanes(32)
-    x = te.placeholder((lanes,), name="x")
+def _multiply_add_rate(threads: int, dtype: str) -> float:
+    lanes = machine_of(Target(NATIVE)).lanes(np.dtype(dtype).itemsize * 8)
+    x = te.placeholder((lanes,), dtype, name="x")
     step = te.reduce_axis((0, ROUNDS), name="step")
     decay = te.comm_reducer(
-        lambda held, new: held * te.const(0.999, "float32") + new,
+        lambda held, new: held * te.const(0.999, dtype) + new,
         lambda dtype: te.const(0, dtype),
     )
     y = te.compute(
@@ -69,7 +73,7 @@ def _multiply_add_rate(threads: int) -> float:
     s[held].unroll(chain)
     s[held].vectorize(lane)
     run = build(s, [x, y], target=NATIVE, name="multiply_add")["multiply_add"]
-    numbers, results = np.ones(lanes, "float32"), np.empty((threads, CHAINS, lanes), "float32")
+    numbers, results = np.ones(lanes, dtype), np.empty((threads, CHAINS, lanes), dtype)
     operations = 2 * ROUNDS * CHAINS * lanes * threads
     return operations / _best_seconds(lambda: run(numbers, results))
 

@@ -39,7 +39,8 @@ def compile(
     shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
     dimensions that an ONNX model names: shapes={"batch": 1}.
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
-    type, in half the memory; sums stay float32, and so do results.
+    type, in half the memory; results stay float32, and so do sums, but for short runs of products
+    where a processor computes with float16.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
     """
     if opt_level not in LEVELS:

@@ -20,6 +20,7 @@ from sterna.op.contraction import (
 )
 from sterna.op.dot_schedule import is_dot
 from sterna.op.kernel import Kernel
+from sterna.op.run_schedule import runs_of
 from sterna.op.schedules import extent_of, extents_of, vectorize_result
 from sterna.te import ComputeOp, IterVar, Stage
 
@@ -41,7 +42,8 @@ class Blocks:
 def schedule_product(kernel: Kernel) -> None:
     """A register tile with its epilogue; large data in blocks that stay in the second cache."""
     total = only_sum(kernel)
-    blocks = None if total is None or is_dot(total) else blocks_of(kernel, total)
+    plain = total is not None and not is_dot(total) and runs_of(total) is None
+    blocks = blocks_of(kernel, total) if total is not None and plain else None
     if total is None or blocks is None:
         schedule_contraction(kernel)
         return

@@ -9,11 +9,19 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import FloorMod, IntImm, Var, variables_in
+from sterna.ir.expr import Add, FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.op.dot_schedule import add_by_dots, dot_block, dot_lanes, is_dot
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
+from sterna.op.run_schedule import (
+    add_runs,
+    note_sums,
+    products_of,
+    runs_of,
+    sums_of,
+    window_first,
+)
 from sterna.op.schedules import (
     extents_of,
     loads_of,
@@ -48,6 +56,7 @@ def schedule_contraction(kernel: Kernel) -> None:
         return
     plan = plan_of(kernel, total)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
+    note_sums(kernel, total)
     place_others(kernel, total)
     if schedule[out].op is total:
         tile = schedule.cache_write(out, "local")
@@ -56,25 +65,34 @@ def schedule_contraction(kernel: Kernel) -> None:
         schedule[tile].set_scope("local")
     columns, place = _tile_result(schedule[out], plan, kernel, total)
     schedule[tile].compute_at(schedule[out], place)
-    step = _sum_of_tile(schedule, tile, plan, kernel)
+    made, row, step = _sum_of_tile(schedule, tile, plan, kernel)
     if columns is not place and not is_dot(total):
-        fetch_ahead(schedule[tile], plan.row, columns, step)
+        fetch_ahead(schedule[made], row, columns, step)
 
 
-def _sum_of_tile(schedule: Schedule, tile: Tensor, plan: Plan, kernel: Kernel) -> IterVar:
+def _sum_of_tile(
+    schedule: Schedule, tile: Tensor, plan: Plan, kernel: Kernel
+) -> tuple[Tensor, int, IterVar]:
+    """The loops of a tile's sum; gives what reads the products, its rows' axis, and its loop."""
     op = schedule[tile].op
     assert isinstance(op, ComputeOp)
-    if not is_dot(op):
-        return tile_sum(schedule, tile, plan)
-    lanes = dot_lanes(plan.tile.columns, kernel.processor)
     rows = [op.axis[plan.row]] if plan.row != len(op.axis) - 1 else []
-    return add_by_dots(schedule[tile], list(op.reduce_axis), rows, lanes)
+    runs = runs_of(op)
+    if runs is not None:
+        products = runs.output(0)
+        schedule[products].set_scope("local")
+        schedule[products].compute_at(schedule[tile], add_runs(schedule[tile], rows))
+        row = plan.row + len(op.reduce_axis)
+        return products, row, tile_sum(schedule, products, Plan(row, plan.tile))
+    if not is_dot(op):
+        return tile, plan.row, tile_sum(schedule, tile, plan)
+    lanes = dot_lanes(plan.tile.columns, kernel.processor)
+    return tile, plan.row, add_by_dots(schedule[tile], list(op.reduce_axis), rows, lanes)
 
 
 def only_sum(kernel: Kernel) -> ComputeOp | None:
     """The sum of a kernel that has one of them and one result."""
-    stages = kernel.schedule.stages
-    sums = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    sums = sums_of(kernel.schedule)
     if len(sums) != 1 or len(kernel.outputs) != 1 or kernel.outputs[0].ndim == 0:
         return None
     return sums[0]
@@ -108,25 +126,25 @@ def ancestors(op: ComputeOp) -> set[object]:
 
 def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
     """The tile that suits a sum and the processor, for all rows or blocks of at most some."""
-    processor = kernel.processor
-    lanes = processor.lanes(total.output(0).dtype)
+    processor, products = kernel.processor, products_of(total)
+    lanes = processor.lanes(products.output(0).dtype)
     if is_dot(total):
         lanes = dot_lanes(dot_block(total), processor)
-    sizes = extents_of(total.axis)
-    row = _row_axis(total, sizes)
+    sizes = extents_of(products.axis)
+    row = _row_axis(products, sizes)
     rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
     block = block_of(total)
-    highest = _rows_in_a_set(total, row)
+    highest = _rows_in_a_set(products, row)
     if is_dot(total) or rows == 1:
         tile = register_tile(
             rows, sizes[-1], lanes, processor.tile_registers, block, highest, pace=processor.pace
         )
     else:
-        step = _window_first(list(total.reduce_axis))[-1]
-        dtype, depth = total.output(0).dtype, depth_of(total, step)
+        step = window_first(list(products.reduce_axis))[-1]
+        dtype, depth = products.output(0).dtype, depth_of(products, step)
         pace = processor.pace_beside_others
         tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest, pace)
-    return Plan(row, tile)
+    return Plan(row - len(products.axis) + len(total.axis), tile)
 
 
 def depth_of(total: ComputeOp, step: IterVar) -> int:
@@ -135,7 +153,13 @@ def depth_of(total: ComputeOp, step: IterVar) -> int:
     They are of the sum's own type.
     """
     data = _rows_load(total)
-    return 1 if data is None or data.indices[-1] is not step.var else extents_of([step])[0]
+    if data is None:
+        return 1
+    last = data.indices[-1]
+    parts = (last.a, last.b) if isinstance(last, Add) else (last,)
+    alone = any(part is step.var for part in parts)
+    steps = sum(step.var in variables_in(part) for part in parts)
+    return extents_of([step])[0] if alone and steps == 1 else 1
 
 
 def _rows_in_a_set(total: ComputeOp, row: int) -> int:
@@ -162,8 +186,9 @@ def block_of(total: ComputeOp) -> int | None:
     """The extent of the blocks in which an operand keeps what runs as vectors."""
     if is_dot(total):
         return dot_block(total)
-    vector = total.axis[-1].var
-    body = total.body[0]
+    products = products_of(total)
+    vector = products.axis[-1].var
+    body = products.body[0]
     assert isinstance(body, Reduce)
     found: set[int] = set()
 
@@ -301,7 +326,7 @@ def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
     """Accumulators outside, the sum's loops around them; gives the innermost that is a loop."""
     stage = schedule[tile]
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
-    ordered = _window_first(reduced)
+    ordered = window_first(reduced)
     last = ordered[-1]
     inner: list[IterVar] = [last]
     size = extents_of([last])[0]
@@ -322,10 +347,3 @@ def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
         stage.unroll(row)
     stage.vectorize(axes[-1])
     return inner[0]
-
-
-def _window_first(reduced: list[IterVar]) -> list[IterVar]:
-    """The channels, which lie closest in memory, innermost."""
-    if len(reduced) > 1 and reduced[0].name.startswith("rc"):
-        return [*reduced[1:], reduced[0]]
-    return reduced

@@ -19,6 +19,7 @@ from sterna.op.conv_schedule import (
 )
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.register_tile import tile_of_rows
+from sterna.op.run_schedule import sums_of
 from sterna.op.schedules import extents_of, loads_of, vectorize_result
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
@@ -70,7 +71,9 @@ def _is_of_single_pixels(conv: Call) -> bool:
     attrs: Any = conv.attrs
     layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
     moves = {*attrs.strides, *_window(conv)} != {1} or any((*attrs.before, *attrs.after))
-    return layouts == {"NHWC"} and attrs.groups == 1 and not moves
+    data: Any = conv.args[0].checked_type
+    at_once = attrs.run in (0, data.shape[-1])
+    return layouts == {"NHWC"} and attrs.groups == 1 and not moves and at_once
 
 
 def _window(conv: Call) -> tuple[Any, Any]:
@@ -92,8 +95,7 @@ def rows_of_a_band(
 
 def schedule_convs(kernel: Kernel) -> None:
     """Two convolutions in a chain, or one."""
-    stages = kernel.schedule.stages
-    sums = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    sums = sums_of(kernel.schedule)
     if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
     else:

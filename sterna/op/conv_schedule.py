@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
+from sterna.ir.expr import variables_in
 from sterna.op.contraction import (
     ancestors,
     block_of,
@@ -21,6 +22,16 @@ from sterna.op.contraction import (
 from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.register_tile import RegisterTile, register_tile, rows_that_fit, tile_of_rows
+from sterna.op.run_schedule import (
+    add_runs,
+    note_sums,
+    products_of,
+    run_in_registers,
+    runs_of,
+    summed_extents,
+    sums_of,
+    window_first,
+)
 from sterna.op.schedules import (
     extent_of,
     extents_of,
@@ -61,7 +72,7 @@ class _Conv:
 
     @property
     def depthwise(self) -> bool:
-        return len(self.op.reduce_axis) == 2
+        return runs_of(self.op) is None and len(self.op.reduce_axis) == 2
 
     @property
     def has_border(self) -> bool:
@@ -79,6 +90,8 @@ class _Conv:
 def schedule_conv(kernel: Kernel) -> None:
     """Bands and blocks for channels that lie last; the schedule of any sum for others."""
     conv = _conv_of(kernel)
+    if conv is not None:
+        note_sums(kernel, conv.op)
     if conv is None:
         schedule_contraction(kernel)
     elif conv.depthwise:
@@ -89,29 +102,28 @@ def schedule_conv(kernel: Kernel) -> None:
 
 def _conv_of(kernel: Kernel) -> _Conv | None:
     """The convolution of a kernel; None if its loops are others."""
-    stages = kernel.schedule.stages
-    sums = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    sums = sums_of(kernel.schedule)
     if len(sums) != 1 or len(kernel.outputs) != 1:
         return None
-    op = sums[0]
-    sizes = [extent_of(axis) for axis in (*op.axis, *op.reduce_axis)]
-    known = [size for size in sizes if size is not None]
-    if [axis.var.name for axis in op.axis] != ["n", "h", "w", "c"] or len(known) < len(sizes):
+    op, products = sums[0], products_of(sums[0])
+    sizes = [extent_of(axis) for axis in (*products.axis, *products.reduce_axis)]
+    if [axis.var.name for axis in op.axis] != ["n", "h", "w", "c"] or None in sizes:
         return None
-    body = op.body[0]
+    body = products.body[0]
     assert isinstance(body, Reduce)
-    reads = loads_of(body)
-    depthwise = len(op.reduce_axis) == 2
-    last = op.axis[-1].var if depthwise else op.reduce_axis[0].var
-    batch, height, width, channels, *rest = known
-    group = 1 if depthwise else rest[0]
+    reads, steps = loads_of(body), summed_extents(op)
+    depthwise = "rc" not in steps
+    last = op.axis[-1].var if depthwise else products.reduce_axis[0].var
+    group = steps.get("rc", 1)
     scattered = not depthwise and group <= UNROLLED_CHANNELS  # so few are read one by one anyway
-    if len(reads) != 2 or not (scattered or reads[0].indices[-1] is last):
+    if len(reads) != 2 or not (scattered or last in variables_in(reads[0].indices[-1])):
+        return None
+    if depthwise and products is not op:
         return None
     data, weight = (load.tensor for load in reads)
-    return _Conv(
-        kernel, op, batch, height, width, channels, group, (rest[-2], rest[-1]), weight, data
-    )
+    batch, height, width, channels = extents_of(op.axis)
+    window = (steps["rh"], steps["rw"])
+    return _Conv(kernel, op, batch, height, width, channels, group, window, weight, data)
 
 
 def _schedule_depthwise(conv: _Conv) -> None:
@@ -191,7 +203,8 @@ def _schedule_direct(conv: _Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
     block = block_of(conv.op)
-    dtype = conv.op.output(0).dtype
+    products = products_of(conv.op)
+    dtype = products.output(0).dtype
     lanes = processor.lanes(dtype)
     if is_dot(conv.op) and block is not None:
         lanes = dot_lanes(block, processor)
@@ -199,7 +212,7 @@ def _schedule_direct(conv: _Conv) -> None:
             conv.width, conv.channels, lanes, processor.tile_registers, block, pace=processor.pace
         )
     else:
-        depth = side_by_side(conv.op)
+        depth = side_by_side(products)
         size = tile_of_rows(processor, conv.width, conv.channels, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
@@ -221,7 +234,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     share = share_rows(
         conv.height, conv.batch, blocks, threads, _most_rows(conv), not conv.has_border
     )
-    tile = _sum_in_registers(conv)
+    tile, runs = _sum_in_registers(conv), runs_of(conv.op)
     n, h, w, c = stage.op.axis
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
@@ -234,6 +247,11 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         channel, *window = tile.op.reduce_axis
         add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes)
         step = channel
+    elif runs is not None:
+        made = conv.kernel.schedule[runs]
+        last = add_runs(tile, [tile.op.axis[2]])
+        run_in_registers(made, tile, last, steps_of(made), [made.op.axis[-2]])
+        step = load_together(conv.kernel.schedule, made, made.op.reduce_axis[0], size)
     else:
         write_out(tile, steps_of(tile))
         step = load_together(conv.kernel.schedule, tile, tile.op.reduce_axis[0], size)
@@ -251,7 +269,8 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     # one number of each channel: each step fetches one line, where windows would fetch many
     alone = math.prod(conv.window) == 1 and conv.group > UNROLLED_CHANNELS
     if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not is_dot(conv.op):
-        tile.prefetch(conv.weight, step, 1, block)
+        reader = tile if runs is None else conv.kernel.schedule[runs]
+        reader.prefetch(conv.weight, step, 1, block)
     return f"bands of {share.rows} rows, the weights in the cache"
 
 
@@ -275,26 +294,41 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     stage.parallel(piece)
     tile.set_scope("global")
     tile.compute_at(stage, piece)
-    # this part, the next one, and what the image and the sums need
-    room = processor.l1_bytes // 6 // (size.columns * conv.element)
-    part = size.together * even_part(conv.group // size.together, max(1, room // size.together))
     lines = min(rows, _lines(conv, size))
-    channel, *window = tile.op.reduce_axis
-    outside, inside = tile.split(channel, factor=part)
-    n, h, w, c = tile.op.axis
-    across, column = tile.split(w, factor=size.rows)
-    high, line = tile.split(h, factor=lines)
-    tile.reorder(n, *window, outside, high, across, inside, line, column, c)
-    parts = tile.fuse(*window, outside)
-    tile.unroll(line)
-    tile.unroll(column)
-    tile.vectorize(c)
-    step = load_together(conv.kernel.schedule, tile, inside, size)
-    if isinstance(conv.weight.op, PlaceholderOp):
-        tile.prefetch(conv.weight, step, 1, parts)
+    part = _sum_by_parts(conv, tile, size, lines)
     _place_border(conv, stage, None)
     seen = "the whole image" if rows == conv.height else f"{rows} rows"
     return f"{lines} rows at once, the weights of {part} channels at a time for {seen}"
+
+
+def _sum_by_parts(conv: _Conv, tile: Stage, size: RegisterTile, lines: int) -> int:
+    """The loops of sums that wait in memory; gives the channels of a part."""
+    runs, reduced = runs_of(conv.op), list(tile.op.reduce_axis)
+    # this part, the next one, and what the image and the sums need
+    room = conv.kernel.processor.l1_bytes // 6 // (size.columns * conv.element)
+    part = size.together * even_part(conv.group // size.together, max(1, room // size.together))
+    n, h, w, c = tile.op.axis
+    across, column = tile.split(w, factor=size.rows)
+    high, line = tile.split(h, factor=lines)
+    if runs is None:
+        channel, *window = reduced
+        outside, inside = tile.split(channel, factor=part)
+        tile.reorder(n, *window, outside, high, across, inside, line, column, c)
+        parts, reader = tile.fuse(*window, outside), tile
+    else:
+        reader = conv.kernel.schedule[runs]
+        inside, part = runs.reduce_axis[0], min(conv.group, extents_of(runs.reduce_axis)[0])
+        steps = window_first(reduced)
+        tile.reorder(n, *steps, high, across, line, column, c)
+        parts = tile.fuse(*steps)
+        run_in_registers(reader, tile, across, steps_of(reader), list(runs.axis[-3:-1]))
+    tile.unroll(line)
+    tile.unroll(column)
+    tile.vectorize(c)
+    step = load_together(conv.kernel.schedule, reader, inside, size)
+    if isinstance(conv.weight.op, PlaceholderOp):
+        reader.prefetch(conv.weight, step, 1, parts)
+    return part
 
 
 def _lines(conv: _Conv, size: RegisterTile) -> int:
@@ -302,11 +336,11 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
     if size.rows < conv.width:
         return 1
     processor = conv.kernel.processor
-    lanes = processor.lanes(conv.op.output(0).dtype)
+    lanes = processor.lanes(products_of(conv.op).output(0).dtype)
     vectors = size.columns // lanes + (size.columns % lanes).bit_count()
     registers = processor.registers_for(size.together)
     fitting = rows_that_fit(vectors, registers, size.together)
-    return max(1, min(fitting, most_rows(conv.group * conv.element)) // size.rows)
+    return max(1, min(fitting, most_rows(conv.group * conv.data.dtype.bytes)) // size.rows)
 
 
 def _sum_in_registers(conv: _Conv) -> Stage:
@@ -369,7 +403,7 @@ def _most_rows(conv: _Conv) -> int:
 def _place_border(conv: _Conv, stage: Stage, piece: IterVar | None) -> None:
     """The border is made in the piece of work that needs it; whole before where pieces share it."""
     for op in ancestors(conv.op):
-        if not isinstance(op, ComputeOp):
+        if not isinstance(op, ComputeOp) or op.reduce_axis:
             continue
         made = conv.kernel.schedule[op]
         if made.attach_type == "inline":

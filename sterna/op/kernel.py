@@ -41,6 +41,10 @@ class Processor:
     """Whether an instruction adds four products of bytes to each lane."""
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
+    computes_half: bool = False
+    """Whether vectors of float16 are multiplied and added as they are, twice as many at once."""
+    spreads_half: bool = True
+    """Whether a float16 comes into all lanes of a register as quickly as wider numbers do."""
     pace: Pace = COMMON
     pace_beside_others: Pace = COMMON
     """What is left where another program's thread runs on the same core."""
@@ -59,6 +63,15 @@ class Processor:
         """The steps of a sum whose numbers one load brings, of so many that lie side by side."""
         lanes = self.lanes(dtype)
         return lanes if self.by_element and depth > lanes and depth % lanes == 0 else 1
+
+    def tile_widths(self, dtype: DataType, columns: int) -> tuple[int, ...]:
+        """The widths of a register tile of a type that suit so many columns; none: any may do.
+
+        A number that is slow to spread is an operand of one product, which spreads it on the way.
+        """
+        lanes = self.lanes(dtype)
+        slow = dtype == "float16" and self.computes_half and not self.spreads_half
+        return (lanes,) if slow and columns % lanes == 0 else ()
 
     def lanes(self, dtype: DataType) -> int:
         """Elements of a vector."""

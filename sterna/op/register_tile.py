@@ -34,9 +34,11 @@ def tile_of_rows(
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
     lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
     registers = processor.registers_for(together)
+    widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
     return register_tile(
-        rows, columns, lanes, registers, block, most_rows, (), together, pace or processor.pace
-    )
+        rows, columns, lanes, registers, block, most_rows, widths, together,
+        pace or processor.pace,
+    )  # fmt: skip
 
 
 @cache

@@ -47,12 +47,15 @@ class Bounds:
     gbytes: Sequence[tuple[float, float]] = ()
     """Billions of bytes per second for work that moves at most so many bytes, from few to many:
     what fits into a cache moves faster."""
+    half_gflops: float | None = None
+    """Billions of float16 operations per second, where they are computed as they are."""
 
     def seconds(self, node: NodeTime) -> float | None:
         """The shortest time for what a node does, if a bound says something about it."""
         found = []
-        if self.gflops and node.flops is not None and node.dtype == "float32":
-            found.append(node.flops / (self.gflops * 1e9))
+        rate = {"float32": self.gflops, "float16": self.half_gflops}.get(node.dtype)
+        if rate and node.flops is not None:
+            found.append(node.flops / (rate * 1e9))
         if self.gbytes and node.bytes is not None:
             rates = [rate for most, rate in self.gbytes if node.bytes <= most]
             found.append(node.bytes / ((rates or [self.gbytes[-1][1]])[0] * 1e9))

@@ -86,6 +86,12 @@ class Machine:
         return self.dot in ("avx512vnni", "avxvnni", "dotprod", "i8mm")
 
     @property
+    def computes_half(self) -> bool:
+        """Whether vectors of float16 are multiplied and added as they are."""
+        needed = _HALF.get(self.architecture)
+        return needed is not None and self.feature_set.issuperset(needed)
+
+    @property
     def endianness(self) -> str:
         """little or big."""
         return "little" if self.little_endian else "big"
@@ -98,6 +104,9 @@ _DOTS: dict[str, tuple[tuple[str, ...], ...]] = {
             ("avx2",), ("sse2",)),
     "aarch64": (("i8mm", "dotprod"), ("dotprod",)),
 }  # fmt: skip
+
+# Features that compute with float16 in registers of all widths.
+_HALF = {"x86": ("avx512fp16", "avx512vl"), "aarch64": ("fullfp16", "neon")}
 
 # LLVM's processor for an architecture when none is named.
 _DEFAULT_CPUS = {

@@ -148,17 +148,17 @@ class CallEmitter(MemoryEmitter):
         return self.writer.intrinsic(full, kind, f"{kind} {self.expr(expr.args[0])}")
 
     def _sqrt(self, expr: Call) -> str:
-        if convert.is_narrow(expr.dtype):
+        if convert.computes_in_float(self.writer, expr.dtype):
             return self._through(small_floats.FLOAT32, expr)
         return self._unary("llvm.sqrt", expr)
 
     def _abs(self, expr: Call) -> str:
-        if convert.is_narrow(expr.dtype):
+        if convert.computes_in_float(self.writer, expr.dtype):
             return self._through(small_floats.FLOAT32, expr)
         return self._unary("llvm.fabs", expr)
 
     def _copysign(self, expr: Call) -> str:
-        if convert.is_narrow(expr.dtype):
+        if convert.computes_in_float(self.writer, expr.dtype):
             return self._through(small_floats.FLOAT32, expr)
         kind = value_type(expr.dtype)
         arguments = [f"{kind} {self.expr(arg)}" for arg in expr.args]
@@ -168,7 +168,7 @@ class CallEmitter(MemoryEmitter):
         """isnan, isinf, isfinite."""
         dtype = expr.args[0].dtype
         operand = self.expr(expr.args[0])
-        if convert.is_narrow(dtype):
+        if convert.computes_in_float(self.writer, dtype):
             operand = small_floats.widen(self.writer, dtype, operand)
             dtype = small_floats.FLOAT32.with_lanes(dtype.lanes)
         kind = value_type(dtype)

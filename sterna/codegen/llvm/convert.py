@@ -25,12 +25,12 @@ def is_narrow(dtype: DataType) -> bool:
     return dtype.is_float and dtype.bits <= 16
 
 
-def computes_in_float(dtype: DataType) -> bool:
+def computes_in_float(writer: FunctionWriter, dtype: DataType) -> bool:
     """Whether arithmetic on a type is done in float32 and rounded.
 
     For + - * / and sqrt that gives the same result as rounding once: 24 >= 2 * 11 + 2 bits.
     """
-    return is_narrow(dtype)
+    return is_narrow(dtype) and not (dtype.kind == "float" and writer.module.options.half)
 
 
 def cast(writer: FunctionWriter, source: DataType, target: DataType, value: str) -> str:

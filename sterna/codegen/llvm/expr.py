@@ -158,7 +158,7 @@ class ExprEmitter:
         return self.writer.value(f"{_INT_OPS[kind]}{flag} {value_type(dtype)} {a}, {b}")
 
     def _in_float(self, dtype: DataType, name: str, a: str, b: str) -> str:
-        if not convert.computes_in_float(dtype):
+        if not convert.computes_in_float(self.writer, dtype):
             return self.writer.value(f"{name} {value_type(dtype)} {a}, {b}")
         wide = [small_floats.widen(self.writer, dtype, each) for each in (a, b)]
         kind = vector_type("float", dtype.lanes)
@@ -173,7 +173,7 @@ class ExprEmitter:
     def compare(self, kind: type[Node], dtype: DataType, a: str, b: str) -> str:
         """A comparison of operands."""
         if dtype.is_float:
-            if convert.computes_in_float(dtype):
+            if convert.computes_in_float(self.writer, dtype):
                 a, b = (small_floats.widen(self.writer, dtype, each) for each in (a, b))
                 dtype = small_floats.FLOAT32.with_lanes(dtype.lanes)
             return self.writer.value(f"fcmp {_FLOAT_TESTS[kind]} {value_type(dtype)} {a}, {b}")

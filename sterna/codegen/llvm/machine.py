@@ -23,6 +23,8 @@ class LLVMOptions:
     """The calling convention, where a processor has several; empty: the usual one."""
     dot: str = ""
     """The feature by which bytes are multiplied and added; see dot.py."""
+    half: bool = False
+    """Whether float16 is computed with as it is, not in float32."""
 
     @staticmethod
     @functools.cache

@@ -9,6 +9,7 @@ from sterna.op.conv_schedule import UNROLLED_CHANNELS
 from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import tile_of_rows
+from sterna.op.runs import run_of, whole_run
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
@@ -63,9 +64,24 @@ def alter_conv2d(
     few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
     made: Attrs = attrs.replace(
         data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
-        out_layout="NHWC" if few else "",
+        out_layout="NHWC" if few else "", run=_run(attrs, args, kernel, channels, processor),
     )  # fmt: skip
     return made
+
+
+def _run(
+    attrs: Any, args: tuple[RelayExpr, ...], kernel: dict[str, Any], channels: Any, p: Processor
+) -> int:
+    """How many products are summed in float16; all or none where there are several groups."""
+    result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
+    kinds = [result, *(arg.checked_type for arg in args)]
+    narrow = all(isinstance(kind, TensorType) and kind.dtype == "float16" for kind in kinds)
+    if not narrow or not p.computes_half:
+        return 0
+    window = [kernel["H"], kernel["W"]]
+    if attrs.groups == 1:
+        return run_of([kernel["I"], *window])
+    return whole_run([1 if attrs.groups == channels else kernel["I"], *window])
 
 
 def _kernel_layout(

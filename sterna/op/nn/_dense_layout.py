@@ -8,6 +8,7 @@ from sterna.ir.types import Dim, TensorType
 from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import tile_of_rows
+from sterna.op.runs import run_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
@@ -65,5 +66,7 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
         width //= 2
     if width < min(lanes, 4):
         return None
-    made: Attrs = attrs.replace(weight_layout=f"NC{width}n")
+    half = data.dtype == weight.data.dtype == "float16" and attrs.out_dtype in ("", "float16")
+    run = run_of([weight.data.shape[1]]) if half and processor.computes_half else 0
+    made: Attrs = attrs.replace(weight_layout=f"NC{width}n", run=run)
     return made

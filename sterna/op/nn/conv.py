@@ -13,7 +13,6 @@ import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.build import const
-from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.conv_chain import runs_in_chain, schedule_convs
@@ -28,7 +27,8 @@ from sterna.op.nn._conv_layout import (
 )
 from sterna.op.nn._to_winograd import conv2d_by_winograd
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
-from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
+from sterna.op.runs import Places, expect_run, sum_products
 from sterna.op.windows import (
     SPATIAL,
     Padding,
@@ -49,9 +49,8 @@ from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
-from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import Tensor
 from sterna.te import all as all_of
-from sterna.te import sum as te_sum
 
 
 @attributes
@@ -70,6 +69,8 @@ class ConvAttrs(Windowed):
     out_dtype: DataType = AS_DATA
     border: int = 0
     """What lies outside of the data: of quantised data its zero point."""
+    run: int = 0
+    """So many products are summed in the type of the result, their sums in a wider one."""
 
 
 @attributes
@@ -181,6 +182,13 @@ def sizes_of(attrs: Any, data: TensorType, weight: TensorType) -> Sizes:
     return Sizes(extents["N"], channels, out_channels, group, multiplied, window, result)
 
 
+def summed_axes(layouts: Layouts, sizes: Sizes) -> dict[str, Dim]:
+    """The extents of a convolution's sum; a depthwise one has only the window's."""
+    window = {f"r{a.lower()}": e for a, e in zip(layouts.spatial, sizes.window, strict=True)}
+    alone = type(sizes.group) is int and sizes.group == 1
+    return window if alone else {"rc": sizes.group, **window}
+
+
 def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
     """The type of a convolution's result."""
     layouts = Layouts.of(attrs)
@@ -191,6 +199,7 @@ def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
     extents = dict(zip(f"NC{layouts.spatial}",
                        [sizes.batch, sizes.out_channels, *sizes.result], strict=True))  # fmt: skip
     whole_blocks(layouts.out, sizes.out_channels)
+    expect_run(attrs.run, list(summed_axes(layouts, sizes).values()))
     return TensorType(layouts.out.shape(extents), result_dtype(attrs.out_dtype, x, w, "weight"))
 
 
@@ -223,27 +232,22 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
     x, w = TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)
     sizes = sizes_of(attrs, x, w)
     name = f"T_conv{len(attrs.strides)}d"
-    total_type = wide(out.dtype)
-    depthwise = type(sizes.group) is int and sizes.group == 1
+    axes = summed_axes(layouts, sizes)
+    depthwise = "rc" not in axes
     # A depthwise sum is so short that a border costs as much to make; vectors of channels skip it.
     skips = depthwise and layouts.out.parts[-1].axis == "C" and attrs.border == 0
     source = data
     if not skips:
         border = const(attrs.border, data.dtype)
         source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after, border)
-    channel = [] if depthwise else [reduce_axis((0, sizes.group), "rc")]
-    window = [
-        reduce_axis((0, extent), f"r{axis.lower()}")
-        for axis, extent in zip(layouts.spatial, sizes.window, strict=True)
-    ]
 
-    def element(*indices: Expr) -> Any:
+    def product(indices: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
         ranges = Analyzer()
         for index, extent in zip(indices, out.shape, strict=True):
             ranges.bind(index, 0, extent)  # type: ignore[arg-type]
         place = layouts.out.coordinates(indices)
         own: Any = place["C"]
-        read: Any = channel[0] if channel else 0
+        read: Any = 0 if depthwise else places[0]
         group = own // (sizes.out_channels // attrs.groups) if attrs.groups > 1 else 0
         inner = {"O": own, "I": read}
         if sizes.multiplied:
@@ -251,20 +255,21 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
         outer = {"N": place["N"], "C": group * sizes.group + read}
         inside: list[Any] = []
         for axis, r, stride, dilation, first, last in zip(
-            layouts.spatial, window, attrs.strides, attrs.dilation, attrs.before, attrs.after,
-            strict=True,
+            layouts.spatial, places[-len(sizes.window) :], attrs.strides, attrs.dilation,
+            attrs.before, attrs.after, strict=True,
         ):  # fmt: skip
             inner[axis] = r
-            outer[axis] = place[axis] * stride + r.var * dilation
+            outer[axis] = place[axis] * stride + r * dilation
             if skips and (first or last):
                 outer[axis] = outer[axis] - first
                 inside += [outer[axis] >= 0, outer[axis] < x.shape[layouts.data.index_of(axis)]]
-        value = source(*simple_index(layouts.data, outer, ranges)).astype(total_type)
-        factor = weight(*simple_index(layouts.kernel, inner, ranges)).astype(total_type)
-        where = all_of(*inside) if inside else None
-        return te_sum(value * factor, axis=[*channel, *window], where=where)
+        value = source(*simple_index(layouts.data, outer, ranges)).astype(kind)
+        factor = weight(*simple_index(layouts.kernel, inner, ranges)).astype(kind)
+        return value * factor, all_of(*inside) if inside else None
 
-    total: Tensor = compute(out.shape, element, name=name, varargs_names=axis_names(layouts.out))
+    total = sum_products(
+        out.shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out)
+    )  # fmt: skip
     return narrowed(total, out.dtype, f"{name}_cast")
 
 

@@ -21,7 +21,8 @@ from sterna.op.nn._dense_layout import (
     plain_weight,
     weight_layout,
 )
-from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
+from sterna.op.runs import Places, expect_run, sum_products
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
@@ -29,8 +30,7 @@ from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.support.dtype import DataType
-from sterna.te import Tensor, compute, reduce_axis
-from sterna.te import sum as te_sum
+from sterna.te import Tensor
 from sterna.te.operation import read_broadcast
 
 
@@ -42,6 +42,8 @@ class DenseAttrs(Attrs):
     out_dtype: DataType = AS_DATA
     weight_layout: str = "NC"
     """N are units and C what is summed over; "NC16n" keeps 16 units side by side."""
+    run: int = 0
+    """So many products are summed in the type of the result, their sums in a wider one."""
 
 
 @attributes
@@ -92,6 +94,7 @@ def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) 
     expect_dim(deep, depth, f"the inner dimension of {names[1]}")
     if attrs.units is not None:
         expect_dim(columns, attrs.units, f"{names[1]}'s number of units")
+    expect_run(getattr(attrs, "run", 0), [depth])
     outer = a.shape[:-1] if not turned else (*a.shape[:-2], rows)
     return TensorType((*outer, columns), result_dtype(attrs.out_dtype, a, b, names[1]))
 
@@ -118,21 +121,22 @@ def _complete(attrs: Any, data: Type | None, weight: Type | None) -> list[Type |
 def _compute(name: str) -> Any:
     def build(attrs: Any, out: TensorType, a: Tensor, b: Tensor) -> Tensor:
         turned, weight_turned = _transposed(attrs)
-        k = reduce_axis((0, a.shape[-2 if turned else -1]), "k")
-        total_type = wide(out.dtype)
         packed = weight_layout(attrs)
 
-        def element(*i: Expr) -> Any:
+        def product(i: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
+            (k,) = places
             batch, rows = (i[:-2], i[-2:-1]) if a.ndim > 1 else ((), ())
             left = (*batch, k, *rows) if turned else (*batch, *rows, k)
             right = (*batch, i[-1], k) if weight_turned else (*batch, k, i[-1])
             if packed is not None:
-                right = tuple(simple_index(packed, {"N": i[-1], "C": k.var}, _ranges(i, out)))
-            first = read_broadcast(a, left).astype(total_type)
-            second = read_broadcast(b, right).astype(total_type)
-            return te_sum(first * second, axis=k)
+                right = tuple(simple_index(packed, {"N": i[-1], "C": k}, _ranges(i, out)))
+            first = read_broadcast(a, left).astype(kind)
+            second = read_broadcast(b, right).astype(kind)
+            return first * second, None
 
-        total: Tensor = compute(out.shape, element, name=f"T_{name}")
+        depth: dict[str, Dim] = {"k": a.shape[-2 if turned else -1]}
+        run = getattr(attrs, "run", 0)
+        total = sum_products(out.shape, depth, run, product, out.dtype, f"T_{name}")
         return narrowed(total, out.dtype, f"T_{name}_cast")
 
     return build

@@ -1,0 +1,110 @@
+"""Sums of products in runs: a short run in the type of its operands, the runs' sums in a wider one.
+
+A sum of n float16 rounds n times by at most 2**-11 of what it has reached. With random signs that
+grows like the root of n: over 64 products it is a few times what storing the result rounds by, over
+thousands it would be a hundred times as much.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim
+from sterna.op.products import wide
+from sterna.support.dtype import DataType
+from sterna.te import IterVar, Tensor, compute, reduce_axis
+from sterna.te import sum as te_sum
+
+# Longer runs round too often, shorter ones spend too much on adding their sums.
+MOST, LEAST = 64, 16
+
+Places = Sequence[Expr]
+Product = Callable[[Places, Places, DataType], tuple[Any, Any]]
+
+
+def run_of(sizes: Sequence[int]) -> int:
+    """How many products make a run, of a sum over so many channels and the window; 0: none suit.
+
+    They are all of them, those of a row of the window, or those of some channels.
+    """
+    parts = [n for n in range(MOST, LEAST - 1, -1) if sizes[0] and sizes[0] % n == 0]
+    fitting = [n for n in (math.prod(sizes), sizes[0] * sizes[-1], *parts) if 0 < n <= MOST]
+    return fitting[0] if fitting else 0
+
+
+def whole_run(sizes: Sequence[int]) -> int:
+    """The same where all products are in one run or none is."""
+    return math.prod(sizes) if 0 < math.prod(sizes) <= MOST else 0
+
+
+def expect_run(run: int, sizes: Sequence[Dim]) -> None:
+    """Raise ValueError unless a sum falls into such runs, or is given none."""
+    known = [size for size in sizes if isinstance(size, int)]
+    if run and (len(known) < len(sizes) or _axes_of_run(run, known) is None):
+        raise ValueError(
+            f"run is 0, a divisor of {sizes[0]}, which are summed, or all products of a row of the "
+            f"window or of the whole window, not {run}"
+        )
+
+
+def _axes_of_run(run: int, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The axes that lie in a run as a whole; none if a part of the channels does."""
+    if run == math.prod(sizes):
+        return tuple(range(len(sizes)))
+    if len(sizes) > 1 and run == sizes[0] * sizes[-1]:
+        return (0, len(sizes) - 1)
+    return () if run > 0 and sizes[0] % run == 0 else None
+
+
+def sum_products(
+    shape: Sequence[Dim], axes: dict[str, Dim], run: int, product: Product, dtype: DataType,
+    name: str, names: list[str] | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum of what product gives at places of the result and of the axes, channels first.
+
+    It is given the type to compute in, and also says where there is anything to add.
+    """
+    whole = [reduce_axis((0, extent), axis) for axis, extent in axes.items()]
+    within = () if not run else _axes_of_run(run, list(axes.values()))  # type: ignore[arg-type]
+    assert within is not None
+
+    def summed(axes: list[IterVar], places: Places, indices: Places, kind: DataType) -> Any:
+        value, where = product(indices, places, kind)
+        return te_sum(value, axis=axes, where=where)
+
+    if not run or len(within) == len(whole):
+        kind = dtype if run else wide(dtype)
+        made: Tensor = compute(
+            shape, lambda *i: summed(whole, [axis.var for axis in whole], i, kind), name=name,
+            varargs_names=names,
+        )  # fmt: skip
+        return made
+    channel, *window = whole
+    if within:
+        inner, outer = [whole[place] for place in within], window[:-1]
+    else:
+        inner = [reduce_axis((0, run), channel.var.name)]
+        parts = axes[channel.var.name] // run
+        outer = [reduce_axis((0, parts), f"{channel.var.name}o"), *window]
+
+    def run_at(*i: Any) -> Any:
+        place, indices = list(i[: len(outer)]), i[len(outer) :]
+        if within:
+            places = [channel.var, *place, window[-1].var]
+        else:
+            places = [place[0] * run + inner[0].var, *place[1:]]
+        return summed(inner, places, indices, dtype)
+
+    letters = [f"{axis.var.name}_" for axis in outer]
+    runs = compute(
+        [*[axis.dom.extent for axis in outer if axis.dom is not None], *shape], run_at,
+        name=f"{name}_runs",
+        varargs_names=[*letters, *(names or [f"i{place}" for place in range(len(shape))])],
+    )  # fmt: skip
+    total: Tensor = compute(
+        shape,
+        lambda *i: te_sum(runs(*[a.var for a in outer], *i).astype(wide(dtype)), axis=outer),
+        name=name, varargs_names=names,
+    )  # fmt: skip
+    return total
