@@ -8,6 +8,8 @@ from sterna.op.register_tile import register_tile
 from sterna.op.schedules import extent_of, extents_of, reduce_by_vectors, schedule_default
 from sterna.te import IterVar, Stage, Tensor
 
+TURNED_TOGETHER = 8
+
 
 def schedule_attention(kernel: Kernel) -> None:
     """Heads in parallel; of each a few queries at a time, whose scores stay in the first cache."""
@@ -54,7 +56,7 @@ class _Scheduler:
         heads, rows, columns = self._result()
         out = self.schedule[self.out]
         turned = self.schedule[self.turned]
-        self._vectors(turned)
+        self._turn(turned)
         if heads is not rows:
             turned.compute_at(out, heads)
         else:
@@ -112,6 +114,14 @@ class _Scheduler:
         stage.reorder(*others, *inner, axes[row], axes[-1])
         stage.unroll(axes[row])
         stage.vectorize(axes[-1])
+
+    def _turn(self, stage: Stage) -> None:
+        """By the rows that are read: a vector of what is written would come from as many lines."""
+        batch, head, depth, key = stage.op.axis
+        stage.reorder(batch, head, key, depth)
+        if extents_of([depth])[0] % TURNED_TOGETHER == 0:
+            _, several = stage.split(depth, factor=TURNED_TOGETHER)
+            stage.unroll(several)
 
     def _reduction(self, stage: Stage, place: IterVar) -> None:
         out = self.schedule[self.out]
