@@ -53,14 +53,16 @@ def _made(
 
     if settings is None:  # settings that no other process can be told
         return {name: compile_here(name) for name in functions}
-    cache = Cache("kernels")
+    cache = Cache("kernels", 0.25)
     settings["packed"] = packed
     requests = {
         name: {**_request(name, f, target, settings), "shares": list(shares.get(name, ()))}
         for name, f in functions.items()
     }
     keys = {name: _key(request, target) for name, request in requests.items()}
-    done = {name: found for name, key in keys.items() if (found := cache.get(key)) is not None}
+    done = {
+        name: bytes(found) for name, key in keys.items() if (found := cache.get(key)) is not None
+    }
     for name in done:
         at.end(name)
     missing = [name for name in functions if name not in done]
@@ -94,11 +96,11 @@ def _request(
 def _key(request: dict[str, Any], target: Target) -> str:
     """Everything that the object code depends on, as text."""
     machine = machine_of(target)
-    return json.dumps([__version__, _fingerprint(), repr(machine), request], sort_keys=True)
+    return json.dumps([__version__, fingerprint(), repr(machine), request], sort_keys=True)
 
 
 @cache
-def _fingerprint() -> str:
+def fingerprint() -> str:
     """A number for the compiler itself, so that a changed one finds nothing of the old."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):

@@ -8,15 +8,16 @@ from sterna.support.classic import MOVED, find_moved
 if TYPE_CHECKING:
     from sterna.frontend.onnx.declared_inputs import declared_inputs
     from sterna.frontend.onnx.importer import from_onnx
-    from sterna.frontend.onnx.model import load_model
+    from sterna.frontend.onnx.model import has_external_data, load_model
 
 _WHERE = {
     "declared_inputs": "sterna.frontend.onnx.declared_inputs",
     "from_onnx": "sterna.frontend.onnx.importer",
+    "has_external_data": "sterna.frontend.onnx.model",
     "load_model": "sterna.frontend.onnx.model",
 }
 
-__all__ = ["declared_inputs", "from_onnx", "load_model"]
+__all__ = ["declared_inputs", "from_onnx", "has_external_data", "load_model"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,14 +19,18 @@ class Build:
     opt_level: int
     stages: Mapping[str, float]
     """Seconds by stage."""
+    facts: Mapping[str, KernelFacts] | None = None
+    """What is known about each kernel, where the graph is not at hand."""
 
     @property
     def target(self) -> str:
         """What it was compiled for."""
         return str(self.factory.target)
 
-    def kernels(self) -> dict[str, KernelFacts]:
+    def kernels(self) -> Mapping[str, KernelFacts]:
         """What is known about each kernel by its name."""
+        if self.facts is not None:
+            return self.facts
         prefix = f"tvmgen_{self.factory.libmod_name}"
         kernels = unique_kernels(self.factory.ir_mod["main"], prefix).functions
         notes = self.factory.kernel_notes

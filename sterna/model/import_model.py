@@ -47,6 +47,11 @@ def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | 
     )
 
 
+def lies_in_one_file(path: Path) -> bool:
+    """Whether all of a model is in its file."""
+    return not frontend.has_external_data(path)
+
+
 def _importer_of(path: Path) -> Callable[[Any, dict[str, Any]], Graph]:
     if path.suffix in IMPORTERS:
         return IMPORTERS[path.suffix]

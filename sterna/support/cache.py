@@ -23,12 +23,13 @@ _written: dict[Path, int] = {}
 class Cache:
     """Bytes by text."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, part: float = 1.0) -> None:
+        """part: how much of what the whole cache may hold."""
         root = options.cache_folder
         self.folder = None if root is None else Path(root) / name
-        self.limit = options.cache_bytes
+        self.limit = int(options.cache_bytes * part)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> memoryview | None:
         """What was made from this key, if it is there and whole."""
         if self.folder is None:
             return None
@@ -40,15 +41,16 @@ class Cache:
         head = _head(key)
         if not content.startswith(head):
             return None
-        body, digest = content[len(head) : -32], content[-32:]
+        whole = memoryview(content)
+        body, digest = whole[len(head) : -32], whole[-32:]
         if hashlib.sha256(body).digest() != digest:
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # used just now
         return body
 
-    def put(self, key: str, value: bytes) -> None:
-        """Keep a result; a disk that is full or read-only is no error."""
+    def put(self, key: str, *parts: bytes | bytearray) -> None:
+        """Keep a result, in one or more parts; a disk that is full or read-only is no error."""
         if self.folder is None:
             return
         path = self._path(key)
@@ -56,11 +58,16 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
             try:
+                digest = hashlib.sha256()
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_head(key) + value + hashlib.sha256(value).digest())
+                    file.write(_head(key))
+                    for part in parts:
+                        file.write(part)
+                        digest.update(part)
+                    file.write(digest.digest())
                 os.replace(name, path)
                 if self.folder in _written:
-                    _written[self.folder] += len(value)
+                    _written[self.folder] += sum(map(len, parts))
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 # How deep graphs may lie in each other, and functions call each other.
 DEEPEST = 64
@@ -48,6 +48,32 @@ def load_model(model: Source) -> LoadedModel:
     _expect_text(proto)
     _name_nodes(proto)
     return LoadedModel(proto, folder)
+
+
+def has_external_data(path: str | os.PathLike[str]) -> bool:
+    """Whether some of the model in a file has its numbers in other files."""
+    with open(path, "rb") as file:
+        model = _parse(file.read(), f"{os.fspath(path)} is")
+    held = [
+        tensor
+        for graph in (model.graph, *model.functions)
+        for node in all_nodes(graph)
+        for attribute in node.attribute
+        for tensor in (attribute.t, *attribute.tensors)
+    ]
+    return any(
+        tensor.data_location == TensorProto.EXTERNAL
+        for tensor in (*_initializers(model.graph), *held)
+    )
+
+
+def _initializers(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            yield from _initializers(inner)
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
