@@ -12,7 +12,7 @@ from sterna.cli.output import add_json, progress
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import COMPILED
 from sterna.runtime import set_num_threads
-from sterna.target import Target
+from sterna.target import Target, runs_here
 
 
 def add_model(parser: argparse.ArgumentParser, compiled_too: bool = True) -> None:
@@ -107,7 +107,7 @@ def open_model(options: argparse.Namespace) -> CompiledModel:
         _expect_no_compiling(options)
         return models.load(options.model)
     target = parse_target(options.target)
-    if not models.runs_here(target):
+    if not runs_here(target):
         raise UnsupportedError(
             f"target '{options.target}' is another machine than this; compile for it with "
             "`sterna compile` and run the file there"

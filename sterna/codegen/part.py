@@ -3,19 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sterna.codegen.symbols import LIBRARY_CONTEXT, PACKED_PREFIX
 from sterna.ir.expr import Call
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc
-
-PACKED_PREFIX = "__tvm_ffi_"
-LIBRARY_CONTEXT = "__tvm_ffi__library_ctx"
-"""The variable that a loader points to the module that the code belongs to."""
-LIBRARY_TABLE = "__tvm_ffi__library_bin"
-"""The symbol of the bytes that say which modules a file holds; see runtime/src/blob.c."""
-
-
-MODEL_SYMBOL = "__sterna__model"
-"""The symbol of the name of a file's model; with _ and that name behind it, of the model's data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from sterna.codegen import c
 from sterna.codegen.llvm import CompiledModule
 from sterna.driver.aot_options import Options
-from sterna.driver.build import llvm_options, runs_here
+from sterna.driver.build import llvm_options
 from sterna.driver.code import CCode, KernelsCode, LLVMCode
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.kernel import (
@@ -29,7 +29,7 @@ from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target
+from sterna.target import Target, runs_here
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
 

@@ -10,7 +10,7 @@ from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, machine_of
+from sterna.target import Target, machine_of, runs_here
 from sterna.target.abi import check_abi
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
@@ -157,12 +157,6 @@ def llvm_options(target: Target) -> LLVMOptions:
         machine.triple, machine.cpu, machine.features, level, machine.abi, machine.dot,
         machine.computes_half,
     )
-
-
-def runs_here(target: Target) -> bool:
-    """Whether this machine runs what is compiled for a target."""
-    machine, here = machine_of(target), machine_of(Target("llvm"))
-    return machine.architecture == here.architecture and machine.triple == here.triple
 
 
 def _entry(only: PrimFunc) -> PrimFunc:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from sterna.codegen import c
 from sterna.codegen.llvm import CompiledModule, JitModule, LLVMOptions
-from sterna.codegen.llvm.host import HOST
-from sterna.codegen.part import LIBRARY_CONTEXT, Part
+from sterna.codegen.part import Part
+from sterna.codegen.symbols import HOST, LIBRARY_CONTEXT
 from sterna.runtime import Module, _core, load_module
 from sterna.runtime._core import PackedFunc
 from sterna.support import toolchain

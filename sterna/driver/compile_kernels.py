@@ -1,14 +1,11 @@
 """All kernels of a graph as object code: from the cache, or compiled in several processes."""
 
-import hashlib
 import json
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from sterna.driver.kernel import CompiledKernel, Pairs, compile_kernel
@@ -17,11 +14,10 @@ from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.relay.expr import Function
 from sterna.support.cache import Cache
+from sterna.support.fingerprint import fingerprint
 from sterna.support.progress import Stage, stage
 from sterna.target import Target, machine_of
 from sterna.version import __version__
-
-PACKAGE = Path(__file__).resolve().parent.parent
 
 # What it costs to start a process that compiles.
 START_SECONDS = 1.0
@@ -97,16 +93,6 @@ def _key(request: dict[str, Any], target: Target) -> str:
     """Everything that the object code depends on, as text."""
     machine = machine_of(target)
     return json.dumps([__version__, fingerprint(), repr(machine), request], sort_keys=True)
-
-
-@cache
-def fingerprint() -> str:
-    """A number for the compiler itself, so that a changed one finds nothing of the old."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(f"{path.relative_to(PACKAGE)}\n".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _compile_all(

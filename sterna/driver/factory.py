@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from sterna.driver.model_data import ModelData
 from sterna.driver.model_files import ModelFiles
 from sterna.driver.operator_module import Compiled, OperatorModule
 from sterna.ir.module import IRModule
-from sterna.runtime import Device, Module, NDArray, PackedFunc, _core, ndarray
-from sterna.runtime.graph_executor import create_executor
+from sterna.runtime import NDArray, PackedFunc, ndarray
+from sterna.runtime.built_graph import BuiltGraph, pairs_of
 from sterna.target import Target
 
 
@@ -30,7 +30,7 @@ class LinkedKernels(Compiled):
     def find(self, name: str) -> int | PackedFunc | None:
         """A kernel, or what gives the parameters."""
         if name == "get_graph_params":
-            return PackedFunc(lambda: _pairs(self.params))
+            return PackedFunc(lambda: pairs_of(self.params))
         return Compiled.find(self, name)
 
 
@@ -54,41 +54,14 @@ class LinkedModule(OperatorModule):
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltGraph:
+class CompiledGraph(BuiltGraph):
     """What stands behind a factory's module."""
 
     lib: OperatorModule
-    graph_json: str
-    params: dict[str, NDArray]
-    name: str
 
-    def find(self, name: str) -> int | PackedFunc | None:
-        """One of the functions that make executors and show what they are made from, or a kernel.
-
-        They are those that the runtime gives to a model in a file.
-        """
-        made: dict[str, Callable[..., Any]] = {
-            self.name: self.create,
-            "debug_create": lambda _, *devices: self.create(*devices),
-            "get_graph_json": lambda: self.graph_json,
-            "get_graph_params": self.param_pairs,
-            "remove_params": lambda: GraphExecutorFactoryModule.over(self.without_params()),
-        }
-        return PackedFunc(made[name]) if name in made else self.lib._get_function(name, False)
-
-    def param_pairs(self) -> list[list[str | NDArray]]:
-        """Names and arrays."""
-        return _pairs(self.params)
-
-    def create(self, *devices: Device) -> Module:
-        """An executor over the parameters, which are not copied."""
-        executor = create_executor(self.graph_json, self.lib, devices)
-        executor["give_params"](self.param_pairs())
-        return executor
-
-    def without_params(self) -> "BuiltGraph":
-        """The same with its parameters yet to be set."""
-        return BuiltGraph(self.lib, self.graph_json, {}, self.name)
+    def bare(self) -> Any:
+        """A factory of the same with its parameters yet to be set."""
+        return GraphExecutorFactoryModule.over(replace(self, params={}))
 
 
 def check_name(mod_name: str) -> None:
@@ -119,19 +92,19 @@ class GraphExecutorFactoryModule:
             lib: OperatorModule = LinkedModule.over(kernels)
         else:
             lib = OperatorModule.make(code, mod_name, modules)
-        self._take(BuiltGraph(lib, graph_json, arrays, mod_name), kernel_notes or {})
+        self._take(CompiledGraph(lib, graph_json, arrays, mod_name), kernel_notes or {})
 
     @classmethod
-    def over(cls, built: BuiltGraph) -> "GraphExecutorFactoryModule":
+    def over(cls, built: CompiledGraph) -> "GraphExecutorFactoryModule":
         """A factory over what was built before."""
         made = cls.__new__(cls)
         made._take(built, {})
         return made
 
-    def _take(self, built: BuiltGraph, kernel_notes: Mapping[str, KernelNotes]) -> None:
+    def _take(self, built: CompiledGraph, kernel_notes: Mapping[str, KernelNotes]) -> None:
         self._built = built
         self.kernel_notes = dict(kernel_notes)
-        self.module: Module = _core.make_module(Module, built)
+        self.module = built.module()
 
     # ---- its parts ----
 
@@ -148,7 +121,7 @@ class GraphExecutorFactoryModule:
     @property
     def params(self) -> dict[str, NDArray]:
         """The parameters by name; none if they are linked into the code."""
-        return {} if isinstance(self.lib, LinkedModule) else self._built.params
+        return {} if isinstance(self.lib, LinkedModule) else dict(self._built.params)
 
     @property
     def libmod_name(self) -> str:
@@ -211,12 +184,8 @@ class GraphExecutorFactoryModule:
         **options: Any,
     ) -> Any:
         """Write code, graph and parameters to one file; see Module.export_library."""
-        data = ModelData(self.libmod_name, self.graph_json, self._built.params)
+        data = ModelData(self.libmod_name, self.graph_json, dict(self._built.params))
         return _export(self.lib, data, file_name, fcompile, addons, workspace_dir, options)
-
-
-def _pairs(params: Mapping[str, NDArray]) -> list[list[str | NDArray]]:
-    return [[name, array] for name, array in params.items()]
 
 
 def _export(

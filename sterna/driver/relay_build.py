@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.aot_options import aot_options
-from sterna.driver.build import llvm_options, runs_here
+from sterna.driver.build import llvm_options
 from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.factory import GraphExecutorFactoryModule
@@ -29,7 +29,7 @@ from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
-from sterna.target import Target
+from sterna.target import Target, runs_here
 from sterna.tir.stmt import PrimFunc
 
 

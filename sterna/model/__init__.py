@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sterna.model.arguments import InputError
     from sterna.model.bounds import measure_bounds
-    from sterna.model.compile_model import compile, runs_here, target_of
+    from sterna.model.building import build_model
+    from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
+    from sterna.model.keeping import build_of_kept, keep_model
     from sterna.model.open_shapes import OpenShapeError
 
 _WHERE = {
     "CompiledModel": "compiled_model",
     "InputError": "arguments",
     "OpenShapeError": "open_shapes",
+    "build_model": "building",
+    "build_of_kept": "keeping",
     "compile": "compile_model",
+    "keep_model": "keeping",
     "load": "compiled_model",
     "measure_bounds": "bounds",
-    "runs_here": "compile_model",
     "target_of": "compile_model",
 }
 
 __all__ = [
-    "CompiledModel", "InputError", "OpenShapeError", "compile", "load", "measure_bounds",
-    "runs_here", "target_of",
+    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_kept", "compile",
+    "keep_model", "load", "measure_bounds", "target_of",
 ]  # fmt: skip
 
 

@@ -1,23 +1,19 @@
 """sterna.compile: from a model to something that can be called."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from sterna.driver import relay_build
-from sterna.driver.build import runs_here
-from sterna.ir.module import IRModule
-from sterna.ir.transform import PassContext
-from sterna.model import kept_models
-from sterna.model.build import Build
+from sterna import model as models
+from sterna.ir.pass_context import PassContext
 from sterna.model.compiled_model import CompiledModel
-from sterna.model.import_model import Shapes, import_model
-from sterna.relay.passes.bind_params import bind_params
-from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.model.kept_models import KeptModel, Recipe
 from sterna.runtime import Device
-from sterna.support.progress import StageTimes, stage, watching
 from sterna.target import Target
 
-__all__ = ["compile", "runs_here", "target_of"]
+if TYPE_CHECKING:
+    from sterna.model.build import Build
+    from sterna.model.import_model import Shapes
 
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
@@ -27,7 +23,7 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 def compile(
     model: Any,
     target: str | Target = "native",
-    shapes: Shapes | None = None,
+    shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
@@ -56,44 +52,27 @@ def compile(
     context = PassContext(
         opt_level, around.required_pass, around.disabled_pass, config=around.config
     )
+    narrow = None if precision == PRECISIONS[0] else precision
 
-    def anew() -> Build:
-        times = StageTimes()
-        with watching(times), context:
-            with stage("import the model"):
-                module, weights = import_model(model, shapes, params)
-            if precision != PRECISIONS[0]:
-                with stage("narrow the numbers"):
-                    module = narrowed(module, weights, precision)
-                    weights = {}
-            factory = relay_build.build(module, target=wanted, params=weights)
-        return Build(factory, opt_level, times.seconds)
+    def anew() -> "Build":
+        with context:
+            return models.build_model(model, wanted, shapes, params, narrow)
 
-    build = _kept(model, wanted, context, {"shapes": shapes, "precision": precision}, anew)
-    return CompiledModel(build.factory.module, Device(wanted.kind.device_type, 0), build)
-
-
-def _kept(
-    model: Any, target: Target, context: PassContext, settings: Mapping[str, Any],
-    anew: Callable[[], Build],
-) -> Build:  # fmt: skip
-    """The model as it was kept; else it is compiled anew, and kept."""
-    recipe = kept_models.Recipe.of(model, target, context, settings)
-    if recipe is None:
-        return anew()
-    if (found := kept_models.find(recipe, anew)) is not None:
-        return found
+    device = Device(wanted.kind.device_type, 0)
+    recipe = Recipe.of(model, wanted, context, {"shapes": shapes, "narrow": narrow})
+    kept = None if recipe is None else KeptModel.find(recipe)
+    if kept is not None:
+        known = partial(_known, kept, wanted, anew)
+        return CompiledModel(kept.module(), device, known)
     build = anew()
-    kept_models.keep(recipe, build)
-    return build
+    if recipe is not None:
+        models.keep_model(recipe, build)
+    return CompiledModel(build.factory.module, device, build)
 
 
-def narrowed(module: IRModule, weights: Mapping[str, Any], precision: str) -> IRModule:
-    """The graph with its weights in place and its products in a narrow type of floats."""
-    bound = module.shallow_copy()
-    bound["main"] = bind_params(bound["main"], weights)
-    with PassContext(config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}):
-        return ToMixedPrecision(precision)(bound)
+def _known(kept: KeptModel, target: Target, anew: "Callable[[], Build]") -> "Build":
+    """How a kept model was compiled, which loads the compiler."""
+    return models.build_of_kept(kept, target, anew)
 
 
 def target_of(target: str | Target) -> Target:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,16 +31,23 @@ class CompiledModel:
         self,
         module: Module,
         device: Device,
-        build: "Build | None" = None,
+        build: "Build | Callable[[], Build] | None" = None,
         path: Path | None = None,
     ) -> None:
         self.module = module
         self.device = device
-        self.build = build
+        self._build = build
         self.path = path
         """The file that it was loaded from."""
         self.graph: dict[str, Any] = json.loads(module["get_graph_json"]())
         self._idle: list[_Runner] = []
+
+    @property
+    def build(self) -> "Build | None":
+        """How it was compiled; nothing is known of that for a model from a file."""
+        if callable(self._build):
+            self._build = self._build()
+        return self._build
 
     # ---- what it takes and gives ----
 
@@ -140,12 +147,13 @@ class CompiledModel:
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write it to a file: .so, .tar, .o, .a, .c or .wasm; see export_library."""
-        if self.build is None:
+        build = self.build
+        if build is None:
             raise ValueError(
                 f"the model was loaded from '{self.path}' and cannot be written anew; copy that "
                 "file, or compile the model again"
             )
-        self.build.factory.export_library(path, **options)
+        build.factory.export_library(path, **options)
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))

@@ -1,32 +1,27 @@
-"""Compiled models kept on disk, by what they were compiled from: a file and all settings."""
+"""Compiled models kept on disk, by what they were compiled from: a file and all settings.
+
+What is here finds and runs them, without the compiler; keeping.py writes them.
+"""
 
 import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sterna.driver import GraphExecutorFactoryModule
-from sterna.driver.build import llvm_options, runs_here
-from sterna.driver.code import KernelsCode
-from sterna.driver.compile_kernels import fingerprint
-from sterna.driver.kernel import KernelNotes
+from sterna.codegen.llvm.jit import JitModule
 from sterna.ir.pass_context import PassContext
-from sterna.model.build import Build
-from sterna.model.import_model import lies_in_one_file
-from sterna.model.report import KernelFacts
-from sterna.runtime import load_param_dict, save_param_dict
+from sterna.runtime import Module, NDArray, _core, load_param_dict
+from sterna.runtime.built_graph import BuiltGraph
 from sterna.support.cache import Cache
+from sterna.support.fingerprint import fingerprint
 from sterna.target import Target, machine_of
 from sterna.version import __version__
 
-_SIZE = struct.Struct("<Q")
-
-# Of the folder's bytes; a larger model would drive out all others.
-LARGEST_PART = 2
+SIZE = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class Recipe:
     def of(
         cls, model: Any, target: Target, context: PassContext, settings: Mapping[str, Any]
     ) -> "Recipe | None":
-        """None for what is no file, or what is told to passes and is no plain data."""
+        """None for what is no file, or where passes are told what is no plain data."""
         if not isinstance(model, str | os.PathLike) or context.instruments:
             return None
         told = [context.opt_level, context.required_pass, context.disabled_pass, context.config]
@@ -71,61 +66,38 @@ def _seen(path: Path) -> tuple[int, int]:
     return about.st_size, about.st_mtime_ns
 
 
-def find(recipe: Recipe, again: Callable[[], Build]) -> Build | None:
-    """The model, if it was kept; again compiles it, for what is not kept: its code as text."""
-    found = _cache().get(recipe.key)
-    if found is None:
-        return None
-    (size,) = _SIZE.unpack_from(found)
-    at = _SIZE.size + size
-    head = json.loads(bytes(found[_SIZE.size : at]))
-    objects = {}
-    for name, length in head["objects"]:
-        objects[name] = bytes(found[at : at + length])
-        at += length
-    notes = {name: KernelNotes(**given) for name, given in head["notes"].items()}
-    facts = {
-        name: KernelFacts(tuple(operators), notes.get(name))
-        for name, operators in head["operators"].items()
-    }
+@dataclass(frozen=True, slots=True)
+class KeptModel:
+    """A model as it was compiled before."""
 
-    def text(form: str) -> str:
-        return again().factory.lib.code.source(form)
+    head: Mapping[str, Any]
+    """Its graph, and what there is to tell about its kernels."""
+    objects: dict[str, bytes]
+    """Kernels by name, as object code."""
+    params: dict[str, NDArray]
 
-    target = recipe.target
-    code = KernelsCode(objects, runs_here(target), llvm_options(target), text)
-    factory = GraphExecutorFactoryModule(
-        code, head["graph"], load_param_dict(bytes(found[at:])), head["name"], target,
-        kernel_notes=notes,
-    )  # fmt: skip
-    return Build(factory, head["opt_level"], head["stages"], facts)
+    @classmethod
+    def find(cls, recipe: Recipe) -> "KeptModel | None":
+        """The one that was made by a recipe."""
+        found = model_cache().get(recipe.key)
+        if found is None:
+            return None
+        (size,) = SIZE.unpack_from(found)
+        at = SIZE.size + size
+        head = json.loads(bytes(found[SIZE.size : at]))
+        objects = {}
+        for name, length in head["objects"]:
+            objects[name] = bytes(found[at : at + length])
+            at += length
+        return cls(head, objects, load_param_dict(bytes(found[at:])))
 
-
-def keep(recipe: Recipe, build: Build) -> None:
-    """Keep a model for the next time, if it can be and is not too large."""
-    factory, cache = build.factory, _cache()
-    code, params = factory.lib.code, factory.params
-    if not isinstance(code, KernelsCode) or not recipe.is_current():
-        return
-    weights = sum(array.nbytes for array in params.values())
-    if cache.folder is None or weights > cache.limit // LARGEST_PART:
-        return
-    if not lies_in_one_file(recipe.path):
-        return
-    facts = build.kernels()
-    head = json.dumps({
-        "name": factory.libmod_name,
-        "graph": factory.graph_json,
-        "opt_level": build.opt_level,
-        "stages": dict(build.stages),
-        "objects": [(name, len(content)) for name, content in code.objects.items()],
-        "notes": {name: asdict(note) for name, note in factory.kernel_notes.items()},
-        "operators": {name: fact.operators for name, fact in facts.items()},
-    }).encode()  # fmt: skip
-    size = _SIZE.pack(len(head))
-    cache.put(recipe.key, size, head, *code.objects.values(), save_param_dict(params))
-    cache.trim()
+    def module(self) -> Module:
+        """What makes executors of it."""
+        linked = JitModule(*self.objects.values())
+        kernels: Module = _core.module_from_symbols(self.head["name"], linked.find)
+        return BuiltGraph(kernels, self.head["graph"], self.params, self.head["name"]).module()
 
 
-def _cache() -> Cache:
+def model_cache() -> Cache:
+    """Where models are; the rest of the folder is for kernels."""
     return Cache("models", 0.75)

@@ -1,6 +1,7 @@
 """What code is made for: targets, their kinds, and the machines that they stand for."""
 
 from sterna.support.classic import classic_names
+from sterna.target.here import runs_here
 from sterna.target.kind import Option, TargetKind
 from sterna.target.machine import Machine, machine_of
 from sterna.target.shortcuts import (
@@ -20,7 +21,7 @@ from sterna.target.target import Target
 __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "intel_graphics", "list_tags",
-    "machine_of", "mali", "riscv_cpu", "rocm",
+    "machine_of", "mali", "riscv_cpu", "rocm", "runs_here",
 ]  # fmt: skip
 
 __getattr__ = classic_names(__name__)

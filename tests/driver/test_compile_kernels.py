@@ -95,7 +95,7 @@ def test_writers_of_one_entry_do_not_disturb_each_other(
         cache = Cache("kernels")
         for _ in range(50):
             cache.put("key", value)
-            seen.add(cache.get("key"))
+            seen.add(bytes(cache.get("key") or b""))
 
     threads = [threading.Thread(target=use) for _ in range(4)]
     for thread in threads:

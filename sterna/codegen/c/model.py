@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sterna.codegen.part import MODEL_SYMBOL, PACKED_PREFIX
+from sterna.codegen.symbols import MODEL_SYMBOL, PACKED_PREFIX
 
 WORD = 8
 WORDS_PER_LINE = 4

@@ -18,7 +18,8 @@ from sterna.codegen.c.types import (
     value_type,
 )
 from sterna.codegen.imports import imported_texts
-from sterna.codegen.part import LIBRARY_CONTEXT, LIBRARY_TABLE, Functions, Part, as_parts
+from sterna.codegen.part import Functions, Part, as_parts
+from sterna.codegen.symbols import LIBRARY_CONTEXT, LIBRARY_TABLE
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import PrimFunc

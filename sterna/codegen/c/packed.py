@@ -10,7 +10,7 @@ from sterna.codegen.c.types import (
     string_literal,
     value_type,
 )
-from sterna.codegen.part import LIBRARY_CONTEXT
+from sterna.codegen.symbols import LIBRARY_CONTEXT
 from sterna.ir.expr import Call, Expr, StringImm
 from sterna.support.dtype import DataType
 from sterna.tir.external import explicit_view

@@ -18,7 +18,7 @@ from sterna.codegen.c.types import (
     string_literal,
     value_type,
 )
-from sterna.codegen.part import LIBRARY_CONTEXT
+from sterna.codegen.symbols import LIBRARY_CONTEXT
 from sterna.ir import expr as E
 from sterna.ir.build import int_value
 from sterna.ir.expr import Expr, Var

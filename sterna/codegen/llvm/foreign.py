@@ -5,7 +5,7 @@ There all modules of a file are one, and the file's variable points to it.
 
 from sterna.codegen.llvm.emitter import COLD, ModuleWriter
 from sterna.codegen.llvm.layouts import ANY, CALL_SITE
-from sterna.codegen.part import LIBRARY_CONTEXT
+from sterna.codegen.symbols import LIBRARY_CONTEXT
 
 _MISSING = "', but no function of that name is registered or among the imports of its module"
 _NOBODY = "', but nothing in this process finds functions by name"

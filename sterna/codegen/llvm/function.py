@@ -5,14 +5,8 @@ from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import hex_quoted, symbol, value_type
-from sterna.codegen.part import (
-    LIBRARY_CONTEXT,
-    LIBRARY_TABLE,
-    PACKED_PREFIX,
-    Functions,
-    Part,
-    as_parts,
-)
+from sterna.codegen.part import Functions, Part, as_parts
+from sterna.codegen.symbols import LIBRARY_CONTEXT, LIBRARY_TABLE, PACKED_PREFIX
 from sterna.ir import build
 from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order

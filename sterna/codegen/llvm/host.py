@@ -22,9 +22,9 @@ from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
 from sterna.codegen.llvm.foreign import foreign_call
 from sterna.codegen.llvm.layouts import HOST_TABLE
 from sterna.codegen.llvm.types import value_type
+from sterna.codegen.symbols import HOST
 from sterna.support.dtype import DataType
 
-HOST = "__sterna__host"
 MESSAGE_BYTES = 1024
 """The longest message that is made while the code runs."""
 NUMBER_BYTES = 20

@@ -4,9 +4,8 @@ import ctypes
 
 import llvmlite.binding as llvm
 
-from sterna.codegen.llvm.host import HOST
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine
-from sterna.codegen.part import LIBRARY_CONTEXT
+from sterna.codegen.symbols import HOST, LIBRARY_CONTEXT
 from sterna.runtime import _core
 
 

@@ -8,7 +8,7 @@ from sterna.codegen.llvm import host
 from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, data_layout
 from sterna.codegen.llvm.types import symbol
-from sterna.codegen.part import MODEL_SYMBOL, PACKED_PREFIX
+from sterna.codegen.symbols import HOST, MODEL_SYMBOL, PACKED_PREFIX
 
 ALIGNMENT = 64
 
@@ -52,7 +52,7 @@ def linked_model_object(options: LLVMOptions, name: str, functions: Sequence[str
         f"@functions = internal constant [{len(entries)} x {{ ptr, ptr }}] [{', '.join(entries)}]",
         f"@model = internal global {{ ptr, ptr, ptr, ptr, {size}, ptr }} {{ ptr null, "
         f"ptr {module.string(name)}, ptr {data}, ptr @functions, {size} {len(entries)}, "
-        f"ptr @{host.HOST} }}",
+        f"ptr @{HOST} }}",
         *_at_start(module, "@announce"),
     ]
     # Without the runtime in the program there is nobody to tell.

@@ -6,7 +6,7 @@ from sterna.codegen.llvm.emitter import ModuleWriter
 from sterna.codegen.llvm.layouts import ANY, CALL_SITE, TENSOR
 from sterna.codegen.llvm.memory import flat_index
 from sterna.codegen.llvm.types import value_type
-from sterna.codegen.part import LIBRARY_CONTEXT
+from sterna.codegen.symbols import LIBRARY_CONTEXT
 from sterna.ir.expr import Call, Expr, StringImm
 from sterna.support.dtype import DataType
 from sterna.tir.external import explicit_view

@@ -1,0 +1,11 @@
+"""The symbols by which code and its loaders find each other."""
+
+PACKED_PREFIX = "__tvm_ffi_"
+LIBRARY_CONTEXT = "__tvm_ffi__library_ctx"
+"""The variable that a loader points to the module that the code belongs to."""
+LIBRARY_TABLE = "__tvm_ffi__library_bin"
+"""The symbol of the bytes that say which modules a file holds; see runtime/src/blob.c."""
+MODEL_SYMBOL = "__sterna__model"
+"""The symbol of the name of a file's model; with _ and that name behind it, of the model's data."""
+HOST = "__sterna__host"
+"""The variable that a loader points to what the code may ask of it; see llvm/host.py."""

@@ -1,0 +1,42 @@
+"""From any model to compiled code, under the settings around."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.driver import relay_build
+from sterna.ir.module import IRModule
+from sterna.ir.transform import PassContext
+from sterna.model.build import Build
+from sterna.model.import_model import Shapes, import_model
+from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.support.progress import StageTimes, stage, watching
+from sterna.target import Target
+
+
+def build_model(
+    model: Any,
+    target: Target,
+    shapes: Shapes | None,
+    params: Mapping[str, Any] | None,
+    narrow: str | None,
+) -> Build:
+    """Import and compile a model; narrow: the type of floats that it is told to keep."""
+    times = StageTimes()
+    with watching(times):
+        with stage("import the model"):
+            module, weights = import_model(model, shapes, params)
+        if narrow is not None:
+            with stage("narrow the numbers"):
+                module = narrowed(module, weights, narrow)
+                weights = {}
+        factory = relay_build.build(module, target=target, params=weights)
+    return Build(factory, PassContext.current().opt_level, times.seconds)
+
+
+def narrowed(module: IRModule, weights: Mapping[str, Any], precision: str) -> IRModule:
+    """The graph with its weights in place and its products in a narrow type of floats."""
+    bound = module.shallow_copy()
+    bound["main"] = bind_params(bound["main"], weights)
+    with PassContext(config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}):
+        return ToMixedPrecision(precision)(bound)

@@ -1,0 +1,63 @@
+"""Keeping compiled models, and what the compiler knows of those that were kept."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+
+from sterna.driver import GraphExecutorFactoryModule
+from sterna.driver.build import llvm_options
+from sterna.driver.code import KernelsCode
+from sterna.driver.kernel import KernelNotes
+from sterna.model.build import Build
+from sterna.model.import_model import lies_in_one_file
+from sterna.model.kept_models import SIZE, KeptModel, Recipe, model_cache
+from sterna.model.report import KernelFacts
+from sterna.runtime import save_param_dict
+from sterna.target import Target, runs_here
+
+# Of the bytes that models may take; a larger one would drive out all others.
+LARGEST_PART = 2
+
+
+def keep_model(recipe: Recipe, build: Build) -> None:
+    """Keep a model for the next time, if it runs here, is in one file and is not too large."""
+    factory, cache = build.factory, model_cache()
+    code, params = factory.lib.code, factory.params
+    weights = sum(array.nbytes for array in params.values())
+    if cache.folder is None or weights > cache.limit // LARGEST_PART:
+        return
+    if not isinstance(code, KernelsCode) or not code.objects or not runs_here(recipe.target):
+        return
+    if not recipe.is_current() or not lies_in_one_file(recipe.path):
+        return
+    head = json.dumps({
+        "name": factory.libmod_name,
+        "graph": factory.graph_json,
+        "opt_level": build.opt_level,
+        "stages": dict(build.stages),
+        "objects": [(name, len(content)) for name, content in code.objects.items()],
+        "notes": {name: asdict(note) for name, note in factory.kernel_notes.items()},
+        "operators": {name: facts.operators for name, facts in build.kernels().items()},
+    }).encode()  # fmt: skip
+    size = SIZE.pack(len(head))
+    cache.put(recipe.key, size, head, *code.objects.values(), save_param_dict(params))
+    cache.trim()
+
+
+def build_of_kept(kept: KeptModel, target: Target, again: Callable[[], Build]) -> Build:
+    """How a kept model was compiled; again compiles it, for what is not kept: its code as text."""
+    head = kept.head
+    notes = {name: KernelNotes(**given) for name, given in head["notes"].items()}
+    facts = {
+        name: KernelFacts(tuple(operators), notes.get(name))
+        for name, operators in head["operators"].items()
+    }
+
+    def text(form: str) -> str:
+        return again().factory.lib.code.source(form)
+
+    code = KernelsCode(kept.objects, True, llvm_options(target), text)
+    factory = GraphExecutorFactoryModule(
+        code, head["graph"], kept.params, head["name"], target, kernel_notes=notes
+    )
+    return Build(factory, head["opt_level"], head["stages"], facts)
