@@ -8,6 +8,6 @@ register_config(
     "whether results get back the types that they had before ToMixedPrecision",
 )  # fmt: skip
 register_config(
-    "relay.Winograd.max_growth", int, 4,
+    "relay.Winograd.max_growth", int, 8,
     "how many times larger weights may become by Winograd's way to convolve; 0: it is not used",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Winograd's way to convolve: its matrices, its choice, its numbers."""
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -128,33 +129,63 @@ def test_it_runs_where_it_costs_less(shape: Any, channels: int, padding: Any) ->
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
-def test_small_sums_and_growing_weights_stay_direct() -> None:
-    def plan(size: int, channels: int, growth: float = 4) -> Any:
-        return winograd_plan((1, size, size), (channels, channels), 32, MACHINE, 16, growth)
+ALONE = replace(MACHINE, threads=1)
 
-    assert plan(56, 64).m == 4 and plan(56, 64).split == "blocks"
-    assert plan(28, 128).split == "channels"
-    assert plan(56, 64, growth=2).m == 2
-    assert plan(56, 64, growth=1) is None
-    assert plan(7, 512) is None
-    assert winograd_plan((1, 9, 9), (3, 32), 32, MACHINE, 16, 4) is None
+
+def plan(
+    size: int, inputs: int, outputs: int, machine: Processor = ALONE, growth: float = 8
+) -> Any:
+    return winograd_plan((1, size, size), (inputs, outputs), 32, machine, 16, growth)
+
+
+@pytest.mark.parametrize(
+    "size, inputs, outputs, m",
+    [(56, 64, 64, 4), (28, 128, 128, 4), (14, 256, 256, 2), (56, 128, 32, 4), (14, 128, 32, 5),
+     (55, 16, 64, 5), (27, 32, 128, 4), (13, 48, 192, 2)],
+)  # fmt: skip
+def test_the_tile_is_what_was_fastest(size: int, inputs: int, outputs: int, m: int) -> None:
+    """As measured on a processor with vectors of 512 bits and 2 MiB for each core."""
+    assert plan(size, inputs, outputs).m == m
+
+
+def test_small_sums_and_growing_weights_stay_direct() -> None:
+    assert plan(56, 64, 64, growth=2).m == 2
+    assert plan(56, 64, 64, growth=1) is None
+    assert plan(55, 16, 64, growth=4).m == 4
+    assert plan(7, 512, 512) is None and plan(7, 512, 512, MACHINE) is None
+    assert winograd_plan((1, 9, 9), (3, 32), 32, MACHINE, 16, 8) is None
     small = Processor(vector_bits=32, vector_registers=8)
-    assert winograd_plan((1, 56, 56), (64, 64), 4, small, 1, 4) is None
+    assert winograd_plan((1, 56, 56), (64, 64), 4, small, 1, 8) is None
 
 
 def test_threads_find_enough_pieces_of_work() -> None:
     def split(size: int, inputs: int, outputs: int, threads: int) -> str | None:
-        machine = replace(MACHINE, threads=threads)
-        plan = winograd_plan((1, size, size), (inputs, outputs), 32, machine, 16, 4)
-        return None if plan is None else plan.split
+        found = plan(size, inputs, outputs, replace(MACHINE, threads=threads))
+        return None if found is None else found.split
 
     assert split(56, 64, 64, threads=16) == "blocks"
-    assert split(28, 128, 128, threads=2) == "channels"
-    # four blocks of channels, or even one, are too few
-    assert split(28, 128, 128, threads=16) == "positions"
-    assert split(14, 128, 32, threads=2) == "positions"
-    # weights that all come anew for very few tiles cost more than the products that they save
-    assert split(7, 128, 32, threads=2) is None
+    assert split(28, 128, 128, threads=2) == "blocks"
+    # all weights for each of few tiles cost more than transforms that another core made
+    assert split(14, 256, 256, threads=2) == "positions"
+
+
+def test_the_choice_is_explained() -> None:
+    why = plan(56, 64, 64).why
+    assert re.fullmatch(
+        r"[\d,]+ k cycles expected, F\(2, 3\) [\d,]+ k, F\(5, 3\) [\d,]+ k, F\(6, 3\) [\d,]+ k, "
+        r"direct [\d,]+ k", why,
+    )  # fmt: skip
+    _, lib = result(network((1, 16, 56, 56), 16), np.ones((1, 16, 56, 56), "float32"))
+    shown = [notes.choices["schedule"] for notes in lib.kernel_notes.values() if notes.choices]
+    assert any("cycles expected" in text and "times as large" in text for text in shown)
+
+
+def test_tiles_have_a_largest_size() -> None:
+    x, w = relay.var("x", shape=(1, 9, 9, 4)), relay.var("w", shape=(81, 1, 4, 4))
+    with pytest.raises(Exception, match="tile_size is 7: it should be 2 to 6"):
+        relay.transform.InferType()(
+            tvm.IRModule.from_expr(relay.nn.conv2d_winograd(x, w, tile_size=7))
+        )
 
 
 @pytest.mark.parametrize("split", ["blocks", "channels", "positions"])

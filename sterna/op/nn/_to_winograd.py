@@ -44,4 +44,5 @@ def conv2d_by_winograd(call: Call, processor: Processor, growth: int) -> RelayEx
         "nn.conv2d_winograd", call.args[0], packed, tile_size=plan.m, padding=attrs.padding,
         block_tiles=plan.tiles, lanes=plan.lanes, split=plan.split,
         registers=processor.registers_for(together), together=together,
+        why=plan.why,
     )  # fmt: skip

@@ -20,15 +20,21 @@ from sterna.relay.arrays import Array
 WINDOW = 3
 # Where polynomials are evaluated: these keep the errors of rounding small.
 POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))
+# Rows and columns of a tile's results: as many as there are points for, and those that are tried.
+MOST_RESULTS = len(POINTS) - 1
 TILES = (2, 4, 5, 6)
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
 # Bytes of products that are stored and read again in a cycle.
 KEPT = 16
+# Bytes that come from another core in a cycle, which has just written them.
+ACROSS = 2
 # Cycles until threads have begun and ended together.
 REGION = 3000
-# It pays only if it is this much cheaper: its memory moves in more pieces.
-PAYS = 0.85
+# The part that the second cache loses of what just fills it, before it is read again.
+LOST = 0.25
+# It pays only if it is this much cheaper: weights grow.
+PAYS = 0.9
 
 # Batch, height and width of a result.
 Image = tuple[int, int, int]
@@ -102,6 +108,16 @@ class WinogradPlan:
     lanes: int
     split: str
     """What threads share: "blocks" of tiles, "channels" of the result, or "positions" of a tile."""
+    why: str = ""
+    """The cycles that the cost model expects, beside those of other ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The parts of all weights and of a block's transformed data that one thread reads."""
+
+    weights: float = 1.0
+    seen: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +149,32 @@ class _Work:
             return cache * 3 // 4 // seen
         return min(cache * 2 // 5 // seen, cache // 8 // (position * self.block))
 
-    def with_weights(self, cycles: float, positions: int, share: float = 1.0) -> float:
-        """Cycles of work and of the weights that a thread reads for it.
+    def weights(self, positions: int) -> int:
+        """The bytes of all weights."""
+        return 4 * self.inputs * self.outputs * positions
 
-        Those that stay in the second cache come once and while work is done.
+    def arriving(self, size: float) -> float:
+        """Cycles in which nothing but weights come: few of them come while work is done."""
+        return size / STREAMED * min(1.0, size / self.processor.l2_bytes)
+
+    def coming_again(self, m: int, each: int, turns: int, blocks: int, share: Share) -> float:
+        """Cycles for what the second cache lost before a thread was done with it.
+
+        turns: how many blocks of tiles a thread works on. blocks: of output channels, for each of
+        which it reads its share of the transforms. What stays there shares it with weights: all,
+        if they are read in every turn, or those of this block and of the next.
         """
-        size = 4 * self.inputs * self.outputs * positions
-        come = size * share / STREAMED
-        return cycles + come if size > self.processor.l2_bytes // 2 else max(cycles, come)
+        positions, cache = (m + 2) ** 2, self.processor.l2_bytes
+        weights = self.weights(positions) * share.weights
+        seen = 4 * positions * each * self.inputs * share.seen
+        made = 4 * positions * each * self.block
+        beside = weights if turns > 1 else min(weights, 2 * weights / blocks)
+        lost = min(1.0, LOST * ((seen + made + beside) / cache) ** 2)
+        return lost * ((turns - 1) * weights + turns * blocks * seen) / STREAMED
+
+    def from_others(self, size: float) -> float:
+        """Cycles for what all threads wrote and one reads."""
+        return size * (1 - 1 / self.processor.threads) / ACROSS
 
     def regions(self, count: int) -> float:
         """Cycles in which threads begin and wait for each other."""
@@ -158,24 +192,34 @@ def winograd_plan(
     if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
         return None  # where there are no vectors memory is scarce too, and weights would grow
     work = _Work(image, inputs, outputs, block, lanes, processor)
-    best, found = PAYS * _direct_cycles(work), None
+    plans: dict[int, tuple[float, int, str]] = {}
     for m in TILES:
-        if (m + 2) ** 2 > growth * WINDOW**2:
-            continue
-        for way in (_by_blocks, _by_channels, _by_positions):
-            cycles, tiles = way(work, m)
-            if cycles < best:
-                best, found = cycles, WinogradPlan(m, tiles, lanes, way.__name__[4:])
-    return found
+        if (m + 2) ** 2 <= growth * WINDOW**2:
+            ways = (_by_blocks, _by_channels, _by_positions)
+            plans[m] = min((*way(work, m), way.__name__[4:]) for way in ways)
+    direct = _direct_cycles(work)
+    m = min(plans, key=lambda m: plans[m][0], default=0)
+    if m == 0 or plans[m][0] >= PAYS * direct:
+        return None
+    cycles, tiles, split = plans[m]
+    others = {f"F({n}, 3)": plan[0] for n, plan in plans.items() if n != m} | {"direct": direct}
+    listed = ", ".join(f"{way} {_thousands(cost)}" for way, cost in others.items())
+    why = f"{_thousands(cycles)} cycles expected, {listed}"
+    return WinogradPlan(m, tiles, lanes, split, why)
+
+
+def _thousands(cycles: float) -> str:
+    return f"{cycles / 1000:,.0f} k"
 
 
 def _direct_cycles(work: _Work) -> float:
     batch, height, width = work.image
     products = batch * height * width * work.inputs * work.outputs * WINDOW**2
     cycles = products / work.products_per_cycle / work.processor.threads
-    large = 4 * work.inputs * work.outputs * WINDOW**2 > work.processor.l2_bytes // 2
+    weights = work.weights(WINDOW**2)
+    large = weights > work.processor.l2_bytes // 2  # threads share channels then, else rows
     share = 1 / work.processor.threads if large else 1.0
-    return work.with_weights(cycles, WINDOW**2, share) + work.regions(1)
+    return cycles + work.arriving(weights * share) + work.regions(1)
 
 
 def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
@@ -184,9 +228,10 @@ def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
     if count == 1:
         return math.inf, each
     multiply, before, after = _costs(work, m, each)
-    one = multiply * (m + 2) ** 2 * (work.outputs // work.block) + before + after
-    cycles = one * work.share(count) * count
-    return work.with_weights(cycles, (m + 2) ** 2) + work.regions(1), each
+    blocks, turns = work.outputs // work.block, round(work.share(count) * count)
+    cycles = (multiply * (m + 2) ** 2 * blocks + before + after) * turns
+    cycles += work.arriving(work.weights((m + 2) ** 2))
+    return cycles + work.coming_again(m, each, turns, blocks, Share()) + work.regions(1), each
 
 
 def _by_channels(work: _Work, m: int) -> tuple[float, int]:
@@ -194,10 +239,14 @@ def _by_channels(work: _Work, m: int) -> tuple[float, int]:
     each, count = _even(work, m, work.most_tiles(m), 1)
     multiply, before, after = _costs(work, m, each)
     blocks = work.outputs // work.block
-    cycles = before * work.share(each)
-    cycles += (multiply * (m + 2) ** 2 * blocks + after) * work.share(blocks)
-    cycles = (cycles + work.regions(2)) * count
-    return work.with_weights(cycles, (m + 2) ** 2, work.share(blocks)), each
+    share = Share(weights=work.share(blocks))
+    cycles = before * work.share(each * work.inputs // work.lanes)
+    cycles += (multiply * (m + 2) ** 2 * blocks + after) * share.weights
+    seen = 4 * (m + 2) ** 2 * each * work.inputs
+    cycles = (cycles + work.from_others(seen) + work.regions(2)) * count
+    cycles += work.arriving(work.weights((m + 2) ** 2) * share.weights)
+    own = round(blocks * share.weights)
+    return cycles + work.coming_again(m, each, count, own, share), each
 
 
 def _by_positions(work: _Work, m: int) -> tuple[float, int]:
@@ -207,11 +256,14 @@ def _by_positions(work: _Work, m: int) -> tuple[float, int]:
     each, count = _even(work, m, room // (4 * positions * (work.inputs + work.outputs)), 1)
     multiply, before, after = _costs(work, m, each)
     pieces = positions * blocks
+    share = Share(weights=work.share(pieces), seen=1 / work.processor.threads)
     cycles = before * work.share(each * work.inputs // work.lanes)
-    cycles += multiply * pieces * work.share(pieces) + after * work.share(each * blocks)
-    kept = 4 * positions * each * work.outputs / KEPT / work.processor.threads
-    cycles = (cycles + kept + work.regions(3)) * count
-    return work.with_weights(cycles, positions, work.share(pieces)), each
+    cycles += multiply * pieces * share.weights + after * work.share(each * blocks)
+    seen, made = (4 * positions * each * n * share.seen for n in (work.inputs, work.outputs))
+    cycles += made / KEPT + work.from_others(seen + made)
+    cycles = (cycles + work.regions(3)) * count
+    cycles += work.arriving(work.weights(positions) * share.weights)
+    return cycles + work.coming_again(m, each, count, 1, share), each
 
 
 def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:

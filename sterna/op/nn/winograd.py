@@ -13,7 +13,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.epilogue import Epilogue
 from sterna.op.kernel import Kernel
-from sterna.op.nn._winograd import as_array, matrices, transform_weights
+from sterna.op.nn._winograd import MOST_RESULTS, as_array, matrices, transform_weights
 from sterna.op.nn._winograd_kernel import WinogradKernel
 from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding
@@ -42,6 +42,8 @@ class WinogradAttrs(Attrs):
     """Input channels of a tile that one load brings, for products that take numbers from lanes."""
     split: str = "blocks"
     """What threads share: "blocks" of tiles, "channels" of the result, or "positions" of a tile."""
+    why: str = ""
+    """Why this way was chosen, for the build report."""
 
     def normalize(self) -> None:
         """Padding before both axes, then after both."""
@@ -50,6 +52,8 @@ class WinogradAttrs(Attrs):
 
 def _infer(attrs: WinogradAttrs, data: Type, weight: Type) -> TensorType:
     x, w = tensor(data, "data", 4), tensor(weight, "weight", 4)
+    if not 2 <= attrs.tile_size <= MOST_RESULTS:
+        raise ValueError(f"tile_size is {attrs.tile_size}: it should be 2 to {MOST_RESULTS}")
     size = (attrs.tile_size + 2) ** 2
     if w.shape[0] != size or w.shape[2] != x.shape[3]:
         raise ValueError(
@@ -105,6 +109,7 @@ def _compute_with(
         attrs.tile_size, image, out.concrete_shape, shape, (top, left), str(out.dtype), attrs.lanes
     )
     kernel.plan(attrs.block_tiles, attrs.registers, attrs.together, attrs.split)
+    described = f"{kernel.describe()}: {attrs.why}" if attrs.why else kernel.describe()
     reads = () if epilogue is None else epilogue.reads
 
     def body(ins: list[Any], outs: list[Any]) -> Stmt:
@@ -119,7 +124,7 @@ def _compute_with(
     dtype = out.dtype if epilogue is None else epilogue.out.dtype
     made: Tensor = extern(
         out.shape, [data, weight, *reads], body, name="T_conv2d_winograd", dtype=str(dtype),
-        attrs={"schedule": kernel.describe()},
+        attrs={"schedule": described},
     )  # fmt: skip
     return made
 
