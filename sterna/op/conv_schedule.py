@@ -241,7 +241,10 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
     stage.unroll(column)
-    vectorize_result(stage, vector, size.columns)
+    if is_dot(conv.op):
+        stage.vectorize(vector)  # whole registers: several are narrowed together
+    else:
+        vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     if is_dot(conv.op):
         channel, *window = tile.op.reduce_axis

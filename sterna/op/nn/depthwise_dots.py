@@ -219,9 +219,8 @@ class _Kernel:
         with ib.new_scope():
             shape = (self._read(count), self.vectors, GROUP, self.lanes)
             seen = ib.allocate(str(self.kind), shape, name="seen")
-            for row in range(self.used):
-                at = first * self.steps[0] + row - self.top
-                self._gather(ib, data, seen, image, at, row, block, left * step - self.left)
+            self._gather(ib, data, seen, image, first * self.steps[0] - self.top, block,
+                         left * step - self.left)  # fmt: skip
             whole, rest = divmod(count, self.columns)
             with ib.for_range(0, whole, name="across") as across:
                 self._tile(ib, seen, weight, out, image, first, across * self.columns, left,
@@ -237,34 +236,56 @@ class _Kernel:
     # ---- four rows side by side ----
 
     def _gather(
-        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, row: Expr, place: int,
-        block: Expr, left: int,
+        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, top: Expr, block: Expr,
+        left: int,
     ) -> None:  # fmt: skip
-        """One row of the data from a column on, or of the border, to its place among the four."""
+        """The rows from one on, from a column on, each at its place; outside of them the border."""
         vector = f"{self.kind}x{self.lanes}"
         outside = Broadcast(build.const(self.border, self.kind), self.lanes)
         width = build.int_value(seen.buffer.shape[0]) or 1
         before = min(width, max(0, -left))
         inside = max(0, min(width, self.data_width - left) - before)
 
-        def fill(first: int, count: int, value: Callable[[Expr, int], Expr]) -> None:
+        def fill(first: int, count: int, rows: Sequence[Expr | None]) -> None:
+            """Some columns of all rows; one that is not there is the border's."""
             if count <= 0:
                 return
             with ib.for_range(0, count, name="column") as column:
                 for n in range(self.vectors):
-                    at = (column + first, n, place, 0)
-                    ib.emit(seen.buffer.vstore(at, value(column, n)))
+                    channel = (block * self.vectors + n) * self.lanes
+                    parts = tuple(
+                        outside if row is None else
+                        data.buffer.vload((image, row, column + (left + first), channel), vector)
+                        for row in rows
+                    )  # fmt: skip
+                    four = Shuffle(parts, tuple(range(GROUP * self.lanes)))
+                    ib.emit(seen.buffer.vstore((column + first, n, 0, 0), four))
 
-        def read(column: Expr, n: int) -> Expr:
-            channel = (block * self.vectors + n) * self.lanes
-            return data.buffer.vload((image, row, column + (left + before), channel), vector)
-
-        fill(0, before, lambda column, n: outside)
-        fill(before + inside, width - before - inside, lambda column, n: outside)
-        with ib.if_scope(all_of(row >= 0, row < self.data_height)):
-            fill(before, inside, read)
+        used = [top + row for row in range(self.used)]
+        nothing: list[Expr | None] = [None] * GROUP
+        fill(0, before, nothing)
+        fill(before + inside, width - before - inside, nothing)
+        with ib.if_scope(all_of(top >= 0, top + (self.used - 1) < self.data_height)):
+            fill(before, inside, [*used, *nothing[self.used :]])
         with ib.else_scope():
-            fill(before, inside, lambda column, n: outside)
+            fill(before, inside, nothing)
+            for place, row in enumerate(used):
+                with ib.if_scope(all_of(row >= 0, row < self.data_height)):
+                    self._put_row(ib, data, seen, (image, row, left + before), block, place,
+                                  before, inside)  # fmt: skip
+
+    def _put_row(
+        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, start: tuple[Any, ...], block: Expr,
+        place: int, first: int, count: int,
+    ) -> None:  # fmt: skip
+        """One row of the data to its place among the four."""
+        image, row, left = start
+        with ib.for_range(0, count, name="column") as column:
+            for n in range(self.vectors):
+                channel = (block * self.vectors + n) * self.lanes
+                value = data.buffer.vload((image, row, column + left, channel),
+                                          f"{self.kind}x{self.lanes}")  # fmt: skip
+                ib.emit(seen.buffer.vstore((column + first, n, place, 0), value))
 
     # ---- products ----
 
