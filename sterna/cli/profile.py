@@ -75,8 +75,9 @@ def _text(times: NodeTimes, in_order: bool) -> str:
 
 def _bounds(bounds: Bounds) -> str:
     rates = ", ".join(f"{rate:.3g} of {show_bytes(size)}" for size, rate in bounds.gbytes)
-    half = f", {bounds.half_gflops:.4g} in float16" if bounds.half_gflops else ""
-    return f"This machine: {bounds.gflops:.4g} GFLOP/s{half}; copies at GB/s {rates}"
+    others = f", {bounds.half_gflops:.4g} in float16" if bounds.half_gflops else ""
+    others += f", {bounds.byte_gflops:.4g} of bytes" if bounds.byte_gflops else ""
+    return f"This machine: {bounds.gflops:.4g} GFLOP/s{others}; copies at GB/s {rates}"
 
 
 def _number(value: float | None) -> str:

@@ -3,13 +3,16 @@
 import time
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from sterna import te
 from sterna.driver import OperatorModule, build
+from sterna.ir.expr import Broadcast
 from sterna.runtime.node_times import Bounds
 from sterna.target import Target, machine_of
+from sterna.tir import dot4, ir_builder
 
 NATIVE = "llvm -mcpu=native"
 
@@ -33,10 +36,11 @@ def measure_bounds(threads: int) -> Bounds:
     for size in reversed(COPY_BYTES):
         best = max(best, _copy_rate(copy, size))
         rates.append((float(size), best * 1e-9))
-    half = machine_of(Target(NATIVE)).computes_half
+    machine = machine_of(Target(NATIVE))
     return Bounds(
         _multiply_add_rate(threads, "float32") * 1e-9, rates[::-1],
-        _multiply_add_rate(threads, "float16") * 1e-9 if half else None,
+        _multiply_add_rate(threads, "float16") * 1e-9 if machine.computes_half else None,
+        _dot_rate(threads) * 1e-9 if machine.multiplies_bytes else None,
     )  # fmt: skip
 
 
@@ -76,6 +80,41 @@ def _multiply_add_rate(threads: int, dtype: str) -> float:
     numbers, results = np.ones(lanes, dtype), np.empty((threads, CHAINS, lanes), dtype)
     operations = 2 * ROUNDS * CHAINS * lanes * threads
     return operations / _best_seconds(lambda: run(numbers, results))
+
+
+def _dot_rate(threads: int) -> float:
+    """Of the instruction that adds four products of bytes to each lane."""
+    lanes = machine_of(Target(NATIVE)).lanes(32)
+    data, weight = "uint8" if machine_of(Target(NATIVE)).architecture == "x86" else "int8", "int8"
+    x = te.placeholder((4 * lanes,), data, name="x")
+    w = te.placeholder((4 * lanes,), weight, name="w")
+    kind = f"int32x{lanes}"
+
+    def body(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        given, factors, out = (ib.buffer_ptr(buffer) for buffer in (*ins, *outs))
+        zero = Broadcast(te.const(0, "int32"), lanes)
+        with ib.for_range(0, threads, name="thread", kind="parallel") as thread:
+            held = ib.allocate("int32", (CHAINS, lanes), name="held", scope="local")
+            for chain in range(CHAINS):
+                ib.emit(held.buffer.vstore((chain, 0), zero))
+            with ib.for_range(0, ROUNDS, name="step"):
+                a = given.buffer.vload((0,), f"{data}x{4 * lanes}")
+                b = factors.buffer.vload((0,), f"{weight}x{4 * lanes}")
+                for chain in range(CHAINS):
+                    before = held.buffer.vload((chain, 0), kind)
+                    ib.emit(held.buffer.vstore((chain, 0), dot4(before, a, b)))
+            for chain in range(CHAINS):
+                value = held.buffer.vload((chain, 0), kind)
+                ib.emit(out.buffer.vstore((thread, chain, 0), value))
+        return ib.get()
+
+    y = te.extern((threads, CHAINS, lanes), [x, w], body, name="y", dtype="int32")
+    run = build(te.create_schedule(y.op), [x, w, y], target=NATIVE, name="dots")["dots"]
+    numbers = np.ones(4 * lanes, data), np.ones(4 * lanes, weight)
+    results = np.empty((threads, CHAINS, lanes), "int32")
+    operations = 8 * ROUNDS * CHAINS * lanes * threads
+    return operations / _best_seconds(lambda: run(*numbers, results))
 
 
 def _copy() -> OperatorModule:

@@ -49,11 +49,16 @@ class Bounds:
     what fits into a cache moves faster."""
     half_gflops: float | None = None
     """Billions of float16 operations per second, where they are computed as they are."""
+    byte_gflops: float | None = None
+    """Billions of operations per second on bytes, where an instruction adds several products."""
 
     def seconds(self, node: NodeTime) -> float | None:
         """The shortest time for what a node does, if a bound says something about it."""
         found = []
-        rate = {"float32": self.gflops, "float16": self.half_gflops}.get(node.dtype)
+        rate = {
+            "float32": self.gflops, "float16": self.half_gflops, "int8": self.byte_gflops,
+            "uint8": self.byte_gflops, "int32": self.byte_gflops,
+        }.get(node.dtype)  # fmt: skip
         if rate and node.flops is not None:
             found.append(node.flops / (rate * 1e9))
         if self.gbytes and node.bytes is not None:

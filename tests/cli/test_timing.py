@@ -8,6 +8,7 @@ import pytest
 
 from sterna.model.bounds import measure_bounds
 from sterna.runtime import num_threads
+from sterna.target import Target, machine_of
 from tests.cli.conftest import Sterna
 from tests.support import require_module, require_program
 
@@ -72,6 +73,8 @@ def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) ->
 
 def test_bounds_are_those_of_a_machine() -> None:
     bounds = measure_bounds(num_threads())
+    multiplies_bytes = machine_of(Target("llvm -mcpu=native")).multiplies_bytes
+    assert (bounds.byte_gflops is not None) == multiplies_bytes
     assert bounds.gflops is not None and 0.5 < bounds.gflops < 1e5
     rates = [rate for _, rate in bounds.gbytes]
     assert rates == sorted(rates, reverse=True) and 0.05 < rates[-1] < 1e4

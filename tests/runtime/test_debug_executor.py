@@ -74,6 +74,15 @@ def test_another_graph_is_refused() -> None:
         debug_executor.GraphModuleDebug(m.module, CPU, text)
 
 
+@pytest.mark.parametrize(("dtype", "share"), [
+    ("float32", 0.5), ("uint8", 0.125), ("int8", 0.125), ("int32", 0.125), ("float64", None),
+])  # fmt: skip
+def test_a_bound_is_that_of_the_type_that_is_computed(dtype: str, share: float | None) -> None:
+    node = NodeTime("conv", "f", 2e-3, 2, ((1, 8),), flops=4_000_000, dtype=dtype)
+    times = NodeTimes([node], Bounds(gflops=4, byte_gflops=16))
+    assert times.share_of_bound(node) == share
+
+
 def test_tables_and_traces_say_what_was_measured() -> None:
     times = NodeTimes(
         [
