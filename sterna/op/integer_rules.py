@@ -14,7 +14,7 @@ import numpy as np
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.layout import layout_of
-from sterna.relay.op import Op, call
+from sterna.relay.op import Op, call, find
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.quantized import (
     INT32,
@@ -162,18 +162,20 @@ def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
     """Convolutions with constant weights."""
     layouts = [layout_of(name) for name in (attrs.data_layout, attrs.kernel_layout)]
     out = layout_of(attrs.out_layout or attrs.data_layout)
-    if any(layout.is_blocked for layout in (*layouts, out)) or attrs.out_dtype:
+    if any(layout.is_blocked for layout in (*layouts, out)) or attrs.out_dtype or attrs.border:
         return None
     factors = _factors(operands, layouts[1].index_of("O"))
     if factors is None:
         return None
     data, weight, scheme = factors
-    given = {**dict(attrs.items()), "out_dtype": INT32}
-    del given["border"]
+    rank = len(attrs.strides)
+    own = find(f"qnn.conv{rank}d").attrs
+    assert own is not None
+    given = {name: value for name, value in attrs.items() if name in own.FIELDS}
+    given["out_dtype"] = INT32
     multiplier = attrs.groups > 1 and weight.shape[layouts[1].index_of("I")] > 1
     if scheme.scale.size > 1 and multiplier and layouts[0].dims(data.shape)["C"] == attrs.groups:
         return None
-    rank = len(attrs.strides)
     made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, operands[1]),
                 **given)  # fmt: skip
     return Quantized(made, replace(scheme, axis=out.index_of("C")))
