@@ -14,6 +14,8 @@ from sterna.te.tensor import ProducerLoad, Reduce
 PARALLEL_ELEMENTS = 8192
 # Into how many pieces parallel work is cut: enough to balance over any number of threads.
 PIECES = 64
+# Vectors that collect a sum side by side.
+CHAINS = 4
 
 
 def extent_of(axis: IterVar) -> int | None:
@@ -149,16 +151,21 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
         stage.vectorize(narrow)
         outer, sizes = [*axes[:-1], wide], [*sizes[:-1], -(-sizes[-1] // lanes)]
     else:
-        partial = reduce_by_vectors(kernel, stage)
+        partials = reduce_by_vectors(kernel, stage)
         outer = list(stage.op.axis)
-        if partial is not None and outer:
-            kernel.schedule[partial].compute_at(stage, outer[-1])
+        if outer:
+            for partial in partials:
+                kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
         _parallelise(stage, outer, sizes)
 
 
-def reduce_by_vectors(kernel: Kernel, stage: Stage) -> Tensor | None:
-    """Reduce a row into the lanes of a vector first; gives those partial results, if it pays."""
+def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
+    """Reduce a row into the lanes of vectors first, if it pays; gives the partial results.
+
+    An addition waits for the one before it: long rows are collected in several vectors at once,
+    and what these hold is reduced by a quarter at a time.
+    """
     op = stage.op
     assert isinstance(op, ComputeOp)
     lanes = kernel.processor.lanes(op.output(0).dtype)
@@ -166,9 +173,19 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> Tensor | None:
     while lanes > 1 and (count % lanes or count < 2 * lanes):
         lanes //= 2
     if lanes < 4 or op.num_outputs > 1 or not _along_last(op):
-        return None
-    whole = stage.fuse(*op.reduce_axis)
-    _, lane = stage.split(whole, factor=lanes)
+        return []
+    several = count % (CHAINS * lanes) == 0 and count >= 2 * CHAINS * lanes
+    width = CHAINS * lanes if several else lanes
+    made = [_reduce_to(kernel, stage, width)]
+    while width // CHAINS >= 4:
+        width //= CHAINS
+        made.append(_reduce_to(kernel, stage, width))
+    return made
+
+
+def _reduce_to(kernel: Kernel, stage: Stage, width: int) -> Tensor:
+    op = stage.op
+    _, lane = stage.split(stage.fuse(*op.reduce_axis), factor=width)
     made: Tensor = kernel.schedule.rfactor(op.output(0), lane, factor_axis=len(op.axis))
     partial = kernel.schedule[made]
     *outer, vector = partial.op.axis
@@ -210,12 +227,12 @@ def schedule_rows(kernel: Kernel) -> None:
     for stage in list(schedule.stages):
         if not isinstance(stage.op, ComputeOp) or stage.attach_type != "root":
             continue
-        partial = reduce_by_vectors(kernel, stage) if stage.op.reduce_axis else None
+        partials = reduce_by_vectors(kernel, stage) if stage.op.reduce_axis else []
         if not stage.op.reduce_axis:
             _vectorise_rest(stage, prefix, kernel.processor)
         if stage is not result and rows is not None:
             stage.compute_at(result, rows)
-            if partial is not None:
+            for partial in partials:
                 schedule[partial].compute_at(result, rows)
     if rows is not None and math.prod(extents_of(result.op.axis)) >= PARALLEL_ELEMENTS:
         result.parallel(rows)

@@ -148,6 +148,16 @@ def test_products_of_matrices_take_few_instructions(target: str, most: float) ->
     assert loop.count(STACK) == 0
 
 
+def test_rows_are_summed_side_by_side() -> None:
+    """Additions that wait for each other are few: vectors, then quarters of them."""
+    x, ones = relay.var("x", shape=(128, 768)), relay.const(np.ones(768, "float32"))
+    mod = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.layer_norm(x, ones, ones)))
+    text = assembly(mod, Target(TARGETS["avx512"]), "layer_norm").split("sterna.fail:")[0]
+    row = text.split("parallel.0.task:")[1]
+    assert 24 <= len(re.findall(r"\bvaddps\b.*zmm", row)) <= 64
+    assert len(re.findall(r"\bvaddss\b", row)) <= 12  # two means of 768 numbers, and an epsilon
+
+
 def test_stems_keep_their_accumulators() -> None:
     """Few channels are written out, and all of their numbers loaded ahead."""
     loop = busiest_loop(assembly(network(3, 64, 112, 7, strides=2), Target(TARGETS["neon"])))

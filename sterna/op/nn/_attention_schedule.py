@@ -125,8 +125,7 @@ class _Scheduler:
 
     def _reduction(self, stage: Stage, place: IterVar) -> None:
         out = self.schedule[self.out]
-        partial = reduce_by_vectors(self.kernel, stage)
-        if partial is not None:
+        for partial in reduce_by_vectors(self.kernel, stage):
             self.schedule[partial].compute_at(out, place)
         stage.compute_at(out, place)
 
