@@ -5,10 +5,12 @@ from typing import Any
 
 from sterna.driver import relay_build
 from sterna.ir.module import IRModule
-from sterna.ir.transform import PassContext
+from sterna.ir.transform import PassContext, Sequential
 from sterna.model.build import Build
 from sterna.model.import_model import Shapes, import_model
 from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
+from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 from sterna.support.progress import StageTimes, stage, watching
 from sterna.target import Target
@@ -28,15 +30,21 @@ def build_model(
             module, weights = import_model(model, shapes, params)
         if narrow is not None:
             with stage("narrow the numbers"):
-                module = narrowed(module, weights, narrow)
+                module = narrowed(module, weights, narrow, target)
                 weights = {}
         factory = relay_build.build(module, target=target, params=weights)
     return Build(factory, PassContext.current().opt_level, times.seconds)
 
 
-def narrowed(module: IRModule, weights: Mapping[str, Any], precision: str) -> IRModule:
-    """The graph with its weights in place and its products in a narrow type of floats."""
+def narrowed(
+    module: IRModule, weights: Mapping[str, Any], precision: str, target: Target
+) -> IRModule:
+    """The graph with its weights in place and its products in a narrow type of floats.
+
+    Before that, operators that stand for several are found: casts would lie between their parts.
+    """
     bound = module.shallow_copy()
     bound["main"] = bind_params(bound["main"], weights)
+    bound = Sequential([IntegerArithmetic(), Legalize(target)])(bound)
     with PassContext(config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}):
         return ToMixedPrecision(precision)(bound)

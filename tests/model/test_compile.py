@@ -275,3 +275,21 @@ def test_a_narrow_precision_halves_the_weights(
 def test_a_precision_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="float32, float16, bfloat16, not 'float8'"):
         sterna.compile(dense(), precision="float8")
+
+
+def test_attention_is_found_before_numbers_are_narrowed() -> None:
+    parts = [relay.var(name, shape=(1, 8, 2, 16)) for name in "qkv"]
+    query, key, value = (
+        relay.transpose(part, axes)
+        for part, axes in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+    )
+    scores = relay.nn.batch_matmul(query, key, transpose_b=False) * relay.const(0.25)
+    made = relay.nn.batch_matmul(relay.nn.softmax(scores), value, transpose_b=False)
+    wide, narrow = (
+        sterna.compile(relay.Function(tuple(parts), made), precision=precision)
+        for precision in ("float32", "float16")
+    )
+    assert "nn.attention" in [name for k in narrow.report().kernels for name in k.operators]
+    rng = np.random.default_rng(0)
+    feeds = [rng.standard_normal((1, 8, 2, 16)).astype("float32") for _ in parts]
+    np.testing.assert_allclose(narrow(*feeds), wide(*feeds), atol=2e-3)
