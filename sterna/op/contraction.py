@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sterna.ir import build
 from sterna.ir.expr import Add, FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
-from sterna.op.dot_schedule import add_by_dots, dot_block, dot_lanes, is_dot
+from sterna.op.dot_schedule import add_by_dots, dot_block, dot_lanes, dot_tile, is_dot
 from sterna.op.kernel import Kernel
 from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
 from sterna.op.run_schedule import (
@@ -24,6 +24,7 @@ from sterna.op.run_schedule import (
 )
 from sterna.op.schedules import (
     extents_of,
+    hold_in_registers,
     loads_of,
     schedule_default,
     schedule_elements,
@@ -87,7 +88,10 @@ def _sum_of_tile(
     if not is_dot(op):
         return tile, plan.row, tile_sum(schedule, tile, plan)
     lanes = dot_lanes(plan.tile.columns, kernel.processor)
-    return tile, plan.row, add_by_dots(schedule[tile], list(op.reduce_axis), rows, lanes)
+    step = add_by_dots(
+        schedule[tile], list(op.reduce_axis), rows, lanes, plan.tile.together
+    )
+    return tile, plan.row, step
 
 
 def only_sum(kernel: Kernel) -> ComputeOp | None:
@@ -135,7 +139,10 @@ def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
     rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
     block = block_of(total)
     highest = _rows_in_a_set(products, row)
-    if is_dot(total) or rows == 1:
+    if is_dot(total):
+        depth = extents_of(total.reduce_axis)[-1]
+        tile = dot_tile(processor, rows, sizes[-1], lanes, depth, block, highest)
+    elif rows == 1:
         tile = register_tile(
             rows, sizes[-1], lanes, processor.tile_registers, block, highest, pace=processor.pace
         )
@@ -281,7 +288,7 @@ def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
     return loops[-1]
 
 
-def load_together(schedule: Schedule, stage: Stage, step: IterVar, size: RegisterTile) -> IterVar:
+def load_together(stage: Stage, step: IterVar, size: RegisterTile) -> IterVar:
     """Load the numbers of a row for several steps at once; products take them from its lanes.
 
     for k: c[row, :] += a[row, k] * b[k, :]
@@ -291,21 +298,15 @@ def load_together(schedule: Schedule, stage: Stage, step: IterVar, size: Registe
         return step
     outer, inner = stage.split(step, factor=size.together)
     stage.unroll(inner)
-    _hold_rows(schedule, stage, outer)
+    _hold_rows(stage, outer)
     return outer
 
 
-def _hold_rows(schedule: Schedule, stage: Stage, place: IterVar) -> None:
-    op = stage.op
-    assert isinstance(op, ComputeOp)
-    data = _rows_load(op)
+def _hold_rows(stage: Stage, place: IterVar) -> None:
+    assert isinstance(stage.op, ComputeOp)
+    data = _rows_load(stage.op)
     assert data is not None
-    held = schedule[schedule.cache_read(data.tensor, "local", [op.output(0)])]
-    held.compute_at(stage, place)
-    *others, last = held.op.axis
-    for axis in others:
-        held.unroll(axis)
-    held.vectorize(last)
+    hold_in_registers(stage, data.tensor, place)
 
 
 def _rows_load(op: ComputeOp) -> ProducerLoad | None:
@@ -336,7 +337,7 @@ def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
         outer, step = stage.split(last, factor=steps)
         stage.unroll(step)
         if together > 1:
-            _hold_rows(schedule, stage, outer)
+            _hold_rows(stage, outer)
         inner = [outer, step]
     elif size <= 8:
         stage.unroll(last)

@@ -169,5 +169,5 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     write_out(tile, steps_of(tile))
-    load_together(kernel.schedule, tile, tile.op.reduce_axis[0], size)
+    load_together(tile, tile.op.reduce_axis[0], size)
     return f"{size.rows} x {size.columns}"

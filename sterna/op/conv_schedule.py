@@ -19,9 +19,9 @@ from sterna.op.contraction import (
     most_rows,
     schedule_contraction,
 )
-from sterna.op.dot_schedule import add_by_dots, dot_lanes, is_dot
+from sterna.op.dot_schedule import add_by_dots, dot_lanes, dot_tile, is_dot
 from sterna.op.kernel import Kernel, Processor
-from sterna.op.register_tile import RegisterTile, register_tile, rows_that_fit, tile_of_rows
+from sterna.op.register_tile import RegisterTile, rows_that_fit, tile_of_rows
 from sterna.op.run_schedule import (
     add_runs,
     note_sums,
@@ -208,9 +208,7 @@ def _schedule_direct(conv: _Conv) -> None:
     lanes = processor.lanes(dtype)
     if is_dot(conv.op) and block is not None:
         lanes = dot_lanes(block, processor)
-        size = register_tile(
-            conv.width, conv.channels, lanes, processor.tile_registers, block, pace=processor.pace
-        )
+        size = dot_tile(processor, conv.width, conv.channels, lanes, conv.group, block)
     else:
         depth = side_by_side(products)
         size = tile_of_rows(processor, conv.width, conv.channels, dtype, depth, block)
@@ -248,16 +246,16 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     tile.compute_at(stage, across)
     if is_dot(conv.op):
         channel, *window = tile.op.reduce_axis
-        add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes)
+        add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes, size.together)
         step = channel
     elif runs is not None:
         made = conv.kernel.schedule[runs]
         last = add_runs(tile, [tile.op.axis[2]])
         run_in_registers(made, tile, last, steps_of(made), [made.op.axis[-2]])
-        step = load_together(conv.kernel.schedule, made, made.op.reduce_axis[0], size)
+        step = load_together(made, made.op.reduce_axis[0], size)
     else:
         write_out(tile, steps_of(tile))
-        step = load_together(conv.kernel.schedule, tile, tile.op.reduce_axis[0], size)
+        step = load_together(tile, tile.op.reduce_axis[0], size)
     bands = -(-conv.height // share.rows) * conv.batch
     if bands >= threads and share.groups == 1:
         piece = stage.fuse(n, band)
@@ -328,7 +326,7 @@ def _sum_by_parts(conv: _Conv, tile: Stage, size: RegisterTile, lines: int) -> i
     tile.unroll(line)
     tile.unroll(column)
     tile.vectorize(c)
-    step = load_together(conv.kernel.schedule, reader, inside, size)
+    step = load_together(reader, inside, size)
     if isinstance(conv.weight.op, PlaceholderOp):
         reader.prefetch(conv.weight, step, 1, parts)
     return part

@@ -11,8 +11,8 @@ from sterna.ir import build
 from sterna.ir.expr import FloorMod, variables_in
 from sterna.ir.types import TensorType, Type
 from sterna.op.kernel import Processor
-from sterna.op.register_tile import register_tile
-from sterna.op.schedules import loads_of
+from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
+from sterna.op.schedules import hold_in_registers, loads_of
 from sterna.support.dtype import DataType
 from sterna.te import (
     ComputeOp,
@@ -78,12 +78,31 @@ def dot_width(rows: int, channels: int, depth: int, processor: Processor) -> int
     if lanes < LEAST_LANES or depth % GROUP:
         return None
     widths = tuple(n * lanes for n in range(1, 5) if channels % (n * lanes) == 0)
-    return register_tile(rows, channels, lanes, processor.tile_registers, widths=widths).columns
+    return dot_tile(processor, rows, channels, lanes, depth, widths=widths).columns
+
+
+def dot_tile(
+    processor: Processor,
+    rows: int,
+    channels: int,
+    lanes: int,
+    depth: int,
+    block: int | None = None,
+    most_rows: int = MOST_ROWS,
+    widths: tuple[int, ...] = (),
+) -> RegisterTile:
+    """The tile of a sum over so many bytes that lie side by side in every row."""
+    by_lanes = processor.multiplies_bytes and lanes == processor.lanes(INT32)
+    together = processor.steps_together(INT32, depth // GROUP) if by_lanes else 1
+    registers = processor.registers_for(together)
+    return register_tile(
+        rows, channels, lanes, registers, block, most_rows, widths, together, processor.pace
+    )
 
 
 @cache
-def dot_intrinsic(data: str, weight: str, lanes: int) -> TensorIntrin:
-    """A vector of sums, to which four products per lane are added."""
+def dot_intrinsic(data: str, weight: str, lanes: int, scope: str) -> TensorIntrin:
+    """A vector of sums, to which four products per lane are added; scope: where the data lies."""
     a = placeholder((GROUP,), data, name="a")
     b = placeholder((lanes, GROUP), weight, name="b")
     k = reduce_axis((0, GROUP), "k")
@@ -91,7 +110,7 @@ def dot_intrinsic(data: str, weight: str, lanes: int) -> TensorIntrin:
         (lanes,), lambda i: te_sum(a[k].astype(INT32) * b[i, k].astype(INT32), axis=k), name="c"
     )
     binds = {
-        a: decl_buffer((GROUP,), data, "a", offset_factor=1, strides=[1]),
+        a: decl_buffer((GROUP,), data, "a", offset_factor=1, strides=[1], scope=scope),
         b: decl_buffer((lanes, GROUP), weight, "b", offset_factor=1, strides=[GROUP, 1]),
         total: decl_buffer((lanes,), INT32, "c", offset_factor=1, strides=[1], scope="local"),
     }
@@ -110,11 +129,12 @@ def dot_intrinsic(data: str, weight: str, lanes: int) -> TensorIntrin:
 
 
 def add_by_dots(
-    tile: Stage, reduced: list[IterVar], rows: list[IterVar], lanes: int
+    tile: Stage, reduced: list[IterVar], rows: list[IterVar], lanes: int, together: int = 1
 ) -> IterVar:
     """Order the loops of a tile in registers and let an instruction do the innermost ones.
 
     reduced: the loops of the sum, that over what lies in groups last; gives the one over groups.
+    together: groups of a row that one load brings.
     """
     op = tile.op
     assert isinstance(op, ComputeOp)
@@ -124,8 +144,14 @@ def add_by_dots(
     groups, four = tile.split(reduced[-1], factor=GROUP)
     vectors, lane = tile.split(op.axis[-1], factor=lanes)
     others = [axis for axis in op.axis[:-1] if axis not in rows]
-    tile.reorder(*others, *reduced[:-1], groups, *rows, vectors, lane, four)
-    for axis in (*rows, vectors):
+    steps = [groups]
+    if together > 1:
+        steps = list(tile.split(groups, factor=together))
+    tile.reorder(*others, *reduced[:-1], *steps, *rows, vectors, lane, four)
+    for axis in (*steps[1:], *rows, vectors):
         tile.unroll(axis)
-    tile.tensorize(lane, dot_intrinsic(data, weight, lanes))
-    return groups
+    if together > 1:
+        hold_in_registers(tile, loads_of(body)[0].tensor, steps[0])
+    scope = "local" if together > 1 else "global"
+    tile.tensorize(lane, dot_intrinsic(data, weight, lanes, scope))
+    return steps[0]

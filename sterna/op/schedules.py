@@ -40,6 +40,18 @@ def loads_of(body: Reduce) -> list[ProducerLoad]:
     return loads
 
 
+def hold_in_registers(stage: Stage, data: Tensor, place: IterVar) -> None:
+    """Load what an iteration of a loop of a stage reads of a tensor as vectors, before it."""
+    schedule = stage.schedule
+    assert schedule is not None
+    held = schedule[schedule.cache_read(data, "local", [stage.op.output(0)])]
+    held.compute_at(stage, place)
+    *others, last = held.op.axis
+    for axis in others:
+        held.unroll(axis)
+    held.vectorize(last)
+
+
 def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None = None) -> None:
     """Vectors of a power of two: what follows a sum may be more than LLVM takes apart itself."""
     even = min(width & -width, most or width)

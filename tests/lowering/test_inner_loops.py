@@ -239,3 +239,16 @@ def check_lanes(loop: Loop, most: float) -> None:
     assert loop.count(STACK) == 0, "\n".join(loop.lines)
     assert loop.count(re.compile(r"\b(dup|ld1r)\b")) == 0, "\n".join(loop.lines)
     assert loop.count(LOAD) <= 0.3 * products and len(loop.lines) <= most * products
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_neon_takes_groups_of_bytes_from_lanes(window: int) -> None:
+    """A load brings four groups of four bytes of a row."""
+    x = relay.var("x", shape=(1, 64, 28, 28), dtype="int8")
+    w = relay.const(np.ones((128, 64, window, window), "int8"))
+    made = relay.nn.conv2d(x, w, padding=window // 2, out_dtype="int32")
+    mod = tvm.IRModule.from_expr(relay.Function((x,), made))
+    text = assembly(mod, Target(TARGETS["neon"]))
+    lines = [line for line in text.split("\n") if re.search(r"\bsdot\s", line)]
+    assert len(lines) >= 64 and all(re.search(r"\.4b\[\d\]$", line) for line in lines)
+    assert not re.search(r"\b(dup|ld1r)\s", text)

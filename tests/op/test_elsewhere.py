@@ -81,3 +81,23 @@ def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:
     few = conv(points, 9, 40, 3, strides=2)
     made = [square, points, by_parts, chain, dense, even, grouped, few]
     check(joined(*made), x, tmp_path)
+
+
+def test_bytes_take_groups_from_lanes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.integers(-128, 128, (1, 32, 9, 11)).astype("float32")
+    data = relay.cast(relay.var("x", shape=x.shape), "int8")
+
+    def weight(*shape: int) -> Any:
+        return relay.const(rng.integers(-128, 128, shape).astype("int8"))
+
+    def conv(outputs: int, window: int, strides: int) -> Any:
+        kernel = weight(outputs, 32, window, window)
+        return relay.nn.conv2d(
+            data, kernel, padding=window // 2, strides=strides, out_dtype="int32"
+        )
+
+    rows = relay.reshape(data, (33, 96))
+    dense = relay.nn.dense(rows, weight(24, 96), out_dtype="int32")
+    made = joined(conv(24, 1, 1), conv(20, 3, 2), dense)
+    check(relay.cast(made, "float32"), x, tmp_path)

@@ -52,7 +52,9 @@ class Dot:
     def write(self, total: str, a: tuple[DataType, str], b: tuple[DataType, str]) -> str:
         """total + the products of vectors of as many bytes."""
         known = INSTRUCTIONS.get(self.feature, {})
-        for first, second in ((a, b), (b, a)):
+        # Where both have one sign, what is the same for all lanes comes second: AArch64 takes it
+        # from one lane of a register.
+        for first, second in ((b, a), (a, b)):
             name = known.get((first[0].kind, second[0].kind), {}).get(self.lanes)
             if name is not None:
                 return self.call(name, total, first[1], second[1])
