@@ -92,7 +92,7 @@ class MemoryEmitter(ExprEmitter):
         ramp = as_ramp(offset)
         stride = build.int_value(ramp[1]) if ramp else None
         lanes = known_lanes(offset) if ramp is None and self.mask is None else None
-        if lanes is not None and max(lanes) - min(lanes) < 2 * len(lanes):
+        if lanes is not None and 0 < max(lanes) - min(lanes) < 2 * len(lanes):
             raw = self._load_picked(buffer, lanes, offset.dtype)
         elif ramp is None or stride not in (0, 1, -1, 2):
             raw = self._gather(buffer, offset)
