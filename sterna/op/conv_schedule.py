@@ -82,6 +82,14 @@ class _Conv:
     def element(self) -> int:
         return self.op.output(0).dtype.bytes
 
+    @property
+    def reads_far_rows(self) -> bool:
+        """Whether all of the image is read, one pixel after the other, from behind the caches."""
+        size = [build.int_value(extent) for extent in self.data.shape]
+        whole = size == [self.batch, self.height, self.width, self.group]
+        in_memory = isinstance(self.data.op, PlaceholderOp)
+        return whole and in_memory and _bytes_of(self.data) > self.kernel.processor.l2_bytes // 2
+
     def weight_bytes(self, channels: int) -> int:
         """The weights of so many output channels."""
         return channels * self.group * math.prod(self.window) * self.weight.dtype.bytes
@@ -226,7 +234,10 @@ def _schedule_direct(conv: _Conv) -> None:
 
 
 def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
-    """All blocks of channels run over a band of rows before the next band."""
+    """All blocks of channels run over a band of rows before the next band.
+
+    The next weights and, of a large image, the next pixels are fetched meanwhile.
+    """
     blocks = -(-conv.channels // size.columns)
     threads = conv.kernel.processor.threads
     share = share_rows(
@@ -269,9 +280,11 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     stage.parallel(piece)
     # one number of each channel: each step fetches one line, where windows would fetch many
     alone = math.prod(conv.window) == 1 and conv.group > UNROLLED_CHANNELS
+    reader = tile if runs is None else conv.kernel.schedule[runs]
     if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not is_dot(conv.op):
-        reader = tile if runs is None else conv.kernel.schedule[runs]
         reader.prefetch(conv.weight, step, 1, block)
+    if alone and conv.reads_far_rows and not is_dot(conv.op):
+        reader.prefetch(conv.data, step, 1, across)
     return f"bands of {share.rows} rows, the weights in the cache"
 
 

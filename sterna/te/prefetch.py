@@ -112,7 +112,7 @@ def _region(
 def _share(region: Region, inside: Loops, buffer: Buffer) -> Region:
     """The part of a region that one of the iterations inside fetches.
 
-    What lies in one piece is dealt out line by line. Else the longest dimension is, and where there
+    What lies in one piece is dealt out evenly. Else the longest dimension is, and where there
     are more iterations than it is long, the last one as well: (768, 64) in 6144 iterations gives
     each an eighth of a row. Iterations of the innermost loop take a row each where they are as
     many, which needs no division.
@@ -124,7 +124,8 @@ def _share(region: Region, inside: Loops, buffer: Buffer) -> Region:
         return region
     known = [length or 0 for length in lengths]
     if _is_run(known, buffer):
-        return _lines(region, inside, math.prod(known), max(1, LINE_BYTES // buffer.dtype.bytes))
+        line = max(1, LINE_BYTES // buffer.dtype.bytes)
+        return _evenly(region, inside, math.prod(known), line)
     longest = known.index(max(known))
     rows = max(known[:-1], default=0)
     if 1 < rows == counts[-1]:
@@ -150,21 +151,18 @@ def _is_run(lengths: list[int], buffer: Buffer) -> bool:
     """Whether a region of several rows has no gaps in memory."""
     whole = [build.int_value(extent) for extent in buffer.shape]
     rows = next((i for i, length in enumerate(lengths) if length != 1), len(lengths))
-    compact = not buffer.strides and None not in whole
+    compact = bool(whole) and not buffer.strides and None not in whole
     return compact and 0 not in lengths and lengths[rows + 1 :] == whole[rows + 1 :]
 
 
-def _lines(region: Region, inside: Loops, length: int, step: int) -> Region:
-    """The lines of a run, evenly over all iterations: memory has no time for many at once."""
-    *outer, (var, extent) = inside
-    steps = build.int_value(extent) or 1
-    turns = math.prod(build.int_value(extent) or 1 for _, extent in outer)
-    lines = -(-length // (step * turns))
-    count = -(-lines // steps)
-    first = build.floordiv(var * lines, steps) if count == 1 else var * count
-    mins, extents = list(region[0]), [build.const(1, e.dtype) for e in region[1]]
-    mins[-1] = mins[-1] + (_turn(outer) * lines + first) * step
-    extents[-1] = build.const(min(count * step, length), extents[-1].dtype)
+def _evenly(region: Region, inside: Loops, length: int, line: int) -> Region:
+    """As much of a run for each iteration: memory has no time for many lines at once."""
+    turns = math.prod(build.int_value(extent) or 1 for _, extent in inside)
+    each = -(-length // turns)
+    if each > line:
+        each = -(-each // line) * line
+    mins, extents = list(region[0]), [build.const(1, extent.dtype) for extent in region[1]]
+    _deal(mins, extents, len(mins) - 1, _turn(inside), each)
     return mins, extents
 
 

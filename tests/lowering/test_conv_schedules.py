@@ -96,6 +96,16 @@ def test_the_next_block_of_single_weights_is_fetched(window: int, fetches: int) 
     assert all("(1, 1, 1, 1, " in hint for hint in hints)
 
 
+@pytest.mark.parametrize("size, stride, fetches", [(12, 1, 2), (8, 1, 1), (12, 2, 1)])
+def test_the_next_pixels_of_a_large_image_are_fetched(
+    size: int, stride: int, fetches: int
+) -> None:
+    """Beside the next weights, unless the image is in the cache or some pixels are left out."""
+    body = convolution((1, size, size, 32), 64, 32, kernel_size=(1, 1), strides=stride)
+    lowered = check(body, Processor(512, 32, l2_bytes=32 * 1024))
+    assert str(lowered.function).count("prefetch_region") == fetches
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 16, 64])
 @pytest.mark.parametrize("height, most", [(7, 10), (14, 5), (28, 3), (56, 2), (112, 1), (13, 5)])
 def test_threads_end_together(threads: int, height: int, most: int) -> None:
