@@ -100,8 +100,8 @@ def test_a_product_in_runs(run: int) -> None:
     wide = [each.astype("float64") for each in (x, w)]
     want = wide[0] @ wide[1].T
     limit = bound(np.abs(wide[0]) @ np.abs(wide[1]).T, run, 48)
-    for target in (NATIVE, "llvm", "c"):
-        found = ran(made, {"x": x}, target, 3)
+    for target, level in ((NATIVE, 3 if run else 1), ("llvm", 1), ("c", 1)):
+        found = ran(made, {"x": x}, target, level)
         assert np.all(np.abs(found - want) <= limit), target
 
 

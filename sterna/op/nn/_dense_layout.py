@@ -68,5 +68,5 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
         return None
     half = data.dtype == weight.data.dtype == "float16" and attrs.out_dtype in ("", "float16")
     run = run_of([weight.data.shape[1]]) if half and processor.computes_half else 0
-    made: Attrs = attrs.replace(weight_layout=f"NC{width}n", run=run)
+    made: Attrs = attrs.replace(weight_layout=f"NC{width}n", run=attrs.run or run)
     return made
