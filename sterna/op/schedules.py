@@ -16,6 +16,8 @@ PARALLEL_ELEMENTS = 8192
 PIECES = 64
 # Vectors that collect a sum side by side.
 CHAINS = 4
+# Vectors of results that are reduced at once at most.
+MOST_BESIDE = 8
 
 
 def extent_of(axis: IterVar) -> int | None:
@@ -159,9 +161,16 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     outer = axes
     if axes and sizes[-1] >= lanes and not _along_last(stage.op):
         wide, narrow = stage.split(axes[-1], factor=lanes)
-        stage.reorder(*axes[:-1], wide, *reduced, narrow)
+        pieces = -(-sizes[-1] // lanes)
+        rows, threads = math.prod(sizes[:-1]), kernel.processor.threads
+        size = extent_of(axes[-1])
+        whole = lanes > 1 and size is not None and size % lanes == 0
+        beside = vectors_beside(rows, pieces, threads) if whole else 1
+        wide, vector = stage.split(wide, factor=beside)
+        stage.reorder(*axes[:-1], wide, *reduced, vector, narrow)
+        stage.unroll(vector)
         stage.vectorize(narrow)
-        outer, sizes = [*axes[:-1], wide], [*sizes[:-1], -(-sizes[-1] // lanes)]
+        outer, sizes = [*axes[:-1], wide], [*sizes[:-1], pieces // beside]
     else:
         partials = reduce_by_vectors(kernel, stage)
         outer = list(stage.op.axis)
@@ -170,6 +179,20 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
                 kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
         _parallelise(stage, outer, sizes)
+
+
+def vectors_beside(rows: int, vectors: int, threads: int) -> int:
+    """How many vectors of each row are reduced at once, with which the last thread ends soonest.
+
+    A vector waits for the one before it, for as long as some others take.
+    """
+
+    def end(beside: int) -> int:
+        turns = -(-rows * vectors // beside // threads)
+        return turns * max(CHAINS, beside)
+
+    fitting = [n for n in range(1, MOST_BESIDE + 1) if vectors % n == 0]
+    return min(fitting, key=lambda n: (end(n), n))
 
 
 def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:

@@ -195,6 +195,16 @@ def test_sigmoids_do_not_divide(target: str) -> None:
     assert bool(re.search(r"\bvrcp", text)) == estimates
 
 
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_means_add_to_several_registers(target: str) -> None:
+    """A sum over pixels waits for none of its additions."""
+    x = relay.var("x", shape=(1, 16, 16, 96))
+    mod = tvm.IRModule.from_expr(relay.nn.global_avg_pool2d(x, layout="NHWC"))
+    text = assembly(mod, Target(f"{target} -num-cores=1"), "pool")
+    added = re.findall(r"\b(?:vaddps\s.*, |fadd\s+)(%[yz]mm\d+|v\d+\.4s)", text)
+    assert len(set(added)) >= 4, added
+
+
 def test_larger_numbers_are_one_instruction() -> None:
     """AArch64's fmax keeps NaN: what follows a sum, and windows, need no comparisons."""
     x = relay.var("x", shape=(1, 16, 28, 28))

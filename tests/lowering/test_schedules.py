@@ -11,6 +11,7 @@ from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
+from sterna.op.schedules import vectors_beside
 from sterna.relay.interpreter import interpret
 
 PROCESSORS = [
@@ -148,3 +149,14 @@ def test_the_cost_model_fills_registers() -> None:
                 vectors = -(-tile.columns // lanes)
                 assert tile.rows * vectors + vectors + 1 <= max(registers, 4)
                 assert 1 <= tile.columns <= max(columns, 1)
+
+
+@pytest.mark.parametrize("rows, vectors, threads, beside", [
+    (1, 2, 1, 2), (1, 2, 2, 1), (1, 9, 2, 3), (1, 6, 1, 6), (1, 15, 1, 5), (1, 72, 2, 4),
+    (100, 7, 4, 7), (1, 11, 1, 1),
+])  # fmt: skip
+def test_vectors_are_reduced_beside_each_other(
+    rows: int, vectors: int, threads: int, beside: int
+) -> None:
+    """So many that none waits for the one before it, and no thread for another."""
+    assert vectors_beside(rows, vectors, threads) == beside
