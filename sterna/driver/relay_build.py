@@ -19,7 +19,7 @@ from sterna.driver.kernel import (
 )
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
-from sterna.lowering.graph import is_view, make_graph
+from sterna.lowering.graph import Graph, is_view, make_graph
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import in_place_candidates
 from sterna.lowering.unique_kernels import unique_kernels
@@ -87,12 +87,24 @@ def build(
     if options is not None:
         return build_aot(needed, graph, mod_name, wanted, options, mod)
     code, notes = _compile(needed, wanted, prefix, in_place_candidates(graph))
+    _note_workspaces(graph, notes)
     with stage("plan memory"):
         graph_json = graph.to_json({name: note.take_over for name, note in notes.items()})
     return GraphExecutorFactoryModule(
         code, graph_json, graph.params, mod_name, wanted, mod, notes,
         links_params=chosen.options["link-params"],
     )  # fmt: skip
+
+
+def _note_workspaces(graph: Graph, notes: Mapping[str, KernelNotes]) -> None:
+    """Tell those who load the graph what its kernels take for themselves."""
+    for node in graph.nodes:
+        if (note := notes.get(node.attrs.get("func_name", ""))) is None:
+            continue
+        sizes = (note.workspace_bytes, note.workspace_thread_bytes)
+        for key, size in zip(("workspace", "workspace_of_thread"), sizes, strict=True):
+            if size:
+                node.attrs[key] = str(size)
 
 
 def optimize(

@@ -174,6 +174,7 @@ class _Maker:
             "func_name": "__nop" if is_view(function) else name,
             "flops": str(work.flops),
             "bytes": str(work.bytes),
+            **({"grown": str(work.grown)} if work.grown else {}),
             **_sources(function),
         }
         node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs))

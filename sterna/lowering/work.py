@@ -15,23 +15,28 @@ class Work:
 
     flops: int
     bytes: int
+    grown: int
+    """The part of its weights' bytes that the model's own weights do not have."""
 
 
 def work_of(function: Function) -> Work:
     """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
-    flops = 0
+    flops = grown = 0
     for expr in post_order(function.body):
         record = record_of(expr)
         if record is None or record.is_view:
             continue
         assert isinstance(expr, Call)
+        kinds = [arg.checked_type for arg in expr.args]
+        if record.grown is not None:
+            grown += record.grown(expr.attrs, expr.checked_type, *kinds)
         if record.macs is not None:
-            kinds = [arg.checked_type for arg in expr.args]
             flops += 2 * record.macs(expr.attrs, expr.checked_type, *kinds)
         else:
             flops += sum(math.prod(kind.concrete_shape) for kind in flatten_type(expr.checked_type))
     moved = [*(param.checked_type for param in function.params), function.body.checked_type]
-    return Work(flops, sum(bytes_of(kind) for part in moved for kind in flatten_type(part)))
+    size = sum(bytes_of(kind) for part in moved for kind in flatten_type(part))
+    return Work(flops, size, grown)
 
 
 def bytes_of(kind: TensorType) -> int:

@@ -12,6 +12,7 @@ from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.support.memory import give_back_memory
 from sterna.support.progress import StageTimes, stage, watching
 from sterna.target import Target
 
@@ -33,6 +34,7 @@ def build_model(
                 module = narrowed(module, weights, narrow, target)
                 weights = {}
         factory = relay_build.build(module, target=target, params=weights)
+    give_back_memory()
     return Build(factory, PassContext.current().opt_level, times.seconds)
 
 

@@ -13,6 +13,7 @@ from sterna.model.import_model import lies_in_one_file
 from sterna.model.kept_models import SIZE, KeptModel, Recipe, model_cache
 from sterna.model.report import KernelFacts
 from sterna.runtime import save_param_dict
+from sterna.support.memory import give_back_memory
 from sterna.target import Target, runs_here
 
 # Of the bytes that models may take; a larger one would drive out all others.
@@ -42,6 +43,7 @@ def keep_model(recipe: Recipe, build: Build) -> None:
     size = SIZE.pack(len(head))
     cache.put(recipe.key, size, head, *code.objects.values(), save_param_dict(params))
     cache.trim()
+    give_back_memory()
 
 
 def build_of_kept(kept: KeptModel, target: Target, again: Callable[[], Build]) -> Build:

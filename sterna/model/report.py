@@ -53,6 +53,8 @@ class MemoryReport:
     """The bytes that a model needs to run."""
 
     weights: int
+    grown: int
+    """The part of these that is there because transformed weights are larger."""
     activations: int
     """One arena for everything between inputs and outputs, the outputs included."""
     inputs: int
@@ -118,8 +120,9 @@ class Report:
 
     def _memory(self) -> list[str]:
         memory = self.memory
+        grown = f" (with {show_bytes(memory.grown)} that they grew)" if memory.grown else ""
         parts = {
-            "weights": memory.weights, "activations": memory.activations,
+            f"weights{grown}": memory.weights, "activations": memory.activations,
             "inputs": memory.inputs, "workspace": memory.workspace,
         }  # fmt: skip
         listed = ", ".join(f"{show_bytes(size)} {what}" for what, size in parts.items())
@@ -147,6 +150,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
     ]
     memory = MemoryReport(
         weights=sum(array.nbytes for array in model.weights.values()),
+        grown=sum(int(node["attrs"].get("grown", 0)) for node in nodes),
         activations=model.graph["attrs"].get("arena_bytes", ["int", 0])[1],
         inputs=sum(map(_bytes, model.inputs)),
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
@@ -178,8 +182,8 @@ def _kernel(
         choices={} if notes is None else notes.choices,
         flops=int(attrs.get("flops", 0)),
         bytes=int(attrs.get("bytes", 0)),
-        workspace_bytes=0 if notes is None
-        else notes.workspace_bytes + threads * notes.workspace_thread_bytes,
+        workspace_bytes=int(attrs.get("workspace", 0))
+        + threads * int(attrs.get("workspace_of_thread", 0)),
         seconds=0.0 if notes is None else notes.seconds,
     )  # fmt: skip
 

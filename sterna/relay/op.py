@@ -66,6 +66,8 @@ class OpRecord:
     """complete(attrs, *types): types for operands that have none (weights without a shape)."""
     macs: Callable[..., int] | None = None
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
+    grown: Callable[..., int] | None = None
+    """grown(attrs, out_type, *types): the bytes by which its weights are larger than a model's."""
 
     # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
     simplify: Callable[..., RelayExpr | None] | None = None

@@ -4,6 +4,7 @@ Channels lie last. A block of tiles is transformed to (position, tile, channel);
 output channels every position is a product of matrices, and the results' transform ends it.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.epilogue import Epilogue
 from sterna.op.kernel import Kernel
-from sterna.op.nn._winograd import MOST_RESULTS, as_array, matrices, transform_weights
+from sterna.op.nn._winograd import MOST_RESULTS, WINDOW, as_array, matrices, transform_weights
 from sterna.op.nn._winograd_kernel import WinogradKernel
 from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding
@@ -94,6 +95,12 @@ def _macs(attrs: WinogradAttrs, out: TensorType, data: TensorType, weight: Tenso
     return batch * height * width * channels * data.concrete_shape[3] * 9
 
 
+def _grown(attrs: WinogradAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+    """What the positions of a tile take beyond the elements of a window."""
+    positions, *others = weight.concrete_shape
+    return (positions - WINDOW**2) * math.prod(others) * weight.dtype.bytes
+
+
 def _compute(attrs: WinogradAttrs, out: TensorType, data: Tensor, weight: Tensor) -> Tensor:
     return _compute_with(attrs, out, None, data, weight)
 
@@ -147,6 +154,7 @@ register(OpRecord(
     compute_with=_compute_with,
     reference=_reference,
     macs=_macs,
+    grown=_grown,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedule=_schedule,
     cases=[
