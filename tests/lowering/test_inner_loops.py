@@ -28,6 +28,7 @@ MORE = WITH_RVV | {
 PRODUCT = re.compile(r"\b(vfn?madd\w+ps|fml[as]|vfn?m(acc|add)\.v[fv]|v(fma|mla)\.f32)\b")
 STACK = re.compile(r"\(%rsp|\(%rbp\)|\[sp[,\]]|\bv[sl]\dr\w*\.v|\bv(ld|st)mia\b")
 LOAD = re.compile(r"\b(ldu?r|ldp|ld1r|vmovups|vbroadcastss|vle32\.v|flw|vld1\.32)\b")
+FETCH = re.compile(r"\b(prefetch\w*|prfm)\b")
 JUMP = re.compile(r"^\s+(?:j\w*|b\w*|b\.\w+|cbn?z|tbn?z)\s.*?(\.L\w+)$")
 
 
@@ -121,6 +122,20 @@ def test_winograds_transforms_keep_a_line_in_registers(m: int, target: str) -> N
     assert len(transforms) >= 5
     plain = sorted(loop.count(STACK) for loop in transforms)[:-1]  # the border asks where it is
     assert max(plain) <= size, plain
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+@pytest.mark.parametrize(
+    ("sizes", "fetched"), [((256, 64, 112, 1), 2), ((512, 2048, 7, 1), 1)], ids=["large", "small"]
+)
+def test_fetching_ahead_takes_few_instructions(
+    sizes: tuple[int, int, int, int], fetched: int, target: str
+) -> None:
+    """The next weights, and of a large image the next pixels, by addresses that only count up."""
+    loop = busiest_loop(assembly(network(*sizes), Target(target)))
+    assert loop.count(FETCH) >= fetched
+    counting = len(loop.lines) - sum(loop.count(kind) for kind in (PRODUCT, LOAD, FETCH))
+    assert counting <= 7, "\n".join(loop.lines)
 
 
 def check_products(loop: Loop, target: str, most: float) -> None:
