@@ -16,6 +16,8 @@ from sterna.relay.layout import Layout, expect_axes, layout_of, to_plain
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 
 PLAIN = "NC"
+# Vectors side by side of the widest tile.
+WIDEST = 4
 
 
 def weight_layout(attrs: Any) -> Layout | None:
@@ -46,6 +48,19 @@ def dense_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
     return LayoutPlan((None, Laid(old.weight_layout, attrs.weight_layout)), (None,), attrs)
 
 
+def _columns_that_fit(rows: int, units: int, depth: int, lanes: int, cache: int) -> int:
+    """How many units a tile may be wide: with those behind it, which are fetched meanwhile.
+
+    Both stay in the second cache, of so many elements, beside the data; data that is larger than
+    half of it comes in blocks, and nothing is fetched ahead of time for a single row.
+    """
+    most = (cache - rows * depth) // max(1, 2 * depth)
+    if rows == 1 or 2 * rows * depth > cache or most >= WIDEST * lanes:
+        return units
+    fitting = [n * lanes for n in range(2, WIDEST) if units % (n * lanes) == 0]
+    return max([n for n in fitting if n <= most], default=min(fitting, default=units))
+
+
 def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -> Attrs | None:
     """Weights packed so that a vector of units lies together for every step of the sum."""
     data, weight = args[0].checked_type, args[1]
@@ -59,8 +74,10 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
         packed: Attrs = attrs.replace(weight_layout=f"NC{wide}n4c")
         return None if wide is None or len(data.shape) < 2 else packed
     lanes = processor.lanes(data.dtype)
+    depth = weight.data.shape[1]
+    most = _columns_that_fit(rows, units, depth, lanes, processor.l2_bytes // data.dtype.bytes)
     width = tile_of_rows(
-        processor, rows, units, data.dtype, weight.data.shape[1], pace=processor.pace_beside_others
+        processor, rows, most, data.dtype, depth, pace=processor.pace_beside_others
     ).columns
     while units % width:
         width //= 2
