@@ -117,6 +117,7 @@ def test_probing() -> None:
     assert (haswell.register_bits, haswell.half) == (256, True)
     assert {"floor.f32", "rint.f64"} <= haswell.rounds
     assert abilities(LLVMOptions(BASELINE.triple, "skylake-avx512")).register_bits == 512
+    assert abilities(TARGETS["riscv64"][0]).register_bits == 128
     arm = abilities(TARGETS["aarch64"][0])
     assert arm.half and "round.f32" in arm.rounds
 

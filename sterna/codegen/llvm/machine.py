@@ -129,7 +129,7 @@ def abilities(options: LLVMOptions) -> Abilities:
         machine = create_machine(options)
         module = llvm.parse_assembly(_PROBE_TEXT.format(functions=functions))
         text = machine.emit_assembly(module)
-    width = 512 if "zmm" in text else 256 if "ymm" in text else 128
+    width = 512 if "%zmm" in text else 256 if "%ymm" in text else 128
     # A library call shows as the function's plain name; ours are probe.name.bits.
     called = {
         f"{name}.f{bits}"
