@@ -178,6 +178,12 @@ STERNA_FUNCTION(in_parallel) {
   return sterna_parallel(call_task, f, (int32_t)tasks);
 }
 
+/* Takes anything. */
+STERNA_FUNCTION(nothing) {
+  (void)self, (void)args, (void)n, (void)ret;
+  return 0;
+}
+
 /* Waits in C. */
 STERNA_FUNCTION(sleep) {
   int64_t milliseconds;
