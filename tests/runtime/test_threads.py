@@ -306,7 +306,7 @@ def test_a_forked_child_can_still_call(
 def test_forks_while_other_threads_are_busy(library: sterna.Module, registry: None) -> None:
     """No lock of the runtime is held for good in the child.
 
-    The pool's threads stay in C: CPython 3.11 has a lock of its own that such a fork can catch while
+    The pool's threads stay in C: CPython 3.11 has a lock of its own that a fork can catch while
     another thread enters Python.
     """
     stop, context = threading.Event(), multiprocessing.get_context("fork")
