@@ -1,14 +1,23 @@
 """What follows an operator of statements in its kernel: computed where its results are stored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var
-from sterna.te import ComputeOp, PlaceholderOp, Tensor
+from sterna.ir.types import TensorType
+from sterna.te import ComputeOp, PlaceholderOp, Tensor, extern
 from sterna.te.tensor import replace_loads
-from sterna.tir.stmt import Buffer, BufferLoad
+from sterna.tir import ir_builder
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.stmt import Buffer, BufferLoad, Stmt
+
+Finish = Callable[[Sequence[Expr], Expr], Expr]
+"""The kernel's element at a place where the operator's is a value."""
+Write = Callable[[IRBuilder, Sequence[BufferVar], Finish | None], None]
+"""Statements over the operands and the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,33 @@ def epilogue_of(result: Tensor, out: Tensor) -> Epilogue | None:
 
     loaded(out, places)
     return Epilogue(result, out, tuple(reads)) if fits and out != result else None
+
+
+def extern_with(
+    epilogue: Epilogue | None, out: TensorType, operands: Sequence[Tensor], write: Write,
+    name: str, schedule: str,
+) -> Tensor:  # fmt: skip
+    """An operator of statements with what follows it; schedule: what a report tells about it."""
+    reads = () if epilogue is None else epilogue.reads
+
+    def body(ins: list[Any], outs: list[Any]) -> Stmt:
+        ib = ir_builder.create()
+        buffers = dict(zip(reads, ins[len(operands) :], strict=True))
+
+        def finish(place: Sequence[Expr], value: Expr) -> Expr:
+            assert epilogue is not None
+            return epilogue.element(place, value, buffers)
+
+        own = [ib.buffer_ptr(buffer) for buffer in (*ins[: len(operands)], *outs)]
+        write(ib, own, None if epilogue is None else finish)
+        return ib.get()
+
+    dtype = out.dtype if epilogue is None else epilogue.out.dtype
+    made: Tensor = extern(
+        out.shape, [*operands, *reads], body, name=name, dtype=str(dtype),
+        attrs={"schedule": schedule},
+    )  # fmt: skip
+    return made
 
 
 def _element_of(tensor: Tensor, at: tuple[Expr, ...]) -> Expr:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Call, Expr
+from sterna.op.epilogue import Finish
 from sterna.op.nn._linear_steps import Matrix, linear_steps
 from sterna.op.nn._winograd import matrices
 from sterna.op.nn._winograd_transform import Transform
@@ -23,7 +24,6 @@ from sterna.tir.passes.lower_prefetch import LINE_BYTES
 from sterna.tir.stmt import BufferLoad, Evaluate
 
 # What is stored at a place instead of a value.
-Finish = Callable[[Sequence[Expr], Expr], Expr]
 
 
 class WinogradKernel:

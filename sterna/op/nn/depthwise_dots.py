@@ -5,7 +5,7 @@ bytes of each channel brought together, meets weights that are 0 where a row is 
 So four rows give as many rows of results as fit into them: nn.conv2d_depthwise_dots.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from sterna.ir.expr import Broadcast, Expr, Shuffle
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
 from sterna.op.dot_schedule import GROUP, INT32, are_bytes
-from sterna.op.epilogue import Epilogue
+from sterna.op.epilogue import Epilogue, Finish, extern_with
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding, pad_array
@@ -25,11 +25,10 @@ from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
-from sterna.te import Tensor, extern
+from sterna.te import Tensor
 from sterna.te import all as all_of
-from sterna.tir import dot4, ir_builder
+from sterna.tir import dot4
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.stmt import Stmt
 
 # With fewer lanes it costs more to bring rows together than their products.
 LEAST_LANES = 8
@@ -146,26 +145,16 @@ def _compute_with(
 ) -> Tensor:  # fmt: skip
     """What follows is computed while some columns of results are in the innermost cache."""
     kernel = _Kernel(attrs, out, data, weight)
-    reads = () if epilogue is None else epilogue.reads
 
-    def body(ins: list[Any], outs: list[Any]) -> Stmt:
-        ib = ir_builder.create()
-        if epilogue is not None:
-            buffers = dict(zip(reads, ins[2:], strict=True))
-            kernel.finish = lambda place, value: epilogue.element(place, value, buffers)
-        kernel.write(ib, *[ib.buffer_ptr(buffer) for buffer in (*ins[:2], *outs)])
-        return ib.get()
+    def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
+        kernel.finish = finish
+        kernel.write(ib, *buffers)
 
-    dtype = out.dtype if epilogue is None else epilogue.out.dtype
-    made: Tensor = extern(
-        out.shape, [data, weight, *reads], body, name="T_conv2d_depthwise_dots", dtype=str(dtype),
-        attrs={"schedule": kernel.describe()},
-    )  # fmt: skip
-    return made
+    name = "T_conv2d_depthwise_dots"
+    return extern_with(epilogue, out, (data, weight), write, name, kernel.describe())
 
 
 # What is stored at a place instead of a value.
-Finish = Callable[[Sequence[Expr], Expr], Expr]
 
 
 class _Kernel:

@@ -5,14 +5,14 @@ output channels every position is a product of matrices, and the results' transf
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.epilogue import Epilogue
+from sterna.op.epilogue import Epilogue, Finish, extern_with
 from sterna.op.kernel import Kernel
 from sterna.op.nn._winograd import MOST_RESULTS, WINDOW, as_array, matrices, transform_weights
 from sterna.op.nn._winograd_kernel import WinogradKernel
@@ -21,9 +21,8 @@ from sterna.op.windows import Padding, full_padding
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.te import Tensor, extern
-from sterna.tir import ir_builder
-from sterna.tir.stmt import Stmt
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 
 @attributes
@@ -117,23 +116,13 @@ def _compute_with(
     )
     kernel.plan(attrs.block_tiles, attrs.registers, attrs.together, attrs.split)
     described = f"{kernel.describe()}: {attrs.why}" if attrs.why else kernel.describe()
-    reads = () if epilogue is None else epilogue.reads
 
-    def body(ins: list[Any], outs: list[Any]) -> Stmt:
-        ib = ir_builder.create()
-        if epilogue is not None:
-            buffers = dict(zip(reads, ins[2:], strict=True))
-            kernel.finish = lambda place, value: epilogue.element(place, value, buffers)
-        kernel.data, kernel.weight, kernel.out = map(ib.buffer_ptr, (*ins[:2], *outs))
+    def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
+        kernel.finish = finish
+        kernel.data, kernel.weight, kernel.out = buffers
         kernel.write(ib)
-        return ib.get()
 
-    dtype = out.dtype if epilogue is None else epilogue.out.dtype
-    made: Tensor = extern(
-        out.shape, [data, weight, *reads], body, name="T_conv2d_winograd", dtype=str(dtype),
-        attrs={"schedule": described},
-    )  # fmt: skip
-    return made
+    return extern_with(epilogue, out, (data, weight), write, "T_conv2d_winograd", described)
 
 
 def _schedule(kernel: Kernel) -> None:
