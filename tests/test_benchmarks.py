@@ -61,7 +61,8 @@ def test_a_processor_can_be_seen_without_avx512(tmp_path: Path) -> None:
         "print(machine_of(Target('llvm -mcpu=native')).lanes(32))"
     )
     done = run(ROOT / "benchmarks" / "without_avx512.py", str(script))
-    if "cpuid_fault" in Path("/proc/cpuinfo").read_text().split():
+    told = Path("/proc/cpuinfo")
+    if told.is_file() and "cpuid_fault" in told.read_text().split():
         assert done.returncode == 0 and int(done.stdout) <= 8, done.stderr
     else:
         assert done.returncode == 2 and "does not let CPUID fault" in done.stderr

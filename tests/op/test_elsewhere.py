@@ -1,7 +1,5 @@
 """Layers compiled for AArch64 give there what they give here; an emulator runs them if need be."""
 
-import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,38 +7,18 @@ import numpy as np
 
 import sterna as tvm
 from sterna import relay
-from sterna.contrib import cc
-from sterna.support.emulators import runner_for
-from sterna.support.toolchain import MissingToolError
-from sterna.testing import require
-from tests.support import ROOT, require_module
-
-EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
-TRIPLE = "aarch64-linux-gnu"
+from tests.op.on_aarch64 import run_on_aarch64
 
 
 def check(made: Any, x: np.ndarray[Any, Any], tmp_path: Path) -> None:
     """A function of one input, against a build without optimisation."""
-    try:
-        emulator = shlex.split(runner_for(TRIPLE))
-    except MissingToolError as error:
-        require(str(error))
-        return
-    require_module("ziglang")
-    mod, target = tvm.IRModule.from_expr(made), f"llvm -mtriple={TRIPLE} -mcpu=neoverse-n1"
-    with tvm.transform.PassContext(opt_level=3):
-        relay.build(mod, target=target).export_library(tmp_path / "model.a")
-    program = tmp_path / "program"
-    cc.cross_compile([EXAMPLE, tmp_path / "model.a"], program, target=target, static=True)
-    done = subprocess.run([*emulator, program], input=x.tobytes(), capture_output=True,
-                          timeout=120, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
+    got = run_on_aarch64(made, "-mcpu=neoverse-n1", x, tmp_path)
     with tvm.transform.PassContext(opt_level=0):
-        lib = relay.build(mod, target="llvm")
+        lib = relay.build(tvm.IRModule.from_expr(made), target="llvm")
     module = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     module.run(x=x)
     want = module.get_output(0).numpy().ravel()
-    np.testing.assert_allclose(np.frombuffer(done.stdout, "float32"), want, rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
 
 
 def joined(*parts: Any) -> Any:

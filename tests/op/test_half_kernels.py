@@ -1,6 +1,5 @@
 """float16 computed as it is: arithmetic, sums in runs, and layers, here and emulated."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,14 @@ import pytest
 
 import sterna as tvm
 from sterna import relay, te
-from sterna.contrib import cc, graph_executor
+from sterna.contrib import graph_executor
 from sterna.op.runs import MOST, run_of
 from sterna.relay.arrays import Array
 from sterna.relay.op import find
 from sterna.support import cross
 from sterna.target import Target, machine_of
-from sterna.testing import require
-from tests.support import ROOT, require_module, require_program
+from tests.op.on_aarch64 import TRIPLE, run_on_aarch64
 
-EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 STEP = 2.0**-11
@@ -200,26 +197,12 @@ def test_the_report_tells_how_sums_are_made() -> None:
 
 @pytest.mark.parametrize("features", ["+neon", "+neon,+fullfp16"])
 def test_layers_elsewhere(features: str, tmp_path: Path) -> None:
-    triple = "aarch64-linux-gnu"
-    if cross.is_here(triple):
+    if cross.is_here(TRIPLE):
         return  # the others have run there
-    require_module("ziglang")
-    qemu = require_program("qemu-aarch64")
-    root = Path("/usr/aarch64-linux-gnu")
-    require(None if root.is_dir() else f"{root} is not there: install libc6-*-cross")
-    target = f"llvm -mtriple={triple} -mattr={features}"
     made, feeds, want, magnitudes = layer("window", 3)
     data = relay.var("data", shape=feeds["x"].shape)
     (own,) = relay.analysis.free_vars(made)
     body = relay.cast(relay.bind(made, {own: relay.cast(data, "float16")}), "float32")
-    with tvm.transform.PassContext(opt_level=3):
-        lib = relay.build(tvm.IRModule.from_expr(body), target=target)
-    lib.export_library(tmp_path / "model.a")
-    program = tmp_path / "program"
-    cc.cross_compile([EXAMPLE, tmp_path / "model.a"], program, target=target, static=True)
-    given = feeds["x"].astype("float32").tobytes()
-    done = subprocess.run([qemu, "-cpu", "max", program], input=given, capture_output=True,
-                          timeout=120, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    found = np.frombuffer(done.stdout, "float32").reshape(want.shape)
+    got = run_on_aarch64(body, f"-mattr={features}", feeds["x"], tmp_path)
+    found = got.reshape(want.shape)
     assert np.all(np.abs(found - want) <= bound(magnitudes, MOST, 4096))

@@ -1,6 +1,5 @@
 """Kernels of bytes on the instruction sets that this machine has, and emulated, to the last bit."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,16 @@ import pytest
 
 import sterna as tvm
 from sterna import relay, te, tir
-from sterna.contrib import cc, graph_executor
+from sterna.contrib import graph_executor
 from sterna.op.dot_schedule import add_by_dots
 from sterna.relay.arrays import Array
 from sterna.support import cross
 from sterna.support.dtype import DataType
 from sterna.target import Target, machine_of
 from sterna.te.lower import lower_schedule
-from sterna.testing import require
 from sterna.tir import interpreter
-from tests.support import ROOT, require_module, require_program
+from tests.op.on_aarch64 import TRIPLE, run_on_aarch64
 
-EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 SIGNS = [("uint8", "int8"), ("int8", "int8"), ("int8", "uint8"), ("uint8", "uint8")]
 
 
@@ -341,27 +338,13 @@ ARM = ["+neon", "+neon,+dotprod", "+neon,+dotprod,+i8mm"]
 
 @pytest.mark.parametrize("features", ARM)
 def test_layers_elsewhere(features: str, tmp_path: Path) -> None:
-    triple = "aarch64-linux-gnu"
-    if cross.is_here(triple):
+    if cross.is_here(TRIPLE):
         return  # the others have run there
-    require_module("ziglang")
-    qemu = require_program("qemu-aarch64")
-    root = Path("/usr/aarch64-linux-gnu")
-    require(None if root.is_dir() else f"{root} is not there: install libc6-*-cross")
-    target = f"llvm -mtriple={triple} -mattr={features}"
     # uint8 with dotprod alone turns into int8, which i8mm need not do
     made, feeds, want = quantised("window", SIGNS[0], 3)
     real = relay.cast(made, "float32")
     data = relay.var("data", shape=feeds["x"].shape)
     (own,) = relay.analysis.free_vars(real)
     body = relay.bind(real, {own: relay.cast(data, SIGNS[0][0])})
-    with tvm.transform.PassContext(opt_level=3):
-        lib = relay.build(tvm.IRModule.from_expr(body), target=target)
-    lib.export_library(tmp_path / "model.a")
-    program = tmp_path / "program"
-    cc.cross_compile([EXAMPLE, tmp_path / "model.a"], program, target=target, static=True)
-    given = feeds["x"].astype("float32").tobytes()
-    done = subprocess.run([qemu, "-cpu", "max", program], input=given, capture_output=True,
-                          timeout=120, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    np.testing.assert_array_equal(np.frombuffer(done.stdout, "float32"), want.ravel())
+    got = run_on_aarch64(body, f"-mattr={features}", feeds["x"], tmp_path)
+    np.testing.assert_array_equal(got, want.ravel())
