@@ -155,7 +155,7 @@ def llvm_options(target: Target) -> LLVMOptions:
         raise ValueError(f"-opt-level of target '{target}' is 0, 1, 2 or 3, not {level}")
     return LLVMOptions(
         machine.triple, machine.cpu, machine.features, level, machine.abi, machine.dot,
-        machine.computes_half,
+        machine.computes_half, machine.tiles,
     )
 
 

@@ -83,6 +83,7 @@ def processor_of(target: Target) -> Processor:
         multiplies_bytes=machine.multiplies_bytes,
         threads=machine.cores or 1,
         computes_half=machine.computes_half and target.kind.name == "llvm",
+        tiles=machine.tiles if target.kind.name == "llvm" else (),
         spreads_half=machine.architecture != "x86",
         pace=pace,
         pace_beside_others=_half(pace) if machine.architecture == "x86" else pace,

@@ -45,6 +45,8 @@ class Processor:
     """Whether vectors of float16 are multiplied and added as they are, twice as many at once."""
     spreads_half: bool = True
     """Whether a float16 comes into all lanes of a register as quickly as wider numbers do."""
+    tiles: tuple[str, ...] = ()
+    """The types of matrices that are multiplied in registers of their own: bfloat16, int8."""
     pace: Pace = COMMON
     pace_beside_others: Pace = COMMON
     """What is left where another program's thread runs on the same core."""

@@ -1,5 +1,6 @@
 """This machine: its triple, processor, features, caches and GPU. Asked only when needed."""
 
+import ctypes
 import os
 import re
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+# Of Linux on x86-64: the number of a system call and what it is asked.
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,25 @@ class Host:
 def host() -> Host:
     """This machine."""
     features = llvm.get_host_cpu_features()
+    if any(there for name, there in features.items() if _is_of_tiles(name)) and not grants_tiles():
+        features |= dict.fromkeys(filter(_is_of_tiles, features), False)
     return Host(
         llvm.get_process_triple(),
         llvm.get_host_cpu_name(),
         tuple(sorted((str(name), bool(there)) for name, there in features.items())),
     )
+
+
+def _is_of_tiles(feature: str) -> bool:
+    return feature.startswith("amx-")
+
+
+def grants_tiles() -> bool:
+    """Whether the system lets this process use the processor's tiles, which it asks for."""
+    if sys.platform != "linux":
+        return False
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    return bool(call(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
 
 
 @cache

@@ -92,6 +92,14 @@ class Machine:
         return needed is not None and self.feature_set.issuperset(needed)
 
     @property
+    def tiles(self) -> tuple[str, ...]:
+        """The types of matrices that it multiplies in tiles, where a program can ask for them."""
+        if self.pointer_bits != 64 or "linux" not in self.triple:
+            return ()
+        known = _TILES.get(self.architecture, {})
+        return tuple(name for name, feature in known.items() if feature in self.feature_set)
+
+    @property
     def endianness(self) -> str:
         """little or big."""
         return "little" if self.little_endian else "big"
@@ -107,6 +115,9 @@ _DOTS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 # Features that compute with float16 in registers of all widths.
 _HALF = {"x86": ("avx512fp16", "avx512vl"), "aarch64": ("fullfp16", "neon")}
+
+# Features that multiply matrices in registers of their own, by the type of their elements.
+_TILES = {"x86": {"bfloat16": "amx-bf16", "int8": "amx-int8"}}
 
 # LLVM's processor for an architecture when none is named.
 _DEFAULT_CPUS = {

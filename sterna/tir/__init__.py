@@ -70,6 +70,14 @@ from sterna.tir.stmt import (
     Stmt,
     Tensorized,
 )
+from sterna.tir.tiles import (
+    tile_configure,
+    tile_dot,
+    tile_load,
+    tile_release,
+    tile_store,
+    tile_zero,
+)
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "AssertStmt", "AttrStmt",
@@ -79,7 +87,8 @@ __all__ = [
     "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
     "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
-    "dot4", "ir_builder", "parse", "reinterpret", "script", "transform",
+    "dot4", "ir_builder", "parse", "reinterpret", "script", "tile_configure", "tile_dot",
+    "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
     *_op.__all__,
 ]  # fmt: skip
 

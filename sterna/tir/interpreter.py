@@ -39,6 +39,7 @@ from sterna.tir.memory import (
     to_bits,
 )
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
+from sterna.tir.tile_registers import TileRegisters
 
 _INT64 = DataType("int64")
 
@@ -73,6 +74,7 @@ class _Interpreter:
         self.values: dict[int, Value] = {}
         self.current: Node | None = None
         self.caller = ""
+        self.tiles = TileRegisters()
 
     # ---- functions ----
 
@@ -440,6 +442,9 @@ class _Interpreter:
     def llvm(self, expr: E.Call) -> Value:
         raise NotImplementedError(f"the interpreter has no {_text(expr.args[0])} of LLVM")
 
+    def tile(self, expr: E.Call) -> Value:
+        return self.tiles.run(expr.op, [self.expr(arg) for arg in expr.args])
+
     def packed(self, expr: E.Call) -> Value:
         args, index = self.expr(expr.args[0]), self.expr(expr.args[1])
         if expr.op == "any_type":
@@ -588,5 +593,6 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "any_type": _Interpreter.packed,
     "any_value": _Interpreter.packed,
     "any_tensor": _Interpreter.packed,
+    **{name: _Interpreter.tile for name in INTRINSICS if name.startswith("tile_")},
     **{name: _Interpreter.tensor for name in INTRINSICS if name.startswith("tensor_")},
 }

@@ -33,6 +33,7 @@ use the same row. Arguments and result have one type unless the row says otherwi
     load_shared(load)         a byte whose other bits other threads may be changing
     try_call(name, ...)       another function of the same module; if it fails, so does this one. A
                               packed function goes by its symbol, __tvm_ffi_<name>
+    tile_configure, ...       registers that hold matrices; see tiles.py
 
 and those that take packed arguments apart, where `args` is the address of an array of sterna_any
 and `tensor` that of a DLTensor (see runtime/sterna.h):
@@ -182,6 +183,12 @@ _ROWS = (
     Intrinsic("address_of", 1, None),
     Intrinsic("prefetch", 1, None, has_effect=True),
     Intrinsic("try_call", -1, None, has_effect=True, result="int32"),
+    Intrinsic("tile_configure", 16, None, has_effect=True, result="int32"),
+    Intrinsic("tile_zero", 1, None, has_effect=True, result="int32"),
+    Intrinsic("tile_load", 3, None, has_effect=True, result="int32"),
+    Intrinsic("tile_store", 3, None, has_effect=True, result="int32"),
+    Intrinsic("tile_dot", 4, None, has_effect=True, result="int32"),
+    Intrinsic("tile_release", 0, None, has_effect=True, result="int32"),
     Intrinsic("any_type", 2, None, result="int32"),
     Intrinsic("any_value", 2, None),
     Intrinsic("any_tensor", 2, None, result="handle"),

@@ -68,6 +68,7 @@ _FREE_TYPES = frozenset({
     "load_shared", "prefetch", "store_bits", "try_call", "any_type", "any_value", "any_tensor",
     "tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
     "tensor_has_strides", "tensor_stride", "ldexp",
+    "tile_configure", "tile_zero", "tile_load", "tile_store", "tile_dot", "tile_release",
 })  # fmt: skip
 
 

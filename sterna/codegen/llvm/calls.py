@@ -7,6 +7,7 @@ from sterna.codegen.llvm.dot import Dot
 from sterna.codegen.llvm.emitter import COLD, INLINE
 from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
+from sterna.codegen.llvm.tiles import write_tile_call
 from sterna.codegen.llvm.types import (
     element_type,
     float_literal,
@@ -19,6 +20,7 @@ from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
 from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
+from sterna.tir.intrinsics import INTRINSICS
 from sterna.tir.passes.lower_intrinsics import lower_call
 from sterna.tir.stmt import BufferLoad
 
@@ -505,4 +507,5 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "tensor_dtype": CallEmitter._tensor_dtype,
     "tensor_has_strides": CallEmitter._tensor_has_strides,
     "tensor_shape": CallEmitter._tensor_entry, "tensor_stride": CallEmitter._tensor_entry,
+    **{name: write_tile_call for name in INTRINSICS if name.startswith("tile_")},
 }  # fmt: skip

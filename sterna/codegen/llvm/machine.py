@@ -25,6 +25,8 @@ class LLVMOptions:
     """The feature by which bytes are multiplied and added; see dot.py."""
     half: bool = False
     """Whether float16 is computed with as it is, not in float32."""
+    tiles: tuple[str, ...] = ()
+    """The types of matrices that are multiplied in tiles; see tiles.py."""
 
     @staticmethod
     @functools.cache

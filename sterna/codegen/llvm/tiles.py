@@ -1,0 +1,133 @@
+"""Tiles in the instructions that x86-64 has for them (AMX). Meaning: sterna/tir/tiles.py.
+
+Linux lets a process use tiles that has asked for them once; then all of its threads may. It says no
+where the processor has none. The code that needs them asks, so that a library without a runtime has
+them too.
+"""
+
+from typing import Any
+
+from sterna.codegen.llvm.convert import zero
+from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
+from sterna.codegen.llvm.types import hex_quoted
+from sterna.ir import build
+from sterna.ir.expr import Call, StringImm
+from sterna.tir.tiles import TILES
+
+# The feature and the instruction by the types of both operands.
+_DOTS = {
+    "bfloat16 bfloat16": ("bfloat16", "tdpbf16ps"),
+    "int8 int8": ("int8", "tdpbssd"),
+    "int8 uint8": ("int8", "tdpbsud"),
+    "uint8 int8": ("int8", "tdpbusd"),
+    "uint8 uint8": ("int8", "tdpbuud"),
+}
+# Of Linux: the number of a system call and what it is asked. All processors with tiles multiply
+# all of these types.
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+_ABSENT = (
+    "{} was compiled for a processor with tiles (AMX), which this one does not have or its system "
+    "does not grant; compile it for this machine, or add -mattr=-amx-tile to its target"
+)
+
+
+def write_tile_call(emitter: Any, expr: Call) -> str:
+    """The instruction of a tile_... call."""
+    options = emitter.module.options
+    if not options.tiles:
+        raise ValueError(
+            f"{emitter.name} uses tiles, which the target does not have: take one with AMX, such "
+            "as -mcpu=sapphirerapids, on 64-bit Linux"
+        )
+    _WRITERS[expr.op](emitter, expr)
+    return zero(expr.dtype)
+
+
+def _configure(emitter: Any, expr: Call) -> None:
+    """The 64 bytes that the processor reads the shapes from."""
+    module = emitter.module
+    numbers = [build.int_value(arg) or 0 for arg in expr.args]
+    rows, sizes = numbers[::2], numbers[1::2]
+    palette = bytes([1, *[0] * 15])
+    widths = b"".join(size.to_bytes(2, "little") for size in sizes) + bytes(16)
+    content = palette + widths + bytes(rows) + bytes(8)
+    name = f"@tiles.{content[16 : 16 + 2 * TILES].hex()}.{bytes(rows).hex()}"
+    line = f'{name} = private constant [64 x i8] c"{hex_quoted(content)}", align 64'
+    if line not in module.globals:
+        module.globals.append(line)
+    granted = emitter.writer.value(f"call i1 {_grant(module)}()")
+    emitter.unless(granted, "RuntimeError", _ABSENT.format(emitter.name))
+    _instruction(emitter, "ldtilecfg", f"ptr {name}")
+
+
+def _release(emitter: Any, expr: Call) -> None:
+    _instruction(emitter, "tilerelease")
+
+
+def _zero(emitter: Any, expr: Call) -> None:
+    _instruction(emitter, "tilezero", _immediate(expr, 0))
+
+
+def _move(emitter: Any, expr: Call) -> None:
+    name = {"tile_load": "tileloadd64", "tile_store": "tilestored64"}[expr.op]
+    address = f"ptr {emitter.expr(expr.args[1])}"
+    _instruction(emitter, name, _immediate(expr, 0), address, f"i64 {emitter.expr(expr.args[2])}")
+
+
+def _dot(emitter: Any, expr: Call) -> None:
+    kinds = expr.args[3]
+    assert isinstance(kinds, StringImm)
+    needed, name = _DOTS[kinds.value]
+    if needed not in emitter.module.options.tiles:
+        raise ValueError(f"{emitter.name} multiplies tiles of {needed}, which the target cannot")
+    _instruction(emitter, name, *[_immediate(expr, place) for place in range(3)])
+
+
+def _immediate(expr: Call, place: int) -> str:
+    return f"i8 {build.int_value(expr.args[place])}"
+
+
+def _instruction(emitter: Any, name: str, *arguments: str) -> None:
+    target = emitter.writer.declare(f"llvm.x86.{name}", "void", arguments)
+    emitter.writer.emit(f"call void {target}({', '.join(arguments)})")
+
+
+def _grant(module: ModuleWriter) -> str:
+    """i1 (): whether this process may use tiles; asks the system until it says yes."""
+
+    def write() -> str:
+        ask = module.declare("syscall", "i64", "i64, ...", "extern_weak ")
+        request = f"i64 {_ARCH_PRCTL}, i64 {_REQUEST_PERMISSION}, i64 {_TILE_DATA}"
+        return f"""\
+@sterna.tiles.granted = internal global i8 0
+define internal i1 @"sterna.tiles"() {ATTRIBUTES} {{
+  %known = load atomic i8, ptr @sterna.tiles.granted monotonic, align 1
+  %ready = icmp ne i8 %known, 0
+  br i1 %ready, label %yes, label %unknown
+yes:
+  ret i1 true
+unknown:
+  %answer = call i1 @"sterna.ask_for_tiles"()
+  %number = zext i1 %answer to i8
+  store atomic i8 %number, ptr @sterna.tiles.granted monotonic, align 1
+  ret i1 %answer
+}}
+define internal i1 @"sterna.ask_for_tiles"() {COLD} {{
+  %missing = icmp eq ptr {ask}, null
+  br i1 %missing, label %no, label %request
+no:
+  ret i1 false
+request:
+  %code = call i64 (i64, ...) {ask}({request})
+  %granted = icmp eq i64 %code, 0
+  ret i1 %granted
+}}
+"""
+
+    return module.helper("sterna.tiles", write)
+
+
+_WRITERS = {
+    "tile_configure": _configure, "tile_release": _release, "tile_zero": _zero,
+    "tile_load": _move, "tile_store": _move, "tile_dot": _dot,
+}  # fmt: skip
