@@ -131,10 +131,12 @@ INTERNAL void module_set_imports(sterna_module *module, sterna_module **imports,
 INTERNAL void module_before_fork(void);
 INTERNAL void module_after_fork(void);
 
-/* host.c */
-INTERNAL void host_shutdown(void);
-INTERNAL void host_before_fork(void);
-INTERNAL void host_after_fork(void);
+/* workspace.c */
+INTERNAL void *workspace_allocate(uint64_t bytes, uint64_t alignment); /* or null */
+INTERNAL void workspace_release(void *block);
+INTERNAL void workspace_shutdown(void);
+INTERNAL void workspace_before_fork(void);
+INTERNAL void workspace_after_fork(void);
 
 /* json.c: a value is a pointer to its first character, in a text that was checked. */
 INTERNAL int json_check(const char *text, size_t size, const char *what); /* that it is an object */

@@ -13,7 +13,7 @@ void sterna_shutdown(void) {
   registry_shutdown();
   symbols_shutdown();
   library_shutdown();
-  host_shutdown();
+  workspace_shutdown();
   sterna_clear_error();
 }
 
@@ -24,13 +24,13 @@ static void before_fork(void) {
   symbols_before_fork();
   library_before_fork();
   error_before_fork();
-  host_before_fork();
+  workspace_before_fork();
   model_before_fork();
 }
 
 static void after_fork(void) {
   model_after_fork();
-  host_after_fork();
+  workspace_after_fork();
   error_after_fork();
   library_after_fork();
   symbols_after_fork();

@@ -242,6 +242,50 @@ static void workspace_of_a_thread(const sterna_host *table) {
   table->release(second);
 }
 
+enum { WORKERS = 20 };
+static pthread_barrier_t together;
+
+static void *work_in_two_sizes(void *unused) {
+  const sterna_host *table = sterna_get_host();
+  void *small = NULL, *large = NULL;
+  for (int round = 0; round < 3; round++) {
+    void *first = table->allocate(300 << 10, 64), *second = table->allocate(1 << 20, 64);
+    check(round == 0 || (first == small && second == large));
+    small = first;
+    large = second;
+    pthread_barrier_wait(&together);
+    table->release(first);
+    table->release(second);
+    pthread_barrier_wait(&together);
+  }
+  return unused;
+}
+
+/* Many threads keep what each of them needs, and do not drive out each other's. */
+static void workspaces_of_many_threads(void) {
+  pthread_t threads[WORKERS];
+  pthread_barrier_init(&together, NULL, WORKERS);
+  for (int i = 0; i < WORKERS; i++)
+    check(pthread_create(&threads[i], NULL, work_in_two_sizes, NULL) == 0);
+  for (int i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&together);
+}
+
+/* What threads left behind when they ended makes room for what others release. */
+static void workspaces_of_ended_threads(const sterna_host *table) {
+  long live = check_live();
+  for (int i = 0; i < 100; i++) {
+    void *block = table->allocate((uint64_t)40 << 20, 64);
+    pthread_t thread;
+    check(block && pthread_create(&thread, NULL, release_elsewhere, block) == 0);
+    pthread_join(thread, NULL);
+    void *other = table->allocate((uint64_t)(10 + i % 2 * 15) << 20, 64);
+    check(other != NULL);
+    table->release(other);
+  }
+  check(check_live() < live + 30);
+}
+
 /* What a library may ask of its host without knowing a symbol of it. */
 static void host(void) {
   char *path = put("version1.so", "host.so");
@@ -257,6 +301,8 @@ static void host(void) {
         threads == expected);
   workspaces(table);
   workspace_of_a_thread(table);
+  workspaces_of_many_threads();
+  workspaces_of_ended_threads(table);
   sterna_release(function);
   sterna_release(module);
   free(path);
