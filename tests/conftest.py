@@ -16,6 +16,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--whole-million", action="store_true", help="call every path a million times for leaks"
     )
+    parser.addoption(
+        "--search-seconds", type=float, default=20.0,
+        help="how long each test throws broken input at something, drawn anew in every run",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def search_seconds(request: pytest.FixtureRequest) -> float:
+    """How long a test that draws broken input goes on."""
+    seconds: float = request.config.getoption("--search-seconds")
+    return seconds
 
 
 @pytest.fixture

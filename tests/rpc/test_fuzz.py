@@ -12,22 +12,19 @@ import pytest
 
 from sterna import rpc
 from sterna.rpc.handshake import SESSION, Hello, client_side
-from sterna.support.options import options
 from tests.rpc.support import TestServer, limited
 from tests.support import ROOT
 
-# A minute where everything must be there, as in CI; less while one works.
-SECONDS = 60 if options.require_all else 20
 
-
-def test_no_frame_harms_a_server(tmp_path: Path) -> None:
+def test_no_frame_harms_a_server(tmp_path: Path, search_seconds: float) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
     folder = tmp_path / "session"
     folder.mkdir()
+    words = ["tests.rpc.fuzz_frames", str(seed), str(search_seconds), str(folder)]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.rpc.fuzz_frames", str(seed), str(SECONDS), str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=SECONDS + 120, check=False,
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True,
+        timeout=search_seconds + 120, check=False,
     )  # fmt: skip
     if done.returncode:
         said = (done.stdout + done.stderr)[-4000:]
@@ -35,11 +32,13 @@ def test_no_frame_harms_a_server(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [tmp_path / "broken.bin", folder]
 
 
-def test_no_greeting_harms_a_server(capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_greeting_harms_a_server(
+    capfd: pytest.CaptureFixture[str], search_seconds: float
+) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     chance = random.Random(seed)
     server = TestServer(silent=False, limits=limited(handshake_s=3.0, handshakes=64))
-    end = time.monotonic() + SECONDS / 10
+    end = time.monotonic() + search_seconds / 10
     while time.monotonic() < end:
         said = next(client_side(Hello(SESSION, "board"), None))
         assert isinstance(said, bytes)

@@ -13,12 +13,11 @@ import pytest
 
 from sterna import rpc
 from sterna.rpc.processes import children_of
-from sterna.support.options import options
 from tests.rpc.support import SECRET, TestServer, wait_until
 from tests.support import ROOT, clean_environment
 
-# Clients share servers for so long; a minute where everything must be there, as in CI.
-SECONDS = 60 if options.require_all else 8
+# Clients share servers for so long.
+SECONDS = 8
 
 
 @pytest.fixture
