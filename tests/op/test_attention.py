@@ -9,6 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.kernel import Processor
+from sterna.op.nn._attention_schedule import Product, best_share
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import call
 from sterna.relay.traverse import post_order
@@ -153,6 +154,34 @@ def test_odd_shapes(seed: int) -> None:
     tvm.build(loops, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
     want = interpret(main.body.op, *given)
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_keys_are_turned_by_squares(bits: int, threads: int) -> None:
+    shapes = [(2, 27, 2, 32), (2, 48, 2, 32), (2, 48, 2, 64)]
+    rng = np.random.default_rng(bits)
+    given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    params = tuple(relay.var(name, shape=shape) for name, shape in zip("qkv", shapes, strict=True))
+    body = relay.Function(params, call("nn.attention", *params, scale=0.2))
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    processor = Processor(bits, 32 if bits == 512 else 16, threads=threads)
+    loops = lower_kernel(main.body.op, "kernel", processor).function
+    assert f"float32x{bits // 32}" in str(loops)
+    assert "shuffle" in str(loops)
+    out = tvm.nd.empty((2, 27, 2, 64))
+    tvm.build(loops, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
+    want = interpret(main.body.op, *given)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_heads_are_cut_where_threads_would_wait() -> None:
+    products = [Product(128, 64, 16, Processor(512, 32)), Product(64, 128, 16, Processor(512, 32))]
+    assert best_share(products, 128, 12, 16, threads=2).groups == 1
+    share = best_share(products, 128, 12, 16, threads=16)
+    assert 12 * share.groups % 16 == 0
+    assert 128 % (share.groups * share.rows) == 0
+    assert best_share(products, 127, 12, 16, threads=16).groups == 1
 
 
 def test_rows_pages_apart() -> None:

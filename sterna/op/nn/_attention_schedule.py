@@ -1,24 +1,97 @@
 """The schedule of attention: all stages of a few queries one after the other, for each head."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sterna.op.contraction import PAGE_BYTES, UNROLLED_STEPS, most_rows
-from sterna.op.kernel import Kernel
-from sterna.op.register_tile import register_tile
+from sterna.op.kernel import Kernel, Processor
+from sterna.op.register_tile import rows_that_fit, step_cycles
 from sterna.op.schedules import extent_of, extents_of, reduce_by_vectors, schedule_default
+from sterna.op.turn import side_of_squares, turn_intrinsic
 from sterna.te import IterVar, Stage, Tensor
 
 TURNED_TOGETHER = 8
+# Cycles until keys are turned for all threads, and have come to each.
+TURNED_BEFORE = 10_000
+# Vectors side by side of the widest tile.
+MOST_VECTORS = 4
 
 
 def schedule_attention(kernel: Kernel) -> None:
-    """Heads in parallel; of each a few queries at a time, whose scores stay in the first cache."""
+    """Heads or parts of them in parallel; the scores of a few queries stay in the first cache."""
     out = kernel.outputs[0]
     sizes = [extent_of(axis) for axis in out.op.axis]
     if None in sizes or math.prod(size or 0 for size in sizes) == 0:
         schedule_default(kernel)
         return
     _Scheduler(kernel).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of some queries: how wide its rows are, and how long its sums."""
+
+    columns: int
+    depth: int
+    lanes: int
+    processor: Processor
+
+    def tile_width(self, rows: int) -> int:
+        """The columns of a tile of so many rows: whole vectors, as many as registers hold."""
+        registers = self.processor.tile_registers
+        fitting = [
+            vectors * self.lanes
+            for vectors in range(1, MOST_VECTORS + 1)
+            if self.columns % (vectors * self.lanes) == 0
+            and rows_that_fit(vectors, registers) >= rows
+        ]
+        return max(fitting, default=math.gcd(self.columns, self.lanes))
+
+    def cycles(self, rows: int, width: int) -> float:
+        """Of some rows by tiles of some columns."""
+        vectors = -(-width // self.lanes)
+        step = step_cycles(rows, vectors, pace=self.processor.pace_beside_others)
+        return step * self.depth * (self.columns // width)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How the queries of a head are cut."""
+
+    groups: int
+    """Pieces of work."""
+    rows: int
+    """Queries of a tile."""
+
+
+def best_share(
+    products: Sequence[Product], queries: int, heads: int, most_rows: int, threads: int
+) -> Share:
+    """The share with which the last thread ends soonest.
+
+    Groups of a head are of one size and of whole tiles: none of these checks where it ends.
+    """
+
+    def cycles(rows: int, group: int) -> float:
+        whole, rest = divmod(group, rows)
+        widths = [(product, product.tile_width(rows)) for product in products]
+        last = sum(product.cycles(rest, width) for product, width in widths) if rest else 0
+        return whole * sum(product.cycles(rows, width) for product, width in widths) + last
+
+    def end(share: Share) -> tuple[float, int, int]:
+        turns = -(-heads * share.groups // threads)
+        before = TURNED_BEFORE if share.groups > 1 else 0
+        whole = turns * cycles(share.rows, queries // share.groups) + before
+        return whole, share.groups, -share.rows
+
+    found = [
+        Share(groups, rows)
+        for groups in range(1, queries + 1)
+        for rows in range(1, min(queries // groups, most_rows) + 1)
+        if groups == 1 or queries % (groups * rows) == 0
+    ]
+    return min(found, key=end)
 
 
 class _Scheduler:
@@ -34,15 +107,18 @@ class _Scheduler:
         self.lanes = processor.lanes(self.out.dtype)
         self.batch, self.queries, self.heads, width = extents_of(self.out.op.axis)
         keys = extents_of(self.scores.op.axis)[-1]
+        self.all_keys = keys == extents_of(self.mixed.op.reduce_axis)[0]
         item = self.out.dtype.bytes
         self.long_rows = keys * item % PAGE_BYTES == 0
-        tile = register_tile(
-            self.queries, keys, self.lanes, processor.tile_registers,
-            most_rows=most_rows(self.heads * extents_of(self.scores.op.reduce_axis)[0] * item),
-        )  # fmt: skip
-        self.rows = _even_rows(self.queries, tile.rows)
-        self.columns = tile.columns
-        self.width = math.gcd(width, tile.columns)
+        depth = extents_of(self.scores.op.reduce_axis)[0]
+        products = [
+            Product(columns, steps, self.lanes, processor)
+            for columns, steps in ((keys, depth), (width, keys))
+        ]
+        highest, count = most_rows(self.heads * depth * item), self.batch * self.heads
+        share = best_share(products, self.queries, count, highest, processor.threads)
+        self.groups, self.rows = share.groups, share.rows
+        self.columns, self.width = (product.tile_width(self.rows) for product in products)
 
     def _parts_of(self, power: Tensor) -> tuple[Tensor, Tensor]:
         """The scores and their largest, among them what masks are read from."""
@@ -51,16 +127,18 @@ class _Scheduler:
 
     def run(self) -> None:
         """Places all stages."""
-        self.kernel.choices["tile"] = f"{self.rows} x {self.columns}"
+        if self.groups > 1:
+            self.kernel.choices["pieces of a head"] = self.groups
+        self.kernel.choices["tile"] = f"{self.rows} x {self.columns}, {self.rows} x {self.width}"
         tile = self.schedule.cache_write(self.scores, "local")
-        heads, rows, columns = self._result()
+        piece, rows, columns = self._result()
         out = self.schedule[self.out]
         turned = self.schedule[self.turned]
-        self._turn(turned)
-        if heads is not rows:
-            turned.compute_at(out, heads)
+        shared = self._turn(turned)
+        if self.groups == 1:
+            turned.compute_at(out, piece)
         else:
-            turned.parallel(turned.fuse(*list(turned.op.axis)[:2]))
+            turned.parallel(turned.fuse(*shared))
         self._product(self.schedule[self.mixed], row=1)
         self.schedule[self.mixed].set_scope("local")
         self.schedule[self.mixed].compute_at(out, columns)
@@ -74,21 +152,18 @@ class _Scheduler:
             power.storage_align(power.op.axis[2], PAGE_BYTES // 4, self.lanes)
 
     def _result(self) -> tuple[IterVar, IterVar, IterVar]:
-        """The loops of the result: over heads, over tiles of queries, over tiles of values."""
+        """The loops of the result: over pieces, over tiles of queries, over tiles of values."""
         stage = self.schedule[self.out]
         batch, query, head, value = stage.op.axis
-        rows, row = stage.split(query, factor=self.rows)
+        group, inside = stage.split(query, factor=self.queries // self.groups)
+        rows, row = stage.split(inside, factor=self.rows)
         columns, column = stage.split(value, factor=self.width)
-        stage.reorder(batch, head, rows, columns, row, column)
+        stage.reorder(batch, head, group, rows, columns, row, column)
         stage.unroll(row)
         stage.vectorize(column)
-        heads = stage.fuse(batch, head)
-        if self.batch * self.heads >= self.kernel.processor.threads:
-            stage.parallel(heads)
-            return heads, rows, columns
-        shared = stage.fuse(heads, rows)
-        stage.parallel(shared)
-        return shared, shared, columns
+        piece = stage.fuse(batch, head, group)
+        stage.parallel(piece)
+        return piece, rows, columns
 
     def _scores(self, tile: Tensor) -> Stage:
         stage = self.schedule[self.scores]
@@ -115,13 +190,20 @@ class _Scheduler:
         stage.unroll(axes[row])
         stage.vectorize(axes[-1])
 
-    def _turn(self, stage: Stage) -> None:
-        """By the rows that are read: a vector of what is written would come from as many lines."""
+    def _turn(self, stage: Stage) -> list[IterVar]:
+        """By squares in registers, or by the rows that are read; gives loops for threads."""
         batch, head, depth, key = stage.op.axis
+        side = side_of_squares(self.kernel.processor, self.out.dtype, *extents_of([depth, key]))
+        if side is not None and self.all_keys:
+            (down, column), (along, row) = (stage.split(axis, factor=side) for axis in (depth, key))
+            stage.reorder(batch, head, along, down, column, row)
+            stage.tensorize(column, turn_intrinsic(str(self.out.dtype), side))
+            return [batch, head, along]
         stage.reorder(batch, head, key, depth)
         if extents_of([depth])[0] % TURNED_TOGETHER == 0:
             _, several = stage.split(depth, factor=TURNED_TOGETHER)
             stage.unroll(several)
+        return [batch, head]
 
     def _reduction(self, stage: Stage, place: IterVar) -> None:
         out = self.schedule[self.out]
@@ -132,9 +214,3 @@ class _Scheduler:
     def _vectors(self, stage: Stage) -> None:
         _, vector = stage.split(stage.op.axis[-1], factor=self.lanes)
         stage.vectorize(vector)
-
-
-def _even_rows(queries: int, most: int) -> int:
-    """So many rows that few are left over, if there is such a number that is not too small."""
-    fitting = [rows for rows in range((most + 1) // 2, most + 1) if queries % rows == 0]
-    return max(fitting, default=most)

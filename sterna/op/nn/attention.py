@@ -14,6 +14,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
+from sterna.op.exponential import quick_exp
 from sterna.op.nn._attention_schedule import schedule_attention
 from sterna.op.products import widened
 from sterna.relay.arrays import Array
@@ -102,6 +103,7 @@ def _compute(
                 made = made + said
         return made if is_whole else if_then_else(j < keys, made, never)
 
+    power_of = quick_exp if out.dtype == "float32" else exp  # of numbers that are not above 0
     every, again = reduce_axis((0, padded), "j"), reduce_axis((0, padded), "j")
     largest = compute(
         (batch, heads, queries), lambda b, h, i: te_max(score(b, h, i, every.var), axis=every),
@@ -109,7 +111,7 @@ def _compute(
     )  # fmt: skip
     power = compute(
         (batch, heads, queries, padded),
-        lambda b, h, i, j: exp(score(b, h, i, j) - largest(b, h, i)),
+        lambda b, h, i, j: power_of(score(b, h, i, j) - largest(b, h, i)),
         name="T_attention_exp",
     )
     total = compute(

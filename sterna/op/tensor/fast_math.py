@@ -3,42 +3,25 @@
 Their errors stay below 1e-5: relative to the result for exp, to 1 for the others.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import FLOAT32, INT32, Call, Expr
+from sterna.ir.expr import FLOAT32, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import bind, elementwise, in_float64
+from sterna.op.exponential import MOST, polynomial, quick_exp
 from sterna.op.tensor.unary import erf_of
 from sterna.relay.arrays import Array
 from sterna.relay.op import ELEMWISE, Case, OpRecord, register
 from sterna.tir import op as t
 
-# Beyond these float32's exp is not a normal number.
-LEAST, MOST = -87.33, 88.37
-
 
 def _fast_exp(x: Expr) -> Expr:
-    """2**n * e**r with whole n and |r| < 0.35, for which six terms of the series suffice."""
-    held = build.minimum(MOST, build.maximum(LEAST, x))
-    power = t.floor(held * math.log2(math.e) + 0.5)
-    # ln 2 in two parts: the first has few digits, so that its product is exact.
-    rest = held - power * 0.693359375 + power * 2.12194440e-4
-    biased = Call(INT32, "saturate", (power,)) + 127
-    scale = Call(FLOAT32, "reinterpret", (biased << 23,))
-    return bind(rest, lambda r: _polynomial(r, [1 / math.factorial(n) for n in range(6)]) * scale)
-
-
-def _polynomial(x: Expr, coefficients: list[float]) -> Expr:
-    result: Any = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
-        result = result * x + coefficient
-    return build.as_expr(result)
+    return quick_exp(build.minimum(MOST, x))
 
 
 def _fast_tanh(x: Expr) -> Expr:
@@ -47,12 +30,12 @@ def _fast_tanh(x: Expr) -> Expr:
 
 
 # Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26; its error is below 1.5e-7.
-_ERF = [0.0, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429]
+_ERF = (0.0, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 
 
 def _fast_erf(x: Expr) -> Expr:
     inverse = 1.0 / (t.abs(x) * 0.3275911 + 1.0)
-    rest = bind(inverse, lambda i: _polynomial(i, _ERF), "i")
+    rest = bind(inverse, lambda i: polynomial(i, _ERF), "i")
     return t.copysign(1.0 - rest * _fast_exp(x * x * -1.0), x)
 
 

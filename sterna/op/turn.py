@@ -1,0 +1,87 @@
+"""Squares of a matrix turned over their diagonals in registers: rows come in, columns go out.
+
+Pairs of rows are interleaved, then pairs of what that gave exchange halves of four numbers, halves
+of eight and so on: each step is a single instruction where vectors have 128 bits, and stays within
+these on wider ones as long as it can.
+"""
+
+from functools import cache
+from typing import Any
+
+from sterna.ir.expr import Expr, Shuffle
+from sterna.op.kernel import Processor
+from sterna.support.dtype import DataType
+from sterna.te import compute, decl_tensor_intrin, placeholder, var
+from sterna.te.intrin import TensorIntrin
+from sterna.tir import decl_buffer, ir_builder
+
+SIDES = (4, 8, 16)
+
+
+def side_of_squares(processor: Processor, dtype: DataType, *sizes: int) -> int | None:
+    """The side of the squares that registers hold and extents are made of; None: of none."""
+    lanes = processor.lanes(dtype)
+    fits = dtype.bits == 32 and lanes in SIDES and all(size % lanes == 0 for size in sizes)
+    return lanes if fits else None
+
+
+@cache
+def turn_intrinsic(dtype: str, side: int) -> TensorIntrin:
+    """turned[column, row] = data[row, column] of a square."""
+    shape = (side, side)
+    data = placeholder(shape, dtype, name="data")
+    turned = compute(shape, lambda column, row: data[row, column], name="turned")
+    binds = {
+        tensor: decl_buffer(
+            shape, dtype, tensor.op.name, offset_factor=1,
+            strides=[var(f"{tensor.op.name}_row"), 1],
+        )
+        for tensor in (data, turned)
+    }  # fmt: skip
+
+    def write(ins: Any, outs: Any) -> Any:
+        builder = ir_builder.create()
+        rows: list[Expr] = [
+            builder.let(f"row{n}", ins[0].vload((n, 0), f"{dtype}x{side}")) for n in range(side)
+        ]
+        for apart, picks in _steps(side):
+            for one in (n for n in range(side) if not n & apart):
+                pair = (rows[one], rows[one + apart])
+                for row, lanes in zip((one, one + apart), picks, strict=True):
+                    rows[row] = builder.let(f"row{row}", Shuffle(pair, lanes))
+        for row, made in enumerate(rows):
+            builder.emit(outs[0].vstore((_place(row), 0), made))
+        return builder.get()
+
+    return decl_tensor_intrin(turned.op, write, name="turn", binds=binds)
+
+
+Picks = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _steps(side: int) -> list[tuple[int, Picks]]:
+    """How far apart rows are that meet, and which lanes of both each of them becomes."""
+    steps, apart = [(1, _interleaved(side))], 2
+    while apart < side:
+        steps.append((apart, _exchanged(side, apart)))
+        apart *= 2
+    return steps
+
+
+def _interleaved(side: int) -> Picks:
+    """a0 b0 a1 b1 and a2 b2 a3 b3, of every four."""
+    half = [lane for lane in range(side) if lane % 4 < 2]
+    first = tuple(n for lane in half for n in (lane, lane + side))
+    return first, tuple(n + 2 for n in first)
+
+
+def _exchanged(side: int, size: int) -> Picks:
+    """a0 b0 and a1 b1, of every two blocks."""
+    first = (lane if not lane & size else lane - size + side for lane in range(side))
+    second = (lane + size if not lane & size else lane + side for lane in range(side))
+    return tuple(first), tuple(second)
+
+
+def _place(row: int) -> int:
+    """The column that has become a row: interleaving has left the middle two of four swapped."""
+    return row & ~3 | (row & 1) << 1 | (row & 2) >> 1
