@@ -81,6 +81,7 @@ def processor_of(target: Target) -> Processor:
         l1_bytes=machine.l1_bytes or L1_BYTES,
         l2_bytes=machine.l2_bytes or L2_BYTES,
         multiplies_bytes=machine.multiplies_bytes,
+        pairs_bytes=machine.pairs_bytes and target.kind.name == "llvm",
         threads=machine.cores or 1,
         computes_half=machine.computes_half and target.kind.name == "llvm",
         tiles=machine.tiles if target.kind.name == "llvm" else (),

@@ -39,6 +39,8 @@ class Processor:
     l2_bytes: int = 512 * 1024
     multiplies_bytes: bool = False
     """Whether an instruction adds four products of bytes to each lane."""
+    pairs_bytes: bool = False
+    """Whether there is only one that adds two, in 16 bits: dot2."""
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
     computes_half: bool = False

@@ -86,6 +86,11 @@ class Machine:
         return self.dot in ("avx512vnni", "avxvnni", "dotprod", "i8mm")
 
     @property
+    def pairs_bytes(self) -> bool:
+        """Whether that multiplies bytes in one instruction and adds products in pairs, no more."""
+        return self.dot in ("avx512bw", "avx2")
+
+    @property
     def computes_half(self) -> bool:
         """Whether vectors of float16 are multiplied and added as they are."""
         needed = _HALF.get(self.architecture)

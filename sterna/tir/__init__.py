@@ -45,7 +45,9 @@ from sterna.tir.external import (
     call_llvm_pure_intrin,
     call_packed,
     call_pure_extern,
+    dot2,
     dot4,
+    fold2,
     reinterpret,
 )
 from sterna.tir.index_map import IndexMap
@@ -87,8 +89,8 @@ __all__ = [
     "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
     "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
-    "dot4", "ir_builder", "parse", "reinterpret", "script", "tile_configure", "tile_dot",
-    "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
+    "dot2", "dot4", "fold2", "ir_builder", "parse", "reinterpret", "script", "tile_configure",
+    "tile_dot", "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
     *_op.__all__,
 ]  # fmt: skip
 

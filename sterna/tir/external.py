@@ -144,6 +144,29 @@ def dot4(total: Any, a: Any, b: Any) -> Expr:
     return Call(x.dtype, "dot4", (x, first, second))
 
 
+def dot2(a: Any, b: Any) -> Expr:
+    """Two products of bytes of a and b in each lane of int16, held within its range."""
+    first, second = build.as_expr(a), build.as_expr(b)
+    bytes_given = second.dtype.lanes
+    for part, lanes in ((second, {bytes_given}), (first, {4, bytes_given})):
+        if not part.dtype.is_integer or part.dtype.bits != 8 or part.dtype.lanes not in lanes:
+            raise TypeError(f"dot2 takes as many bytes twice, not {first.dtype} and {second.dtype}")
+    if bytes_given % 4:
+        raise TypeError(f"dot2 takes bytes in groups of four, not {second.dtype}")
+    return Call(DataType(f"int16x{bytes_given // 2}"), "dot2", (first, second))
+
+
+def fold2(total: Any, pairs: Any) -> Expr:
+    """total, of type int32, plus two numbers of type int16 in each lane."""
+    x, words = build.as_expr(total), build.as_expr(pairs)
+    if x.dtype.element != "int32":
+        raise TypeError(f"fold2 adds to int32, not to {x.dtype}")
+    wanted = DataType(f"int16x{2 * x.dtype.lanes}")
+    if words.dtype != wanted:
+        raise TypeError(f"fold2 takes {wanted} to add to {x.dtype}, not {words.dtype}")
+    return Call(x.dtype, "fold2", (x, words))
+
+
 def address_of(element: BufferLoad | Buffer) -> Expr:
     """The address of an element, or of a buffer's first one."""
     load = _first_element(element) if isinstance(element, Buffer) else element

@@ -345,6 +345,22 @@ class _Interpreter:
         ]
         return found if expr.dtype.lanes > 1 else found[0]
 
+    def dot_in_words(self, expr: E.Call) -> Value:
+        a, b = (self.expr(arg) for arg in expr.args)
+        every = a if len(a) == len(b) else a * (len(b) // len(a))
+        products = [x * y for x, y in zip(every, b, strict=True)]
+        sums = [sum(products[i : i + 2]) for i in range(0, len(products), 2)]
+        return [max(-(1 << 15), min(total, (1 << 15) - 1)) for total in sums]
+
+    def fold(self, expr: E.Call) -> Value:
+        totals, words = (self.expr(arg) for arg in expr.args)
+        lanes = totals if isinstance(totals, list) else [totals]
+        found = [
+            as_type(total + words[2 * i] + words[2 * i + 1], expr.dtype.element)
+            for i, total in enumerate(lanes)
+        ]
+        return found if expr.dtype.lanes > 1 else found[0]
+
     def bit_not(self, expr: E.Call) -> Value:
         flip: Callable[[int], int] = (lambda a: 1 - a) if expr.dtype.is_bool else (lambda a: ~a)
         return self.each(flip, expr.dtype, *expr.args)
@@ -573,6 +589,8 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "saturate": _Interpreter.saturate,
     "reinterpret": _Interpreter.reinterpret,
     "dot4": _Interpreter.dot,
+    "dot2": _Interpreter.dot_in_words,
+    "fold2": _Interpreter.fold,
     "bitwise_not": _Interpreter.bit_not,
     "popcount": _Interpreter.bit_count,
     "clz": _Interpreter.bit_count,

@@ -153,6 +153,23 @@ class CallWriter(ExprWriter):
         added = f"(uint32_t)({' + '.join(products)})"
         return self.low_bits(f"(uint32_t){self.text(total, UNARY, lane)} + {added}", expr.dtype)
 
+    def _dot_in_words(self, expr: E.Call, lane: str) -> Text:
+        a, b = expr.args
+        products = []
+        for place in range(2):
+            own = f"2 * {lane} + {place}"
+            shared = own if a.dtype.lanes == b.dtype.lanes else f"(2 * {lane} + {place}) % 4"
+            products.append(f"(int32_t){self.text(a, UNARY, shared)} * {self.text(b, UNARY, own)}")
+        name = self.helpers.saturate(DataType("int32"), DataType("int16"))
+        return f"{name}({' + '.join(products)})", ATOM
+
+    def _fold(self, expr: E.Call, lane: str) -> Text:
+        total, words = expr.args
+        first = f"2 * {lane}" if lane else "0"
+        both = " + ".join(self.text(words, UNARY, f"{first} + {place}") for place in range(2))
+        added = f"(uint32_t)({both})"
+        return self.low_bits(f"(uint32_t){self.text(total, UNARY, lane)} + {added}", expr.dtype)
+
     def repacked(self, expr: E.Call, lane: str) -> Text:
         """A lane of the same bits in lanes of another size."""
         raise NotImplementedError
@@ -278,6 +295,8 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "saturate": CallWriter._saturate,
     "reinterpret": CallWriter._reinterpret,
     "dot4": CallWriter._dot,
+    "dot2": CallWriter._dot_in_words,
+    "fold2": CallWriter._fold,
     "address_of": CallWriter._address,
     "prefetch": CallWriter._prefetch,
     "store_bits": CallWriter._store_bits,

@@ -16,6 +16,7 @@ from sterna.codegen.llvm.types import (
     symbol,
     value_type,
 )
+from sterna.codegen.llvm.word_pairs import WordPairs
 from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
 from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
@@ -212,15 +213,31 @@ class CallEmitter(MemoryEmitter):
 
     def _dot(self, expr: Call) -> str:
         total, a, b = expr.args
-        lanes = expr.dtype.lanes
-        first, second = self.expr(a), self.expr(b)
-        if a.dtype.lanes != b.dtype.lanes:
-            word = self.writer.value(f"bitcast {value_type(a.dtype)} {first} to i32")
-            every = self.splat(DataType("int32"), word, lanes)
-            words = value_type(expr.dtype)
-            first = self.writer.value(f"bitcast {words} {every} to {value_type(b.dtype)}")
-        dot = Dot(self.writer, self.module.options.dot, lanes)
+        first, second = self._as_many(a, b), self.expr(b)
+        dot = Dot(self.writer, self.module.options.dot, expr.dtype.lanes)
         return dot.write(self.expr(total), (a.dtype, first), (b.dtype, second))
+
+    def _as_many(self, a: Expr, b: Expr) -> str:
+        """a, whose four bytes may serve all lanes, with as many bytes as b."""
+        value = self.expr(a)
+        lanes = b.dtype.lanes // 4
+        if a.dtype.lanes == b.dtype.lanes:
+            return value
+        word = self.writer.value(f"bitcast {value_type(a.dtype)} {value} to i32")
+        every = self.splat(DataType("int32"), word, lanes)
+        words = value_type(DataType("int32").with_lanes(lanes))
+        return self.writer.value(f"bitcast {words} {every} to {value_type(b.dtype)}")
+
+    def _dot_in_words(self, expr: Call) -> str:
+        a, b = expr.args
+        first, second = self._as_many(a, b), self.expr(b)
+        pairs = WordPairs(self.writer, self.module.options.dot, expr.dtype.lanes)
+        return pairs.dot((a.dtype, first), (b.dtype, second))
+
+    def _fold(self, expr: Call) -> str:
+        total, words = (self.expr(arg) for arg in expr.args)
+        pairs = WordPairs(self.writer, self.module.options.dot, 2 * expr.dtype.lanes)
+        return pairs.fold(expr.dtype, total, words)
 
     # ---- mathematics ----
 
@@ -494,6 +511,8 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "isfinite": CallEmitter._is_kind,
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
     "dot4": CallEmitter._dot,
+    "dot2": CallEmitter._dot_in_words,
+    "fold2": CallEmitter._fold,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "store_bits": CallEmitter._store_bits, "load_shared": CallEmitter._load_shared,
     "call_extern": CallEmitter._call_extern, "call_pure_extern": CallEmitter._call_extern,

@@ -17,6 +17,7 @@ from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.conv_chain import runs_in_chain, schedule_convs
 from sterna.op.integer_rules import convolved
+from sterna.op.kernel import Processor
 from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
@@ -27,6 +28,7 @@ from sterna.op.nn._conv_layout import (
 )
 from sterna.op.nn._to_winograd import conv2d_by_winograd
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
+from sterna.op.nn.pair_dots import conv2d_by_pairs
 from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.op.runs import Places, expect_run, sum_products
 from sterna.op.windows import (
@@ -45,6 +47,7 @@ from sterna.op.windows import (
 )
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
+from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.quantized import int_range
@@ -325,6 +328,10 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
     return padded_by(attrs.replace(border=int(value)), attrs.data_layout, width)
 
 
+def _by_dots(call: Call, processor: Processor) -> RelayExpr | None:
+    return depthwise_by_dots(call, processor) or conv2d_by_pairs(call, processor)
+
+
 def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
@@ -380,7 +387,7 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], alter_layout=alter_conv2d, winograd=conv2d_by_winograd, byte_dots=depthwise_by_dots,
+], alter_layout=alter_conv2d, winograd=conv2d_by_winograd, byte_dots=_by_dots,
           rewrites=[factors_into_weights], chain=runs_in_chain)  # fmt: skip
 
 _register(3, Conv3DAttrs, [

@@ -1,0 +1,79 @@
+"""dot2 and fold2: products of bytes added in pairs of 16 bits, and such pairs to numbers of 32."""
+
+from sterna.codegen.llvm.dot import PAIRS
+from sterna.codegen.llvm.emitter import FunctionWriter
+from sterna.codegen.llvm.types import splat_literal, value_type
+from sterna.support.dtype import DataType
+
+_NARROW = {32: "llvm.x86.avx512.pmaddubs.w.512", 16: "llvm.x86.avx2.pmadd.ub.sw",
+           8: "llvm.x86.ssse3.pmadd.ub.sw.128"}  # fmt: skip
+# The instructions for so many words, whose first operand is unsigned and whose second is not, by
+# the feature that brings them.
+INSTRUCTIONS: dict[str, dict[int, str]] = {
+    "avx512vnni": _NARROW,
+    "avx512bw": _NARROW,
+    "avxvnni": {16: _NARROW[16], 8: _NARROW[8]},
+    "avx2": {16: _NARROW[16], 8: _NARROW[8]},
+}
+
+
+class WordPairs:
+    """Writes one dot2 or fold2 of so many words."""
+
+    def __init__(self, writer: FunctionWriter, feature: str, words: int) -> None:
+        self.writer, self.feature, self.words = writer, feature, words
+        self.kind, self.bytes = f"<{words} x i16>", f"<{2 * words} x i8>"
+
+    def dot(self, a: tuple[DataType, str], b: tuple[DataType, str]) -> str:
+        """Products of as many bytes, in pairs."""
+        name = INSTRUCTIONS.get(self.feature, {}).get(self.words)
+        for first, second in ((a, b), (b, a)):
+            if name is not None and (first[0].kind, second[0].kind) == ("uint", "int"):
+                declared = self.writer.module.declare(
+                    name, self.kind, f"{self.bytes}, {self.bytes}"
+                )
+                operands = f"{self.bytes} {first[1]}, {self.bytes} {second[1]}"
+                return self.writer.value(f"call {self.kind} {declared}({operands})")
+        wide = f"<{self.words} x i32>"
+        products = [
+            self.writer.value(f"mul {wide} {self.every_other(a, place)}, "
+                              f"{self.every_other(b, place)}")
+            for place in range(2)
+        ]  # fmt: skip
+        total = self.writer.value(f"add {wide} {products[0]}, {products[1]}")
+        for limit, number in (("smin", (1 << 15) - 1), ("smax", -(1 << 15))):
+            name = f"llvm.{limit}.v{self.words}i32"
+            declared = self.writer.module.declare(name, wide, f"{wide}, {wide}")
+            bound = splat_literal("i32", str(number), self.words)
+            total = self.writer.value(f"call {wide} {declared}({wide} {total}, {wide} {bound})")
+        return self.writer.value(f"trunc {wide} {total} to {self.kind}")
+
+    def fold(self, dtype: DataType, total: str, words: str) -> str:
+        """total, of half as many lanes, plus both words of each."""
+        wide = value_type(dtype)
+        name = PAIRS.get(self.feature, {}).get(dtype.lanes)
+        if name is not None:
+            declared = self.writer.module.declare(name, wide, f"{self.kind}, {self.kind}")
+            ones = splat_literal("i16", "1", self.words)
+            both = self.writer.value(
+                f"call {wide} {declared}({self.kind} {words}, {self.kind} {ones})"
+            )
+            return self.writer.value(f"add {wide} {total}, {both}")
+        for place in range(2):
+            part = self.every_other((DataType("int16"), words), place)
+            if dtype.lanes == 1:
+                part = self.writer.value(f"extractelement <1 x i32> {part}, i32 0")
+            total = self.writer.value(f"add {wide} {total}, {part}")
+        return total
+
+    def every_other(self, operand: tuple[DataType, str], first: int) -> str:
+        """Every second number of a vector as one of 32 bits."""
+        dtype, value = operand
+        count = self.words if dtype.bits == 8 else self.words // 2
+        picks = ", ".join(f"i32 {2 * lane + first}" for lane in range(count))
+        source = f"<{2 * count} x i{dtype.bits}>"
+        narrow = self.writer.value(
+            f"shufflevector {source} {value}, {source} poison, <{count} x i32> <{picks}>"
+        )
+        widen = "zext" if dtype.is_uint else "sext"
+        return self.writer.value(f"{widen} <{count} x i{dtype.bits}> {narrow} to <{count} x i32>")

@@ -1,0 +1,429 @@
+"""A convolution of bytes by an instruction that adds products in pairs of 16 bits.
+
+Its weights lie in the steps of _pair_steps.py, in which no sum leaves 16 bits, so that it is exact:
+nn.conv2d_pair_dots. Rows of data whose border or sign is not what the instruction wants are copied.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Broadcast, Expr
+from sterna.ir.expr import Call as ScalarCall
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import expect_dim, tensor
+from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
+from sterna.op.epilogue import Epilogue, Finish, extern_with
+from sterna.op.kernel import Kernel, Processor
+from sterna.op.nn._pair_steps import Steps, steps_of
+from sterna.op.schedules import schedule_default
+from sterna.op.windows import Padding, full_padding, pad_array
+from sterna.relay.arrays import Array, from_numpy, to_numpy
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.layout import layout_of, to_plain
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import call as call_of
+from sterna.support.dtype import DataType
+from sterna.te import Tensor
+from sterna.te import all as all_of
+from sterna.tir import dot2, fold2
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+# Rows of a register tile, and vectors that are narrowed to bytes together.
+ROWS, VECTORS = 4, 4
+# What products of words cost for each group: with more steps than that nothing is won.
+BY_WORDS = 4
+# What of the data is read again for all panels, and how many pieces find a thread.
+SEEN_BYTES, PIECES = 48 * 1024, 16
+SIGN = 128
+LEAST_LANES = 8
+
+
+@attributes
+class PairDotsAttrs(Attrs):
+    """Of nn.conv2d_pair_dots."""
+
+    strides: tuple[int, int] = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    kernel_size: tuple[int, int] = (1, 1)
+    border: int = 0
+    """What lies outside of the data: of quantised data its zero point."""
+
+    def normalize(self) -> None:
+        """Padding before both axes, then after both."""
+        self.padding = full_padding(self.padding, 2)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Rows and columns of data that a result reads."""
+        high, wide = (
+            (k - 1) * step + 1 for k, step in zip(self.kernel_size, self.dilation, strict=True)
+        )
+        return high, wide
+
+
+def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
+    """Bytes whose channels lie last in whole groups, with known weights."""
+    attrs: Any = call.attrs
+    data, weight = call.args[0].checked_type, call.args[1]
+    out = call.checked_type
+    if not processor.pairs_bytes or not isinstance(weight, Constant) or attrs.groups != 1:
+        return None
+    assert isinstance(data, TensorType) and isinstance(out, TensorType)
+    kind = weight.checked_type
+    if not are_bytes(data, kind) or out.dtype != INT32 or not data.is_static:
+        return None
+    assert isinstance(kind, TensorType)
+    if {attrs.data_layout, attrs.out_layout or "NHWC"} != {"NHWC"} or not kind.dtype.is_int:
+        return None
+    plain = to_plain(to_numpy(weight.data), layout_of(attrs.kernel_layout), "OHWI")
+    channels, rows, columns, inputs = plain.shape
+    lanes = dot_lanes(channels, processor)
+    if lanes < LEAST_LANES or inputs % GROUP:
+        return None
+    panel = lanes * panel_vectors(channels // lanes)
+    packed = plain.reshape(channels, -1, GROUP)
+    steps = steps_of(packed, panel)
+    if steps.cost >= BY_WORDS * packed.shape[1] * (channels // panel):
+        return None
+    padding = full_padding(attrs.padding, 2)
+    width = data.concrete_shape[2] + padding[1] + padding[3]
+    down, across = attrs.dilation
+    places = [((row * down) * width + column * across) * inputs + first
+              for row in range(rows) for column in range(columns)
+              for first in range(0, inputs, GROUP)]  # fmt: skip
+    made: RelayExpr = call_of(
+        "nn.conv2d_pair_dots", call.args[0], *steps_as_constants(steps, np.array(places), lanes),
+        strides=attrs.strides, padding=padding, dilation=attrs.dilation,
+        kernel_size=(rows, columns), border=attrs.border,
+    )  # fmt: skip
+    if data.dtype.is_uint:
+        return made
+    lifted = SIGN * plain.reshape(channels, -1).sum(axis=1, dtype="int32")
+    return call_of("subtract", made, Constant(from_numpy(lifted)))
+
+
+def panel_vectors(vectors: int) -> int:
+    """The vectors of a register tile."""
+    return next(n for n in (2, 3, 1) if vectors % n == 0)
+
+
+def steps_as_constants(steps: Steps, places: Array, lanes: int) -> tuple[Constant, ...]:
+    """The operands that say what is multiplied by what; places: where the groups of data lie."""
+    weight = steps.weight.reshape(len(steps.weight), -1, lanes, GROUP)
+    at = places[steps.places].astype("int32")
+    return tuple(Constant(from_numpy(part)) for part in (weight, at, steps.starts))
+
+
+def _infer(
+    attrs: PairDotsAttrs, data: Type, weight: Type, places: Type, starts: Type
+) -> TensorType:
+    x, w = tensor(data, "data", 4), tensor(weight, "weight", 4)
+    where, panels = tensor(places, "places", 1), tensor(starts, "starts", 2)
+    if not are_bytes(x) or w.dtype != "int8":
+        raise ValueError(f"data are bytes and weight is int8, not {x.dtype} and {w.dtype}")
+    if where.dtype != INT32 or panels.dtype != INT32:
+        raise ValueError(f"places and starts are int32, not {where.dtype} and {panels.dtype}")
+    groups, vectors, lanes, group = w.concrete_shape
+    expect_dim(group, GROUP, "weight's channels of a group")
+    expect_dim(where.shape[0], groups, "places' groups")
+    expect_dim(panels.shape[1], 2, "starts' columns")
+    batch, height, width, _ = x.concrete_shape
+    top, left, bottom, right = full_padding(attrs.padding, 2)
+    high = (height + top + bottom - attrs.window[0]) // attrs.strides[0] + 1
+    wide = (width + left + right - attrs.window[1]) // attrs.strides[1] + 1
+    channels = (panels.concrete_shape[0] - 1) * vectors * lanes
+    return TensorType((batch, high, wide, channels), INT32)
+
+
+def _reference(
+    attrs: PairDotsAttrs, data: Array, weight: Array, places: Array, starts: Array
+) -> Array:
+    """A product of matrices for each group of each panel."""
+    _, vectors, lanes, _ = weight.shape
+    top, left, bottom, right = full_padding(attrs.padding, 2)
+    moved = data.transpose(0, 3, 1, 2).astype(np.int32)
+    x = pad_array(moved, (top, left), (bottom, right), attrs.border).transpose(0, 2, 3, 1)
+    if data.dtype == np.int8:
+        x = x + SIGN
+    batch, height, width, channels = x.shape
+    high = (height - attrs.window[0]) // attrs.strides[0] + 1
+    wide = (width - attrs.window[1]) // attrs.strides[1] + 1
+    rows, columns = np.arange(high) * attrs.strides[0], np.arange(wide) * attrs.strides[1]
+    pixels = (rows[:, None] * width + columns) * channels
+    flat = x.reshape(batch, -1)
+    panel = vectors * lanes
+    total = np.zeros((batch, high, wide, (len(starts) - 1) * panel), np.int32)
+    begins = starts[:, 0]
+    for number, (first, last) in enumerate(pairwise(begins)):
+        own = total[..., number * panel : (number + 1) * panel]
+        for group in range(first, last):
+            seen = flat[:, pixels[..., None] + places[group] + np.arange(GROUP)]
+            own += seen @ weight[group].reshape(panel, GROUP).T.astype(np.int32)
+    return total
+
+
+def _macs(
+    attrs: PairDotsAttrs, out: TensorType, data: TensorType, weight: TensorType,
+    places: TensorType, starts: TensorType,
+) -> int:  # fmt: skip
+    results = math.prod(out.concrete_shape)
+    return results * math.prod(attrs.kernel_size) * data.concrete_shape[3]
+
+
+def _compute(attrs: PairDotsAttrs, out: TensorType, *operands: Tensor) -> Tensor:
+    return _compute_with(attrs, out, None, *operands)
+
+
+def _compute_with(
+    attrs: PairDotsAttrs, out: TensorType, epilogue: Epilogue | None, *operands: Tensor
+) -> Tensor:
+    """What follows is computed while a tile of results is in the innermost cache."""
+    kernel = _Kernel(attrs, out, *operands)
+
+    def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
+        kernel.finish = finish
+        kernel.write(ib, *buffers)
+
+    return extern_with(epilogue, out, operands, write, "T_conv2d_pair_dots", kernel.describe())
+
+
+class _Kernel:
+    """The statements of a convolution."""
+
+    def __init__(
+        self, attrs: PairDotsAttrs, out: TensorType, data: Tensor, weight: Tensor, places: Tensor,
+        starts: Tensor,
+    ) -> None:  # fmt: skip
+        shapes = [[build.int_value(extent) or 1 for extent in t.shape] for t in (data, weight)]
+        _, self.data_height, self.data_width, self.inputs = shapes[0]
+        _, self.vectors, self.lanes, _ = shapes[1]
+        self.batch, self.height, self.width, channels = out.concrete_shape
+        top, left, bottom, right = full_padding(attrs.padding, 2)
+        self.top, self.left, self.steps, self.border = top, left, attrs.strides, attrs.border
+        self.window, self.kind = attrs.window, data.dtype
+        self.row = (self.data_width + left + right) * self.inputs
+        self.copies = attrs.window != (1, 1) or any((top, left, bottom, right))
+        self.copies = self.copies or not data.dtype.is_uint
+        panel = self.vectors * self.lanes
+        panels = channels // panel
+        self.panels = max(n for n in range(1, VECTORS // self.vectors + 1) if panels % n == 0)
+        self.block = self.panels * panel
+        self.rows = min(ROWS, self.width)
+        self._divide(channels // self.block)
+        self.finish: Finish | None = None
+
+    def _divide(self, blocks: int) -> None:
+        """The work in pieces: some lines of results, and some blocks of channels."""
+        lines = max(1, (SEEN_BYTES // self.row - self.window[0]) // self.steps[0] + 1)
+        count = -(-self.height // min(lines, self.height))
+        self.lines = -(-self.height // count)
+        self.bands = -(-self.height // self.lines)
+        wanted = min(blocks, -(-PIECES // (self.batch * self.bands)))
+        self.shares = next(n for n in range(wanted, blocks + 1) if blocks % n == 0)
+        self.blocks = blocks // self.shares
+
+    def describe(self) -> str:
+        """What it does, for the build report."""
+        return (
+            f"pairs of bytes, {self.rows} columns x {self.vectors * self.lanes} channels in "
+            f"registers, {self.lines} rows x {self.blocks * self.block} channels at a time"
+        )
+
+    def write(
+        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, places: BufferVar,
+        starts: BufferVar, out: BufferVar,
+    ) -> None:  # fmt: skip
+        """Some lines and some channels after the other."""
+        self.weight, self.places, self.starts, self.out = weight, places, starts, out
+        pieces = self.batch * self.bands * self.shares
+        with ib.for_range(0, pieces, name="piece", kind="parallel") as piece:
+            share, above = piece % self.shares, piece // self.shares
+            image, first = above // self.bands, above % self.bands * self.lines
+            with ib.new_scope():
+                seen = self._seen(ib, data, image, first)
+                count = build.minimum(self.lines, self.height - first)
+                with ib.for_range(0, self.blocks, name="block") as number:
+                    block = share * self.blocks + number
+                    with ib.for_range(0, count, name="line") as line:
+                        self._line(ib, seen, image, first, line, block)
+
+    # ---- rows of data ----
+
+    def _seen(self, ib: IRBuilder, data: BufferVar, image: Expr, first: Expr) -> Any:
+        """four(line, column, place): where bytes are read that lie so far from a pixel."""
+        down, across = self.steps
+        four = f"uint8x{GROUP}"
+        if not self.copies:
+            return lambda line, column, place: data.buffer.vload(
+                (image, (first + line) * down, column * across, place), four
+            )
+        rows = (self.lines - 1) * down + self.window[0]
+        seen = ib.allocate("uint8", (rows * self.row,), name="seen")
+        self._copy(ib, data, seen, image, first * down - self.top, rows)
+        return lambda line, column, place: seen.buffer.vload(
+            (line * (down * self.row) + column * (across * self.inputs) + place,), four
+        )
+
+    def _copy(
+        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, top: Expr, rows: int
+    ) -> None:
+        """The rows from one on, between the border's columns, without a sign."""
+        before = self.left * self.inputs
+        inside = self.data_width * self.inputs
+        with ib.for_range(0, rows, name="row") as row:
+            start = row * self.row
+            exists = all_of(top + row >= 0, top + row < self.data_height)
+            with ib.if_scope(exists):
+                self._fill(ib, seen, start, before)
+                self._fill(ib, seen, start + (before + inside), self.row - before - inside)
+                with ib.for_range(0, self.data_width, name="column") as column:
+                    for channel, count in _runs(self.inputs, self.lanes * GROUP):
+                        given = data.buffer.vload((image, top + row, column, channel),
+                                                  f"{self.kind}x{count}")  # fmt: skip
+                        at = start + before + column * self.inputs + channel
+                        ib.emit(seen.buffer.vstore((at,), self._unsigned(given, count)))
+            with ib.else_scope():
+                self._fill(ib, seen, start, self.row)
+
+    def _fill(self, ib: IRBuilder, seen: BufferVar, start: Expr, count: int) -> None:
+        """So many bytes of the border."""
+        border = self.border if self.kind.is_uint else self.border + SIGN
+        width = self.lanes * GROUP
+        whole, rest = divmod(count, width)
+        byte = build.const(border, "uint8")
+        with ib.for_range(0, whole, name="vector") as vector:
+            ib.emit(seen.buffer.vstore((start + vector * width,), Broadcast(byte, width)))
+        for first, length in _runs(rest, width):
+            at = start + (whole * width + first)
+            ib.emit(seen.buffer.vstore((at,), Broadcast(byte, length)))
+
+    def _unsigned(self, value: Expr, count: int) -> Expr:
+        kind = DataType(f"uint8x{count}")
+        if self.kind.is_uint:
+            return value
+        sign = Broadcast(build.const(SIGN, "uint8"), count)
+        return ScalarCall(kind, "bitwise_xor", (ScalarCall(kind, "reinterpret", (value,)), sign))
+
+    # ---- products ----
+
+    def _line(
+        self, ib: IRBuilder, four: Any, image: Expr, first: Expr, line: Expr, block: Expr
+    ) -> None:
+        """One line of results of a block of channels."""
+        whole, rest = divmod(self.width, self.rows)
+        at = (image, first + line)
+        with ib.for_range(0, whole, name="across") as across:
+            self._tile(ib, four, line, across * self.rows, self.rows, block, at)
+        if rest:
+            left = build.const(whole * self.rows)
+            self._tile(ib, four, line, left, rest, block, at)
+
+    def _tile(
+        self, ib: IRBuilder, four: Any, line: Expr, left: Expr, columns: int, block: Expr,
+        at: tuple[Expr, Expr],
+    ) -> None:  # fmt: skip
+        """Some columns of a block of channels, and what follows them."""
+        with ib.new_scope():
+            total = ib.allocate("int32", (columns, self.block), name="total")
+            with ib.for_range(0, self.panels, name="panel") as panel:
+                self._sum(ib, four, total, line, left, columns, block * self.panels + panel, panel)
+            for column in range(columns):
+                with ib.for_range(0, self.block, name="lane", kind="vectorize") as lane:
+                    index = (*at, left + column, block * self.block + lane)
+                    value = total[column, lane]
+                    self.out[index] = value if self.finish is None else self.finish(index, value)
+
+    def _sum(
+        self, ib: IRBuilder, four: Any, total: BufferVar, line: Expr, left: Expr, columns: int,
+        panel: Expr, own: Expr,
+    ) -> None:  # fmt: skip
+        """One panel in registers."""
+        lanes = self.lanes
+        kind = f"int32x{lanes}"
+        every = [(column, n) for column in range(columns) for n in range(self.vectors)]
+        with ib.new_scope():
+            held = ib.allocate("int32", (columns, self.vectors, lanes), name="held", scope="local")
+            for place in every:
+                ib.emit(held.buffer.vstore((*place, 0), Broadcast(build.const(0, "int32"), lanes)))
+            begin, alone, end = (
+                self.starts[panel, 0], self.starts[panel, 1], self.starts[panel + 1, 0]
+            )  # fmt: skip
+            with ib.for_range(0, (alone - begin) // 2, name="step") as step:
+                first = begin + step * 2
+                self._step(ib, four, held, line, left, columns, (first, first + 1))
+            with ib.for_range(alone, end, name="group") as group:
+                self._step(ib, four, held, line, left, columns, (group,))
+            for column, n in every:
+                value = held.buffer.vload((column, n, 0), kind)
+                at = own * (self.vectors * lanes) + n * lanes
+                ib.emit(total.buffer.vstore((column, at), value))
+
+    def _step(
+        self, ib: IRBuilder, four: Any, held: BufferVar, line: Expr, left: Expr, columns: int,
+        groups: Sequence[Expr],
+    ) -> None:  # fmt: skip
+        """What is summed in 16 bits, added to all sums."""
+        kind, weights = f"int32x{self.lanes}", f"int8x{GROUP * self.lanes}"
+        with ib.new_scope():
+            away = [ib.let("place", self.places[group]) for group in groups]
+            for column, n in np.ndindex(columns, self.vectors):
+                pairs = [
+                    dot2(four(line, left + column, place),
+                         self.weight.buffer.vload((group, n, 0, 0), weights))
+                    for group, place in zip(groups, away, strict=True)
+                ]  # fmt: skip
+                words = pairs[0] if len(pairs) == 1 else pairs[0] + pairs[1]
+                before = held.buffer.vload((column, n, 0), kind)
+                ib.emit(held.buffer.vstore((column, n, 0), fold2(before, words)))
+
+
+def _runs(count: int, widest: int) -> list[tuple[int, int]]:
+    """Where vectors begin that cover so many bytes, and how long they are."""
+    found, first = [], 0
+    while first < count:
+        width = min(widest, 1 << (count - first).bit_length() - 1)
+        found.append((first, width))
+        first += width
+    return found
+
+
+def _schedule(kernel: Kernel) -> None:
+    schedule_default(kernel)
+    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
+
+
+def _case(shape: tuple[int, int, int], places: list[int], vectors: int) -> Any:
+    rng = np.random.default_rng(len(places))
+    weights = rng.integers(-128, 128, shape).astype("int8")
+    weights[: 8 * vectors] //= 8
+    steps = steps_of(weights, 8 * vectors)
+    return [to_numpy(part.data) for part in steps_as_constants(steps, np.array(places), 8)]
+
+
+register(OpRecord(
+    "nn.conv2d_pair_dots",
+    inputs=("data", "weight", "places", "starts"),
+    attrs=PairDotsAttrs,
+    infer=_infer,
+    compute=_compute,
+    compute_with=_compute_with,
+    reference=_reference,
+    macs=_macs,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=_schedule,
+    mixed_precision="never",
+    cases=[
+        Case((((1, 3, 9, 8), "uint8"), *_case((32, 2, 4), [0, 4], 2)), {}),
+        Case((((2, 4, 5, 4), "int8"), *_case((24, 4, 4), [0, 4, 28, 32], 3)),
+             {"padding": (1, 1, 0, 1), "strides": (2, 1), "border": -3, "kernel_size": (2, 2)}),
+    ],
+    doc="A convolution of bytes; its weights lie in steps whose products fit 16 bits. Data with a "
+        "sign counts 128 more.",
+))  # fmt: skip

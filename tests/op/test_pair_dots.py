@@ -1,0 +1,188 @@
+"""Products of bytes in pairs of 16 bits: exact for every weight and every byte."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sterna as tvm
+from sterna import relay, te, tir
+from sterna.contrib import graph_executor
+from sterna.op.nn._pair_steps import steps_of
+from sterna.relay.arrays import Array
+from sterna.tir import interpreter
+from tests.op.test_integer_kernels import MACHINES, convolved, extremes, here
+
+PAIRS = here([
+    "llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+fma",
+    "llvm -mtriple=x86_64-linux-gnu -mattr=+avx512bw,+avx512vl",
+])  # fmt: skip
+
+
+# ---- the instructions ----
+
+
+def called(signs: tuple[str, str], lanes: int, shared: bool) -> Any:
+    """fold2 of dot2, and dot2 alone."""
+    a = tir.decl_buffer((4 if shared else 4 * lanes,), signs[0], "a")
+    b = tir.decl_buffer((4 * lanes,), signs[1], "b")
+    words = tir.decl_buffer((2 * lanes,), "int16", "words")
+    out = tir.decl_buffer((lanes,), "int32", "out")
+    made = tir.dot2(a.vload(0, f"{a.dtype}x{a.shape[0]}"), b.vload(0, f"{b.dtype}x{4 * lanes}"))
+    total = out.vload(0, f"int32x{lanes}")
+    body = tir.SeqStmt((words.vstore(0, made), out.vstore(0, tir.fold2(total, made))))
+    args = (a, b, words, out)
+    return tir.PrimFunc("f", tuple(each.data for each in args), args, body)
+
+
+@pytest.mark.parametrize(("signs", "lanes", "shared"), [
+    (("uint8", "int8"), 1, False), (("uint8", "int8"), 8, True), (("uint8", "int8"), 16, False),
+    (("int8", "uint8"), 4, True), (("uint8", "uint8"), 8, False),
+])  # fmt: skip
+def test_two_products_in_16_bits_and_two_of_them_in_32(
+    signs: tuple[str, str], lanes: int, shared: bool
+) -> None:
+    rng = np.random.default_rng(lanes)
+    func = called(signs, lanes, shared)
+    a = extremes(rng, (4 if shared else 4 * lanes,), signs[0])
+    b = extremes(rng, (4 * lanes,), signs[1])
+    every = np.tile(a, lanes) if shared else a
+    products = every.astype("int32") * b.astype("int32")
+    words = np.clip(products.reshape(-1, 2).sum(1), -(1 << 15), (1 << 15) - 1)
+    before = rng.integers(-(1 << 31), 1 << 31, lanes).astype("int32")
+    want = (before.astype("int64") + words.reshape(-1, 2).sum(1)).astype("int32")  # wraps
+    for target in [*MACHINES, "c", None]:
+        found, total = np.empty(2 * lanes, "int16"), before.copy()
+        run = interpreter.run if target is None else _built(target)
+        run(func, a, b, found, total)
+        np.testing.assert_array_equal(found, words, err_msg=str(target))
+        np.testing.assert_array_equal(total, want, err_msg=str(target))
+
+
+def _built(target: str) -> Any:
+    return lambda func, *arrays: tvm.build(func, target=target)(*arrays)
+
+
+def test_what_they_take() -> None:
+    four = te.var("a", "uint8x4")
+    with pytest.raises(TypeError, match="as many bytes twice, not uint8x4 and int16x8"):
+        tir.dot2(four, te.var("b", "int16x8"))
+    with pytest.raises(TypeError, match="as many bytes twice, not uint8x8 and int8x16"):
+        tir.dot2(te.var("a", "uint8x8"), te.var("b", "int8x16"))
+    with pytest.raises(TypeError, match="in groups of four, not int8x6"):
+        tir.dot2(te.var("a", "uint8x6"), te.var("b", "int8x6"))
+    with pytest.raises(TypeError, match="adds to int32, not to int16x4"):
+        tir.fold2(te.var("x", "int16x4"), te.var("a", "int16x8"))
+    with pytest.raises(TypeError, match="takes int16x8 to add to int32x4, not int16x4"):
+        tir.fold2(te.var("x", "int32x4"), te.var("a", "int16x4"))
+
+
+# ---- weights ----
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 9), st.integers(1, 128), st.integers(0, 2**32 - 1))
+def test_no_sum_of_a_step_leaves_16_bits(panels: int, groups: int, most: int, seed: int) -> None:
+    """Whatever the weights are, and the steps add up to them."""
+    rng = np.random.default_rng(seed)
+    shape = (panels * 3, groups + 1, 4)
+    weights = rng.integers(-most, min(most, 127) + 1, shape)
+    weights = np.where(rng.random(shape) < 0.1, rng.choice([-128, 127], shape), weights)
+    steps = steps_of(weights.astype("int8"), 3)
+    found = np.zeros(shape, int)
+    for panel in range(panels):
+        (begin, alone), (end, _) = steps.starts[panel], steps.starts[panel + 1]
+        for group in range(begin, end):
+            own = found[3 * panel : 3 * panel + 3]
+            own[:, steps.places[group]] += steps.weight[group]
+        summed = [[n, n + 1] for n in range(begin, alone, 2)] + [[n] for n in range(alone, end)]
+        for step in summed:
+            pairs = steps.weight[step].astype(int).reshape(len(step), 3, 2, 2)
+            assert np.maximum(pairs, 0).sum(axis=(0, 3)).max(initial=0) * 255 <= 32767
+            assert np.minimum(pairs, 0).sum(axis=(0, 3)).min(initial=0) * 255 >= -32768
+    np.testing.assert_array_equal(found, weights)
+
+
+def test_small_weights_are_summed_two_by_two() -> None:
+    steps = steps_of(np.full((16, 6, 4), 32, "int8"), 16)
+    assert steps.starts.tolist() == [[0, 6], [6, 6]] and steps.cost == 15
+    assert steps_of(np.full((16, 6, 4), 64, "int8"), 16).cost == 18
+    assert steps_of(np.full((16, 6, 4), 66, "int8"), 16).cost == 36
+
+
+# ---- layers ----
+
+LAYERS: dict[str, Any] = {
+    "pointwise": ((2, 44, 3, 9), (32, 44, 1, 1), {}),
+    "strided": ((1, 36, 5, 7), (24, 36, 1, 1), {"strides": (2, 2)}),
+    "window": ((1, 8, 9, 11), (16, 8, 3, 3), {"strides": (2, 1), "padding": (1, 0, 2, 1)}),
+    "picture": ((1, 3, 12, 13), (32, 3, 3, 3), {"strides": (2, 2), "padding": 1}),
+    "wide": ((1, 44, 6, 6), (48, 44, 2, 3), {"padding": 2, "dilation": 2}),
+    "single": ((1, 32, 1, 1), (80, 32, 1, 1), {}),
+}
+
+
+def layer(kind: str, sign: str, seed: int) -> tuple[Any, Array, Array]:
+    """A convolution of quantised data: weights of which few are large, and bytes of which many."""
+    rng = np.random.default_rng(seed)
+    shape, kernel, attrs = LAYERS[kind]
+    rare = rng.random(kernel) < 0.004
+    w = np.where(rare, rng.choice([-128, 127], kernel), rng.integers(-40, 41, kernel))
+    x, w = extremes(rng, shape, sign), w.astype("int8")
+    zero = int(rng.choice([np.iinfo(sign).min, np.iinfo(sign).max, 77]))
+    one = relay.const(1.0)
+    made = relay.qnn.conv2d(
+        relay.var("x", shape=shape, dtype=sign), relay.const(w), relay.const(zero), relay.const(0),
+        one, one, kernel_size=kernel[2:], channels=kernel[0], **attrs,
+    )  # fmt: skip
+    return made, x, convolved(x.astype("int64") - zero, w.astype("int64"), attrs)
+
+
+def built(made: Any, target: str) -> Any:
+    with tvm.transform.PassContext(opt_level=3):
+        return relay.build(tvm.IRModule.from_expr(made), target=target)
+
+
+@pytest.mark.parametrize("target", PAIRS)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers(kind: str, target: str) -> None:
+    for seed, sign in enumerate(["uint8", "int8"]):
+        made, x, want = layer(kind, sign, seed)
+        lib = built(made, target)
+        assert "pair_dots" in lib.get_graph_json()
+        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+        module.run(x=x)
+        np.testing.assert_array_equal(module.get_output(0).numpy(), want)
+
+
+HASWELL = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
+
+
+@pytest.mark.parametrize(("target", "expected"), [
+    (HASWELL, True),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", True),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", False),
+    ("llvm -mtriple=x86_64-linux-gnu", False),
+])  # fmt: skip
+def test_where_it_is_chosen(target: str, expected: bool) -> None:
+    lib = built(layer("pointwise", "uint8", 0)[0], target)
+    assert ("pair_dots" in lib.get_graph_json()) is expected
+    assert ("pmaddubsw" in lib.get_lib().get_source("asm")) is expected
+
+
+def test_large_weights_are_multiplied_as_words() -> None:
+    """Where most groups would become two, steps cost more than words do."""
+    w = extremes(np.random.default_rng(0), (32, 64, 1, 1), "int8")
+    x = relay.var("x", shape=(1, 64, 4, 4), dtype="uint8")
+    made = relay.nn.conv2d(x, relay.const(w), out_dtype="int32")
+    assert "pair_dots" not in built(made, HASWELL).get_graph_json()
+
+
+def test_what_the_operator_refuses() -> None:
+    x = relay.var("x", shape=(1, 2, 2, 4), dtype="uint8")
+    weight = relay.const(np.zeros((1, 2, 8, 4), "int8"))
+    places, starts = relay.const(np.zeros(2, "int32")), relay.const(np.zeros((2, 2), "int32"))
+    with pytest.raises(ValueError, match="places' groups is 1, not 2"):
+        relay.nn.conv2d_pair_dots(x, weight, places, starts)
