@@ -21,24 +21,26 @@ typedef struct {
   int end;
 } lane;
 
+/* What all threads read while the region runs, apart from what they write. */
 typedef struct {
-  _Alignas(64) atomic_int taken; /* by a caller */
-  atomic_int open;               /* workers may come in */
-  atomic_int visitors;           /* workers inside */
-  atomic_int caller_sleeps;
-  atomic_int failed;
+  _Alignas(64) atomic_uint open; /* 0, or the region's number among those of this place */
+  atomic_int failed, caller_sleeps;
   sterna_task body;
   void *data;
   int tasks, lane_count;
-  sterna_error *error; /* the first failure's; written by whoever set failed */
   lane *lanes;
+  sterna_error *error;           /* the first failure's; written by whoever set failed */
+  _Alignas(64) atomic_int taken; /* by a caller */
+  unsigned opened;               /* so far; its number */
 } region;
 
 typedef struct pool pool;
 
 typedef struct {
+  _Alignas(64) _Atomic(region *) inside; /* written by the worker alone, so that none waits to say it */
   pool *pool;
-  int number; /* 1 and up; 0 is the caller */
+  int number;             /* 1 and up; 0 is the caller */
+  unsigned done[REGIONS]; /* the region of each place in which nothing was left to begin */
   platform_thread thread;
 } worker;
 
@@ -75,32 +77,36 @@ static void run_task(region *r, int task) {
   else sterna_release(error);
 }
 
-/* 1 when there was something left to do. */
-static int run_lanes(region *r, int home) {
-  int worked = 0;
+/* Until nothing is left to begin. */
+static void run_lanes(region *r, int home) {
   for (int k = 0; k < r->lane_count; k++) {
     lane *l = &r->lanes[(home + k) % r->lane_count];
     while (atomic_load_explicit(&l->next, memory_order_relaxed) < l->end) {
-      if (atomic_load_explicit(&r->failed, memory_order_relaxed)) return worked;
+      if (atomic_load_explicit(&r->failed, memory_order_relaxed)) return;
       long long task = atomic_fetch_add(&l->next, 1);
       if (task >= l->end) break;
       run_task(r, (int)task);
-      worked = 1;
     }
   }
-  return worked;
 }
 
-static int visit(pool *p, region *r, int number) {
-  if (!atomic_load_explicit(&r->open, memory_order_relaxed)) return 0;
-  atomic_fetch_add(&r->visitors, 1);
-  int worked = atomic_load(&r->open) && run_lanes(r, number);
-  if (atomic_fetch_sub(&r->visitors, 1) == 1 && atomic_load(&r->caller_sleeps)) {
-    platform_lock(&p->mutex);
-    platform_wake_all(&p->done);
-    platform_unlock(&p->mutex);
+/* 1 when it came in. */
+static int visit(worker *w, region *r, unsigned *done) {
+  unsigned open = atomic_load_explicit(&r->open, memory_order_relaxed);
+  if (!open || open == *done) return 0;
+  atomic_store(&w->inside, r); /* before it looks again: the caller closes first and then looks here */
+  open = atomic_load(&r->open);
+  if (open) {
+    run_lanes(r, w->number);
+    *done = open;
   }
-  return worked;
+  atomic_store(&w->inside, NULL);
+  if (atomic_load(&r->caller_sleeps)) {
+    platform_lock(&w->pool->mutex);
+    platform_wake_all(&w->pool->done);
+    platform_unlock(&w->pool->mutex);
+  }
+  return 1;
 }
 
 /* ---- workers ---- */
@@ -134,7 +140,7 @@ static PLATFORM_THREAD_RESULT worker_main(void *data) {
   while (!atomic_load(&p->ending)) {
     unsigned seen = atomic_load(&p->news);
     int worked = 0;
-    for (int i = 0; i < REGIONS; i++) worked |= visit(p, &p->regions[i], w->number);
+    for (int i = 0; i < REGIONS; i++) worked |= visit(w, &p->regions[i], &w->done[i]);
     if (!worked && !wait_for_change(&p->news, seen)) sleep_until_news(p, seen);
   }
   return 0;
@@ -162,7 +168,7 @@ static pool *new_pool(int threads) {
   if (!p) return NULL;
   memset(p, 0, sizeof *p);
   p->threads = threads;
-  p->workers = memory_try_allocate((size_t)threads * sizeof *p->workers, 16);
+  p->workers = memory_try_allocate((size_t)threads * sizeof *p->workers, 64);
   lane *lanes = memory_try_allocate((size_t)threads * REGIONS * sizeof *lanes, 64);
   if (!p->workers || !lanes) {
     memory_release(p->workers);
@@ -170,6 +176,7 @@ static pool *new_pool(int threads) {
     memory_release(p);
     return NULL;
   }
+  memset(p->workers, 0, (size_t)threads * sizeof *p->workers);
   memset(lanes, 0, (size_t)threads * REGIONS * sizeof *lanes);
   for (int i = 0; i < REGIONS; i++) p->regions[i].lanes = lanes + i * threads;
   platform_mutex_init(&p->mutex);
@@ -330,11 +337,17 @@ static void announce(pool *p, int helpers) {
   platform_unlock(&p->mutex);
 }
 
+static int has_visitors(pool *p, region *r) {
+  for (int i = 0; i < p->workers_started; i++)
+    if (atomic_load(&p->workers[i].inside) == r) return 1;
+  return 0;
+}
+
 static void wait_for_visitors(pool *p, region *r) {
   uint64_t start = platform_nanoseconds(), waited = 0;
   while (waited < YIELD_NS) {
     for (int i = 0; i < 16; i++) {
-      if (!atomic_load(&r->visitors)) return;
+      if (!has_visitors(p, r)) return;
       platform_pause();
     }
     waited = platform_nanoseconds() - start;
@@ -342,7 +355,7 @@ static void wait_for_visitors(pool *p, region *r) {
   }
   platform_lock(&p->mutex);
   atomic_store(&r->caller_sleeps, 1);
-  while (atomic_load(&r->visitors)) platform_wait(&p->done, &p->mutex);
+  while (has_visitors(p, r)) platform_wait(&p->done, &p->mutex);
   atomic_store(&r->caller_sleeps, 0);
   platform_unlock(&p->mutex);
 }
@@ -354,13 +367,14 @@ static int run_shared(pool *p, region *r, sterna_task body, void *data, int32_t 
   r->error = NULL;
   atomic_store_explicit(&r->failed, 0, memory_order_relaxed);
   deal(r, tasks, lane_count);
-  atomic_store(&r->open, 1);
+  if (++r->opened == 0) r->opened = 1;
+  atomic_store(&r->open, r->opened);
   announce(p, lane_count - 1);
   inside_region = 1;
   run_lanes(r, 0);
   inside_region = 0;
   atomic_store(&r->open, 0);
-  if (atomic_load(&r->visitors)) wait_for_visitors(p, r);
+  if (has_visitors(p, r)) wait_for_visitors(p, r);
   int failed = atomic_load(&r->failed);
   sterna_error *error = r->error;
   atomic_store(&r->taken, 0);
