@@ -36,7 +36,7 @@ def test_extremes_keep_nan(tmp_path: Path) -> None:
 
 
 def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:
-    """Bands, parts of weights, windows and dense layers, with tiles that do not fit evenly."""
+    """Bands, parts of weights, windows, blocks of pixels and dense layers, by uneven tiles too."""
     rng = np.random.default_rng(1)
 
     def conv(data: Any, outputs: int, channels: int, window: int, **attrs: Any) -> Any:
@@ -57,7 +57,8 @@ def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:
     grouped = conv(data, 12, 24, 3, groups=2)
     square = conv(conv(data, 16, 24, 3), 16, 16, 3)
     few = conv(points, 9, 40, 3, strides=2)
-    made = [square, points, by_parts, chain, dense, even, grouped, few]
+    stem = conv(relay.reshape(data, (1, 3, 26, 44)), 32, 3, 7, strides=2)
+    made = [square, points, by_parts, chain, dense, even, grouped, few, stem]
     check(joined(*made), x, tmp_path)
 
 

@@ -16,30 +16,42 @@ from sterna.contrib import graph_executor
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.kernel import Processor
 from sterna.op.nn._linear_steps import linear_steps
-from sterna.op.nn._winograd import as_array, matrices, transform_weights, winograd_plan
+from sterna.op.nn._winograd import (
+    SIZES,
+    WINDOWS,
+    Sum,
+    as_array,
+    matrices,
+    transform_weights,
+    winograd_plan,
+)
 from sterna.relay.op import is_call_of
 from tests.op.harness import reference
 
 MACHINE = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20, threads=2)
 
 
-@pytest.mark.parametrize("m", [2, 4, 5, 6])
-def test_matrices_convolve_a_line(m: int) -> None:
-    of = matrices(m)
-    line, window = np.arange(1.0, m + 3) ** 2, np.array([1.0, -2.0, 0.5])
+# Results and window: the sizes of tiles that are tried.
+TILES = [(size - window + 1, window) for window in WINDOWS for size in SIZES if size > window]
+
+
+@pytest.mark.parametrize("m, r", TILES)
+def test_matrices_convolve_a_line(m: int, r: int) -> None:
+    of = matrices(m, r)
+    line, window = np.arange(1.0, m + r) ** 2, np.array([1.0, -2.0, 0.5, 3.0, 0.25])[:r]
     products = (as_array(of.window) @ window) * (as_array(of.data) @ line)
     want = np.correlate(line, window, "valid")
     np.testing.assert_allclose(as_array(of.result) @ products, want, rtol=1e-12)
 
 
-@pytest.mark.parametrize("m", [2, 4, 5, 6])
-def test_the_reference_is_the_convolution(m: int) -> None:
+@pytest.mark.parametrize("m, r", TILES)
+def test_the_reference_is_the_convolution(m: int, r: int) -> None:
     rng = np.random.default_rng(m)
     x = rng.standard_normal((2, 7, 10, 6))
-    w = rng.standard_normal((8, 6, 3, 3))
+    w = rng.standard_normal((8, 6, r, r))
     border = (1, 0, 1, 2)
     packed = transform_weights(w, m, 4)
-    got = reference("nn.conv2d_winograd", x, packed, tile_size=m, padding=border)
+    got = reference("nn.conv2d_winograd", x, packed, tile_size=m, window=r, padding=border)
     want = reference(
         "nn.conv2d", x, w, data_layout="NHWC", kernel_layout="OIHW", padding=border
     )
@@ -48,8 +60,8 @@ def test_the_reference_is_the_convolution(m: int) -> None:
 
 @pytest.mark.parametrize("m, before, after", [(2, 4, 4), (4, 16, 12), (5, 21, 16), (6, 24, 20)])
 def test_transforms_share_their_sums(m: int, before: int, after: int) -> None:
-    """Instructions for a line: without sharing F(6) takes 36 and 32."""
-    of = matrices(m)
+    """Instructions for a line: without sharing F(6, 3) takes 36 and 32."""
+    of = matrices(m, 3)
     assert (linear_steps(of.data).cost, linear_steps(of.result).cost) == (before, after)
 
 
@@ -68,7 +80,10 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
     assert made.cost <= sum(len(row) for row in rows)
 
 
-@pytest.mark.parametrize("m, together", [(2, 1), (4, 1), (4, 4), (5, 1), (6, 8)])
+@pytest.mark.parametrize(
+    "m, r, together",
+    [(2, 3, 1), (4, 3, 1), (4, 3, 4), (5, 3, 1), (6, 3, 8), (5, 4, 1), (4, 5, 1), (7, 2, 8)],
+)
 @pytest.mark.parametrize(
     "split, image, border",
     [
@@ -78,16 +93,16 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
     ],
 )
 def test_kernels_convolve(
-    m: int, together: int, split: str, image: Any, border: Any
+    m: int, r: int, together: int, split: str, image: Any, border: Any
 ) -> None:
     """Edges of all kinds, and errors of rounding that leave room below 2e-3."""
     rng = np.random.default_rng(3)
     data = np.maximum(rng.standard_normal((2, *image, 32)), 0).astype("float32")
-    weight = rng.standard_normal((16, 32, 3, 3)).astype("float32")
+    weight = rng.standard_normal((16, 32, r, r)).astype("float32")
     x, w = relay.var("x", shape=data.shape), relay.const(transform_weights(weight, m, 16))
     body = relay.nn.conv2d_winograd(
-        x, w, tile_size=m, padding=border, block_tiles=5, lanes=8, registers=16, split=split,
-        together=together,
+        x, w, tile_size=m, window=r, padding=border, block_tiles=5, lanes=8, registers=16,
+        split=split, together=together,
     )  # fmt: skip
     got, _ = result(tvm.IRModule.from_expr(relay.Function((x,), body)), data)
     want = reference(
@@ -97,13 +112,20 @@ def test_kernels_convolve(
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
 
-def network(shape: tuple[int, ...], channels: int, padding: Any = 1) -> Any:
-    """A convolution with a bias, a residual and a relu."""
+def network(
+    shape: tuple[int, ...], channels: int, padding: Any = 1, window: int = 3, layout: str = "NCHW",
+    **attrs: Any,
+) -> Any:  # fmt: skip
+    """A convolution with a bias and a relu."""
     rng = np.random.default_rng(1)
     x = relay.var("x", shape=shape)
-    w = relay.const(rng.standard_normal((channels, shape[1], 3, 3)).astype("float32"))
-    made = relay.nn.conv2d(x, w, padding=padding)
-    bias = relay.const(rng.standard_normal((channels, 1, 1)).astype("float32"))
+    inputs = shape[layout.index("C")]
+    w = relay.const(rng.standard_normal((channels, inputs, window, window)).astype("float32"))
+    made = relay.nn.conv2d(
+        x, w, padding=padding, data_layout=layout, kernel_layout="OIHW", **attrs
+    )
+    spread = (channels, 1, 1) if layout == "NCHW" else (channels,)
+    bias = relay.const(rng.standard_normal(spread).astype("float32"))
     return tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(relay.add(made, bias))))
 
 
@@ -129,13 +151,38 @@ def test_it_runs_where_it_costs_less(shape: Any, channels: int, padding: Any) ->
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
+@pytest.mark.parametrize(
+    "shape, window, step, padding, layout",
+    [
+        ((2, 3, 61, 54), 7, 2, 3, "NCHW"),
+        ((1, 61, 54, 3), 7, 2, (3, 2, 1, 0), "NHWC"),
+        ((1, 1, 60, 64), 11, 4, 2, "NCHW"),
+        ((1, 32, 30, 28), 5, 1, 2, "NCHW"),
+    ],
+)
+def test_larger_windows_and_steps_over_few_channels(
+    shape: Any, window: int, step: int, padding: Any, layout: str
+) -> None:
+    """A step over pixels is one over blocks of them, with a window that touches few blocks."""
+    mod = network(shape, 32, padding, window, layout, strides=step)
+    x = np.random.default_rng(2).standard_normal(shape).astype("float32")
+    got, lib = result(mod, x)
+    assert "winograd" in lib.get_graph_json()
+    want, _ = result(mod, x, **{"relay.Winograd.max_growth": 0})
+    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
 ALONE = replace(MACHINE, threads=1)
 
 
 def plan(
     size: int, inputs: int, outputs: int, machine: Processor = ALONE, growth: float = 8
 ) -> Any:
-    return winograd_plan((1, size, size), (inputs, outputs), 32, machine, 16, growth)
+    return winograd_plan(windows_of_3(size, inputs, outputs), 32, machine, 16, growth)
+
+
+def windows_of_3(size: int, inputs: int, outputs: int) -> Sum:
+    return Sum((1, size, size), inputs, outputs, window=3, plain=9 * inputs)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +200,9 @@ def test_small_sums_and_growing_weights_stay_direct() -> None:
     assert plan(56, 64, 64, growth=1) is None
     assert plan(55, 16, 64, growth=4).m == 4
     assert plan(7, 512, 512) is None and plan(7, 512, 512, MACHINE) is None
-    assert winograd_plan((1, 9, 9), (3, 32), 32, MACHINE, 16, 8) is None
+    assert winograd_plan(windows_of_3(9, 3, 32), 32, MACHINE, 16, 8) is None
     small = Processor(vector_bits=32, vector_registers=8)
-    assert winograd_plan((1, 56, 56), (64, 64), 4, small, 1, 8) is None
+    assert winograd_plan(windows_of_3(56, 64, 64), 4, small, 1, 8) is None
 
 
 def test_threads_find_enough_pieces_of_work() -> None:
@@ -180,11 +227,17 @@ def test_the_choice_is_explained() -> None:
     assert any("cycles expected" in text and "times as large" in text for text in shown)
 
 
-def test_tiles_have_a_largest_size() -> None:
+@pytest.mark.parametrize(
+    "attrs, message",
+    [({"tile_size": 7}, "tile_size is 7: it should be 2 to 6"),
+     ({"tile_size": 7, "window": 4}, "tile_size is 7: it should be 2 to 5"),
+     ({"window": 6}, "window is 6: it should be 2 to 5")],
+)  # fmt: skip
+def test_tiles_have_a_largest_size(attrs: Any, message: str) -> None:
     x, w = relay.var("x", shape=(1, 9, 9, 4)), relay.var("w", shape=(81, 1, 4, 4))
-    with pytest.raises(Exception, match="tile_size is 7: it should be 2 to 6"):
+    with pytest.raises(Exception, match=message):
         relay.transform.InferType()(
-            tvm.IRModule.from_expr(relay.nn.conv2d_winograd(x, w, tile_size=7))
+            tvm.IRModule.from_expr(relay.nn.conv2d_winograd(x, w, **attrs))
         )
 
 
@@ -207,8 +260,14 @@ def test_only_what_it_can_do_is_changed() -> None:
     x = relay.var("x", shape=(1, 64, 56, 56))
     w = relay.const(np.ones((64, 64, 3, 3), "float32"))
     halves = relay.const(np.ones((64, 32, 3, 3), "float32"))
+    image = relay.var("image", shape=(1, 3, 57, 56))
+    stem = relay.const(np.ones((64, 3, 7, 7), "float32"))
+    even = relay.const(np.ones((64, 3, 8, 8), "float32"))
     for body in (
         relay.nn.conv2d(x, w, strides=2, padding=1),
+        relay.nn.conv2d(image, stem, strides=(2, 1), padding=3),
+        relay.nn.conv2d(image, stem, padding=3),
+        relay.nn.conv2d(image, even, strides=2),  # no window reads the last row
         relay.nn.conv2d(x, w, dilation=2, padding=2),
         relay.nn.conv2d(x, halves, groups=2, padding=1),
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),

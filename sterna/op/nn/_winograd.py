@@ -1,7 +1,7 @@
-"""Winograd's way to convolve with windows of 3 x 3: fewer products, and sums before and after.
+"""Winograd's way to convolve with small windows: fewer products, and sums before and after.
 
-F(m) makes m x m results of a tile of (m + 2) x (m + 2) elements with as many products, where the
-plain sum needs 9 m x m: Y = A'[(G g G') * (B' d B)]A, summed over channels in the middle.
+F(m, r) makes m x m results of a tile of n x n elements, n = m + r - 1, with as many products, where
+the plain sum needs r r m m: Y = A'[(G g G') * (B' d B)]A, summed over channels in the middle.
 """
 
 import math
@@ -17,12 +17,13 @@ from sterna.op.products import FLOAT32
 from sterna.op.register_tile import register_tile, step_cycles
 from sterna.relay.arrays import Array
 
-WINDOW = 3
 # Where polynomials are evaluated: these keep the errors of rounding small.
 POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))
-# Rows and columns of a tile's results: as many as there are points for, and those that are tried.
-MOST_RESULTS = len(POINTS) - 1
-TILES = (2, 4, 5, 6)
+# Rows and columns of a tile: as many as there are points for, and those that are tried.
+MOST_SIZE = len(POINTS) + 1
+SIZES = (4, 6, 7, 8)
+# Rows and columns of a window: of larger ones a tile has few results.
+WINDOWS = range(2, 6)
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
 # Bytes of products that are stored and read again in a cycle.
@@ -35,6 +36,8 @@ REGION = 3000
 LOST = 0.25
 # It pays only if it is this much cheaper: weights grow.
 PAYS = 0.9
+# Elements of an image that are laid elsewhere in a cycle.
+ARRANGED = 1.0
 
 # Batch, height and width of a result.
 Image = tuple[int, int, int]
@@ -42,35 +45,34 @@ Image = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """Of F(m): what tiles, windows and products are multiplied with."""
+    """Of F(m, r): what tiles of n x n, windows and products are multiplied with."""
 
     data: Matrix
-    """B', (m + 2) x (m + 2)."""
+    """B', n x n."""
     window: Matrix
-    """G, (m + 2) x 3."""
+    """G, n x r."""
     result: Matrix
-    """A', m x (m + 2)."""
+    """A', m x n."""
 
 
 @cache
-def matrices(m: int) -> Matrices:
+def matrices(m: int, window: int) -> Matrices:
     """Polynomials evaluated at points and at infinity, multiplied there and interpolated."""
-    size = m + WINDOW - 1
-    points = [Fraction(point) for point in POINTS[: size - 1]]
-    data, window = [], []
+    points = [Fraction(point) for point in POINTS[: m + window - 2]]
+    data, windows = [], []
     for i, point in enumerate(points):
         others = [other for j, other in enumerate(points) if j != i]
         scale = Fraction(1)
         for other in others:
             scale *= point - other
         data.append((*_product(others), Fraction(0)))
-        window.append(tuple(point**k / scale for k in range(WINDOW)))
+        windows.append(tuple(point**k / scale for k in range(window)))
     data.append(tuple(_product(points)))
-    window.append((Fraction(0),) * (WINDOW - 1) + (Fraction(1),))
+    windows.append((Fraction(0),) * (window - 1) + (Fraction(1),))
     result = [
         (*(point**k for point in points), Fraction(int(k == m - 1))) for k in range(m)
     ]
-    return Matrices(tuple(data), tuple(window), tuple(result))
+    return Matrices(tuple(data), tuple(windows), tuple(result))
 
 
 def _product(roots: list[Fraction]) -> list[Fraction]:
@@ -90,9 +92,9 @@ def as_array(matrix: Matrix) -> Array:
 
 
 def transform_weights(weight: Array, m: int, block: int) -> Array:
-    """Weights (O, I, 3, 3) as (position, block of O, I, O in the block)."""
-    g = as_array(matrices(m).window)
-    outer, inner = weight.shape[:2]
+    """Weights (O, I, r, r) as (position, block of O, I, O in the block)."""
+    outer, inner, _, window = weight.shape
+    g = as_array(matrices(m, window).window)
     made = np.einsum("xr,oirs,ys->xyoi", g, weight.astype(np.float64), g, optimize=True)
     packed = made.reshape(-1, outer // block, block, inner).transpose(0, 1, 3, 2)
     return np.ascontiguousarray(packed).astype(weight.dtype)
@@ -121,17 +123,46 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """A convolution, and what it runs on."""
+class Sum:
+    """What a convolution makes, and of what."""
 
     image: Image
     inputs: int
     outputs: int
+    window: int
+    """Rows and columns that are read for one result."""
+    plain: int
+    """Products of the plain sum for one result."""
+    arranged: int = 0
+    """Elements that are laid elsewhere first."""
+
+    def growth(self, m: int) -> float:
+        """How many times larger the weights of F(m, r) are."""
+        return (m + self.window - 1) ** 2 * self.inputs / self.plain
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A convolution, and what it runs on."""
+
+    sum: Sum
     block: int
     """Output channels that lie together."""
     lanes: int
     """Channels of a vector in the transforms."""
     processor: Processor
+
+    @property
+    def inputs(self) -> int:
+        return self.sum.inputs
+
+    @property
+    def outputs(self) -> int:
+        return self.sum.outputs
+
+    def positions(self, m: int) -> int:
+        """Elements of a tile, and its products for a channel."""
+        return (m + self.sum.window - 1) ** 2
 
     @property
     def products_per_cycle(self) -> int:
@@ -143,7 +174,7 @@ class _Work:
 
     def most_tiles(self, m: int) -> int:
         """Tiles whose transforms stay in the second cache, beside the weights if those do."""
-        cache, position = self.processor.l2_bytes, 4 * (m + 2) ** 2
+        cache, position = self.processor.l2_bytes, 4 * self.positions(m)
         seen = position * self.inputs
         if seen * self.outputs > cache // 2:
             return cache * 3 // 4 // seen
@@ -164,7 +195,7 @@ class _Work:
         which it reads its share of the transforms. What stays there shares it with weights: all,
         if they are read in every turn, or those of this block and of the next.
         """
-        positions, cache = (m + 2) ** 2, self.processor.l2_bytes
+        positions, cache = self.positions(m), self.processor.l2_bytes
         weights = self.weights(positions) * share.weights
         seen = 4 * positions * each * self.inputs * share.seen
         made = 4 * positions * each * self.block
@@ -182,27 +213,28 @@ class _Work:
 
 
 def winograd_plan(
-    image: Image, channels: tuple[int, int], block: int, processor: Processor,
-    lanes: int, growth: float,
-) -> WinogradPlan | None:  # fmt: skip
-    """The cheapest way for (batch, height, width) and (inputs, outputs); None if that is direct."""
-    inputs, outputs = channels
-    while lanes > 1 and (inputs % lanes or block % lanes):
+    made: Sum, block: int, processor: Processor, lanes: int, growth: float
+) -> WinogradPlan | None:
+    """The cheapest way; None if that is the plain sum."""
+    while lanes > 1 and (made.inputs % lanes or block % lanes):
         lanes //= 2
     if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
         return None  # where there are no vectors memory is scarce too, and weights would grow
-    work = _Work(image, inputs, outputs, block, lanes, processor)
+    work = _Work(made, block, lanes, processor)
     plans: dict[int, tuple[float, int, str]] = {}
-    for m in TILES:
-        if (m + 2) ** 2 <= growth * WINDOW**2:
+    for m in (size - made.window + 1 for size in SIZES):
+        if m > 1 and made.growth(m) <= growth:
             ways = (_by_blocks, _by_channels, _by_positions)
-            plans[m] = min((*way(work, m), way.__name__[4:]) for way in ways)
+            cycles, tiles, split = min((*way(work, m), way.__name__[4:]) for way in ways)
+            arranging = made.arranged / ARRANGED / processor.threads
+            plans[m] = (cycles + arranging, tiles, split)
     direct = _direct_cycles(work)
     m = min(plans, key=lambda m: plans[m][0], default=0)
     if m == 0 or plans[m][0] >= PAYS * direct:
         return None
     cycles, tiles, split = plans[m]
-    others = {f"F({n}, 3)": plan[0] for n, plan in plans.items() if n != m} | {"direct": direct}
+    others = {f"F({n}, {made.window})": plan[0] for n, plan in plans.items() if n != m}
+    others["direct"] = direct
     listed = ", ".join(f"{way} {_thousands(cost)}" for way, cost in others.items())
     why = f"{_thousands(cycles)} cycles expected, {listed}"
     return WinogradPlan(m, tiles, lanes, split, why)
@@ -213,10 +245,9 @@ def _thousands(cycles: float) -> str:
 
 
 def _direct_cycles(work: _Work) -> float:
-    batch, height, width = work.image
-    products = batch * height * width * work.inputs * work.outputs * WINDOW**2
+    weights = 4 * work.outputs * work.sum.plain
+    products = math.prod(work.sum.image) * work.outputs * work.sum.plain
     cycles = products / work.products_per_cycle / work.processor.threads
-    weights = work.weights(WINDOW**2)
     large = weights > work.processor.l2_bytes // 2  # threads share channels then, else rows
     share = 1 / work.processor.threads if large else 1.0
     return cycles + work.arriving(weights * share) + work.regions(1)
@@ -229,8 +260,8 @@ def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
         return math.inf, each
     multiply, before, after = _costs(work, m, each)
     blocks, turns = work.outputs // work.block, round(work.share(count) * count)
-    cycles = (multiply * (m + 2) ** 2 * blocks + before + after) * turns
-    cycles += work.arriving(work.weights((m + 2) ** 2))
+    cycles = (multiply * work.positions(m) * blocks + before + after) * turns
+    cycles += work.arriving(work.weights(work.positions(m)))
     return cycles + work.coming_again(m, each, turns, blocks, Share()) + work.regions(1), each
 
 
@@ -241,17 +272,17 @@ def _by_channels(work: _Work, m: int) -> tuple[float, int]:
     blocks = work.outputs // work.block
     share = Share(weights=work.share(blocks))
     cycles = before * work.share(each * work.inputs // work.lanes)
-    cycles += (multiply * (m + 2) ** 2 * blocks + after) * share.weights
-    seen = 4 * (m + 2) ** 2 * each * work.inputs
+    cycles += (multiply * work.positions(m) * blocks + after) * share.weights
+    seen = 4 * work.positions(m) * each * work.inputs
     cycles = (cycles + work.from_others(seen) + work.regions(2)) * count
-    cycles += work.arriving(work.weights((m + 2) ** 2) * share.weights)
+    cycles += work.arriving(work.weights(work.positions(m)) * share.weights)
     own = round(blocks * share.weights)
     return cycles + work.coming_again(m, each, count, own, share), each
 
 
 def _by_positions(work: _Work, m: int) -> tuple[float, int]:
     """Each thread multiplies some positions of all tiles; their products are kept in between."""
-    positions, blocks = (m + 2) ** 2, work.outputs // work.block
+    positions, blocks = work.positions(m), work.outputs // work.block
     room = work.processor.threads * work.processor.l2_bytes * 3 // 4
     each, count = _even(work, m, room // (4 * positions * (work.inputs + work.outputs)), 1)
     multiply, before, after = _costs(work, m, each)
@@ -268,17 +299,18 @@ def _by_positions(work: _Work, m: int) -> tuple[float, int]:
 
 def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
     """The tiles of a block, and how many blocks all images have."""
-    tiles = tile_count((1, *work.image[1:]), m)
+    images, height, width = work.sum.image
+    tiles = -(-height // m) * -(-width // m)
     count = -(-tiles // max(1, most))
-    if count * work.image[0] % multiple:
+    if count * images % multiple:
         count = min(tiles, count + multiple - count % multiple)
     each = -(-tiles // count)
-    return each, -(-tiles // each) * work.image[0]
+    return each, -(-tiles // each) * images
 
 
 def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     """Cycles of a position's products with one block of channels, and of the transforms."""
-    size, of = m + 2, matrices(m)
+    size, of = m + work.sum.window - 1, matrices(m, work.sum.window)
     vectors = max(1, work.block // work.processor.lanes(FLOAT32))
     processor = work.processor
     together, pace = processor.steps_together(FLOAT32, work.inputs), processor.pace
@@ -293,9 +325,3 @@ def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     after = linear_steps(of.result).cost * (size + m) + size**2 + 2 * size * m + m**2
     sums = tiles / work.lanes
     return steps * work.inputs, sums * work.inputs * before, sums * work.outputs * after
-
-
-def tile_count(image: Image, m: int) -> int:
-    """Tiles of all images."""
-    batch, height, width = image
-    return batch * -(-height // m) * -(-width // m)

@@ -23,8 +23,6 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.passes.lower_prefetch import LINE_BYTES
 from sterna.tir.stmt import BufferLoad, Evaluate
 
-# What is stored at a place instead of a value.
-
 
 class WinogradKernel:
     """One convolution; data, weight and out are set when its statements are written."""
@@ -35,11 +33,12 @@ class WinogradKernel:
     finish: Finish | None = None
 
     def __init__(
-        self, tile_size: int, image: tuple[int, ...], shape: tuple[int, ...],
+        self, tile_size: int, window: int, image: tuple[int, ...], shape: tuple[int, ...],
         weight_shape: Sequence[int], before: tuple[int, int], dtype: str, lanes: int,
     ) -> None:  # fmt: skip
         """image: height and width of the data; shape: of the result; before: zeros before both."""
-        self.m, self.size, self.lanes, self.dtype = tile_size, tile_size + 2, lanes, dtype
+        self.m, self.window, self.size = tile_size, window, tile_size + window - 1
+        self.lanes, self.dtype = lanes, dtype
         self.image, self.before = image, before
         self.batch, self.height, self.width, self.outputs = shape
         _, _, self.inputs, self.block = weight_shape
@@ -58,13 +57,13 @@ class WinogradKernel:
         self.rows = tile.rows
         self.groups = -(-self.each // self.rows)
 
-    def describe(self) -> str:
-        """What it does, for the build report."""
+    def describe(self, plain: int) -> str:
+        """What it does, for the build report; plain: products of a plain sum for one result."""
         return (
-            f"Winograd F({self.m}, 3), {self.blocks} blocks of {self.each} tiles, threads share "
-            f"{self.split}, "
+            f"Winograd F({self.m}, {self.window}), {self.blocks} blocks of {self.each} tiles, "
+            f"threads share {self.split}, "
             f"{self.rows} tiles x {self.block} channels in registers, weights "
-            f"{self.size**2 / 9:.1f} times as large"
+            f"{self.size**2 * self.inputs / plain:.1f} times as large"
         )
 
     def write(self, ib: IRBuilder) -> None:
@@ -116,7 +115,7 @@ class WinogradKernel:
         self, ib: IRBuilder, seen: BufferVar, image: Expr, first: Expr, count: Any, kind: str
     ) -> None:
         """All tiles of a block, chunk by chunk."""
-        transform = self._transform(matrices(self.m).data)
+        transform = self._transform(matrices(self.m, self.window).data)
         parts = self.inputs // self.chunk * count
         with (
             ib.for_range(0, parts, name="part", kind=kind) as part,
@@ -156,7 +155,8 @@ class WinogradKernel:
     @property
     def _has_border(self) -> bool:
         """Whether tiles reach over the edges of the data."""
-        whole = (self.down * self.m + 2, self.across * self.m + 2)
+        reach = self.window - 1
+        whole = (self.down * self.m + reach, self.across * self.m + reach)
         return self.before != (0, 0) or self.image != whole
 
     def _within(self, top: Expr, left: Expr, extent: int) -> list[Expr]:
@@ -251,7 +251,7 @@ class WinogradKernel:
     ) -> None:  # fmt: skip
         """One tile and one block of channels."""
         top, left = self._corner(first + place)
-        transform = self._transform(matrices(self.m).result)
+        transform = self._transform(matrices(self.m, self.window).result)
         with ib.for_range(0, self.block // self.lanes, name="vector") as vector:
             channel = vector * self.lanes
 

@@ -4,7 +4,6 @@ Channels lie last. A block of tiles is transformed to (position, tile, channel);
 output channels every position is a product of matrices, and the results' transform ends it.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.epilogue import Epilogue, Finish, extern_with
 from sterna.op.kernel import Kernel
-from sterna.op.nn._winograd import MOST_RESULTS, WINDOW, as_array, matrices, transform_weights
+from sterna.op.nn._winograd import MOST_SIZE, WINDOWS, as_array, matrices, transform_weights
 from sterna.op.nn._winograd_kernel import WinogradKernel
 from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding
@@ -31,6 +30,10 @@ class WinogradAttrs(Attrs):
 
     tile_size: int = 4
     """Rows and columns of results that a tile gives."""
+    window: int = 3
+    """Rows and columns that are read for one result."""
+    plain: int = 0
+    """Products of the plain sum for one result; 0: of a window in all channels."""
     padding: Padding = (0, 0, 0, 0)
     block_tiles: int = 16
     """Tiles that are transformed together."""
@@ -49,12 +52,24 @@ class WinogradAttrs(Attrs):
         """Padding before both axes, then after both."""
         self.padding = full_padding(self.padding, 2)
 
+    @property
+    def size(self) -> int:
+        """Rows and columns of a tile."""
+        return self.tile_size + self.window - 1
+
+    def products(self, inputs: int) -> int:
+        """Of the plain sum for one result."""
+        return self.plain or inputs * self.window**2
+
 
 def _infer(attrs: WinogradAttrs, data: Type, weight: Type) -> TensorType:
     x, w = tensor(data, "data", 4), tensor(weight, "weight", 4)
-    if not 2 <= attrs.tile_size <= MOST_RESULTS:
-        raise ValueError(f"tile_size is {attrs.tile_size}: it should be 2 to {MOST_RESULTS}")
-    size = (attrs.tile_size + 2) ** 2
+    if attrs.window not in WINDOWS:
+        raise ValueError(f"window is {attrs.window}: it should be {WINDOWS[0]} to {WINDOWS[-1]}")
+    most = MOST_SIZE - attrs.window + 1
+    if not 2 <= attrs.tile_size <= most:
+        raise ValueError(f"tile_size is {attrs.tile_size}: it should be 2 to {most}")
+    size = attrs.size**2
     if w.shape[0] != size or w.shape[2] != x.shape[3]:
         raise ValueError(
             f"weight {w.shape} should have {size} positions and {x.shape[3]} input channels"
@@ -62,20 +77,21 @@ def _infer(attrs: WinogradAttrs, data: Type, weight: Type) -> TensorType:
     batch, height, width, _ = x.concrete_shape
     top, left, bottom, right = full_padding(attrs.padding, 2)
     _, blocks, _, block = w.concrete_shape
-    shape = (batch, height + top + bottom - 2, width + left + right - 2, blocks * block)
+    reach = attrs.window - 1
+    shape = (batch, height + top + bottom - reach, width + left + right - reach, blocks * block)
     return TensorType(shape, x.dtype)
 
 
 def _reference(attrs: WinogradAttrs, data: Array, weight: Array) -> Array:
     """The transforms in float64."""
-    m, size = attrs.tile_size, attrs.tile_size + 2
+    m, size, reach = attrs.tile_size, attrs.size, attrs.window - 1
     top, left, bottom, right = full_padding(attrs.padding, 2)
-    batch, height, width = data.shape[0], data.shape[1] + top + bottom - 2, data.shape[2] + left
-    width += right - 2
+    batch, height, width = data.shape[0], data.shape[1] + top + bottom, data.shape[2] + left + right
+    height, width = height - reach, width - reach
     down, across = -(-height // m), -(-width // m)
-    x = np.zeros((batch, down * m + 2, across * m + 2, data.shape[3]))
+    x = np.zeros((batch, down * m + reach, across * m + reach, data.shape[3]))
     x[:, top : top + data.shape[1], left : left + data.shape[2]] = data
-    of = matrices(m)
+    of = matrices(m, attrs.window)
     b, a = as_array(of.data), as_array(of.result)
     made = np.zeros((batch, down * m, across * m, weight.shape[1] * weight.shape[3]))
     for i, j in np.ndindex(down, across):
@@ -91,13 +107,14 @@ def _reference(attrs: WinogradAttrs, data: Array, weight: Array) -> Array:
 
 def _macs(attrs: WinogradAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
     batch, height, width, channels = out.concrete_shape
-    return batch * height * width * channels * data.concrete_shape[3] * 9
+    return batch * height * width * channels * attrs.products(data.concrete_shape[3])
 
 
 def _grown(attrs: WinogradAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
     """What the positions of a tile take beyond the elements of a window."""
-    positions, *others = weight.concrete_shape
-    return (positions - WINDOW**2) * math.prod(others) * weight.dtype.bytes
+    positions, blocks, inputs, block = weight.concrete_shape
+    grown = positions * inputs - attrs.products(inputs)
+    return grown * blocks * block * weight.dtype.bytes
 
 
 def _compute(attrs: WinogradAttrs, out: TensorType, data: Tensor, weight: Tensor) -> Tensor:
@@ -112,10 +129,12 @@ def _compute_with(
     image = tuple(build.int_value(extent) or 1 for extent in data.shape[1:3])
     top, left, _, _ = full_padding(attrs.padding, 2)
     kernel = WinogradKernel(
-        attrs.tile_size, image, out.concrete_shape, shape, (top, left), str(out.dtype), attrs.lanes
-    )
+        attrs.tile_size, attrs.window, image, out.concrete_shape, shape, (top, left),
+        str(out.dtype), attrs.lanes,
+    )  # fmt: skip
     kernel.plan(attrs.block_tiles, attrs.registers, attrs.together, attrs.split)
-    described = f"{kernel.describe()}: {attrs.why}" if attrs.why else kernel.describe()
+    described = kernel.describe(attrs.products(kernel.inputs))
+    described += f": {attrs.why}" if attrs.why else ""
 
     def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
         kernel.finish = finish
@@ -151,5 +170,5 @@ register(OpRecord(
         Case(((2, 9, 5, 4), _WEIGHTS), {"padding": (0, 1, 2, 1), "split": "channels"}),
         Case(((2, 9, 7, 4), _WEIGHTS), {"padding": 1, "block_tiles": 4, "split": "positions"}),
     ],
-    doc="A convolution with windows of 3 x 3 by Winograd's way; its weights are transformed.",
+    doc="A convolution with small windows by Winograd's way; its weights are transformed.",
 ))  # fmt: skip
