@@ -1,8 +1,8 @@
 """A fused function as tensor expressions.
 
 Each call becomes the tensors of its operator's computation; parameters become placeholders, and
-scalars become constants. The operator whose loops the kernel follows is its anchor: the one that is
-more than injective, or else the last.
+scalars become constants. The operator whose loops the kernel follows is its anchor: the last of
+those that are the most, if these are more than injective, or else the last.
 """
 
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ class _Translator:
         """Whether the kernel follows this call's loops, as far as is known."""
         self.highest = max(self.highest, record.pattern)
         held = self.anchor[0].pattern if self.anchor is not None else -1
-        if held >= COMM_REDUCE and record.pattern < COMM_REDUCE:
+        if held >= COMM_REDUCE and record.pattern < held:
             return False
         self.anchor = (record, made, _operations_between(made, given))
         return True

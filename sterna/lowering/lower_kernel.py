@@ -5,6 +5,7 @@ from typing import Any
 
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.op.kernel import Kernel, Processor
+from sterna.op.row_sums import sums_rows
 from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
 from sterna.relay.op import OpRecord
@@ -46,8 +47,10 @@ def schedule_kernel(
     """The schedule of a kernel, as its anchor wants it."""
     schedule = create_schedule([tensor.op for tensor in tensors.outputs])
     _inline_others(schedule, tensors)
-    kernel = Kernel(schedule, tensors.anchor, tensors.outputs, processor, tensors.is_flat)
-    (tensors.anchor_record.schedule or schedule_default)(kernel)
+    record, outputs = tensors.anchor_record, list(tensors.outputs)
+    sums = outputs.pop() if record.gives_row_sums and sums_rows(outputs) else None
+    kernel = Kernel(schedule, tensors.anchor, outputs, processor, tensors.is_flat, sums)
+    (record.schedule or schedule_default)(kernel)
     return schedule, kernel.choices
 
 

@@ -96,7 +96,7 @@ def _sum_of_tile(
 
 def only_sum(kernel: Kernel) -> ComputeOp | None:
     """The sum of a kernel that has one of them and one result."""
-    sums = sums_of(kernel.schedule)
+    sums = sums_of(kernel)
     if len(sums) != 1 or len(kernel.outputs) != 1 or kernel.outputs[0].ndim == 0:
         return None
     return sums[0]

@@ -19,6 +19,7 @@ from sterna.op.conv_schedule import (
 )
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.register_tile import tile_of_rows
+from sterna.op.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
 from sterna.op.run_schedule import sums_of
 from sterna.op.schedules import extents_of, loads_of, vectorize_result
 from sterna.relay.expr import Call
@@ -95,11 +96,22 @@ def rows_of_a_band(
 
 def schedule_convs(kernel: Kernel) -> None:
     """Two convolutions in a chain, or one."""
-    sums = sums_of(kernel.schedule)
+    sums = sums_of(kernel)
     if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
     else:
         schedule_conv(kernel)
+    if kernel.row_sums is not None:
+        sum_afterwards(kernel, kernel.row_sums)
+
+
+def gives_row_sums(conv: Call, processor: Processor) -> bool:
+    """Whether a convolution is a depthwise one of whole vectors of floats."""
+    kind = conv.checked_type
+    assert isinstance(kind, TensorType)
+    channels: Any = kind.shape[-1]
+    whole = kind.dtype.is_float and channels % processor.lanes(kind.dtype) == 0
+    return whole and _is_depthwise(conv, channels)
 
 
 def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None:
@@ -136,8 +148,8 @@ def _in_registers(kernel: Kernel, result: Tensor, total: ComputeOp) -> Stage:
 def _tile_result(kernel: Kernel, total: ComputeOp, rows: int) -> tuple[Stage, IterVar]:
     """The loops of the depthwise sum; gives that over bands."""
     out, processor = kernel.outputs[0], kernel.processor
-    tile, stage = _in_registers(kernel, out, total), kernel.schedule[out]
-    n, h, w, c = stage.op.axis
+    tile, stage = _in_registers(kernel, out, total), outer_stage(kernel)
+    n, h, w, c = pixel_axes(stage)
     columns = depthwise_columns(extents_of([w])[0], processor)
     band, row = stage.split(h, factor=rows)
     across, column = stage.split(w, factor=columns)
@@ -149,6 +161,7 @@ def _tile_result(kernel: Kernel, total: ComputeOp, rows: int) -> tuple[Stage, It
     stage.unroll(column)
     stage.vectorize(vector)
     tile.compute_at(stage, block)
+    compute_tile(kernel, block)
     write_window_out(tile)
     return stage, piece
 

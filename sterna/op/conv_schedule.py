@@ -22,6 +22,7 @@ from sterna.op.contraction import (
 from sterna.op.dot_schedule import add_by_dots, dot_lanes, dot_tile, is_dot
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.register_tile import RegisterTile, rows_that_fit, tile_of_rows
+from sterna.op.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.op.run_schedule import (
     add_runs,
     note_sums,
@@ -110,7 +111,7 @@ def schedule_conv(kernel: Kernel) -> None:
 
 def _conv_of(kernel: Kernel) -> _Conv | None:
     """The convolution of a kernel; None if its loops are others."""
-    sums = sums_of(kernel.schedule)
+    sums = sums_of(kernel)
     if len(sums) != 1 or len(kernel.outputs) != 1:
         return None
     op, products = sums[0], products_of(sums[0])
@@ -141,11 +142,11 @@ def _schedule_depthwise(conv: _Conv) -> None:
     window, columns in tiles of their own at both ends.
     """
     processor = conv.kernel.processor
-    stage = conv.kernel.schedule[conv.kernel.outputs[0]]
+    stage = outer_stage(conv.kernel)
     lanes = min(processor.lanes(conv.op.output(0).dtype), conv.channels)
     columns = depthwise_columns(conv.width, processor)
     tile = _sum_in_registers(conv)
-    n, h, w, c = stage.op.axis
+    n, h, w, c = pixel_axes(stage)
     across, column = stage.split(w, factor=columns)
     block, vector = stage.split(c, factor=lanes)
     if conv.channels % lanes or _bytes_of(conv.data) > processor.l2_bytes // 2:
@@ -166,6 +167,7 @@ def _schedule_depthwise(conv: _Conv) -> None:
     stage.unroll(column)
     stage.vectorize(vector)
     tile.compute_at(stage, place)
+    compute_tile(conv.kernel, place)
     write_window_out(tile)
     _place_border(conv, stage, None)
     conv.kernel.choices["schedule"] = (

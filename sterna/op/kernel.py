@@ -96,5 +96,7 @@ class Kernel:
     processor: Processor
     is_flat: bool = False
     """Whether every operand is read at the very index that is written."""
+    row_sums: Tensor | None = None
+    """One more output: the sums of the rows of the first. Only anchors that give them have it."""
     choices: dict[str, Any] = field(default_factory=dict)
     """Answers to the schedule's questions, kept for the build report."""

@@ -9,7 +9,7 @@ import math
 from sterna.ir.expr import Cast
 from sterna.op.kernel import Kernel
 from sterna.op.schedules import extents_of
-from sterna.te import ComputeOp, IterVar, Schedule, Stage
+from sterna.te import ComputeOp, IterVar, Operation, Stage
 from sterna.te.tensor import ProducerLoad, Reduce
 
 
@@ -30,11 +30,14 @@ def products_of(total: ComputeOp) -> ComputeOp:
     return runs_of(total) or total
 
 
-def sums_of(schedule: Schedule) -> list[ComputeOp]:
-    """The sums of a kernel, without those that are runs of others."""
-    found = [s.op for s in schedule.stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
-    runs = [runs_of(op) for op in found]
-    return [op for op in found if op not in runs]
+def sums_of(kernel: Kernel) -> list[ComputeOp]:
+    """The sums of a kernel, without those that are runs of others and those of its rows."""
+    stages = kernel.schedule.stages
+    found = [s.op for s in stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    others: list[Operation | None] = [runs_of(op) for op in found]
+    if kernel.row_sums is not None:
+        others.append(kernel.row_sums.op)
+    return [op for op in found if op not in others]
 
 
 def summed_extents(total: ComputeOp) -> dict[str, int]:

@@ -90,6 +90,11 @@ class OpRecord:
     chain: Callable[[Call, Call, Any], bool] | None = None
     """chain(call, before, processor): whether it runs in one kernel with the call that its data
     comes from, which is more than injective too."""
+    gives_row_sums: Callable[[Call, Any], bool] | None = None
+    """gives_row_sums(call, processor): whether its kernel may also give the sums of its image's
+    rows, as float32: along the third of four axes, which stays as one element."""
+    of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
+    """of_row_sums(call, sums): itself of such sums of its first operand; None if it needs more."""
     winograd: Callable[..., RelayExpr | None] | None = None
     """winograd(call, processor, growth): itself by Winograd's way, if that costs less there and
     makes weights at most so many times larger."""

@@ -44,6 +44,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.FoldConstant(),
         T.Winograd(processor),  # after weights are constants in their last layout
         T.ByteDots(processor),
-        T.FuseOps(processor=processor),  # last: kernels are not looked into
+        T.FuseOps(processor=processor),  # last but one: kernels are not looked into
+        T.SumRows(processor),  # of what has become kernels of their own
         T.InferType(),
     ]

@@ -161,6 +161,22 @@ def _loads(schedule: Schedule, reader: Stage, stage: Stage) -> list[ProducerLoad
     return found
 
 
+def _reads_whole(load: ProducerLoad, reader: Stage) -> bool:
+    """Whether an axis of its own runs over each dimension of what is read."""
+    axes = {axis.var: axis_range(axis) for axis in root_axes(reader)}
+    used: list[Var] = []
+    for index, extent in zip(load.indices, load.tensor.shape, strict=True):
+        if build.is_const(extent, 1):
+            continue
+        if not isinstance(index, Var) or index not in axes or index in used:
+            return False
+        size, whole = build.int_value(axes[index].extent), build.int_value(extent)
+        if not build.is_const(axes[index].min, 0) or size is None or size != whole:
+            return False
+        used.append(index)
+    return True
+
+
 class _Inference:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -206,6 +222,8 @@ class _Inference:
         around = loops_around(stage)
         for reader in readers_of(self.schedule, stage):
             self.check_inside(stage, reader, around)
+        if stage.is_output:
+            self.check_read_whole(stage)
         if not isinstance(stage.op, ComputeOp):
             return {}  # an extern or a scan is made whole
         scan = stage.attach_stage
@@ -253,6 +271,17 @@ class _Inference:
                 f"{stage.attach_stage.op.name}, but {reader.op.name} reads it outside of that "
                 "loop; compute it further out, or compute the reader at the same loop"
             )
+
+    def check_read_whole(self, stage: Stage) -> None:
+        """All of an output is made where it is read only if a stage at the root reads all of it."""
+        for reader in readers_of(self.schedule, stage):
+            loads = _loads(self.schedule, reader, stage) if reader.attach_type == "root" else []
+            if any(_reads_whole(load, reader) for load in loads):
+                return
+        raise ValueError(
+            f"the output {stage.op.name} must be computed at the root, or at a loop of a stage at "
+            "the root that reads each of its elements by loops of its own"
+        )
 
     def relax(self, index: Expr, allowed: set[Var]) -> tuple[Expr | None, Expr | None]:
         """First and last value of an index while the loops that are not allowed run."""

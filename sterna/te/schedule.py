@@ -355,8 +355,6 @@ class Stage:
             self.group.check_holds(parent)
         if isinstance(self.op, PlaceholderOp):
             raise ValueError(f"the input {self.op.name} is not computed")
-        if self.is_output:
-            raise ValueError(f"the output {self.op.name} must be computed at the root")
         self.attach_type, self.attach_stage, self.attach_ivar = "scope", parent, scope
 
     def compute_inline(self) -> None:

@@ -9,6 +9,7 @@ import sterna as tvm
 from sterna import te
 from sterna.te.lower import lower_schedule
 from sterna.tir import interpreter
+from tests.te.running import check
 
 
 def copy_of(n: int = 8, m: int = 6) -> tuple[Any, Any, Any]:
@@ -274,3 +275,32 @@ def test_what_is_inlined_and_read_twice_is_computed_once() -> None:
 
 def _squared(before: Any) -> Any:
     return lambda i: before[i] * before[i]
+
+
+def rows_and_sums() -> Any:
+    """An image and the sums of its rows, both of them results."""
+    a = te.placeholder((6, 10), name="a", dtype="int32")
+    b = te.compute((6, 10), lambda i, j: a[i, j] * 2, name="b")
+    k = te.reduce_axis((0, 10), name="k")
+    c = te.compute((6,), lambda i: te.sum(b[i, k], axis=k), name="c")
+    return a, b, c, te.create_schedule([b.op, c.op])
+
+
+@pytest.mark.parametrize("factor", [2, 4])
+def test_an_output_is_computed_where_another_reads_all_of_it(factor: int) -> None:
+    a, b, c, s = rows_and_sums()
+    outer, _ = s[c].split(c.op.reduce_axis[0], factor=factor)
+    s[b].compute_at(s[c], outer)
+    given = np.arange(60, dtype="int32").reshape(6, 10)
+    text = check(s, [a, b, c], [given], [given * 2, (given * 2).sum(1, dtype="int32")])
+    assert text.index("b[") < text.rindex("c[")
+
+
+def test_an_output_of_which_only_a_part_is_read_stays_at_the_root() -> None:
+    a = te.placeholder((8,), name="a")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="b")
+    c = te.compute((4,), lambda i: b[2 * i], name="c")
+    s = te.create_schedule([b.op, c.op])
+    s[b].compute_at(s[c], c.op.axis[0])
+    with pytest.raises(ValueError, match="the output b must be computed at the root, or at a loop"):
+        tvm.lower(s, [a, b, c])

@@ -21,9 +21,11 @@ from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import SPATIAL, axis_names, positive, spatial_layout, whole_blocks
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.expr import const as scalar
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.layout_rules import with_layout
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, div, if_then_else, reduce_axis
 from sterna.te import all as all_of
@@ -291,10 +293,29 @@ def _reference_lp(attrs: Any, data: Array) -> Array:
     return _each_window(attrs, data, norm)
 
 
+def _average_of_row_sums(pool: Call, sums: RelayExpr) -> RelayExpr | None:
+    """The average of the averages of rows, each of which has as many elements."""
+    attrs: Any = pool.attrs
+    kind = pool.args[0].checked_type
+    assert isinstance(kind, TensorType)
+    if {attrs.layout, attrs.out_layout or attrs.layout} != {"NHWC"}:
+        return None
+    if not kind.dtype.is_float or kind.dtype.bits > 32:
+        return None
+    width = kind.concrete_shape[2]
+    total = call("nn.global_avg_pool2d", sums, layout="NHWC")
+    average = call("multiply", total, scalar(1 / width))
+    return average if kind.dtype == "float32" else call("cast", average, dtype=kind.dtype)
+
+
 def _integer_rule(manner: str, kind: str, rank: int) -> Any:
     if kind == "max":
         return carried(f"nn.{manner}_max_pool{rank}d")
     return averaged if (manner, kind) == ("global", "avg") else None
+
+
+def _of_row_sums(manner: str, kind: str, rank: int) -> Any:
+    return _average_of_row_sums if (manner, kind, rank) == ("global", "avg", 2) else None
 
 
 def _register(
@@ -314,6 +335,7 @@ def _register(
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
             integer=_integer_rule(manner, kind, rank),
+            of_row_sums=_of_row_sums(manner, kind, rank),
             cases=cases[rank - 1],
             doc=f"{what} of {windows}, along {axes}.",
         ))  # fmt: skip

@@ -15,7 +15,7 @@ from sterna.arith import Analyzer
 from sterna.ir.build import const
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
-from sterna.op.conv_chain import runs_in_chain, schedule_convs
+from sterna.op.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
 from sterna.op.integer_rules import convolved
 from sterna.op.kernel import Processor
 from sterna.op.nn._conv_factors import factors_into_weights
@@ -388,7 +388,8 @@ _register(2, Conv2DAttrs, [
         "out_layout": "NCHW4c",
     }),
 ], alter_layout=alter_conv2d, winograd=conv2d_by_winograd, byte_dots=_by_dots,
-          rewrites=[factors_into_weights], chain=runs_in_chain)  # fmt: skip
+          rewrites=[factors_into_weights], chain=runs_in_chain,
+          gives_row_sums=gives_row_sums)  # fmt: skip
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
