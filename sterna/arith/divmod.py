@@ -256,7 +256,10 @@ def _has(state: State, total: Sum, kind: type[BinaryExpr]) -> bool:
 
 
 def recombine(state: State, total: Sum, dtype: DataType) -> Sum:
-    """(x//c)*c + x%c → x, ((x//c)%d)*c + x%c → x % (c*d), x - (x//c)*c → x % c."""
+    """(x//c)*c + x%c → x, ((x//c)%d)*c + x%c → x % (c*d), x - (x//c)*c → x % c.
+
+    Also where the remainder is that of less: (x*5 + y)//4*4 + (x + y)%4 → x*5 + y.
+    """
     for _ in range(MAX_MERGES):
         merged = _recombine_one(state, total, dtype)
         if merged is None or len(merged) > len(total):
@@ -279,6 +282,8 @@ def _recombine_one(state: State, total: Sum, dtype: DataType) -> Sum | None:
                 merged = _with_remainder(state, total, atom.operands, value, dtype)
         elif atom.kind is FloorDiv:
             merged = _with_dividend(state, total, atom.operands, value, dtype)
+            if merged is None:
+                merged = _with_rest(state, total, atom.operands, value, dtype)
         if merged is not None:
             rest = minus(total, {mono: value})
             add_into(rest, merged)
@@ -298,6 +303,19 @@ def _with_dividend(
         return None
     rest = floormod(state, dividend, operands[1], dtype)
     return scale(minus(rest, dividend), factor)
+
+
+def _with_rest(
+    state: State, total: Sum, operands: tuple[Sum, ...], value: int, dtype: DataType
+) -> Sum | None:
+    """What replaces k*c*(x // c) if the sum has k*(x % c), which may be of less than x."""
+    dividend, divisor = operands[0], const_of(operands[1])
+    if not divisor or value % divisor:
+        return None
+    factor, rest = value // divisor, floormod(state, dividend, operands[1], dtype)
+    if not rest or any(mono and total.get(mono) != part * factor for mono, part in rest.items()):
+        return None
+    return scale(minus(dividend, rest), factor)
 
 
 def _with_quotient(

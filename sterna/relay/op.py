@@ -52,7 +52,8 @@ class OpRecord:
     compute: Callable[..., Any] | None = None
     """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
     compute_with: Callable[..., Any] | None = None
-    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it."""
+    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it, or None
+    where that is nothing better than what follows any operator."""
     reference: Callable[..., Any] | None = None
     """reference(attrs, *arrays): the same in NumPy; also how constants are folded."""
     pattern: int = OPAQUE

@@ -198,6 +198,7 @@ def quantised(kind: str, signs: tuple[str, str], seed: int) -> tuple[Any, dict[s
         "flat": ((1, 16, 6, 5), (16, 1, 4, 1), {"groups": 16, "strides": (1, 2)}),
         "groups": ((1, 8, 6, 6), (16, 4, 3, 3), {"groups": 2, "dilation": 2, "padding": 2}),
         "few": ((1, 6, 5, 5), (3, 6, 2, 2), {}),
+        "deep": ((2, 40, 5, 9), (24, 40, 3, 3), {"strides": (2, 1), "padding": 1}),
         "dense": ((3, 37), (24, 37), {}),
         "row": ((1, 64), (40, 64), {}),
     }
@@ -252,7 +253,8 @@ def convolved(x: Array, w: Array, attrs: dict[str, Any]) -> Array:
 
 
 KINDS = [
-    "pointwise", "window", "depthwise", "rows", "steps", "flat", "groups", "few", "dense", "row",
+    "pointwise", "window", "depthwise", "rows", "steps", "flat", "groups", "few", "deep", "dense",
+    "row",
 ]
 
 

@@ -27,6 +27,7 @@ from sterna.op.nn._conv_layout import (
     convert_conv,
 )
 from sterna.op.nn._to_winograd import conv2d_by_winograd
+from sterna.op.nn.conv_tiles import conv2d_by_tiles
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
 from sterna.op.nn.pair_dots import conv2d_by_pairs
 from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
@@ -329,7 +330,8 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
 
 
 def _by_dots(call: Call, processor: Processor) -> RelayExpr | None:
-    return depthwise_by_dots(call, processor) or conv2d_by_pairs(call, processor)
+    ways = (conv2d_by_tiles, depthwise_by_dots, conv2d_by_pairs)
+    return next((made for way in ways if (made := way(call, processor)) is not None), None)
 
 
 def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:

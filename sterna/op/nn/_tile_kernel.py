@@ -1,0 +1,417 @@
+"""Sums of products of bytes in tiles: registers that hold 16 rows of 64 bytes each.
+
+A sum goes over runs of bytes that lie side by side: the channels of a pixel, or of all columns of a
+window. A tile takes a part of a run of up to 16 positions, each some bytes after the one before;
+the other holds the weights of 16 channels for that part. Two times two of them share what they
+load. Where a position's pixels do not follow those of the one before it in memory, a band of rows
+is copied, border included, so that they do.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.op.epilogue import Finish
+from sterna.relay.arrays import Array
+from sterna.support.dtype import DataType
+from sterna.te import all as all_of
+from sterna.tir import tile_configure, tile_dot, tile_load, tile_release, tile_store, tile_zero
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+# A tile's rows, columns of sums and bytes of a row; what a sum adds at once.
+ROWS, COLUMNS, DEPTH, GROUP = 16, 16, 64, 4
+# Tiles of positions and of channels that are multiplied with each other.
+PAIR = 2
+# What positions read stays in the innermost cache while all channels run over it.
+BAND_BYTES = 24 * 1024
+# What is copied at once.
+CHUNK = 64
+# Cycles: to multiply two tiles of few rows; to store a row of sums and to load it again.
+LEAST_CYCLES, ROW_CYCLES = 10, 2.0
+# What a piece of work costs before its first tile, in units of channels.
+START = 0.1
+
+
+def parts_of(run: int) -> tuple[int, int]:
+    """How many parts a run of bytes has, and how long they are; the last may overlap others."""
+    count = -(-run // DEPTH)
+    size = GROUP * -(-run // (GROUP * count))
+    if size > run:
+        count += 1
+        size = GROUP * -(-run // (GROUP * count))
+    return count, size
+
+
+def unpack_tiles(packed: Array, channels: int, runs: int, run: int) -> Array:
+    """What pack_tiles was given."""
+    count, size = parts_of(run)
+    blocks = len(packed)
+    every = packed.transpose(0, 3, 1, 2, 4).reshape(blocks * COLUMNS, runs, count, size)
+    plain = np.zeros((channels, runs, run), packed.dtype)
+    for part in range(count):
+        first = min(part * size, run - size)
+        plain[:, :, first : first + size] += every[:channels, :, part]
+    return plain
+
+
+def pack_tiles(plain: Array) -> Array:
+    """(channel, run, byte of it) as (block of channels, part, row of a tile, channel, byte)."""
+    channels, runs, run = plain.shape
+    count, size = parts_of(run)
+    blocks = -(-channels // COLUMNS)
+    made = np.zeros((blocks * COLUMNS, runs, count, size), plain.dtype)
+    for part in range(count):
+        first = min(part * size, run - size)
+        seen = part * size - first  # other parts have added these products
+        made[:channels, :, part, seen:] = plain[:, :, first + seen : first + size]
+    tiles = made.reshape(blocks, COLUMNS, runs * count, size // GROUP, GROUP)
+    return np.ascontiguousarray(tiles.transpose(0, 2, 3, 1, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Some positions, cut into tiles of as many rows; the last may overlap others."""
+
+    count: int
+
+    @property
+    def high(self) -> int:
+        """Tiles that share what they load."""
+        return PAIR if self.count > ROWS else 1
+
+    @property
+    def groups(self) -> int:
+        return -(-self.count // (self.high * ROWS))
+
+    @property
+    def rows(self) -> int:
+        return -(-self.count // (self.high * self.groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What is computed: images of rows of pixels, of some channels each."""
+
+    images: int
+    height: int
+    width: int
+    channels: int
+    data_height: int
+    data_width: int
+    depth: int
+    """Channels of the data."""
+    window: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    before: tuple[int, int] = (0, 0)
+    border: int = 0
+    padded: bool = False
+
+    @property
+    def in_place(self) -> bool:
+        """Whether each position's bytes follow those of the one before it as the data lies."""
+        return self.window == self.strides == (1, 1) and not self.padded
+
+    @property
+    def run(self) -> int:
+        """Bytes side by side that are summed over."""
+        return self.depth * (self.window[1] if self.dilation[1] == 1 else 1)
+
+    @property
+    def runs(self) -> int:
+        """How many of these there are."""
+        return self.window[0] * (1 if self.dilation[1] == 1 else self.window[1])
+
+    @property
+    def across(self) -> int:
+        """Positions of a row, those between its end and the next row included."""
+        if self.in_place:
+            return self.width
+        seen = (self.width - 1) * self.strides[1] + (self.window[1] - 1) * self.dilation[1] + 1
+        return -(-seen // self.strides[1])
+
+    def rows_of_band(self) -> int:
+        """Rows whose data fits into the innermost cache, as many in each band as can be."""
+        row = self.across * self.strides[1] * self.depth * len(self.phases)
+        most = max(1, min(self.height, BAND_BYTES // row - self.below))
+        return -(-self.height // -(-self.height // most))
+
+    @property
+    def phases(self) -> list[int]:
+        """Rows of the data that are read by every row of results, up to whole steps."""
+        every = (row * self.dilation[0] % self.strides[0] for row in range(self.window[0]))
+        return sorted(set(every))
+
+    @property
+    def below(self) -> int:
+        """Steps from a row of results to the last row of data that it reads."""
+        return (self.window[0] - 1) * self.dilation[0] // self.strides[0]
+
+    def positions(self) -> Positions:
+        """Those of a band."""
+        if self.in_place:
+            every = self.images * self.height * self.width
+            pair = PAIR * ROWS
+            return Positions(min(every, max(1, BAND_BYTES // (pair * self.depth)) * pair))
+        return Positions((self.rows_of_band() - 1) * self.across + self.width)
+
+    @property
+    def bands(self) -> int:
+        if self.in_place:
+            return -(-self.images * self.height * self.width // self.positions().count)
+        return self.images * -(-self.height // self.rows_of_band())
+
+    def cycles(self) -> float:
+        """What the products take, with the way of their sums to vectors."""
+        count, size = parts_of(self.run)
+        seen = self.positions()
+        blocks = -(-self.channels // COLUMNS)
+        tiles = self.bands * seen.groups * seen.high * blocks
+        dot = max(seen.rows, size // GROUP, LEAST_CYCLES)
+        return tiles * (self.runs * count * dot + seen.rows * ROW_CYCLES)
+
+
+class TileKernel:
+    """The statements of such sums."""
+
+    def __init__(
+        self, sums: Sums, data: DataType, weight: DataType, threads: int, outer: Sequence[int]
+    ) -> None:
+        """outer: the extents of the result before its channels, of a position each."""
+        self.sums, self.data_kind, self.weight_kind = sums, data, weight
+        self.outer = outer
+        self.parts, self.size = parts_of(sums.run)
+        self.positions = sums.positions()
+        self.rows, self.high = self.positions.rows, self.positions.high
+        self.band_rows = 0 if sums.in_place else sums.rows_of_band()
+        self.wide, self.rest = divmod(sums.channels, PAIR * COLUMNS)
+        self.units = self.wide + bool(self.rest)
+        self.groups = _even_groups(sums.bands, self.units, threads)
+        self.finish: Finish | None = None
+
+    def describe(self) -> str:
+        """What it does, for the build report."""
+        sums = self.sums
+        what = f"{self.positions.count} pixels" if sums.in_place else f"{self.band_rows} rows"
+        wide = min(PAIR, -(-sums.channels // COLUMNS))
+        return (
+            f"tiles, {self.high} x {wide} of {self.rows} pixels x {COLUMNS} channels, "
+            f"{sums.runs * self.parts} steps of {self.size} bytes, {what} at a time"
+        )
+
+    def write(self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar) -> None:
+        """Some positions and some channels after the other."""
+        sums = self.sums
+        with ib.for_range(0, sums.bands * self.groups, name="piece", kind="parallel") as piece:
+            band, group = piece // self.groups, piece % self.groups
+            kept, depth = (self.rows, 4 * COLUMNS), (self.rows, self.size)
+            factors = (self.size // GROUP, GROUP * COLUMNS)
+            ib.emit(tile_configure([kept] * 4 + [depth] * 2 + [factors] * 2))
+            if sums.in_place:
+                every = sums.images * sums.height * sums.width
+                flat = ib.buffer_ptr(data.buffer, (every * sums.depth,))
+                first = build.minimum(band * self.positions.count, every - self.positions.count)
+                skipped = band * self.positions.count - first
+                self._band(ib, flat, weight, out, first, group, skipped)
+            else:
+                self._copied_band(ib, data, weight, out, band, group)
+            ib.emit(tile_release())
+
+    # ---- a band of rows, side by side ----
+
+    def _copied_band(
+        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, band: Expr,
+        group: Expr,
+    ) -> None:  # fmt: skip
+        sums = self.sums
+        bands = sums.bands // sums.images
+        first = build.minimum(band % bands * self.band_rows, sums.height - self.band_rows)
+        skipped = band % bands * self.band_rows - first
+        row = sums.across * sums.strides[1] * sums.depth
+        lines = self.band_rows + sums.below
+        with ib.new_scope():
+            size = len(sums.phases) * lines * row
+            seen = ib.allocate(str(self.data_kind), (size,), name="seen")
+            for place, phase in enumerate(sums.phases):
+                with ib.for_range(0, lines, name="line") as line:
+                    at = (first + line) * sums.strides[0] + (phase - sums.before[0])
+                    self._copy_row(ib, data, seen, (place * lines + line) * row, band // bands, at)
+            self._band(ib, seen, weight, out, first, group, skipped, band // bands)
+
+    def _copy_row(
+        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, start: Expr, image: Expr, at: Expr
+    ) -> None:
+        """A row of the data between its borders, or a row of border."""
+        sums = self.sums
+        row = sums.across * sums.strides[1] * sums.depth
+        left = min(row, sums.before[1] * sums.depth)
+        inside = min(row - left, sums.data_width * sums.depth)
+        border = build.const(sums.border, self.data_kind)
+        shape = (sums.images * sums.data_height * sums.data_width * sums.depth,)
+        source = ib.buffer_ptr(data.buffer, shape)
+        begin = (image * sums.data_height + at) * (sums.data_width * sums.depth)
+
+        def fill(first: int, count: int, value: Any) -> None:
+            with _lanes(ib, count) as place:
+                seen[start + first + place] = value(place)
+
+        with ib.if_scope(all_of(at >= 0, at < sums.data_height)):
+            if left:
+                fill(0, left, lambda place: border)
+            if inside:
+                fill(left, inside, lambda place: source[begin + place])
+            if row > left + inside:
+                fill(left + inside, row - left - inside, lambda place: border)
+        with ib.else_scope():
+            fill(0, row, lambda place: border)
+
+    # ---- products ----
+
+    def _band(
+        self, ib: IRBuilder, source: BufferVar, weight: BufferVar, out: BufferVar, first: Expr,
+        group: Expr, skipped: Expr, image: Expr | None = None,
+    ) -> None:  # fmt: skip
+        """All tiles of positions for some channels, then for the next.
+
+        first, skipped: the position or the row where the band begins, and how many of them belong
+        to the band before it.
+        """
+        count = -(-self.units // self.groups)
+        with ib.for_range(0, count, name="unit") as unit:
+            place = group * count + unit
+            if self.wide:
+                with ib.if_scope(place < self.wide):
+                    self._channels(ib, source, weight, out, first, place, PAIR * COLUMNS, skipped,
+                                   image)  # fmt: skip
+            if self.rest:
+                with ib.if_scope(build.equal(place, self.wide)):
+                    self._channels(ib, source, weight, out, first, build.const(self.wide),
+                                   self.rest, skipped, image)  # fmt: skip
+
+    def _channels(
+        self, ib: IRBuilder, source: BufferVar, weight: BufferVar, out: BufferVar, first: Expr,
+        place: Expr, lanes: int, skipped: Expr, image: Expr | None,
+    ) -> None:  # fmt: skip
+        seen, rows = self.positions, self.rows
+        wide = -(-lanes // COLUMNS)
+        with ib.for_range(0, seen.groups, name="rows") as group, ib.new_scope():
+            shape = (self.high * rows, wide * COLUMNS)
+            total = ib.allocate("int32", shape, name="total")
+            starts = [
+                build.minimum((group * self.high + tile) * rows, seen.count - rows)
+                for tile in range(self.high)
+            ]
+            self._multiply(ib, source, weight, total, first, place, starts, wide)
+            for tile, start in enumerate(starts):
+                begin = (group * self.high + tile) * rows  # those before it, another tile has
+                kept = (tile * rows - start, place, lanes)
+                self._results(ib, total, out, (first, skipped, image), begin, start + rows, kept)
+
+    def _multiply(
+        self, ib: IRBuilder, source: BufferVar, weight: BufferVar, total: BufferVar, first: Expr,
+        place: Expr, starts: Sequence[Expr], wide: int,
+    ) -> None:  # fmt: skip
+        """Tiles 0 to 3 are sums, 4 and 5 of positions, 6 and 7 of weights."""
+        sums = self.sums
+        step = sums.strides[1] * sums.depth
+        base = first * step if sums.in_place else build.const(0)
+        for tile in range(len(starts)):
+            for column in range(wide):
+                ib.emit(tile_zero(PAIR * tile + column))
+        with ib.for_range(0, sums.runs, name="run") as run:
+            offset = self._offset(run)
+            with ib.for_range(0, self.parts, name="part") as part:
+                at = base + offset + build.minimum(part * self.size, sums.run - self.size)
+                for tile, start in enumerate(starts):
+                    ib.emit(tile_load(4 + tile, source[at + start * step], step))
+                    for column in range(wide):
+                        if tile == 0:
+                            where = (place * PAIR + column, run * self.parts + part, 0, 0, 0)
+                            ib.emit(tile_load(6 + column, weight[where], GROUP * COLUMNS))
+                        ib.emit(tile_dot(PAIR * tile + column, 4 + tile, 6 + column,
+                                         str(self.data_kind), str(self.weight_kind)))  # fmt: skip
+        for tile in range(len(starts)):
+            for column in range(wide):
+                at = total[tile * self.rows, column * COLUMNS]
+                ib.emit(tile_store(PAIR * tile + column, at, wide * COLUMNS))
+
+    def _offset(self, run: Expr) -> Expr:
+        """Where a run of the first position of a copied band begins."""
+        sums = self.sums
+        if sums.in_place:
+            return build.const(0)
+        columns = sums.runs // sums.window[0]
+        down, right = run // columns * sums.dilation[0], run % columns * sums.dilation[1]
+        lines = self.band_rows + sums.below
+        phase: Expr = build.const(0)
+        for place, known in enumerate(sums.phases):
+            if place:
+                phase = build.select(build.equal(down % sums.strides[0], known), place, phase)
+        line = phase * lines + down // sums.strides[0]
+        return (line * (sums.across * sums.strides[1]) + right) * sums.depth
+
+    # ---- results ----
+
+    def _results(
+        self, ib: IRBuilder, total: BufferVar, out: BufferVar,
+        band: tuple[Expr, Expr, Expr | None], begin: Expr, end: Expr, kept: tuple[Expr, Expr, int],
+    ) -> None:  # fmt: skip
+        """Positions from one on that lie in rows of results: without a question in the loop."""
+        sums, (first, skipped, image) = self.sums, band
+        if image is None:
+            with ib.for_range(build.maximum(begin, skipped), end, name="row") as position:
+                self._store(ib, total, out, _places(first + position, self.outer), position, kept)
+            return
+        across = sums.across
+        top, bottom = build.maximum(begin // across, skipped), (end - 1) // across
+        with ib.for_range(top, bottom + 1, name="line") as line:
+            left = build.maximum(begin, line * across)
+            right = build.minimum(end, line * across + sums.width)
+            with ib.for_range(left, build.maximum(left, right), name="row") as position:
+                at = (image, first + line, position - line * across)
+                self._store(ib, total, out, at, position, kept)
+
+    def _store(
+        self, ib: IRBuilder, total: BufferVar, out: BufferVar, at: Sequence[Expr], position: Expr,
+        kept: tuple[Expr, Expr, int],
+    ) -> None:  # fmt: skip
+        """The channels of one position, or what is made of them."""
+        shift, unit, lanes = kept
+        with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
+            index = (*at, unit * (PAIR * COLUMNS) + lane)
+            value = total[position + shift, lane]
+            out[index] = value if self.finish is None else self.finish(index, value)
+
+
+def _places(position: Expr, outer: Sequence[int]) -> tuple[Expr, ...]:
+    """The index of a position among these extents."""
+    found: list[Expr] = []
+    for extent in reversed(outer):
+        found.append(position % extent)
+        position = position // extent
+    return tuple(reversed(found))
+
+
+@contextmanager
+def _lanes(ib: IRBuilder, count: int) -> Iterator[Expr]:
+    """The lanes of vectors that cover so many bytes; the last vector may overlap others."""
+    lanes = min(count, CHUNK)
+    with (
+        ib.for_range(0, -(-count // lanes), name="chunk") as chunk,
+        ib.for_range(0, lanes, name="lane", kind="vectorize") as lane,
+    ):
+        yield build.minimum(chunk * lanes, count - lanes) + lane
+
+
+def _even_groups(bands: int, units: int, threads: int) -> int:
+    """Into how many parts channels are cut so that the last thread ends soonest."""
+
+    def end(groups: int) -> float:
+        return -(-bands * groups // threads) * (-(-units // groups) + START)
+
+    return min(range(1, units + 1), key=lambda groups: (end(groups), groups))
