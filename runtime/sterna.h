@@ -601,7 +601,7 @@ STERNA_API int sterna_load_extension(const char *path, const char *init);
  * may start at once in several threads and inside each other.
  *
  * The pool has as many threads as the process may use cores, or STERNA_NUM_THREADS, else
- * TVM_NUM_THREADS, else OMP_NUM_THREADS says; threads are bound to no core.
+ * TVM_NUM_THREADS, else OMP_NUM_THREADS says when the first loop asks; threads are bound to no core.
  */
 typedef int (*sterna_task)(int32_t task, int32_t tasks, void *data);
 STERNA_API int sterna_parallel(sterna_task body, void *data, int32_t tasks);

@@ -55,7 +55,7 @@ static int host_call(sterna_call_site *site, const sterna_any *args, int32_t n, 
 }
 
 static const sterna_host host_table = {sizeof(sterna_host), sterna_set_error, sterna_parallel,
-                                       sterna_num_threads,  workspace_allocate,
+                                       threads_of_loops,    workspace_allocate,
                                        workspace_release,   host_call};
 
 const sterna_host *sterna_get_host(void) { return &host_table; }

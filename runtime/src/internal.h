@@ -281,6 +281,8 @@ INTERNAL void model_before_fork(void);
 INTERNAL void model_after_fork(void);
 
 /* threads.c */
+/* sterna_num_threads; what the environment says now is said until the number is set. */
+INTERNAL int threads_of_loops(int32_t *out);
 INTERNAL void threads_shutdown(void);
 INTERNAL void threads_after_fork(void);
 

@@ -62,8 +62,9 @@ static struct {
   atomic_int users;
   atomic_int changing;
   _Atomic(pool *) current;
-  atomic_int wanted; /* 0: the default */
-} keeper = {PLATFORM_MUTEX_INIT, PLATFORM_COND_INIT, 0, 0, NULL, 0};
+  atomic_int wanted;  /* 0: the default */
+  atomic_int counted; /* the default, since a loop has asked for it; 0: none has */
+} keeper = {PLATFORM_MUTEX_INIT, PLATFORM_COND_INIT, 0, 0, NULL, 0, 0};
 
 static _Thread_local int inside_region;
 
@@ -206,12 +207,20 @@ static int read_thread_count(const char *variable, int *out) {
 
 int sterna_num_threads(int32_t *out) {
   int threads = atomic_load(&keeper.wanted);
+  if (!threads) threads = atomic_load(&keeper.counted);
   if (!threads && (read_thread_count("STERNA_NUM_THREADS", &threads) ||
                    (!threads && read_thread_count("TVM_NUM_THREADS", &threads)) ||
                    (!threads && read_thread_count("OMP_NUM_THREADS", &threads))))
     return -1;
   if (!threads) threads = platform_cpu_count();
   *out = threads < MOST_THREADS ? threads : MOST_THREADS;
+  return 0;
+}
+
+int threads_of_loops(int32_t *out) {
+  if (sterna_num_threads(out)) return -1;
+  if (!atomic_load(&keeper.wanted) && !atomic_load(&keeper.counted))
+    atomic_store(&keeper.counted, *out);
   return 0;
 }
 
@@ -249,7 +258,7 @@ static int make_pool(void) {
   for (;;) {
     int32_t threads;
     int wanted = atomic_load(&keeper.wanted);
-    if (sterna_num_threads(&threads)) return -1;
+    if (threads_of_loops(&threads)) return -1;
     begin_change();
     int outdated = atomic_load(&keeper.wanted) != wanted; /* another thread has set it meanwhile */
     pool *p = atomic_load(&keeper.current);
@@ -270,6 +279,7 @@ int sterna_set_num_threads(int32_t threads) {
   begin_change();
   pool *old = atomic_exchange(&keeper.current, NULL);
   atomic_store(&keeper.wanted, threads);
+  atomic_store(&keeper.counted, 0);
   end_pool(old);
   end_change();
   return 0;
@@ -279,6 +289,7 @@ void threads_shutdown(void) {
   begin_change();
   end_pool(atomic_exchange(&keeper.current, NULL));
   atomic_store(&keeper.wanted, 0);
+  atomic_store(&keeper.counted, 0);
   end_change();
 }
 
@@ -288,6 +299,7 @@ void threads_after_fork(void) {
   platform_cond_init(&keeper.changed);
   atomic_store(&keeper.users, 0);
   atomic_store(&keeper.changing, 0);
+  atomic_store(&keeper.counted, 0);
   atomic_store(&keeper.current, NULL);
 }
 

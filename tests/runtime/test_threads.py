@@ -255,6 +255,23 @@ def test_a_bad_environment_fails_a_region_but_not_for_good(library_path: Path) -
     assert done.stdout.splitlines()[1:] == ["4"]
 
 
+def test_the_first_loop_fixes_what_the_environment_says(library_path: Path) -> None:
+    program = (
+        "import os, sterna\n"
+        "from sterna.runtime import num_threads, set_num_threads\n"
+        f"region = sterna.runtime.load_module({str(library_path)!r})['in_parallel']\n"
+        "os.environ['STERNA_NUM_THREADS'] = '3'\n"
+        "print(num_threads())\n"
+        "region(lambda task, tasks: None, 4)\n"
+        "os.environ['STERNA_NUM_THREADS'] = '5'\n"
+        "print(num_threads())\n"
+        "set_num_threads(0)\n"
+        "print(num_threads())\n"
+    )
+    done = run_python(program, STERNA_NUM_THREADS="2")
+    assert done.stdout.split() == ["3", "3", "5"], done.stderr
+
+
 # ---- forks ----
 
 
