@@ -1,7 +1,7 @@
 """Networks as one compiled function: with the runtime around it, or as C that needs none."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sterna.driver.kernel import (
     annotated_functions,
     kernel_functions,
     kernel_in_one_thread,
+    processor_of,
 )
 from sterna.driver.program import ProgramCode
 from sterna.ir.types import TensorType, flatten_type
@@ -134,7 +135,8 @@ def build_with_runtime(
         compiled = compile_kernels(functions, target, packed=False, shares=shares)
         notes = {kernel: made.notes for kernel, made in compiled.items()}
     take_over = {kernel: note.take_over for kernel, note in notes.items()}
-    entry = make_entry(graph, ENTRY.format(name), layout_of(options, take_over, {}))
+    layout = replace(layout_of(options, take_over, {}), threads=processor_of(target).threads)
+    entry = make_entry(graph, ENTRY.format(name), layout)
     main = [entry.function, make_packed(entry.function, len(entry.function.params))]
     whole, report = _one_node(graph, entry), report_of(entry, graph, options)
     if annotated is not None:

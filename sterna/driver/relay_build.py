@@ -89,7 +89,8 @@ def build(
     code, notes = _compile(needed, wanted, prefix, in_place_candidates(graph))
     _note_workspaces(graph, notes)
     with stage("plan memory"):
-        graph_json = graph.to_json({name: note.take_over for name, note in notes.items()})
+        take_over = {name: note.take_over for name, note in notes.items()}
+        graph_json = graph.to_json(take_over, processor_of(wanted).threads)
     return GraphExecutorFactoryModule(
         code, graph_json, graph.params, mod_name, wanted, mod, notes,
         links_params=chosen.options["link-params"],

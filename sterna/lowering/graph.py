@@ -54,13 +54,15 @@ class Graph:
     """What the model calls its outputs; empty if it has no names for them."""
     arena_bytes: int = 0
 
-    def to_json(self, take_over: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> str:
-        """The graph in the form that executors read; take_over: see Layout."""
+    def to_json(
+        self, take_over: Mapping[str, Sequence[tuple[int, int]]] | None = None, threads: int = 1
+    ) -> str:
+        """The graph in the form that executors read; take_over and threads: see Layout."""
         first = [0]
         for node in self.nodes:
             first.append(first[-1] + len(node.types))
         kinds = [kind for node in self.nodes for kind in node.types]
-        plan = plan_storage(self, Layout(take_over=take_over or {}))
+        plan = plan_storage(self, Layout(take_over=take_over or {}, threads=threads))
         self.arena_bytes = plan.arena_bytes
         names = {OUTPUT_NAMES: ["list_str", list(self.output_names)]} if self.output_names else {}
         return json.dumps({

@@ -38,6 +38,8 @@ class Layout:
     """The name of a registered function that plans instead of the algorithm."""
     holds_operands: bool = False
     """Whether inputs and outputs lie in the pools too."""
+    threads: int = 1
+    """How many write each tensor; each keeps to the memory that it wrote before."""
 
 
 @dataclass(slots=True)
@@ -111,7 +113,7 @@ def _plan(
     tensors: Mapping[Entry, BufferInfo], works: Mapping[int, list[BufferInfo]], layout: Layout
 ) -> PoolPlan:
     every = [*tensors.values(), *(info for infos in works.values() for info in infos)]
-    return plan_pools(every, layout.pools, layout.algorithm, layout.custom)
+    return plan_pools(every, layout.pools, layout.algorithm, layout.custom, layout.threads)
 
 
 def _tensors(

@@ -7,6 +7,7 @@ from sterna.ir.memory_pools import PoolInfo
 from sterna.tir.usmp.buffers import BufferInfo, check_buffers, live_bound
 from sterna.tir.usmp.custom import custom_places
 from sterna.tir.usmp.plan import check_algorithm, plan_memory
+from sterna.tir.usmp.settle import settle
 from sterna.tir.usmp.spread import Place, no_room, spread
 
 
@@ -41,13 +42,14 @@ def plan_pools(
     pools: Sequence[PoolInfo],
     algorithm: str = "auto",
     custom: str = "",
+    threads: int = 1,
 ) -> PoolPlan:
     """A plan for pools of which the first are preferred, by an algorithm or a registered function.
 
     One pool is planned as plan_memory does. Over several, a buffer lies in the first pool that has
     room for it when its turn comes, and the algorithm says whose turn it is. "auto" and
     "hill_climb" try many orders; "optimal" then packs each pool as tightly as can be and moves up
-    what then fits.
+    what then fits. Where several threads write the buffers of one pool, each settles down.
     """
     check_buffers(buffers)
     check_algorithm(algorithm)
@@ -56,7 +58,8 @@ def plan_pools(
         places = custom_places(buffers, pools, custom)
     elif len(pools) == 1:
         made = plan_memory(buffers, algorithm)
-        places, bound = [(0, made.offsets[b.name]) for b in buffers], made.lower_bound
+        offsets = settle(buffers, [made.offsets[b.name] for b in buffers], threads)
+        places, bound = [(0, at) for at in offsets], made.lower_bound
         _check_room(buffers, places, pools[0], algorithm, bound)
     else:
         places = spread(buffers, pools, algorithm)

@@ -1,0 +1,182 @@
+"""Plans in which threads write over what they wrote themselves.
+
+A line of memory that another core wrote last must come from its cache before it can be written:
+that takes longer than most operators' arithmetic. Kernels give each thread an equal part of what
+they write, in order. So a thread keeps its lines where a buffer lies as one of its size lay before.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from sterna.tir.usmp.buffers import BufferInfo
+from sterna.tir.usmp.greedy import conflicts_of, crowded
+
+# So many places, those written last, are tried for a buffer beside those next to its neighbours.
+TRIED_PLACES = 12
+
+
+def settle(buffers: Sequence[BufferInfo], offsets: Sequence[int], threads: int) -> list[int]:
+    """Offsets of a plan that is no larger, in which threads write least over others' lines."""
+    if threads == 1 or crowded(buffers):
+        return list(offsets)
+    order = sorted(range(len(buffers)), key=lambda n: (buffers[n].first, n))
+    conflicts = conflicts_of(buffers)
+    once = _follow(buffers, offsets, conflicts, order, threads)
+    anew = _anew(buffers, offsets, conflicts, order, threads)
+    plans = [list(offsets), once, anew or _follow(buffers, once, conflicts, order, threads)]
+    return min(plans, key=lambda plan: foreign_bytes(buffers, plan, threads))
+
+
+def foreign_bytes(buffers: Sequence[BufferInfo], offsets: Sequence[int], threads: int) -> int:
+    """The bytes of a plan that threads write over what others wrote last."""
+    memory, total = _Memory(threads), 0
+    for number in sorted(range(len(buffers)), key=lambda n: (buffers[n].first, n)):
+        at, size = offsets[number], buffers[number].size
+        total += memory.cost(at, size).foreign
+        memory.write(at, size)
+    return total
+
+
+def _follow(
+    buffers: Sequence[BufferInfo], offsets: Sequence[int], conflicts: Sequence[Sequence[int]],
+    order: Sequence[int], threads: int,
+) -> list[int]:  # fmt: skip
+    """One buffer after the other moves to where it is written soonest, as far as others let it."""
+    placed, memory = list(offsets), _Memory(threads)
+    end = _end(buffers, offsets)
+    for number in order:
+        buffer = buffers[number]
+        near = [(placed[n], buffers[n].size) for n in conflicts[number]]
+        found = memory.best_place(buffer, near, end)
+        placed[number] = placed[number] if found is None else found
+        memory.write(placed[number], buffer.size)
+    return placed
+
+
+def _anew(
+    buffers: Sequence[BufferInfo], offsets: Sequence[int], conflicts: Sequence[Sequence[int]],
+    order: Sequence[int], threads: int,
+) -> list[int] | None:  # fmt: skip
+    """The same with nothing in the way that comes later; None if one then finds no place."""
+    placed: dict[int, int] = {}
+    memory, end = _Memory(threads), _end(buffers, offsets)
+    for number in order:
+        near = [(placed[n], buffers[n].size) for n in conflicts[number] if n in placed]
+        found = memory.best_place(buffers[number], near, end)
+        if found is None:
+            return None
+        placed[number] = found
+        memory.write(found, buffers[number].size)
+    return [placed[number] for number in range(len(buffers))]
+
+
+def _end(buffers: Sequence[BufferInfo], offsets: Sequence[int]) -> int:
+    return max((at + b.size for b, at in zip(buffers, offsets, strict=True)), default=0)
+
+
+class _Cost(NamedTuple):
+    """What stands against a place, in bytes."""
+
+    foreign: int
+    """Written last by other threads."""
+    new: int
+    """Not written yet: in no cache near by."""
+    age: int
+    """What was written since, for each byte: what is older is in caches further away."""
+
+
+class _Stretch(NamedTuple):
+    """Memory that was written as a part of a buffer."""
+
+    start: int
+    end: int
+    offset: int
+    size: int
+    """Where the buffer lay, and how large it was."""
+    clock: int
+    """The bytes that had been written before."""
+
+
+class _Memory:
+    """Which buffer was written last in each part of an arena."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.written: list[_Stretch] = []
+        """In the order of their places."""
+        self.recent: dict[tuple[int, int], None] = {}
+        """Offsets and sizes of buffers, those that were written last at the end."""
+        self.clock = 0
+
+    def best_place(
+        self, buffer: BufferInfo, near: Sequence[tuple[int, int]], end: int
+    ) -> int | None:
+        """The best offset for a buffer beside others, each an offset and a size; None if none is.
+
+        What no thread has written counts half of what another has.
+        """
+        size, step = buffer.size, buffer.alignment
+        tried = {
+            at
+            for start, length in [*near, *list(self.recent)[-TRIED_PLACES:], (0, end)]
+            for at in (start - size, start, start + (length - size) // (2 * step) * step,
+                       start + length - size, start + length)
+            if at >= 0 and at + size <= end and at % step == 0
+        }  # fmt: skip
+
+        def rank(at: int) -> tuple[int, int, int]:
+            cost = self.cost(at, size)
+            return 2 * cost.foreign + cost.new, cost.age, at
+
+        free = [at for at in tried if all(at + size <= a or a + n <= at for a, n in near)]
+        return min(free, key=rank, default=None)
+
+    def cost(self, offset: int, size: int) -> _Cost:
+        """What stands against a place for a buffer of some size."""
+        known = foreign = age = 0
+        for stretch in self._overlapping(offset, offset + size):
+            low, high = max(stretch.start, offset), min(stretch.end, offset + size)
+            known += high - low
+            age += (high - low) * (self.clock - stretch.clock)
+            if (stretch.offset, stretch.size) != (offset, size):
+                foreign += high - low - self._own(stretch, offset, size, low, high)
+        return _Cost(foreign, size - known, age)
+
+    def write(self, offset: int, size: int) -> None:
+        """A buffer is written."""
+        end = offset + size
+        parts = []
+        for old in self._overlapping(offset, end):
+            if old.start < offset:
+                parts.append(old._replace(end=offset))
+            if old.end > end:
+                parts.append(old._replace(start=end))
+        new = _Stretch(offset, end, offset, size, self.clock)
+        self.written[self._range(offset, end)] = sorted([*parts, new])
+        self.clock += size
+        self.recent.pop((offset, size), None)
+        self.recent[offset, size] = None
+
+    def _own(self, old: _Stretch, offset: int, size: int, low: int, high: int) -> int:
+        """What of a piece threads would write in a buffer that they wrote themselves."""
+        own = 0
+        first, last = ((at - offset) * self.threads // size for at in (low, high - 1))
+        for thread in range(first, min(last + 2, self.threads)):
+            new_start, new_end = _part(offset, size, thread, self.threads)
+            old_start, old_end = _part(old.offset, old.size, thread, self.threads)
+            own += max(0, min(high, old_end, new_end) - max(low, old_start, new_start))
+        return own
+
+    def _range(self, start: int, end: int) -> slice:
+        first = bisect_right(self.written, start, key=attrgetter("end"))
+        return slice(first, bisect_left(self.written, end, key=attrgetter("start")))
+
+    def _overlapping(self, start: int, end: int) -> list[_Stretch]:
+        return self.written[self._range(start, end)]
+
+
+def _part(offset: int, size: int, thread: int, threads: int) -> tuple[int, int]:
+    """Where the part of a buffer that a thread writes starts and ends."""
+    return offset + size * thread // threads, offset + size * (thread + 1) // threads
