@@ -71,16 +71,22 @@ def _made(
 
 
 def _settings() -> dict[str, Any] | None:
-    """The settings of passes that a kernel's code depends on; None if they are no plain data."""
+    """The settings of passes that a kernel's code depends on.
+
+    None if they are no plain data, or if somebody here watches the passes.
+    """
     context = PassContext.current()
-    if context.instruments:
+    if context.is_watched:
         return None
     config = {key: value for key, value in context.config.items() if key.startswith("tir.")}
     try:
         json.dumps(config)
     except TypeError:
         return None
-    return {"opt_level": context.opt_level, "config": config}
+    return {
+        "opt_level": context.opt_level, "config": config,
+        "required_pass": context.required_pass, "disabled_pass": context.disabled_pass,
+    }  # fmt: skip
 
 
 def _request(

@@ -60,7 +60,8 @@ def serve() -> None:
 
 def _answer(request: dict[str, Any], output: IO[bytes]) -> None:
     try:
-        with PassContext(request["opt_level"], config=request["config"]):
+        named = request["required_pass"], request["disabled_pass"]
+        with PassContext(request["opt_level"], *named, config=request["config"]):
             function = load_json(request["function"])
             target = Target(request["target"])
             packed, shares = request["packed"], request["shares"]

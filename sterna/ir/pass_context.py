@@ -53,6 +53,21 @@ class PassContext:
         self.instruments = _instruments(instruments)
         self.config = configs.check_config(config or {})
         self.trace = trace
+        self._lent = False  # whether its instruments enter and leave with another context
+
+    def at_level(self, opt_level: int) -> "PassContext":
+        """One of another level inside of this one, with whose instruments it runs."""
+        made = PassContext(
+            opt_level, self.required_pass, self.disabled_pass, self.instruments, self.config,
+            self.trace,
+        )  # fmt: skip
+        made._lent = True
+        return made
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody wants to see the passes run."""
+        return bool(self.instruments) or self.trace is not None
 
     @staticmethod
     def current() -> "PassContext":
@@ -81,7 +96,8 @@ class PassContext:
 
     def __enter__(self) -> Self:
         PassContext.current()  # so that the defaults stay at the bottom
-        self._enter_instruments()
+        if not self._lent:
+            self._enter_instruments()
         _entered.contexts.append(self)
         return self
 
@@ -92,7 +108,8 @@ class PassContext:
         traceback: TracebackType | None,
     ) -> None:
         _entered.contexts.pop()
-        self._exit_instruments()
+        if not self._lent:
+            self._exit_instruments()
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Take other instruments from now on: the old ones exit, the new ones enter."""

@@ -48,10 +48,7 @@ def compile(
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
     wanted = target_of(target)
-    around = PassContext.current()
-    context = PassContext(
-        opt_level, around.required_pass, around.disabled_pass, config=around.config
-    )
+    context = PassContext.current().at_level(opt_level)
     narrow = None if precision == PRECISIONS[0] else precision
 
     def anew() -> "Build":

@@ -38,8 +38,8 @@ class Recipe:
     def of(
         cls, model: Any, target: Target, context: PassContext, settings: Mapping[str, Any]
     ) -> "Recipe | None":
-        """None for what is no file, or where passes are told what is no plain data."""
-        if not isinstance(model, str | os.PathLike) or context.instruments:
+        """None for what is no file, where passes are watched or told what is no plain data."""
+        if not isinstance(model, str | os.PathLike) or context.is_watched:
             return None
         told = [context.opt_level, context.required_pass, context.disabled_pass, context.config]
         path = Path(model)

@@ -18,10 +18,10 @@ from sterna.support.cache import Cache
 from sterna.target import Target
 
 
-def kernels(count: int) -> dict[str, Function]:
+def kernels(count: int, first: int = 1) -> dict[str, Function]:
     """Functions of one operator each, as fusion makes them."""
     made = {}
-    for size in range(1, count + 1):
+    for size in range(first, first + count):
         x = relay.var("x", shape=(size,))
         mod = tvm.IRModule.from_expr(relay.Function((x,), relay.exp(x)))
         made[f"exp_{size}"] = relay.transform.FuseOps()(mod)["main"].body.op
@@ -54,6 +54,27 @@ def test_processes_compile_the_same(helped: None, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "_helpers", lambda seconds: 0)
     for name, kernel in compile_kernels(functions, target).items():
         assert kernel.content == got[name].content
+
+
+def test_passes_that_are_left_out_are_left_out_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In other processes, and where a kernel with all passes is in the cache."""
+    functions, target = kernels(2, 37), Target("llvm")  # vectors do not fit: tails are peeled
+
+    def guarded(cache: str, helpers: int) -> list[bytes]:
+        monkeypatch.setenv("STERNA_CACHE", cache)
+        monkeypatch.setattr(module, "_helpers", lambda seconds: helpers)
+        with tvm.transform.PassContext(opt_level=3, disabled_pass=["tir.LoopPartition"]):
+            return [kernel.content for kernel in compile_kernels(functions, target).values()]
+
+    want = guarded("off", 0)
+    monkeypatch.setenv("STERNA_CACHE", str(tmp_path))
+    with tvm.transform.PassContext(opt_level=3):
+        usual = compile_kernels(functions, target)
+    assert [kernel.content for kernel in usual.values()] != want
+    assert guarded(str(tmp_path), 0) == want
+    assert guarded("off", 2) == want
 
 
 def test_a_process_that_gives_up_leaves_its_kernel_to_us(

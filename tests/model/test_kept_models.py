@@ -101,8 +101,15 @@ def test_what_differs_is_compiled_anew(path: Path, counted: list[Any]) -> None:
 
 
 def test_who_watches_passes_sees_them(path: Path) -> None:
-    context = PassContext(opt_level=3, instruments=[PassTimingInstrument()])
-    assert Recipe.of(path, sterna.target.Target("llvm"), context, {}) is None
+    target, seen = sterna.target.Target("llvm"), set[str]()
+    sterna.compile(path, target)
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing], trace=lambda mod, info, before: seen.add(info.name)):
+        sterna.compile(path, target)
+        shown = timing.render()
+    assert all(name in shown and name in seen for name in ("FuseOps", "tir.Simplify"))
+    for watched in (PassContext(instruments=[timing]), PassContext(trace=print)):
+        assert Recipe.of(path, target, watched, {}) is None
 
 
 def test_weights_in_other_files_are_read_each_time(
