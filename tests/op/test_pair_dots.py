@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 import sterna as tvm
 from sterna import relay, te, tir
 from sterna.contrib import graph_executor
-from sterna.op.nn._pair_steps import steps_of
+from sterna.op.nn._pair_steps import fits_pairs, steps_of
+from sterna.op.nn.depthwise_dots import pack_weights
+from sterna.op.nn.depthwise_pairs import halved
 from sterna.relay.arrays import Array
 from sterna.tir import interpreter
 from tests.op.test_integer_kernels import MACHINES, convolved, extremes, here
@@ -105,6 +107,17 @@ def test_no_sum_of_a_step_leaves_16_bits(panels: int, groups: int, most: int, se
     np.testing.assert_array_equal(found, weights)
 
 
+def test_depthwise_weights_have_one_part_or_two() -> None:
+    plain = np.full((16, 3, 3), 64, "int8")
+    plain[11, 1, 2] = 65
+    packed = pack_weights(plain, 1, 8)
+    weight, parts = halved(packed)
+    assert parts.tolist() == [1, 2]
+    np.testing.assert_array_equal(weight.astype(int).sum(axis=0), packed)
+    assert not weight[1, :, :, 0].any() and fits_pairs(weight.reshape(-1, 2).astype(int)).all()
+    assert len(halved(pack_weights(np.minimum(plain, 64), 1, 8))[0]) == 1
+
+
 def test_small_weights_are_summed_two_by_two() -> None:
     steps = steps_of(np.full((16, 6, 4), 32, "int8"), 16)
     assert steps.starts.tolist() == [[0, 6], [6, 6]] and steps.cost == 15
@@ -121,6 +134,8 @@ LAYERS: dict[str, Any] = {
     "picture": ((1, 3, 12, 13), (32, 3, 3, 3), {"strides": (2, 2), "padding": 1}),
     "wide": ((1, 44, 6, 6), (48, 44, 2, 3), {"padding": 2, "dilation": 2}),
     "single": ((1, 32, 1, 1), (80, 32, 1, 1), {}),
+    "depthwise": ((1, 32, 5, 201), (32, 1, 3, 3), {"groups": 32, "padding": 1}),
+    "steps": ((2, 48, 8, 9), (48, 1, 3, 5), {"groups": 48, "strides": (2, 2), "padding": 1}),
 }
 
 
@@ -148,7 +163,8 @@ def built(made: Any, target: str) -> Any:
 @pytest.mark.parametrize("target", PAIRS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layers(kind: str, target: str) -> None:
-    for seed, sign in enumerate(["uint8", "int8"]):
+    signs = {"pointwise": ["uint8", "int8"], "window": ["int8"], "wide": ["int8"]}
+    for seed, sign in enumerate(signs.get(kind, ["uint8"])):
         made, x, want = layer(kind, sign, seed)
         lib = built(made, target)
         assert "pair_dots" in lib.get_graph_json()
@@ -166,8 +182,9 @@ HASWELL = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
     ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", False),
     ("llvm -mtriple=x86_64-linux-gnu", False),
 ])  # fmt: skip
-def test_where_it_is_chosen(target: str, expected: bool) -> None:
-    lib = built(layer("pointwise", "uint8", 0)[0], target)
+@pytest.mark.parametrize("kind", ["pointwise", "depthwise"])
+def test_where_it_is_chosen(target: str, expected: bool, kind: str) -> None:
+    lib = built(layer(kind, "uint8", 0)[0], target)
     assert ("pair_dots" in lib.get_graph_json()) is expected
     assert ("pmaddubsw" in lib.get_lib().get_source("asm")) is expected
 
@@ -186,3 +203,7 @@ def test_what_the_operator_refuses() -> None:
     places, starts = relay.const(np.zeros(2, "int32")), relay.const(np.zeros((2, 2), "int32"))
     with pytest.raises(ValueError, match="places' groups is 1, not 2"):
         relay.nn.conv2d_pair_dots(x, weight, places, starts)
+    x = relay.var("x", shape=(1, 3, 3, 16), dtype="uint8")
+    weight = relay.const(np.zeros((1, 2, 3, 2, 8, 4), "int8"))
+    with pytest.raises(ValueError, match="parts' vectors of channels is 2, not 1"):
+        relay.nn.conv2d_depthwise_pair_dots(x, weight, relay.const(np.ones(1, "int32")))

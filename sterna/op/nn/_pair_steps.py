@@ -35,6 +35,13 @@ class Steps:
         return int(5 * ((alone - begins) // 2).sum() + 3 * (ends - alone).sum())
 
 
+def fits_pairs(pairs: Array) -> Array:
+    """Whether the products of each two weights of the last axis fit, whatever the data are."""
+    positive, negative = np.maximum(pairs, 0).sum(-1), -np.minimum(pairs, 0).sum(-1)
+    found: Array = np.maximum(positive, negative) <= MOST
+    return found
+
+
 def steps_of(weights: Array, panel: int) -> Steps:
     """Weights (output channel, group, 4) in steps."""
     parts, starts, begin = [], [], 0
@@ -53,7 +60,7 @@ def steps_of(weights: Array, panel: int) -> Steps:
 def _fitting(groups: Array) -> tuple[Array, Array]:
     """Groups (group, channel, 4) that fit by themselves, and which they were."""
     values = groups.astype("int32")
-    fits: Array = np.all(_loads(values) <= MOST, axis=1)
+    fits: Array = np.all(fits_pairs(values.reshape(len(values), -1, 2)), axis=1)
     half = values >> 1
     first = np.where(fits[:, None, None], values, half)
     places = np.concatenate([np.arange(len(groups)), np.flatnonzero(~fits)])

@@ -29,6 +29,7 @@ from sterna.op.nn._conv_layout import (
 from sterna.op.nn._to_winograd import conv2d_by_winograd
 from sterna.op.nn.conv_tiles import conv2d_by_tiles
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
+from sterna.op.nn.depthwise_pairs import depthwise_by_pairs
 from sterna.op.nn.pair_dots import conv2d_by_pairs
 from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.op.runs import Places, expect_run, sum_products
@@ -330,7 +331,7 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
 
 
 def _by_dots(call: Call, processor: Processor) -> RelayExpr | None:
-    ways = (conv2d_by_tiles, depthwise_by_dots, conv2d_by_pairs)
+    ways = (conv2d_by_tiles, depthwise_by_dots, depthwise_by_pairs, conv2d_by_pairs)
     return next((made for way in ways if (made := way(call, processor)) is not None), None)
 
 

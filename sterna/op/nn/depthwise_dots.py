@@ -56,6 +56,19 @@ class DepthwiseDotsAttrs(Attrs):
 
 def depthwise_by_dots(call: Call, processor: Processor) -> RelayExpr | None:
     """Bytes whose channels lie last and fill whole vectors, with known weights."""
+    plain = depthwise_weights(call, processor) if processor.multiplies_bytes else None
+    if plain is None:
+        return None
+    attrs: Any = call.attrs
+    packed = pack_weights(plain, attrs.strides[0], processor.lanes(INT32))
+    return call_of(
+        "nn.conv2d_depthwise_dots", call.args[0], Constant(from_numpy(packed)),
+        **depthwise_attrs(attrs, plain.shape[1]),
+    )  # fmt: skip
+
+
+def depthwise_weights(call: Call, processor: Processor) -> Array | None:
+    """The weights (channel, row, column) of a call that fits; None if it does not."""
     attrs: Any = call.attrs
     data, weight = call.args[0].checked_type, call.args[1]
     out = call.checked_type
@@ -70,14 +83,13 @@ def depthwise_by_dots(call: Call, processor: Processor) -> RelayExpr | None:
     channels, inner, rows, _ = plain.shape
     lanes = processor.lanes(INT32)
     fits = 1 < rows <= GROUP and attrs.groups == channels == data.concrete_shape[3] and inner == 1
-    if not fits or not processor.multiplies_bytes or lanes < LEAST_LANES or channels % lanes:
-        return None
-    packed = pack_weights(plain[:, 0], attrs.strides[0], lanes)
-    return call_of(
-        "nn.conv2d_depthwise_dots", call.args[0], Constant(from_numpy(packed, weight.data.dtype)),
-        strides=attrs.strides, padding=(*attrs.before, *attrs.after), border=attrs.border,
-        rows=rows,
-    )  # fmt: skip
+    return plain[:, 0] if fits and lanes >= LEAST_LANES and channels % lanes == 0 else None
+
+
+def depthwise_attrs(attrs: Any, rows: int) -> dict[str, Any]:
+    """What a convolution of so many rows hands on."""
+    padding = (*attrs.before, *attrs.after)
+    return {"strides": attrs.strides, "padding": padding, "border": attrs.border, "rows": rows}
 
 
 def pack_weights(plain: Array, step: int, lanes: int) -> Array:
@@ -96,7 +108,8 @@ def _together(rows: int, step: int) -> int:
     return (GROUP - rows) // step + 1
 
 
-def _infer(attrs: DepthwiseDotsAttrs, data: Type, weight: Type) -> TensorType:
+def infer_depthwise(attrs: DepthwiseDotsAttrs, data: Type, weight: Type) -> TensorType:
+    """The type of the result; the weights' are those of pack_weights."""
     x, w = tensor(data, "data", 4), tensor(weight, "weight", 5)
     if not are_bytes(x, w):
         raise ValueError(f"data and weight are integers of 8 bits, not {x.dtype} and {w.dtype}")
@@ -112,7 +125,7 @@ def _infer(attrs: DepthwiseDotsAttrs, data: Type, weight: Type) -> TensorType:
     return TensorType((batch, high, wide, channels), INT32)
 
 
-def _reference(attrs: DepthwiseDotsAttrs, data: Array, weight: Array) -> Array:
+def reference_depthwise(attrs: DepthwiseDotsAttrs, data: Array, weight: Array) -> Array:
     """One product for each place of the window."""
     _, columns, vectors, lanes, _ = weight.shape
     top, left, bottom, right = full_padding(attrs.padding, 2)
@@ -144,7 +157,7 @@ def _compute_with(
     weight: Tensor,
 ) -> Tensor:  # fmt: skip
     """What follows is computed while some columns of results are in the innermost cache."""
-    kernel = _Kernel(attrs, out, data, weight)
+    kernel = DepthwiseKernel(attrs, out, data, weight)
 
     def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
         kernel.finish = finish
@@ -154,18 +167,17 @@ def _compute_with(
     return extern_with(epilogue, out, (data, weight), write, name, kernel.describe())
 
 
-# What is stored at a place instead of a value.
-
-
-class _Kernel:
+class DepthwiseKernel:
     """The statements of a convolution."""
+
+    most_columns = COLUMNS
 
     def __init__(
         self, attrs: DepthwiseDotsAttrs, out: TensorType, data: Tensor, weight: Tensor
     ) -> None:
         shapes = [[build.int_value(extent) or 1 for extent in t.shape] for t in (data, weight)]
         _, self.data_height, self.data_width, self.channels = shapes[0]
-        self.together, self.window, vectors, self.lanes, _ = shapes[1]
+        self.together, self.window, vectors, self.lanes, _ = shapes[1][-5:]
         self.batch, self.height, self.width, _ = out.concrete_shape
         self.top, self.left, *_ = full_padding(attrs.padding, 2)
         self.steps, self.border = attrs.strides, attrs.border
@@ -174,7 +186,7 @@ class _Kernel:
         self.block = self.vectors * self.lanes
         self.blocks = vectors // self.vectors
         self.groups = -(-self.height // self.together)
-        self.columns = min(COLUMNS, self.width)
+        self.columns = min(self.most_columns, self.width)
         self.used = (self.together - 1) * self.steps[0] + attrs.rows
         parts = -(-self._read(self.width) * self.block * GROUP // SEEN_BYTES)
         tiles = -(-self.width // self.columns)
@@ -300,33 +312,49 @@ class _Kernel:
         columns: int, block: Expr, vector: Expr,
     ) -> None:  # fmt: skip
         """One vector of channels in registers."""
-        lanes, step = self.lanes, self.steps[1]
+        lanes = self.lanes
         kind = f"int32x{lanes}"
         held = ib.allocate("int32", (self.together, columns, lanes), name="held", scope="local")
-        four = ib.allocate(str(self.kind), (GROUP * lanes,), name="four", scope="local")
-        none = Broadcast(build.const(0, self.kind), lanes)
-        turned = tuple(row * lanes + lane if row < self.used else GROUP * lanes
-                       for lane in range(lanes) for row in range(GROUP))  # fmt: skip
         zero = Broadcast(build.const(0, "int32"), lanes)
         every = [(row, column) for row in range(self.together) for column in range(columns)]
         for place in every:
             ib.emit(held.buffer.vstore((*place, 0), zero))
+        self._products(ib, seen, weight, held, left, columns, block, vector)
+        for row, result in every:
+            value = held.buffer.vload((row, result, 0), kind)
+            ib.emit(total.buffer.vstore((row, result, vector * lanes), value))
+
+    def _products(
+        self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, held: BufferVar, left: Expr,
+        columns: int, block: Expr, vector: Expr,
+    ) -> None:  # fmt: skip
+        """What all columns of data add to the results that read them."""
+        lanes, step = self.lanes, self.steps[1]
+        four = ib.allocate(str(self.kind), (GROUP * lanes,), name="four", scope="local")
+        none = Broadcast(build.const(0, self.kind), lanes)
+        turned = tuple(row * lanes + lane if row < self.used else GROUP * lanes
+                       for lane in range(lanes) for row in range(GROUP))  # fmt: skip
         for column in range((columns - 1) * step + self.window):
             rows = seen.buffer.vload((left * step + column, vector, 0, 0),
                                      f"{self.kind}x{GROUP * lanes}")  # fmt: skip
             ib.emit(four.buffer.vstore((0,), Shuffle((rows, none), turned)))
-            for row, result in every:
+            for row, result in np.ndindex(self.together, columns):
                 tap = column - result * step
                 if not 0 <= tap < self.window:
                     continue
-                at = (row, tap, block * self.vectors + vector, 0, 0)
-                factors = weight.buffer.vload(at, f"{self.weight_kind}x{GROUP * lanes}")
+                factors = self._factors(weight, (row, tap, block * self.vectors + vector, 0, 0))
                 given = four.buffer.vload((0,), f"{self.kind}x{GROUP * lanes}")
-                before = held.buffer.vload((row, result, 0), kind)
-                ib.emit(held.buffer.vstore((row, result, 0), dot4(before, given, factors)))
-        for row, result in every:
-            value = held.buffer.vload((row, result, 0), kind)
-            ib.emit(total.buffer.vstore((row, result, vector * lanes), value))
+                before = held.buffer.vload((row, result, 0), f"int32x{lanes}")
+                added = self._add(before, given, factors)
+                ib.emit(held.buffer.vstore((row, result, 0), added))
+
+    def _factors(self, weight: BufferVar, at: tuple[Any, ...]) -> Expr:
+        """A vector of weights."""
+        return weight.buffer.vload(at, f"{self.weight_kind}x{GROUP * self.lanes}")
+
+    def _add(self, before: Expr, given: Expr, factors: Expr) -> Expr:
+        """A vector of sums with the products of four rows."""
+        return dot4(before, given, factors)
 
     def _store(
         self, ib: IRBuilder, total: BufferVar, out: BufferVar, place: tuple[int, int],
@@ -339,7 +367,8 @@ class _Kernel:
             out[index] = value if self.finish is None else self.finish(index, value)
 
 
-def _schedule(kernel: Kernel) -> None:
+def schedule_depthwise(kernel: Kernel) -> None:
+    """One loop nest, that of the statements."""
     schedule_default(kernel)
     kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
 
@@ -353,13 +382,13 @@ register(OpRecord(
     "nn.conv2d_depthwise_dots",
     inputs=("data", "weight"),
     attrs=DepthwiseDotsAttrs,
-    infer=_infer,
+    infer=infer_depthwise,
     compute=_compute,
     compute_with=_compute_with,
-    reference=_reference,
+    reference=reference_depthwise,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=_schedule,
+    schedule=schedule_depthwise,
     mixed_precision="never",
     cases=[
         Case((((1, 5, 10, 16), "uint8"), _case(3, 3, 1, 16)), {"padding": 1, "border": 7}),
