@@ -9,6 +9,8 @@ from sterna.support.dtype import DataType
 # What a vector costs beyond its load, as it comes from the second cache.
 FAR_VECTOR = 0.3
 MOST_ROWS = 16
+# Columns of a row that is computed alone: sums side by side, since each waits for its own.
+WIDEST_ROW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def register_tile(
     """
     rows = max(rows, 1)
     best: tuple[float, int, RegisterTile] | None = None
-    for width in widths or (_widths(columns, lanes, registers) if block is None else [block]):
+    most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
+    for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
         vectors = width // lanes + (width % lanes).bit_count()
         single = 4 * (columns % width) * rows
         fitting = rows_that_fit(vectors, registers, together)
@@ -94,9 +97,9 @@ def step_cycles(rows: int, vectors: int, together: int = 1, pace: Pace = COMMON)
     return max(*bounds, pace.sent * vectors) + FAR_VECTOR * far
 
 
-def _widths(columns: int, lanes: int, registers: int) -> list[int]:
-    """Up to four whole vectors that leave room for accumulators, and parts of one behind them."""
-    most = max(n for n in (1, 2, 3, 4) if n == 1 or 2 * n < registers)
+def _widths(columns: int, lanes: int, registers: int, vectors: int) -> list[int]:
+    """Up to so many vectors that leave room for accumulators, and parts of one behind them."""
+    most = max(n for n in range(1, vectors + 1) if n == 1 or 2 * n < registers)
     step = max(1, lanes // 2)
     found = [width for width in range(step, most * lanes + 1, step) if width <= columns]
     parts = [lanes >> n for n in range(2, lanes.bit_length())]

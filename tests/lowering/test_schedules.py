@@ -151,6 +151,11 @@ def test_the_cost_model_fills_registers() -> None:
                 assert 1 <= tile.columns <= max(columns, 1)
 
 
+def test_a_row_alone_has_sums_side_by_side() -> None:
+    assert register_tile(1, 1000, 8, 16).columns == 40
+    assert register_tile(1, 1024, 16, 32).columns == 64
+
+
 @pytest.mark.parametrize("rows, vectors, threads, beside", [
     (1, 2, 1, 2), (1, 2, 2, 1), (1, 9, 2, 3), (1, 6, 1, 6), (1, 15, 1, 5), (1, 72, 2, 4),
     (100, 7, 4, 7), (1, 11, 1, 1),
