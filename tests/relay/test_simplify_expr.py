@@ -10,6 +10,7 @@ from tests.relay.support import apply, check, text_of
 
 X = "fn (%x: Tensor[(2, 3), float32])"
 I8 = "fn (%x: Tensor[(2, 3), int8])"
+I32 = "fn (%x: Tensor[(2, 3), int32])"
 ONE = "fn (%x: Tensor[(1, 3, 1), float32])"
 
 
@@ -47,6 +48,7 @@ ONE = "fn (%x: Tensor[(1, 3, 1), float32])"
          "clip(%x, a_min=0f, a_max=2f)"),
         (X, "clip(nn.relu(%x), a_min=-1f, a_max=6f)", "clip(%x, a_min=0, a_max=6f)"),
         (X, "add(add(%x, 1f), 2f)", "add(%x, 3f)"),
+        (I32, "add(subtract(%x, 7), 3)", "add(%x, -4)"),
         (X, "multiply(3f, multiply(%x, 2f))", "multiply(%x, 6f)"),
         (X, "multiply(add(multiply(%x, 2f), 1f), 3f)", "add(multiply(%x, 6f), 3f)"),
         (X, "broadcast_to(%x, shape=[2, 3])", "%x"),

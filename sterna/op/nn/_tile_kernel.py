@@ -27,8 +27,9 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 ROWS, COLUMNS, DEPTH, GROUP = 16, 16, 64, 4
 # Tiles of positions and of channels that are multiplied with each other.
 PAIR = 2
-# What positions read stays in the innermost cache while all channels run over it.
-BAND_BYTES = 24 * 1024
+# What positions read stays in the innermost cache while all channels run over it; where weights do
+# not stay in the second cache, they are read for as many positions as share that with them.
+BAND_BYTES, FAR_WEIGHTS, FAR_BAND_BYTES = 24 * 1024, 1024 * 1024, 256 * 1024
 # What is copied at once.
 CHUNK = 64
 # Cycles: to multiply two tiles of few rows; to store a row of sums and to load it again.
@@ -135,10 +136,16 @@ class Sums:
         seen = (self.width - 1) * self.strides[1] + (self.window[1] - 1) * self.dilation[1] + 1
         return -(-seen // self.strides[1])
 
+    @property
+    def band_bytes(self) -> int:
+        """What the positions of a band may read."""
+        weights = self.channels * self.runs * self.run
+        return BAND_BYTES if weights < FAR_WEIGHTS else FAR_BAND_BYTES
+
     def rows_of_band(self) -> int:
-        """Rows whose data fits into the innermost cache, as many in each band as can be."""
+        """Rows whose data fits into a cache, as many in each band as can be."""
         row = self.across * self.strides[1] * self.depth * len(self.phases)
-        most = max(1, min(self.height, BAND_BYTES // row - self.below))
+        most = max(1, min(self.height, self.band_bytes // row - self.below))
         return -(-self.height // -(-self.height // most))
 
     @property
@@ -157,7 +164,7 @@ class Sums:
         if self.in_place:
             every = self.images * self.height * self.width
             pair = PAIR * ROWS
-            return Positions(min(every, max(1, BAND_BYTES // (pair * self.depth)) * pair))
+            return Positions(min(every, max(1, self.band_bytes // (pair * self.depth)) * pair))
         return Positions((self.rows_of_band() - 1) * self.across + self.width)
 
     @property
@@ -174,6 +181,33 @@ class Sums:
         tiles = self.bands * seen.groups * seen.high * blocks
         dot = max(seen.rows, size // GROUP, LEAST_CYCLES)
         return tiles * (self.runs * count * dot + seen.rows * ROW_CYCLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What is read and written."""
+
+    source: BufferVar
+    weight: BufferVar
+    out: BufferVar
+    first: Expr
+    """The position where it begins, in an image the row."""
+    skipped: Expr
+    """How many of these belong to the band before it."""
+    image: Expr | None = None
+    """The number of an image of which rows were copied; None where data is read as it lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What the tiles of sums hold at a time."""
+
+    unit: Expr
+    """Of the units of channels."""
+    group: Expr
+    """Of the groups of tiles of positions."""
+    lanes: int
+    """Channels of the unit."""
 
 
 class TileKernel:
@@ -217,7 +251,7 @@ class TileKernel:
                 flat = ib.buffer_ptr(data.buffer, (every * sums.depth,))
                 first = build.minimum(band * self.positions.count, every - self.positions.count)
                 skipped = band * self.positions.count - first
-                self._band(ib, flat, weight, out, first, group, skipped)
+                self._band(ib, Band(flat, weight, out, first, skipped), group)
             else:
                 self._copied_band(ib, data, weight, out, band, group)
             ib.emit(tile_release())
@@ -241,7 +275,7 @@ class TileKernel:
                 with ib.for_range(0, lines, name="line") as line:
                     at = (first + line) * sums.strides[0] + (phase - sums.before[0])
                     self._copy_row(ib, data, seen, (place * lines + line) * row, band // bands, at)
-            self._band(ib, seen, weight, out, first, group, skipped, band // bands)
+            self._band(ib, Band(seen, weight, out, first, skipped, band // bands), group)
 
     def _copy_row(
         self, ib: IRBuilder, data: BufferVar, seen: BufferVar, start: Expr, image: Expr, at: Expr
@@ -272,70 +306,66 @@ class TileKernel:
 
     # ---- products ----
 
-    def _band(
-        self, ib: IRBuilder, source: BufferVar, weight: BufferVar, out: BufferVar, first: Expr,
-        group: Expr, skipped: Expr, image: Expr | None = None,
-    ) -> None:  # fmt: skip
-        """All tiles of positions for some channels, then for the next.
-
-        first, skipped: the position or the row where the band begins, and how many of them belong
-        to the band before it.
-        """
+    def _band(self, ib: IRBuilder, band: Band, group: Expr) -> None:
+        """All tiles of positions for some channels, then for the next."""
         count = -(-self.units // self.groups)
-        with ib.for_range(0, count, name="unit") as unit:
-            place = group * count + unit
-            if self.wide:
-                with ib.if_scope(place < self.wide):
-                    self._channels(ib, source, weight, out, first, place, PAIR * COLUMNS, skipped,
-                                   image)  # fmt: skip
-            if self.rest:
-                with ib.if_scope(build.equal(place, self.wide)):
-                    self._channels(ib, source, weight, out, first, build.const(self.wide),
-                                   self.rest, skipped, image)  # fmt: skip
+        first = group * count
+        if self.wide:
+            most = build.minimum(self.wide - first, count)
+            with ib.if_scope(most > 0):
+                self._channels(ib, band, first, most, PAIR * COLUMNS)
+        if self.rest:
+            last = self.wide - first
+            with ib.if_scope(all_of(last >= 0, last < count)):
+                self._channels(ib, band, build.const(self.wide), build.const(1), self.rest)
 
     def _channels(
-        self, ib: IRBuilder, source: BufferVar, weight: BufferVar, out: BufferVar, first: Expr,
-        place: Expr, lanes: int, skipped: Expr, image: Expr | None,
-    ) -> None:  # fmt: skip
-        seen, rows = self.positions, self.rows
+        self, ib: IRBuilder, band: Band, first: Expr, units: Expr, lanes: int
+    ) -> None:
+        """So many units of channels from one on."""
         wide = -(-lanes // COLUMNS)
-        with ib.for_range(0, seen.groups, name="rows") as group, ib.new_scope():
-            shape = (self.high * rows, wide * COLUMNS)
+        with (
+            ib.for_range(first, first + units, name="unit") as unit,
+            ib.for_range(0, self.positions.groups, name="group") as group,
+            ib.new_scope(),
+        ):
+            shape = (self.high * self.rows, wide * COLUMNS)
             total = ib.allocate("int32", shape, name="total")
-            starts = [
-                build.minimum((group * self.high + tile) * rows, seen.count - rows)
-                for tile in range(self.high)
-            ]
-            self._multiply(ib, source, weight, total, first, place, starts, wide)
-            for tile, start in enumerate(starts):
-                begin = (group * self.high + tile) * rows  # those before it, another tile has
-                kept = (tile * rows - start, place, lanes)
-                self._results(ib, total, out, (first, skipped, image), begin, start + rows, kept)
+            block = Block(unit, group, lanes)
+            self._multiply(ib, band, block)
+            self._keep(ib, total, wide)
+            self._results(ib, band, total, block)
 
-    def _multiply(
-        self, ib: IRBuilder, source: BufferVar, weight: BufferVar, total: BufferVar, first: Expr,
-        place: Expr, starts: Sequence[Expr], wide: int,
-    ) -> None:  # fmt: skip
+    def _start(self, block: Block, tile: int) -> Expr:
+        """The first position of a tile; the last tiles overlap."""
+        begin = (block.group * self.high + tile) * self.rows
+        return build.minimum(begin, self.positions.count - self.rows)
+
+    def _multiply(self, ib: IRBuilder, band: Band, block: Block) -> None:
         """Tiles 0 to 3 are sums, 4 and 5 of positions, 6 and 7 of weights."""
-        sums = self.sums
+        sums, wide = self.sums, -(-block.lanes // COLUMNS)
         step = sums.strides[1] * sums.depth
-        base = first * step if sums.in_place else build.const(0)
-        for tile in range(len(starts)):
+        base = band.first * step if sums.in_place else build.const(0)
+        kinds = str(self.data_kind), str(self.weight_kind)
+        for tile in range(self.high):
             for column in range(wide):
                 ib.emit(tile_zero(PAIR * tile + column))
         with ib.for_range(0, sums.runs, name="run") as run:
             offset = self._offset(run)
             with ib.for_range(0, self.parts, name="part") as part:
                 at = base + offset + build.minimum(part * self.size, sums.run - self.size)
-                for tile, start in enumerate(starts):
-                    ib.emit(tile_load(4 + tile, source[at + start * step], step))
+                for tile in range(self.high):
+                    start = self._start(block, tile) * step
+                    ib.emit(tile_load(4 + tile, band.source[at + start], step))
                     for column in range(wide):
                         if tile == 0:
-                            where = (place * PAIR + column, run * self.parts + part, 0, 0, 0)
-                            ib.emit(tile_load(6 + column, weight[where], GROUP * COLUMNS))
-                        ib.emit(tile_dot(PAIR * tile + column, 4 + tile, 6 + column,
-                                         str(self.data_kind), str(self.weight_kind)))  # fmt: skip
-        for tile in range(len(starts)):
+                            where = (block.unit * PAIR + column, run * self.parts + part, 0, 0, 0)
+                            ib.emit(tile_load(6 + column, band.weight[where], GROUP * COLUMNS))
+                        ib.emit(tile_dot(PAIR * tile + column, 4 + tile, 6 + column, *kinds))
+
+    def _keep(self, ib: IRBuilder, total: BufferVar, wide: int) -> None:
+        """Sums from tiles to where vectors take them from."""
+        for tile in range(self.high):
             for column in range(wide):
                 at = total[tile * self.rows, column * COLUMNS]
                 ib.emit(tile_store(PAIR * tile + column, at, wide * COLUMNS))
@@ -357,35 +387,42 @@ class TileKernel:
 
     # ---- results ----
 
-    def _results(
-        self, ib: IRBuilder, total: BufferVar, out: BufferVar,
-        band: tuple[Expr, Expr, Expr | None], begin: Expr, end: Expr, kept: tuple[Expr, Expr, int],
+    def _results(self, ib: IRBuilder, band: Band, total: BufferVar, block: Block) -> None:
+        """Positions that lie in rows of results, in loops without a question."""
+        for tile in range(self.high):
+            start = self._start(block, tile)
+            begin = (block.group * self.high + tile) * self.rows  # others have those before it
+            self._positions(ib, band, total, block, begin, start + self.rows,
+                            tile * self.rows - start)  # fmt: skip
+
+    def _positions(
+        self, ib: IRBuilder, band: Band, total: BufferVar, block: Block, begin: Expr, end: Expr,
+        shift: Expr,
     ) -> None:  # fmt: skip
-        """Positions from one on that lie in rows of results: without a question in the loop."""
-        sums, (first, skipped, image) = self.sums, band
-        if image is None:
-            with ib.for_range(build.maximum(begin, skipped), end, name="row") as position:
-                self._store(ib, total, out, _places(first + position, self.outer), position, kept)
+        """Those from one to another; shift: from a position to the row of its sums."""
+        if band.image is None:
+            with ib.for_range(build.maximum(begin, band.skipped), end, name="row") as position:
+                at = _places(band.first + position, self.outer)
+                self._store(ib, band, at, total, position + shift, block)
             return
-        across = sums.across
-        top, bottom = build.maximum(begin // across, skipped), (end - 1) // across
+        across, width = self.sums.across, self.sums.width
+        top, bottom = build.maximum(begin // across, band.skipped), (end - 1) // across
         with ib.for_range(top, bottom + 1, name="line") as line:
             left = build.maximum(begin, line * across)
-            right = build.minimum(end, line * across + sums.width)
-            with ib.for_range(left, build.maximum(left, right), name="row") as position:
-                at = (image, first + line, position - line * across)
-                self._store(ib, total, out, at, position, kept)
+            right = build.maximum(left, build.minimum(end, line * across + width))
+            with ib.for_range(left, right, name="row") as position:
+                at = (band.image, band.first + line, position - line * across)
+                self._store(ib, band, at, total, position + shift, block)
 
     def _store(
-        self, ib: IRBuilder, total: BufferVar, out: BufferVar, at: Sequence[Expr], position: Expr,
-        kept: tuple[Expr, Expr, int],
+        self, ib: IRBuilder, band: Band, at: Sequence[Expr], total: BufferVar, row: Expr,
+        block: Block,
     ) -> None:  # fmt: skip
         """The channels of one position, or what is made of them."""
-        shift, unit, lanes = kept
-        with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
-            index = (*at, unit * (PAIR * COLUMNS) + lane)
-            value = total[position + shift, lane]
-            out[index] = value if self.finish is None else self.finish(index, value)
+        with ib.for_range(0, block.lanes, name="lane", kind="vectorize") as lane:
+            index = (*at, block.unit * (PAIR * COLUMNS) + lane)
+            value = total[row, lane]
+            band.out[index] = value if self.finish is None else self.finish(index, value)
 
 
 def _places(position: Expr, outer: Sequence[int]) -> tuple[Expr, ...]:

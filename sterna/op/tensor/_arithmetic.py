@@ -46,6 +46,21 @@ def constants_joined(made: Call) -> RelayExpr | None:
     return None if joined is None else call(record.name, inner[0], joined)
 
 
+def difference_joined(made: Call) -> RelayExpr | None:
+    """(x - c1) + c2 -> x + (c2 - c1) for integers, which wrap the same way"""
+    outer = _split(made)
+    inner = outer[0] if outer and is_call_of(outer[0], "subtract") else None
+    if outer is None or not isinstance(inner, Call) or not isinstance(inner.args[1], Constant):
+        return None
+    less, more = inner.args[1], outer[1]
+    if isinstance(inner.args[0], Constant) or not DataType(more.data.dtype).is_integer:
+        return None
+    joined = _folded("subtract", more, less)
+    if _wide(joined).size > max(_wide(less).size, _wide(more).size):
+        return None
+    return call("add", inner.args[0], joined)
+
+
 def factor_first(product: Call) -> RelayExpr | None:
     """(x * a + b) * c -> x * (a * c) + b * c"""
     outer = _split(product)

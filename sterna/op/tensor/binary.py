@@ -12,7 +12,12 @@ from sterna.op.checks import broadcast_shapes, of_kind, same_dtype, tensor
 from sterna.op.elementwise import bind, elementwise, quiet
 from sterna.op.integer_rules import pair
 from sterna.op.nn._norm_pattern import of_product, of_sum
-from sterna.op.tensor._arithmetic import constants_joined, factor_first, with_neutral
+from sterna.op.tensor._arithmetic import (
+    constants_joined,
+    difference_joined,
+    factor_first,
+    with_neutral,
+)
 from sterna.relay.arrays import Array
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.op import BROADCAST, Case, OpRecord, register
@@ -85,7 +90,7 @@ def binary(
 
 _SHAPES = [Case(((2, 3), (2, 3))), Case(((2, 1, 4), (3, 1))), Case(((), (5,))), WHOLE]
 binary("add", lambda a, b: a + b, np.add, "lhs + rhs.", cases=[*_SHAPES, UNSIGNED],
-       rewrites=[with_neutral(0), constants_joined], legalize=of_sum,
+       rewrites=[with_neutral(0), constants_joined, difference_joined], legalize=of_sum,
        integer=pair("add"))  # fmt: skip
 binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(0, on_the_right=True)])  # fmt: skip
