@@ -75,6 +75,8 @@ class RescaleAttrs(Attrs):
     axis: int = -1
     rounding: str = "UPWARD"
     out_dtype: DataType = DataType("int8")
+    scales_down: bool = False
+    """Every scaled number is at most half as large: it and a zero point fit into 32 bits."""
 
     def normalize(self) -> None:
         _expect_rounding(self.rounding)
@@ -136,6 +138,12 @@ def _scaled(x: Expr, multiplier: Expr, power: Expr, rounding: str) -> Expr:
     total = build.maximum(zero - power, zero) + FRACTION_BITS
     most = (one << DATA_BITS) >> left
     product = (_between(x, zero - most, most) << left) * multiplier
+    return _shifted(product, total, rounding)
+
+
+def _shifted(product: Expr, total: Expr, rounding: str) -> Expr:
+    """product * 2**-total, rounded."""
+    zero, one = build.const(0, INT64), build.const(1, INT64)
     half = one << (total - 1)
     if rounding == "UPWARD":
         return (product + half) >> total
@@ -149,6 +157,11 @@ def _rescaled(
     attrs: Any, out: TensorType, data: Tensor, multipliers: Tensor, powers: Tensor,
     input_zero: Tensor, output_zero: Tensor,
 ) -> Tensor:  # fmt: skip
+    point = constant_of(output_zero)
+    narrow = attrs.scales_down and data.dtype == INT32 and out.dtype.bits <= 16
+    if narrow and constant_of(input_zero) == 0 and point is not None and abs(point) < SMALL_ZERO:
+        return _rescaled_narrow(attrs, out, data, multipliers, powers, int(point))
+
     def element(*i: Expr) -> Any:
         multiplier, power, near, zero = (
             read_parameter(parameter, i, attrs.axis).astype(INT64)
@@ -159,6 +172,26 @@ def _rescaled(
             x = held_within(x, DataType("int48"))
         scaled = _scaled(x - near, multiplier, power, attrs.rounding)
         return held_within(scaled + zero, out.dtype).astype(out.dtype)
+
+    made: Tensor = compute(out.shape, element, name="T_requantize")
+    return made
+
+
+def _rescaled_narrow(
+    attrs: Any, out: TensorType, data: Tensor, multipliers: Tensor, powers: Tensor, zero: int
+) -> Tensor:
+    """Products of 32 bits and 32, which need no more than 32 when they are shifted."""
+
+    def element(*i: Expr) -> Any:
+        multiplier, power = (
+            read_parameter(parameter, i, attrs.axis).astype(INT64)
+            for parameter in (multipliers, powers)
+        )
+        # as bits: a sum that widens term by term is no longer a factor of 32 bits
+        narrow = Call(INT32, "reinterpret", (data(*i),))
+        product = narrow.astype(INT64) * multiplier
+        shifted = _shifted(product, build.const(FRACTION_BITS, INT64) - power, attrs.rounding)
+        return Call(out.dtype, "saturate", (shifted.astype(INT32) + zero,))
 
     made: Tensor = compute(out.shape, element, name="T_requantize")
     return made
@@ -235,9 +268,10 @@ def _simplify(attrs: RequantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr 
     if attrs.compute_dtype != "int64":
         return _with_ratio(attrs, data, input_scale, input_zero, output_scale, output_zero)
     scales = (to_numpy(scale.data).reshape(-1) for scale in (input_scale, output_scale))
-    multiplier, power = (const(part.astype(np.int32)) for part in _fractions(*scales))
-    return call("qnn.rescale", data, multiplier, power, input_zero, output_zero,
-                axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype)  # fmt: skip
+    multiplier, power = (part.astype(np.int32) for part in _fractions(*scales))
+    return call("qnn.rescale", data, const(multiplier), const(power), input_zero, output_zero,
+                axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype,
+                scales_down=bool(np.all((power < 0) | (multiplier == 0))))  # fmt: skip
 
 
 def _with_ratio(
@@ -402,6 +436,12 @@ register(OpRecord(
               np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})
         for rounding, dtype in (("UPWARD", "int8"), ("TONEAREST", "int32"),
                                 ("TONEAREST_EVEN", "uint8"))
+    ] + [
+        Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([-1, -7, -31], "int32"),
+              np.array(0), np.array(zero)),
+             {"axis": 0, "rounding": rounding, "out_dtype": dtype, "scales_down": True})
+        for rounding, dtype, zero in (("UPWARD", "int8", -5), ("TONEAREST", "int16", 3),
+                                      ("TONEAREST_EVEN", "uint8", 130))
     ],
     doc="(data - input_zero_point) * multiplier * 2**(shift - 31) + output_zero_point, rounded and "
         "held within the range of out_dtype: qnn.requantize with the ratio of its scales as a "
