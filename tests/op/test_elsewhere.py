@@ -73,7 +73,18 @@ def test_bytes_take_groups_from_lanes(tmp_path: Path) -> None:
             data, kernel, padding=window // 2, strides=strides, out_dtype="int32"
         )
 
+    def depthwise(image: Any, strides: int) -> Any:
+        kernel = weight(32, 1, 3, 3)
+        made = relay.nn.conv2d(
+            image, kernel, padding=1, strides=strides, groups=32, out_dtype="int32"
+        )
+        scales = [relay.const(np.float32(scale)) for scale in (3e-4, 0.05)]
+        zero, point = relay.const(0), relay.const(3)
+        return relay.qnn.op.requantize(made, scales[0], zero, scales[1], point)
+
     rows = relay.reshape(data, (33, 96))
     dense = relay.nn.dense(rows, weight(24, 96), out_dtype="int32")
-    made = joined(conv(24, 1, 1), conv(20, 3, 2), dense)
+    unsigned = relay.cast(relay.nn.relu(data), "uint8")
+    deep = [depthwise(data, 1), depthwise(unsigned, 1), depthwise(data, 2)]
+    made = joined(conv(24, 1, 1), conv(20, 3, 2), dense, *[relay.cast(y, "int32") for y in deep])
     check(relay.cast(made, "float32"), x, tmp_path)

@@ -30,7 +30,7 @@ from sterna.te import all as all_of
 from sterna.tir import dot4
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
-# With fewer lanes it costs more to bring rows together than their products.
+# With fewer lanes it costs more to bring rows together than their products, for one row of results.
 LEAST_LANES = 8
 # Registers that are narrowed to bytes together, and columns of results that share what they read.
 VECTORS, COLUMNS = 4, 8
@@ -83,7 +83,8 @@ def depthwise_weights(call: Call, processor: Processor) -> Array | None:
     channels, inner, rows, _ = plain.shape
     lanes = processor.lanes(INT32)
     fits = 1 < rows <= GROUP and attrs.groups == channels == data.concrete_shape[3] and inner == 1
-    return plain[:, 0] if fits and lanes >= LEAST_LANES and channels % lanes == 0 else None
+    shared = _together(rows, attrs.strides[0]) if processor.multiplies_bytes else 1
+    return plain[:, 0] if fits and lanes * shared >= LEAST_LANES and channels % lanes == 0 else None
 
 
 def depthwise_attrs(attrs: Any, rows: int) -> dict[str, Any]:
