@@ -22,6 +22,7 @@ from sterna.op.register_tile import tile_of_rows
 from sterna.op.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
 from sterna.op.run_schedule import sums_of
 from sterna.op.schedules import extents_of, loads_of, vectorize_result
+from sterna.op.squeeze import averages_itself, is_squeeze, schedule_squeeze
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
@@ -33,12 +34,13 @@ MOST_TWICE = 1 / 8
 
 
 def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
-    """Whether a depthwise convolution is computed together with the one that its data comes from.
+    """Whether a convolution is computed together with what its data comes from.
 
-    Where what lies between them leaves the second cache and little of it is computed twice.
+    One of a single pixel with the average that this is. A depthwise one with the one before it
+    where what lies between them leaves the second cache and little of it is computed twice.
     """
     if not is_call_of(before, "nn.conv2d"):
-        return False
+        return averages_itself(conv, before, processor)
     kinds = [part.checked_type for part in (conv, conv.args[0], before)]
     known = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
     if len(known) < len(kinds) or known[1] != known[2]:
@@ -95,10 +97,12 @@ def rows_of_a_band(
 
 
 def schedule_convs(kernel: Kernel) -> None:
-    """Two convolutions in a chain, or one."""
+    """A convolution, alone or with the convolution or the average that its data comes from."""
     sums = sums_of(kernel)
     if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
+    elif is_squeeze(kernel, sums):
+        schedule_squeeze(kernel, sums)
     else:
         schedule_conv(kernel)
     if kernel.row_sums is not None:
