@@ -102,6 +102,8 @@ class OpRecord:
     byte_dots: Callable[..., RelayExpr | None] | None = None
     """byte_dots(call, processor): itself by instructions that add products of bytes, if it is one
     of bytes and that costs less there."""
+    tiles: Callable[..., RelayExpr | None] | None = None
+    """tiles(call, processor): itself in registers that hold matrices, if that costs less there."""
     convert_layout: Callable[..., Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     layout: Any = None

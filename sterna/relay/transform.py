@@ -33,6 +33,7 @@ from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.sum_rows import SumRows
+from sterna.relay.passes.tiles import Tiles
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
@@ -48,7 +49,7 @@ __all__ = [
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
     "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyInference", "SumRows",
+    "SimplifyInference", "SumRows", "Tiles",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "Winograd",
     "function_pass", "module_pass",
 ]  # fmt: skip

@@ -10,6 +10,8 @@ use the same row. Arguments and result have one type unless the row says otherwi
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
     saturate(x)               x as the call's type, held within its range; NaN becomes 0. Of the
                               floats those of at most 8 bits have a range: their largest numbers
+    round_bfloat16(x)         x, a float32, as bfloat16; what is denormal may become 0, which takes
+                              one instruction where cast(x) takes eight
     reinterpret(x)            x's bits as the call's type; the first lane has the lowest bits
     dot4(x, a, b)             x, of type int32, plus in each lane the products of the four bytes of
                               a and b that belong to it: a[4*i] * b[4*i] + a[4*i + 1] * ...; an a of
@@ -178,6 +180,7 @@ _ROWS = (
     Intrinsic("dot4", 3, None),
     Intrinsic("dot2", 2, None),
     Intrinsic("fold2", 2, None),
+    Intrinsic("round_bfloat16", 1, lambda x: x, result="bfloat16"),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),
     Intrinsic("call_llvm_intrin", -1, None, has_effect=True),

@@ -6,7 +6,7 @@ is done it gives them back: threads that hold tiles cost more to switch between.
     tile_configure(rows, bytes, rows, bytes, ...)
                               the shapes of all eight, up to 16 rows of up to 64 bytes, 0 and 0 for
                               those that are not used; all are zero then. Fails where the processor
-                              has no tiles or its operating system does not grant them
+                              was to have tiles and its operating system does not grant them
     tile_zero(t)              every element of t is zero
     tile_load(t, address, step)
                               the rows of t come from memory, each so many bytes after the one
@@ -20,6 +20,8 @@ is done it gives them back: threads that hold tiles cost more to switch between.
                               numbers that follow each other in that column. Floats that are
                               denormal may count as 0; the order of additions is the processor's
     tile_release()            the tiles are not used any more
+
+Targets without such registers keep tiles in memory: expand_tiles.py.
 """
 
 from collections.abc import Sequence
@@ -38,6 +40,11 @@ SUMS = {
     "bfloat16 bfloat16": "float32",
     **{f"{a} {b}": "int32" for a in ("int8", "uint8") for b in ("int8", "uint8")},
 }
+
+
+def feature_of(kinds: str) -> str:
+    """What a target that multiplies such tiles names among its own: bfloat16 or int8."""
+    return "bfloat16" if SUMS[kinds] == "float32" else "int8"
 
 
 def tile_configure(shapes: Sequence[tuple[int, int]]) -> Expr:

@@ -19,15 +19,13 @@ from sterna.relay.arrays import Array
 from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import Case, Op, find
 from sterna.support.dtype import DataType
-from sterna.target import Target, machine_of
+from sterna.target import Target
 from sterna.tir import interpreter
 from tests.op.harness import check_case
 from tests.op.test_integer_kernels import SIGNS, extremes, quantised
 
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
-# Where there are no tiles, the same statements run in the interpreter.
-HAS_TILES = "int8" in machine_of(Target(NATIVE)).tiles
 
 
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(4, 300))
@@ -59,7 +57,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     return Case(operands, {
         "channels": channels, "kernel_size": window, "strides": strides, "dilation": dilation,
         "padding": tuple(draw(st.lists(st.integers(0, 2), min_size=4, max_size=4))),
-        "border": draw(st.integers(0, 127)), "tiles": True, "threads": draw(st.integers(1, 3)),
+        "border": draw(st.integers(0, 127)), "threads": draw(st.integers(1, 3)),
     })  # fmt: skip
 
 
@@ -89,24 +87,21 @@ def test_convolutions_in_the_interpreter(shape: tuple[int, ...], attrs: dict[str
     rng = np.random.default_rng(0)
     runs = 1 if attrs["kernel_size"] == 1 else 6
     weight = pack_tiles(extremes(rng, (attrs["channels"], runs, shape[3]), "int8"))
-    case = Case((extremes(rng, shape, "int8"), weight), {**attrs, "tiles": True})
+    case = Case((extremes(rng, shape, "int8"), weight), attrs)
     check_interpreted("nn.conv2d_tiles", case)
 
 
 def test_dense_layers_in_the_interpreter() -> None:
     rng = np.random.default_rng(0)
     weight = pack_tiles(extremes(rng, (19, 1, 20), "int8"))
-    case = Case((extremes(rng, (2, 3, 20), "uint8"), weight), {"units": 19, "tiles": True})
+    case = Case((extremes(rng, (2, 3, 20), "uint8"), weight), {"units": 19})
     check_interpreted("nn.dense_tiles", case)
 
 
 @given(convolutions())
-@settings(max_examples=12 if HAS_TILES else 1, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_convolutions_in_machine_code(case: Case) -> None:
-    if HAS_TILES:
-        check_case(find("nn.conv2d_tiles"), case, NATIVE)
-    else:
-        check_case(find("nn.conv2d_tiles"), Case(case.inputs, {**case.attrs, "tiles": False}))
+    check_case(find("nn.conv2d_tiles"), case, NATIVE)
 
 
 # ---- graphs ----
@@ -136,7 +131,7 @@ def chosen(size: int, depth: int, channels: int, target: str) -> str:
     made = relay.nn.conv2d(
         data, weight, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32"
     )
-    passes = [relay.transform.InferType(), relay.transform.ByteDots(processor_of(Target(target)))]
+    passes = [relay.transform.InferType(), relay.transform.Tiles(processor_of(Target(target)))]
     with tvm.transform.PassContext(opt_level=3):
         found = str(tvm.transform.Sequential(passes)(tvm.IRModule.from_expr(made)))
     return "tiles" if "nn.conv2d_tiles" in found else "dots"
@@ -157,6 +152,6 @@ def test_what_they_take() -> None:
     with pytest.raises(ValueError, match="integers of 8 bits, not float32 and int8"):
         record.infer(attrs, TensorType((1, 4, 4, 8), DataType("float32")),
                      TensorType((2, 1, 2, 16, 4), DataType("int8")))  # fmt: skip
-    with pytest.raises(ValueError, match="at least 4 bytes side by side, not 3"):
+    with pytest.raises(ValueError, match="at least 4 of uint8 side by side, not 3"):
         record.infer(attrs, TensorType((1, 4, 4, 3), DataType("uint8")),
                      TensorType((2, 1, 1, 16, 4), DataType("int8")))  # fmt: skip

@@ -297,6 +297,8 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "dot4": CallWriter._dot,
     "dot2": CallWriter._dot_in_words,
     "fold2": CallWriter._fold,
+    "round_bfloat16": lambda writer, expr, lane: writer.write(
+        E.Cast(expr.dtype, expr.args[0]), lane),
     "address_of": CallWriter._address,
     "prefetch": CallWriter._prefetch,
     "store_bits": CallWriter._store_bits,

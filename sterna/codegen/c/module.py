@@ -22,6 +22,7 @@ from sterna.codegen.part import Functions, Part, as_parts
 from sterna.codegen.symbols import LIBRARY_CONTEXT, LIBRARY_TABLE
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
+from sterna.tir.passes.expand_tiles import expand_tiles
 from sterna.tir.stmt import PrimFunc
 
 _MATH = "#include <math.h>"
@@ -92,7 +93,7 @@ def generate(
         state = shared.for_another_part()
         called = _enter(state, part)
         called |= {known_as(func) for func in part.functions if is_program}
-        written = [func for func in part.functions if not func.attrs.get("external")]
+        written = [expand_tiles(func) for func in part.functions if not func.attrs.get("external")]
         parts += [_define(state, func, known_as(func) in called) for func in written]
         prototypes += [_prototype(state, f) for f in part.functions if known_as(f) in called]
         shared.aligned |= state.aligned

@@ -15,6 +15,7 @@ from sterna.codegen.llvm.types import (
     splat_literal,
     symbol,
     value_type,
+    vector_type,
 )
 from sterna.codegen.llvm.word_pairs import WordPairs
 from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
@@ -210,6 +211,15 @@ class CallEmitter(MemoryEmitter):
         if turn and target.lanes > 1:
             operand = self.shuffle(target, operand, None, list(reversed(range(target.lanes))))
         return operand
+
+    def _round_bfloat16(self, expr: Call) -> str:
+        source, target = expr.args[0].dtype, expr.dtype
+        operand = self.expr(expr.args[0])
+        if not self.module.options.tiles:  # no processor with the instruction for it
+            return convert.cast(self.writer, source, target, operand)
+        kind = vector_type("bfloat", target.lanes)
+        rounded = self.writer.value(f"fptrunc {value_type(source)} {operand} to {kind}")
+        return self.writer.value(f"bitcast {kind} {rounded} to {value_type(target)}")
 
     def _dot(self, expr: Call) -> str:
         total, a, b = expr.args
@@ -513,6 +523,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "dot4": CallEmitter._dot,
     "dot2": CallEmitter._dot_in_words,
     "fold2": CallEmitter._fold,
+    "round_bfloat16": CallEmitter._round_bfloat16,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "store_bits": CallEmitter._store_bits, "load_shared": CallEmitter._load_shared,
     "call_extern": CallEmitter._call_extern, "call_pure_extern": CallEmitter._call_extern,

@@ -12,6 +12,7 @@ from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
 from sterna.support.errors import InternalError
 from sterna.tir.in_place import overlapping
+from sterna.tir.passes.expand_tiles import expand_tiles
 from sterna.tir.stmt import Buffer, For, PrimFunc
 
 
@@ -46,6 +47,7 @@ def _generate_part(module: ModuleWriter, part: Part, suffix: str) -> None:
         symbols[symbol_of(function) if packed else function.name] = name
     symbols[LIBRARY_CONTEXT] = part.context
     for function in part.functions:
+        function = expand_tiles(function, module.options.tiles)
         emitter = FunctionEmitter(module, symbols, function.name)
         elsewhere = bool(function.attrs.get("external"))
         text = emitter.declaration(function) if elsewhere else emitter.function(function)

@@ -62,6 +62,7 @@ def alter_conv2d(
     packed = _kernel_layout(attrs, args, kernel, channels, processor)
     few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
     few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
+    few = few and str(data.dtype) not in processor.tiles  # which take all columns of a window
     made: Attrs = attrs.replace(
         data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
         out_layout="NHWC" if few else "", run=_run(attrs, args, kernel, channels, processor),

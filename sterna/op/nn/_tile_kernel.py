@@ -1,8 +1,8 @@
-"""Sums of products of bytes in tiles: registers that hold 16 rows of 64 bytes each.
+"""Sums of products in tiles: registers that hold 16 rows of 64 bytes each.
 
-A sum goes over runs of bytes that lie side by side: the channels of a pixel, or of all columns of a
-window. A tile takes a part of a run of up to 16 positions, each some bytes after the one before;
-the other holds the weights of 16 channels for that part. Two times two of them share what they
+A sum goes over runs of numbers that lie side by side: the channels of a pixel, or of all columns of
+a window. A tile takes a part of a run of up to 16 positions, each some numbers after the one before
+it; the other holds the weights of 16 channels for that part. Two times two of them share what they
 load. Where a position's pixels do not follow those of the one before it in memory, a band of rows
 is copied, border included, so that they do.
 """
@@ -16,15 +16,18 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType
 from sterna.op.epilogue import Finish
+from sterna.op.rounded_once import rounded_once
 from sterna.relay.arrays import Array
 from sterna.support.dtype import DataType
 from sterna.te import all as all_of
 from sterna.tir import tile_configure, tile_dot, tile_load, tile_release, tile_store, tile_zero
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.tiles import GROUP_BYTES, ROW_BYTES, ROWS, SUMS
 
-# A tile's rows, columns of sums and bytes of a row; what a sum adds at once.
-ROWS, COLUMNS, DEPTH, GROUP = 16, 16, 64, 4
+# A tile's columns of sums.
+COLUMNS = ROW_BYTES // GROUP_BYTES
 # Tiles of positions and of channels that are multiplied with each other.
 PAIR = 2
 # What positions read stays in the innermost cache while all channels run over it; where weights do
@@ -38,19 +41,26 @@ LEAST_CYCLES, ROW_CYCLES = 10, 2.0
 START = 0.1
 
 
-def parts_of(run: int) -> tuple[int, int]:
-    """How many parts a run of bytes has, and how long they are; the last may overlap others."""
-    count = -(-run // DEPTH)
-    size = GROUP * -(-run // (GROUP * count))
-    if size > run:
-        count += 1
-        size = GROUP * -(-run // (GROUP * count))
-    return count, size
+def parts_of(run: int, item: int = 1) -> tuple[int, int]:
+    """How many parts a run has, and how long they are; the last may overlap others.
+
+    item: the bytes of a number. Parts of floats do not overlap if that takes few more of them: an
+    infinite one times the 0 of weights that other parts have would be no number.
+    """
+    group, fewest = GROUP_BYTES // item, -(-run * item // ROW_BYTES)
+    if item > 1:
+        for count in range(fewest, fewest + fewest // 4 + 2):
+            if run % (count * group) == 0:
+                return count, run // count
+    size = group * -(-run // (group * fewest))
+    if size <= run:
+        return fewest, size
+    return fewest + 1, group * -(-run // (group * (fewest + 1)))
 
 
 def unpack_tiles(packed: Array, channels: int, runs: int, run: int) -> Array:
     """What pack_tiles was given."""
-    count, size = parts_of(run)
+    count, size = parts_of(run, packed.dtype.itemsize)
     blocks = len(packed)
     every = packed.transpose(0, 3, 1, 2, 4).reshape(blocks * COLUMNS, runs, count, size)
     plain = np.zeros((channels, runs, run), packed.dtype)
@@ -61,16 +71,17 @@ def unpack_tiles(packed: Array, channels: int, runs: int, run: int) -> Array:
 
 
 def pack_tiles(plain: Array) -> Array:
-    """(channel, run, byte of it) as (block of channels, part, row of a tile, channel, byte)."""
+    """(channel, run, number) as (block of channels, part, row of a tile, channel, number)."""
     channels, runs, run = plain.shape
-    count, size = parts_of(run)
+    group = GROUP_BYTES // plain.dtype.itemsize
+    count, size = parts_of(run, plain.dtype.itemsize)
     blocks = -(-channels // COLUMNS)
     made = np.zeros((blocks * COLUMNS, runs, count, size), plain.dtype)
     for part in range(count):
         first = min(part * size, run - size)
         seen = part * size - first  # other parts have added these products
         made[:channels, :, part, seen:] = plain[:, :, first + seen : first + size]
-    tiles = made.reshape(blocks, COLUMNS, runs * count, size // GROUP, GROUP)
+    tiles = made.reshape(blocks, COLUMNS, runs * count, size // group, group)
     return np.ascontiguousarray(tiles.transpose(0, 2, 3, 1, 4))
 
 
@@ -112,15 +123,17 @@ class Sums:
     before: tuple[int, int] = (0, 0)
     border: int = 0
     padded: bool = False
+    item: int = 1
+    """Bytes of a number."""
 
     @property
     def in_place(self) -> bool:
-        """Whether each position's bytes follow those of the one before it as the data lies."""
+        """Whether each position's numbers follow those of the one before it as the data lies."""
         return self.window == self.strides == (1, 1) and not self.padded
 
     @property
     def run(self) -> int:
-        """Bytes side by side that are summed over."""
+        """Numbers side by side that are summed over."""
         return self.depth * (self.window[1] if self.dilation[1] == 1 else 1)
 
     @property
@@ -139,12 +152,12 @@ class Sums:
     @property
     def band_bytes(self) -> int:
         """What the positions of a band may read."""
-        weights = self.channels * self.runs * self.run
+        weights = self.channels * self.runs * self.run * self.item
         return BAND_BYTES if weights < FAR_WEIGHTS else FAR_BAND_BYTES
 
     def rows_of_band(self) -> int:
         """Rows whose data fits into a cache, as many in each band as can be."""
-        row = self.across * self.strides[1] * self.depth * len(self.phases)
+        row = self.across * self.strides[1] * self.depth * len(self.phases) * self.item
         most = max(1, min(self.height, self.band_bytes // row - self.below))
         return -(-self.height // -(-self.height // most))
 
@@ -164,7 +177,8 @@ class Sums:
         if self.in_place:
             every = self.images * self.height * self.width
             pair = PAIR * ROWS
-            return Positions(min(every, max(1, self.band_bytes // (pair * self.depth)) * pair))
+            most = max(1, self.band_bytes // (pair * self.depth * self.item)) * pair
+            return Positions(min(every, most))
         return Positions((self.rows_of_band() - 1) * self.across + self.width)
 
     @property
@@ -175,11 +189,11 @@ class Sums:
 
     def cycles(self) -> float:
         """What the products take, with the way of their sums to vectors."""
-        count, size = parts_of(self.run)
+        count, size = parts_of(self.run, self.item)
         seen = self.positions()
         blocks = -(-self.channels // COLUMNS)
         tiles = self.bands * seen.groups * seen.high * blocks
-        dot = max(seen.rows, size // GROUP, LEAST_CYCLES)
+        dot = max(seen.rows, size * self.item // GROUP_BYTES, LEAST_CYCLES)
         return tiles * (self.runs * count * dot + seen.rows * ROW_CYCLES)
 
 
@@ -214,12 +228,13 @@ class TileKernel:
     """The statements of such sums."""
 
     def __init__(
-        self, sums: Sums, data: DataType, weight: DataType, threads: int, outer: Sequence[int]
+        self, sums: Sums, data: DataType, weight: DataType, threads: int, out: TensorType
     ) -> None:
-        """outer: the extents of the result before its channels, of a position each."""
+        """out: its extents before the channels are of a position each."""
         self.sums, self.data_kind, self.weight_kind = sums, data, weight
-        self.outer = outer
-        self.parts, self.size = parts_of(sums.run)
+        self.kind, self.total_kind = out.dtype, SUMS[f"{data} {weight}"]
+        self.outer, self.group = out.concrete_shape[:-1], GROUP_BYTES // sums.item
+        self.parts, self.size = parts_of(sums.run, sums.item)
         self.positions = sums.positions()
         self.rows, self.high = self.positions.rows, self.positions.high
         self.band_rows = 0 if sums.in_place else sums.rows_of_band()
@@ -235,7 +250,7 @@ class TileKernel:
         wide = min(PAIR, -(-sums.channels // COLUMNS))
         return (
             f"tiles, {self.high} x {wide} of {self.rows} pixels x {COLUMNS} channels, "
-            f"{sums.runs * self.parts} steps of {self.size} bytes, {what} at a time"
+            f"{sums.runs * self.parts} steps of {self.size} {self.data_kind}, {what} at a time"
         )
 
     def write(self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar) -> None:
@@ -243,8 +258,8 @@ class TileKernel:
         sums = self.sums
         with ib.for_range(0, sums.bands * self.groups, name="piece", kind="parallel") as piece:
             band, group = piece // self.groups, piece % self.groups
-            kept, depth = (self.rows, 4 * COLUMNS), (self.rows, self.size)
-            factors = (self.size // GROUP, GROUP * COLUMNS)
+            kept, depth = (self.rows, ROW_BYTES), (self.rows, self.size * sums.item)
+            factors = (self.size // self.group, ROW_BYTES)
             ib.emit(tile_configure([kept] * 4 + [depth] * 2 + [factors] * 2))
             if sums.in_place:
                 every = sums.images * sums.height * sums.width
@@ -330,7 +345,7 @@ class TileKernel:
             ib.new_scope(),
         ):
             shape = (self.high * self.rows, wide * COLUMNS)
-            total = ib.allocate("int32", shape, name="total")
+            total = ib.allocate(self.total_kind, shape, name="total")
             block = Block(unit, group, lanes)
             self._multiply(ib, band, block)
             self._keep(ib, total, wide)
@@ -360,7 +375,7 @@ class TileKernel:
                     for column in range(wide):
                         if tile == 0:
                             where = (block.unit * PAIR + column, run * self.parts + part, 0, 0, 0)
-                            ib.emit(tile_load(6 + column, band.weight[where], GROUP * COLUMNS))
+                            ib.emit(tile_load(6 + column, band.weight[where], self.group * COLUMNS))
                         ib.emit(tile_dot(PAIR * tile + column, 4 + tile, 6 + column, *kinds))
 
     def _keep(self, ib: IRBuilder, total: BufferVar, wide: int) -> None:
@@ -421,8 +436,9 @@ class TileKernel:
         """The channels of one position, or what is made of them."""
         with ib.for_range(0, block.lanes, name="lane", kind="vectorize") as lane:
             index = (*at, block.unit * (PAIR * COLUMNS) + lane)
-            value = total[row, lane]
-            band.out[index] = value if self.finish is None else self.finish(index, value)
+            value = build.cast(self.kind, total[row, lane])
+            made = value if self.finish is None else self.finish(index, value)
+            band.out[index] = rounded_once(made) if self.total_kind == "float32" else made
 
 
 def _places(position: Expr, outer: Sequence[int]) -> tuple[Expr, ...]:
@@ -436,7 +452,7 @@ def _places(position: Expr, outer: Sequence[int]) -> tuple[Expr, ...]:
 
 @contextmanager
 def _lanes(ib: IRBuilder, count: int) -> Iterator[Expr]:
-    """The lanes of vectors that cover so many bytes; the last vector may overlap others."""
+    """The lanes of vectors that cover so many numbers; the last vector may overlap others."""
     lanes = min(count, CHUNK)
     with (
         ib.for_range(0, -(-count // lanes), name="chunk") as chunk,

@@ -331,7 +331,7 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
 
 
 def _by_dots(call: Call, processor: Processor) -> RelayExpr | None:
-    ways = (conv2d_by_tiles, depthwise_by_dots, depthwise_by_pairs, conv2d_by_pairs)
+    ways = (depthwise_by_dots, depthwise_by_pairs, conv2d_by_pairs)
     return next((made for way in ways if (made := way(call, processor)) is not None), None)
 
 
@@ -391,7 +391,7 @@ _register(2, Conv2DAttrs, [
         "out_layout": "NCHW4c",
     }),
 ], alter_layout=alter_conv2d, winograd=conv2d_by_winograd, byte_dots=_by_dots,
-          rewrites=[factors_into_weights], chain=runs_in_chain,
+          tiles=conv2d_by_tiles, rewrites=[factors_into_weights], chain=runs_in_chain,
           gives_row_sums=gives_row_sums)  # fmt: skip
 
 _register(3, Conv3DAttrs, [

@@ -197,7 +197,7 @@ register(OpRecord(
     parallel=_PARALLEL,
     layout=dense_layout,
     alter_layout=alter_dense,
-    byte_dots=dense_by_tiles,
+    tiles=dense_by_tiles,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),

@@ -1,0 +1,151 @@
+"""Layers of bfloat16 by tiles: their numbers, what is chosen, and what the report tells."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import graph_executor
+from sterna.driver.kernel import processor_of
+from sterna.op.kernel import Processor
+from sterna.op.nn._tile_kernel import pack_tiles, parts_of, unpack_tiles
+from sterna.op.rounded_once import rounded_once
+from sterna.relay.arrays import Array, from_numpy, to_numpy
+from sterna.target import Target
+from sterna.tir import Cast, Var, const
+
+NATIVE = "llvm -mcpu=native"
+SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
+TILES = Processor(512, 32, tiles=("bfloat16",), threads=2)
+HAS_TILES = bool(processor_of(Target(NATIVE)).tiles)
+# Half a step of bfloat16 where a result is stored.
+ROUNDED = 2.0**-8
+
+LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "dense": ((128, 64), (96, 64), {}),
+    "sequence": ((2, 37, 48), (70, 48), {}),
+    "rows": ((4, 160), (300, 160), {}),
+    "narrow": ((40, 32), (10, 32), {}),
+    "long": ((64, 1024), (1056, 1024), {}),
+    "pointwise": ((1, 48, 9, 14), (40, 48, 1, 1), {"data_layout": "NCHW"}),
+    "window": ((2, 32, 9, 8), (33, 32, 3, 3), {"padding": 1}),
+    "steps": ((1, 16, 11, 12), (48, 16, 3, 3), {"strides": (2, 2), "padding": 1}),
+    "picture": ((1, 3, 20, 18), (32, 3, 7, 7), {"strides": 2, "padding": 3}),
+}
+
+
+def narrow(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return to_numpy(from_numpy(rng.standard_normal(shape).astype("float32"), "bfloat16"))
+
+
+def layer(kind: str) -> tuple[Any, dict[str, Array], Array, Array]:
+    """A layer with its bias and residual, its inputs, what it gives in float64, and the size of
+    what it adds."""
+    rng = np.random.default_rng(len(kind))
+    shape, kernel, attrs = LAYERS[kind]
+    x, w = narrow(rng, shape), narrow(rng, kernel)
+    data = relay.var("x", shape=shape, dtype="bfloat16")
+    weight = relay.const(from_numpy(w.astype("float32"), "bfloat16"))
+    if len(kernel) == 2:
+        made = relay.nn.dense(data, weight)
+    else:
+        made = relay.nn.conv2d(data, weight, **attrs)
+    reference = made.op.record.reference
+    wide = [each.astype("float64") for each in (x, w)]
+    plain = made.attrs.replace(out_dtype="float64")
+    want, size = (reference(plain, *map(change, wide)) for change in (np.copy, np.abs))
+    bias, other = narrow(rng, (want.shape[1 if attrs else -1],)), narrow(rng, want.shape)
+    added = relay.nn.bias_add(made, relay.const(from_numpy(bias.astype("float32"), "bfloat16")),
+                              axis=1 if attrs else -1)  # fmt: skip
+    rest = relay.var("rest", shape=other.shape, dtype="bfloat16")
+    column = bias.reshape(-1, *[1] * (want.ndim - 2) if attrs else []).astype("float64")
+    want = np.maximum(want + column + other.astype("float64"), 0)
+    return relay.nn.relu(added + rest), {"x": x, "rest": other}, want, size
+
+
+def built(made: Any, target: str) -> Any:
+    with tvm.transform.PassContext(opt_level=3):
+        return relay.build(tvm.IRModule.from_expr(made), target=target)
+
+
+def built_as_loops(made: Any) -> Any:
+    """The same calls of tiles, which are in memory here."""
+    steps = [relay.transform.InferType(), relay.transform.AlterOpLayout(TILES),
+             relay.transform.FoldConstant(), relay.transform.Tiles(TILES)]  # fmt: skip
+    with tvm.transform.PassContext(opt_level=3):
+        mod = tvm.transform.Sequential(steps)(tvm.IRModule.from_expr(made))
+    assert "_tiles" in str(mod)
+    with tvm.transform.PassContext(opt_level=2):
+        return relay.build(mod, target="llvm")
+
+
+def test_parts_of_floats_overlap_only_where_they_must() -> None:
+    found = {run: parts_of(run, 2) for run in (32, 768, 48, 144, 80, 2, 9, 21, 67)}
+    assert found == {
+        32: (1, 32), 768: (24, 32), 48: (2, 24), 144: (6, 24), 80: (4, 20), 2: (1, 2),
+        9: (2, 6), 21: (2, 12), 67: (3, 24),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("run", [48, 21])
+def test_packed_weights_are_unpacked(run: int) -> None:
+    plain = np.arange(37 * 2 * run).reshape(37, 2, run).astype("int16")
+    packed = pack_tiles(plain)
+    assert packed.shape[0] == 3 and packed.shape[3:] == (16, 2)
+    np.testing.assert_array_equal(packed[1, 0, 3, 4], plain[20, 0, 6:8])
+    np.testing.assert_array_equal(unpack_tiles(packed, 37, 2, run), plain)
+
+
+def chosen(rows: int, units: int, depth: int, target: str, dtype: str = "bfloat16") -> bool:
+    """Whether a dense layer becomes one in tiles."""
+    x = relay.var("x", shape=(rows, depth), dtype=dtype)
+    w = relay.const(from_numpy(np.ones((units, depth), "float32"), dtype))
+    passes = [relay.transform.InferType(), relay.transform.Tiles(processor_of(Target(target)))]
+    with tvm.transform.PassContext(opt_level=3):
+        made = tvm.transform.Sequential(passes)(tvm.IRModule.from_expr(relay.nn.dense(x, w)))
+    return "nn.dense_tiles" in str(made)
+
+
+def test_what_pays() -> None:
+    """A processor without tiles never; one with them unless most of a tile would be empty."""
+    assert chosen(128, 768, 768, SAPPHIRE)
+    assert chosen(16, 1000, 64, SAPPHIRE)
+    assert not chosen(128, 768, 768, SAPPHIRE, "float16")
+    assert not chosen(128, 768, 768, SAPPHIRE.replace("sapphirerapids", "icelake-server"))
+    assert not chosen(1, 1, 4, SAPPHIRE)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers(kind: str) -> None:
+    """By the instructions where this machine has them; by loops in any case."""
+    made, feeds, want, size = layer(kind)
+    for lib in (built_as_loops(made), *([built(made, NATIVE)] if HAS_TILES else [])):
+        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+        module.run(**{name: from_numpy(each) for name, each in feeds.items()})
+        found = to_numpy(module.get_output(0)).astype("float64")
+        assert np.all(np.abs(found - want) <= ROUNDED * np.abs(want) + 1e-5 * size + 1e-6)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_the_machine_code_multiplies_tiles(kind: str) -> None:
+    lib = built(layer(kind)[0], SAPPHIRE)
+    text = lib.get_lib().get_source("asm")
+    assert text.count("tdpbf16ps") >= 2
+    assert "vcvtneps2bf16" in text and "vfmadd" not in text
+
+
+def test_the_report_tells_of_tiles() -> None:
+    x = relay.var("x", shape=(128, 768))
+    w = relay.const(np.ones((768, 768), "float32"))
+    model = tvm.compile(relay.Function((x,), relay.nn.dense(x, w)), SAPPHIRE, precision="bfloat16")
+    told = [k.choices.get("schedule", "") for k in model.report().kernels]
+    wanted = "tiles, 2 x 2 of 16 pixels x 16 channels, 24 steps of 32 bfloat16"
+    assert any(text.startswith(wanted) for text in told)
+
+
+def test_what_follows_is_rounded_once() -> None:
+    x, b = Var("x", tvm.DataType("float32")), Var("b", tvm.DataType("bfloat16"))
+    sum_ = Cast(b.dtype, x) + b * const(2.0, "bfloat16")
+    assert str(rounded_once(sum_)) == "round_bfloat16(x + float32(b)*2.0)"
