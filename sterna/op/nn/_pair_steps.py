@@ -14,6 +14,8 @@ from sterna.relay.arrays import Array
 
 # The largest sum of weights of one sign that 16 bits hold times 255: 128 * 255 = 32640.
 MOST = 128
+# Groups among which those that fit together are looked for.
+HAND = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,15 @@ class Steps:
     has the end twice."""
 
     @property
-    def cost(self) -> int:
-        """Instructions for each vector: a product for each group, their sum, and two to add it."""
+    def channels(self) -> int:
+        """The output channels of a panel."""
+        return int(self.weight.shape[1])
+
+    def cost(self, lanes: int) -> int:
+        """Instructions of a pixel: of a step its products, their sum, and two that add it."""
         begins, alone, ends = self.starts[:-1, 0], self.starts[:-1, 1], self.starts[1:, 0]
-        return int(5 * ((alone - begins) // 2).sum() + 3 * (ends - alone).sum())
+        steps = 5 * ((alone - begins) // 2).sum() + 3 * (ends - alone).sum()
+        return int(steps) * self.channels // lanes
 
 
 def fits_pairs(pairs: Array) -> Array:
@@ -44,14 +51,16 @@ def fits_pairs(pairs: Array) -> Array:
 
 def steps_of(weights: Array, panel: int) -> Steps:
     """Weights (output channel, group, 4) in steps."""
-    parts, starts, begin = [], [], 0
-    for first in range(0, len(weights), panel):
-        values, places = _fitting(weights[first : first + panel].transpose(1, 0, 2))
-        pairs, alone = _matched(_loads(values))
-        order = np.concatenate([pairs.reshape(-1), alone])
+    panels = [_fitting(weights[first : first + panel].transpose(1, 0, 2))
+              for first in range(0, len(weights), panel)]  # fmt: skip
+    hands = [_hands(_loads(values)) for values, _ in panels]
+    partners = _matched(*(np.concatenate(each) for each in zip(*hands, strict=True)))
+    parts, starts, begin, first = [], [], 0, 0
+    for (values, places), (dealt, _) in zip(panels, hands, strict=True):
+        order, paired = _ordered(dealt, partners[first : first + len(dealt)])
         parts.append((values[order], places[order]))
-        starts.append((begin, begin + pairs.size))
-        begin += len(order)
+        starts.append((begin, begin + paired))
+        begin, first = begin + len(order), first + len(dealt)
     starts.append((begin, begin))
     weight, which = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Steps(weight.astype("int8"), which.astype("int32"), np.array(starts, "int32"))
@@ -76,22 +85,34 @@ def _loads(groups: Array) -> Array:
     return np.concatenate([positive, negative], axis=1)
 
 
-def _matched(loads: Array) -> tuple[Array, Array]:
-    """Groups that fit together, two in a row, and those that do not fit to any other."""
-    count = len(loads) // 2 * 2
-    fits = (loads[0:count:2] + loads[1:count:2] <= MOST).all(axis=1)
-    pairs = [(2 * n, 2 * n + 1) for n in np.flatnonzero(fits)]
-    left = np.setdiff1d(np.arange(len(loads)), np.array(pairs, int).reshape(-1))
-    # The fullest come first, and each takes the fullest that fits to it.
-    left = left[np.argsort(-loads[left].max(axis=1), kind="stable")]
-    alone = []
-    while len(left):
-        group, left = left[0], left[1:]
-        fitting = (loads[left] + loads[group] <= MOST).all(axis=1)
-        if not fitting.any():
-            alone.append(group)
-            continue
-        place = int(fitting.argmax())
-        pairs.append((group, left[place]))
-        left = np.delete(left, place)
-    return np.array(sorted(pairs), int).reshape(-1, 2), np.array(sorted(alone), int)
+def _hands(loads: Array) -> tuple[Array, Array]:
+    """Groups dealt like cards, the fullest first, or -1; and which of a hand fit together."""
+    count = -(-len(loads) // HAND)
+    every = np.full(count * HAND, -1)
+    every[: len(loads)] = np.argsort(-loads.max(axis=1), kind="stable")
+    dealt = every.reshape(HAND, count).T
+    own = loads[dealt].astype("uint8")
+    return dealt, np.all((MOST - own)[:, :, None] >= own[:, None], axis=-1)
+
+
+def _matched(dealt: Array, fits: Array) -> Array:
+    """The place of each group's partner in its hand, the fullest that fits to it; -1 for none."""
+    free = dealt >= 0
+    partners = np.full(dealt.shape, -1)
+    for first in range(HAND):
+        fitting = fits[:, first, first + 1 :] & free[:, first + 1 :] & free[:, first, None]
+        found = np.flatnonzero(fitting.any(axis=1))
+        if len(found):
+            second = first + 1 + fitting[found].argmax(axis=1)
+            partners[found, first], partners[found, second] = second, first
+            free[found, first] = free[found, second] = False
+    return partners
+
+
+def _ordered(dealt: Array, partners: Array) -> tuple[Array, int]:
+    """The groups of a panel in the order of its steps, and how many of them come in pairs."""
+    hand, place = np.nonzero(partners > np.arange(HAND))
+    pairs = np.sort([dealt[hand, place], dealt[hand, partners[hand, place]]], axis=0).T
+    pairs = pairs[np.argsort(pairs[:, 0])]
+    alone = np.sort(dealt[(partners < 0) & (dealt >= 0)])
+    return np.concatenate([pairs.reshape(-1), alone]), pairs.size

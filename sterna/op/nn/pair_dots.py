@@ -34,10 +34,13 @@ from sterna.te import all as all_of
 from sterna.tir import dot2, fold2
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
-# Rows of a register tile, and vectors that are narrowed to bytes together.
-ROWS, VECTORS = 4, 4
-# What products of words cost for each group: with more steps than that nothing is won.
-BY_WORDS = 4
+# The rows of register tiles by their vectors, the best first, and what the narrowest costs more.
+ROWS, NARROW = {2: 4, 3: 4, 1: 8}, 1.05
+# Vectors that are narrowed to bytes together.
+VECTORS = 4
+# What products of words cost for each group, as they were measured: with more steps than that
+# nothing is won. And what is so little that other tiles win nothing.
+BY_WORDS, FEW = 5, 2.6
 # What of the data is read again for all panels, and how many pieces find a thread.
 SEEN_BYTES, PIECES = 48 * 1024, 16
 SIGN = 128
@@ -87,10 +90,9 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     lanes = dot_lanes(channels, processor)
     if lanes < LEAST_LANES or inputs % GROUP:
         return None
-    panel = lanes * panel_vectors(channels // lanes)
     packed = plain.reshape(channels, -1, GROUP)
-    steps = steps_of(packed, panel)
-    if steps.cost >= BY_WORDS * packed.shape[1] * (channels // panel):
+    steps = cheapest_steps(packed, lanes)
+    if steps.cost(lanes) >= BY_WORDS * packed.shape[1] * channels // lanes:
         return None
     padding = full_padding(attrs.padding, 2)
     width = data.concrete_shape[2] + padding[1] + padding[3]
@@ -109,9 +111,18 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     return call_of("subtract", made, Constant(from_numpy(lifted)))
 
 
-def panel_vectors(vectors: int) -> int:
-    """The vectors of a register tile."""
-    return next(n for n in (2, 3, 1) if vectors % n == 0)
+def cheapest_steps(weights: Array, lanes: int) -> Steps:
+    """Weights (output channel, group, 4) in steps of register tiles of the best width.
+
+    More groups fit together for fewer channels, and more bytes are loaded.
+    """
+    vectors = len(weights) // lanes
+    width = next(n for n in ROWS if vectors % n == 0)
+    wide = steps_of(weights, lanes * width)
+    if width == 1 or wide.cost(lanes) <= FEW * weights.shape[1] * vectors:
+        return wide
+    narrow = steps_of(weights, lanes)
+    return narrow if narrow.cost(lanes) * NARROW < wide.cost(lanes) else wide
 
 
 def steps_as_constants(steps: Steps, places: Array, lanes: int) -> tuple[Constant, ...]:
@@ -215,7 +226,7 @@ class _Kernel:
         panels = channels // panel
         self.panels = max(n for n in range(1, VECTORS // self.vectors + 1) if panels % n == 0)
         self.block = self.panels * panel
-        self.rows = min(ROWS, self.width)
+        self.rows = min(ROWS[self.vectors], self.width)
         self._divide(channels // self.block)
         self.finish: Finish | None = None
 
