@@ -40,12 +40,14 @@ from sterna.op.schedules import (
     schedule_elements,
     vectorize_result,
 )
-from sterna.op.sharing import Share, row_groups, share_rows
+from sterna.op.sharing import RowCosts, Share, row_groups, share_rows
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 from sterna.te.tensor import Reduce
 
 # A depthwise tile has a column for so many registers: neighbours share what they load.
 REGISTERS_OF_A_COLUMN = 4
+# Of depthwise convolutions: what comes from another core's cache takes longer than its sums.
+DEPTHWISE_COSTS = RowCosts(shared=0.5, fetched=3.0)
 # So few input channels need no loop.
 UNROLLED_CHANNELS = 4
 # Of a larger window only the rows are written out, of one with larger rows nothing.
@@ -184,7 +186,9 @@ def _share_of_depthwise(conv: _Conv, blocks: int) -> Share:
     threads = conv.kernel.processor.threads
     _, high, wide, _ = (build.int_value(extent) or 1 for extent in conv.data.shape)
     if high * wide > BAND_PIXELS:
-        return share_rows(conv.height, conv.batch, blocks, threads, conv.height, cut_blocks=True)
+        return share_rows(
+            conv.height, conv.batch, blocks, threads, conv.height, True, DEPTHWISE_COSTS
+        )
     return Share(row_groups(conv.height, blocks * conv.batch, threads), blocks)
 
 

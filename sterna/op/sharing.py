@@ -15,9 +15,23 @@ class Share:
     """Into how many parts the blocks are cut."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowCosts:
+    """What rows cost beside computing them, in rows that are computed."""
+
+    shared: float = 0.0
+    """The rows that a piece reads and its neighbour too."""
+    fetched: float = 0.0
+    """A row that another thread has written, where each has written a part of all rows."""
+
+
+FREE = RowCosts()
+
+
 def share_rows(
-    height: int, images: int, blocks: int, threads: int, most: int, cut_blocks: bool
-) -> Share:
+    height: int, images: int, blocks: int, threads: int, most: int, cut_blocks: bool,
+    costs: RowCosts = FREE,
+) -> Share:  # fmt: skip
     """Pieces with which the last thread ends soonest; among equals those with the most rows.
 
     most: pieces of more rows leave the inner cache, and twice as many is too much. cut_blocks:
@@ -26,14 +40,16 @@ def share_rows(
     rows = range(1, min(height, 2 * most if threads > 1 else most) + 1)
     parts = [n for n in range(1, blocks + 1) if blocks % n == 0] if cut_blocks else [1]
     found = [Share(row, groups) for row in rows for groups in parts]
-    return min(found, key=lambda s: (_end(s, height, images, threads), s.groups, -s.rows))
+    return min(found, key=lambda s: (_end(s, height, images, threads, costs), s.groups, -s.rows))
 
 
-def _end(share: Share, height: int, images: int, threads: int) -> float:
+def _end(share: Share, height: int, images: int, threads: int, costs: RowCosts = FREE) -> float:
     """When the last thread ends, in rows of all channels."""
-    pieces = images * -(-height // share.rows) * share.groups
-    turns = -(-pieces // threads)
-    return turns * (share.rows / share.groups + START)
+    bands = images * -(-height // share.rows)
+    turns = -(-bands * share.groups // threads)
+    foreign = max(0.0, 1 - bands / threads)
+    row = (1 + costs.fetched * foreign) / share.groups
+    return turns * (row * (share.rows + costs.shared) + START)
 
 
 def row_groups(height: int, pieces: int, threads: int) -> int:

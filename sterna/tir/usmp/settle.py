@@ -15,65 +15,78 @@ from sterna.tir.usmp.greedy import conflicts_of, crowded
 
 # So many places, those written last, are tried for a buffer beside those next to its neighbours.
 TRIED_PLACES = 12
+# Where a buffer lay, the next of its size is to lie: until so many times its size was written,
+# smaller ones stay away. What is best depends on the network.
+RESERVED = (0, 4)
 
 
 def settle(buffers: Sequence[BufferInfo], offsets: Sequence[int], threads: int) -> list[int]:
     """Offsets of a plan that is no larger, in which threads write least over others' lines."""
     if threads == 1 or crowded(buffers):
         return list(offsets)
-    order = sorted(range(len(buffers)), key=lambda n: (buffers[n].first, n))
-    conflicts = conflicts_of(buffers)
-    once = _follow(buffers, offsets, conflicts, order, threads)
-    anew = _anew(buffers, offsets, conflicts, order, threads)
-    plans = [list(offsets), once, anew or _follow(buffers, once, conflicts, order, threads)]
+    task = _Task(buffers, offsets, conflicts_of(buffers), threads)
+    plans = [list(offsets)]
+    for reserved in RESERVED:
+        once = _follow(task, offsets, reserved)
+        plans += [once, _anew(task, reserved) or _follow(task, once, reserved)]
     return min(plans, key=lambda plan: foreign_bytes(buffers, plan, threads))
 
 
 def foreign_bytes(buffers: Sequence[BufferInfo], offsets: Sequence[int], threads: int) -> int:
     """The bytes of a plan that threads write over what others wrote last."""
     memory, total = _Memory(threads), 0
-    for number in sorted(range(len(buffers)), key=lambda n: (buffers[n].first, n)):
+    for number in _order(buffers):
         at, size = offsets[number], buffers[number].size
         total += memory.cost(at, size).foreign
         memory.write(at, size)
     return total
 
 
-def _follow(
-    buffers: Sequence[BufferInfo], offsets: Sequence[int], conflicts: Sequence[Sequence[int]],
-    order: Sequence[int], threads: int,
-) -> list[int]:  # fmt: skip
+class _Task(NamedTuple):
+    """What is to be settled."""
+
+    buffers: Sequence[BufferInfo]
+    offsets: Sequence[int]
+    """Of the plan that is given."""
+    conflicts: Sequence[Sequence[int]]
+    threads: int
+
+    @property
+    def end(self) -> int:
+        """The size of the arena."""
+        ends = [at + b.size for b, at in zip(self.buffers, self.offsets, strict=True)]
+        return max(ends, default=0)
+
+
+def _follow(task: _Task, offsets: Sequence[int], reserved: int) -> list[int]:
     """One buffer after the other moves to where it is written soonest, as far as others let it."""
-    placed, memory = list(offsets), _Memory(threads)
-    end = _end(buffers, offsets)
-    for number in order:
-        buffer = buffers[number]
-        near = [(placed[n], buffers[n].size) for n in conflicts[number]]
+    placed, memory, end = list(offsets), _Memory(task.threads, reserved), task.end
+    for number in _order(task.buffers):
+        buffer = task.buffers[number]
+        near = [(placed[n], task.buffers[n].size) for n in task.conflicts[number]]
         found = memory.best_place(buffer, near, end)
         placed[number] = placed[number] if found is None else found
         memory.write(placed[number], buffer.size)
     return placed
 
 
-def _anew(
-    buffers: Sequence[BufferInfo], offsets: Sequence[int], conflicts: Sequence[Sequence[int]],
-    order: Sequence[int], threads: int,
-) -> list[int] | None:  # fmt: skip
+def _anew(task: _Task, reserved: int) -> list[int] | None:
     """The same with nothing in the way that comes later; None if one then finds no place."""
     placed: dict[int, int] = {}
-    memory, end = _Memory(threads), _end(buffers, offsets)
-    for number in order:
-        near = [(placed[n], buffers[n].size) for n in conflicts[number] if n in placed]
-        found = memory.best_place(buffers[number], near, end)
+    memory, end = _Memory(task.threads, reserved), task.end
+    for number in _order(task.buffers):
+        near = [(placed[n], task.buffers[n].size) for n in task.conflicts[number] if n in placed]
+        found = memory.best_place(task.buffers[number], near, end)
         if found is None:
             return None
         placed[number] = found
-        memory.write(found, buffers[number].size)
-    return [placed[number] for number in range(len(buffers))]
+        memory.write(found, task.buffers[number].size)
+    return [placed[number] for number in range(len(task.buffers))]
 
 
-def _end(buffers: Sequence[BufferInfo], offsets: Sequence[int]) -> int:
-    return max((at + b.size for b, at in zip(buffers, offsets, strict=True)), default=0)
+def _order(buffers: Sequence[BufferInfo]) -> list[int]:
+    """As they are written."""
+    return sorted(range(len(buffers)), key=lambda n: (buffers[n].first, n))
 
 
 class _Cost(NamedTuple):
@@ -85,6 +98,8 @@ class _Cost(NamedTuple):
     """Not written yet: in no cache near by."""
     age: int
     """What was written since, for each byte: what is older is in caches further away."""
+    in_the_way: int
+    """Of larger buffers that lay there a moment ago."""
 
 
 class _Stretch(NamedTuple):
@@ -102,8 +117,9 @@ class _Stretch(NamedTuple):
 class _Memory:
     """Which buffer was written last in each part of an arena."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, reserved: int = 0) -> None:
         self.threads = threads
+        self.reserved = reserved
         self.written: list[_Stretch] = []
         """In the order of their places."""
         self.recent: dict[tuple[int, int], None] = {}
@@ -128,7 +144,7 @@ class _Memory:
 
         def rank(at: int) -> tuple[int, int, int]:
             cost = self.cost(at, size)
-            return 2 * cost.foreign + cost.new, cost.age, at
+            return 2 * cost.foreign + cost.new + cost.in_the_way, cost.age, at
 
         free = [at for at in tried if all(at + size <= a or a + n <= at for a, n in near)]
         return min(free, key=rank, default=None)
@@ -136,13 +152,17 @@ class _Memory:
     def cost(self, offset: int, size: int) -> _Cost:
         """What stands against a place for a buffer of some size."""
         known = foreign = age = 0
+        larger: set[tuple[int, int]] = set()
         for stretch in self._overlapping(offset, offset + size):
             low, high = max(stretch.start, offset), min(stretch.end, offset + size)
             known += high - low
-            age += (high - low) * (self.clock - stretch.clock)
+            since = self.clock - stretch.clock
+            age += (high - low) * since
+            if size < stretch.size and since < self.reserved * stretch.size:
+                larger.add((stretch.offset, stretch.size))
             if (stretch.offset, stretch.size) != (offset, size):
                 foreign += high - low - self._own(stretch, offset, size, low, high)
-        return _Cost(foreign, size - known, age)
+        return _Cost(foreign, size - known, age, sum(length for _, length in larger))
 
     def write(self, offset: int, size: int) -> None:
         """A buffer is written."""
