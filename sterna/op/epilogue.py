@@ -6,8 +6,10 @@ from typing import Any
 
 from sterna.arith import substitute
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import INT32, Add, Expr, Sub, Var, variables_in
+from sterna.ir.node import Node, post_order
 from sterna.ir.types import TensorType
+from sterna.ir.visitor import Rewriter
 from sterna.te import ComputeOp, PlaceholderOp, Tensor, extern
 from sterna.te.tensor import replace_loads
 from sterna.tir import ir_builder
@@ -16,6 +18,8 @@ from sterna.tir.stmt import Buffer, BufferLoad, Stmt
 
 Finish = Callable[[Sequence[Expr], Expr], Expr]
 """The kernel's element at a place where the operator's is a value."""
+Begin = Callable[[Expr], Expr]
+"""What a sum of a channel begins with."""
 Write = Callable[[IRBuilder, Sequence[BufferVar], Finish | None], None]
 """Statements over the operands and the result."""
 
@@ -93,6 +97,55 @@ def extern_with(
         attrs={"schedule": schedule},
     )  # fmt: skip
     return made
+
+
+def apart(finish: Finish, rank: int) -> tuple[Begin, Finish] | None:
+    """What is added to a sum first, by its channel, and what is made of it then.
+
+    Sums that begin with it need no addition after them. None if nothing of the kind is added.
+    """
+    places = tuple(Var(f"i{n}", INT32) for n in range(rank))
+    value = Var("value", INT32)
+    rest, begin = finish(places, value), None
+    while (found := _added_first(rest, value, places)) is not None:
+        node, term = found
+        begin = term if begin is None else begin + term
+        rest = _Replaced(node, value).rewrite(rest)
+    if begin is None:
+        return None
+    first, after = begin, rest
+
+    def followed(place: Sequence[Expr], total: Expr) -> Expr:
+        known = dict(zip(places, map(build.as_expr, place), strict=True))
+        element: Expr = substitute(after, {**known, value: total})
+        return element
+
+    return lambda channel: substitute(first, {places[-1]: channel}), followed
+
+
+def _added_first(expr: Expr, value: Var, places: Sequence[Var]) -> tuple[Expr, Expr] | None:
+    """The sum that is the only use of a value, and what it adds if that is known by its channel."""
+    uses: list[Any] = []
+    post_order(expr, lambda node: uses.extend(node for part in node.children() if part is value))
+    if len(uses) != 1 or type(uses[0]) not in (Add, Sub) or uses[0].dtype != INT32:
+        return None
+    (made,) = uses
+    other = made.b if made.a is value else made.a
+    if {value, *places[:-1]} & set(variables_in(other)):
+        return None
+    if isinstance(made, Sub):
+        return (made, build.const(0, INT32) - other) if made.a is value else None
+    return made, other
+
+
+class _Replaced(Rewriter):
+    """Puts one node in the place of another."""
+
+    def __init__(self, old: Node, new: Node) -> None:
+        self.old, self.new = old, new
+
+    def rewrite(self, node: Any) -> Any:
+        return self.new if node is self.old else self.rewrite_children(node)
 
 
 def _element_of(tensor: Tensor, at: tuple[Expr, ...]) -> Expr:

@@ -8,7 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.epilogue import epilogue_of
+from sterna.op.epilogue import apart, epilogue_of
 from sterna.op.kernel import Processor
 from sterna.op.nn._winograd import transform_weights
 from sterna.relay.interpreter import interpret
@@ -68,3 +68,23 @@ def test_only_the_same_element_follows() -> None:
         assert epilogue_of(made, other) is None
     found = epilogue_of(made, biased)
     assert found is not None and found.reads == (bias,)
+
+
+def test_what_sums_begin_with() -> None:
+    """Terms of a channel that are added to a sum first; not those of other places, nor twice."""
+    bias, less = (tvm.tir.decl_buffer((16,), "int32", name) for name in ("bias", "less"))
+    other = tvm.tir.decl_buffer((4, 16), "int32", "other")
+    scale = tvm.tir.decl_buffer((16,), "float32", "scale")
+
+    def biased(place: Any, value: Any) -> Any:
+        return (value + bias[place[-1]] - less[place[-1]]).astype("float32") * scale[place[-1]]
+
+    parts = apart(biased, 2)
+    assert parts is not None
+    begin, finish = parts
+    row, channel, total = (te.var(name, "int32") for name in ("row", "channel", "total"))
+    assert str(begin(channel)) == "bias[channel] + (0 - less[channel])"
+    assert str(finish((row, channel), total)) == "float32(total)*scale[channel]"
+    assert apart(lambda place, value: value + other[place[0], place[1]], 2) is None
+    assert apart(lambda place, value: (value + bias[place[-1]]) * value, 2) is None
+    assert apart(lambda place, value: bias[place[-1]] - value, 2) is None

@@ -15,7 +15,7 @@ from sterna.ir.expr import Broadcast, Expr, Shuffle
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
 from sterna.op.dot_schedule import GROUP, INT32, are_bytes
-from sterna.op.epilogue import Epilogue, Finish, extern_with
+from sterna.op.epilogue import Begin, Epilogue, Finish, apart, extern_with
 from sterna.op.kernel import Kernel, Processor
 from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding, pad_array
@@ -161,7 +161,7 @@ def _compute_with(
     kernel = DepthwiseKernel(attrs, out, data, weight)
 
     def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-        kernel.finish = finish
+        kernel.follow(finish)
         kernel.write(ib, *buffers)
 
     name = "T_conv2d_depthwise_dots"
@@ -192,7 +192,13 @@ class DepthwiseKernel:
         parts = -(-self._read(self.width) * self.block * GROUP // SEEN_BYTES)
         tiles = -(-self.width // self.columns)
         self.part = -(-tiles // min(parts, tiles)) * self.columns
+        self.begin: Begin | None = None
         self.finish: Finish | None = None
+
+    def follow(self, finish: Finish | None) -> None:
+        """Say what is made of the sums."""
+        parts = None if finish is None else apart(finish, 4)
+        self.begin, self.finish = (None, finish) if parts is None else parts
 
     def describe(self) -> str:
         """What it does, for the build report."""
@@ -316,10 +322,13 @@ class DepthwiseKernel:
         lanes = self.lanes
         kind = f"int32x{lanes}"
         held = ib.allocate("int32", (self.together, columns, lanes), name="held", scope="local")
-        zero = Broadcast(build.const(0, "int32"), lanes)
+        begun = ib.allocate("int32", (lanes,), name="begun", scope="local")
+        with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
+            channel = block * self.block + vector * lanes + lane
+            begun[lane] = 0 if self.begin is None else self.begin(channel)
         every = [(row, column) for row in range(self.together) for column in range(columns)]
         for place in every:
-            ib.emit(held.buffer.vstore((*place, 0), zero))
+            ib.emit(held.buffer.vstore((*place, 0), begun.buffer.vload((0,), kind)))
         self._products(ib, seen, weight, held, left, columns, block, vector)
         for row, result in every:
             value = held.buffer.vload((row, result, 0), kind)
