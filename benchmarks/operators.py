@@ -3,8 +3,9 @@
     python benchmarks/operators.py MODEL.onnx... [--markdown]
 
 A class is an operator and the way its schedule computes it. The limit of a kernel is the longer of
-its arithmetic at the measured rate of multiply-adds and of its bytes at that of copies. Winograd's
-way saves arithmetic, which is counted as if it did not: it may pass the limit.
+its arithmetic at the measured rate of multiply-adds and of its bytes at that of copies; exp,
+sigmoid and tanh count by the instructions that they need at the least. Winograd's way saves
+arithmetic, which is counted as if it did not: it may pass the limit.
 """
 
 import argparse

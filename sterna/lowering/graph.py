@@ -177,6 +177,7 @@ class _Maker:
             "flops": str(work.flops),
             "bytes": str(work.bytes),
             **({"grown": str(work.grown)} if work.grown else {}),
+            **({"function_steps": str(work.function_steps)} if work.function_steps else {}),
             **_sources(function),
         }
         node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs))

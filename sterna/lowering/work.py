@@ -17,11 +17,14 @@ class Work:
     bytes: int
     grown: int
     """The part of its weights' bytes that the model's own weights do not have."""
+    function_steps: int = 0
+    """Instructions of its functions of elements that are none themselves, at the least and for
+    each lane; not among the operations."""
 
 
 def work_of(function: Function) -> Work:
     """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
-    flops = grown = 0
+    flops = grown = steps = 0
     for expr in post_order(function.body):
         record = record_of(expr)
         if record is None or record.is_view:
@@ -33,10 +36,13 @@ def work_of(function: Function) -> Work:
         if record.macs is not None:
             flops += 2 * record.macs(expr.attrs, expr.checked_type, *kinds)
         else:
-            flops += sum(math.prod(kind.concrete_shape) for kind in flatten_type(expr.checked_type))
+            results = flatten_type(expr.checked_type)
+            elements = sum(math.prod(kind.concrete_shape) for kind in results)
+            flops += elements
+            steps += elements * record.instructions
     moved = [*(param.checked_type for param in function.params), function.body.checked_type]
     size = sum(bytes_of(kind) for part in moved for kind in flatten_type(part))
-    return Work(flops, size, grown)
+    return Work(flops, size, grown, steps)
 
 
 def bytes_of(kind: TensorType) -> int:

@@ -67,6 +67,8 @@ class OpRecord:
     """complete(attrs, *types): types for operands that have none (weights without a shape)."""
     macs: Callable[..., int] | None = None
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
+    instructions: int = 0
+    """Those that an element takes at the least, of a function that is no instruction itself."""
     grown: Callable[..., int] | None = None
     """grown(attrs, out_type, *types): the bytes by which its weights are larger than a model's."""
 

@@ -93,7 +93,8 @@ class GraphModuleDebug(GraphModule):
         return NodeTime(
             node["name"], attrs.get("func_name", ""), seconds, len(node["inputs"]), shapes,
             _count(attrs.get("flops")), _count(attrs.get("bytes")),
-            self._dtypes[self._rows[index]], tuple(json.loads(attrs.get("sources", "[]"))),
+            self._dtypes[self._rows[index]], _count(attrs.get("function_steps")) or 0,
+            tuple(json.loads(attrs.get("sources", "[]"))),
         )  # fmt: skip
 
     def _index_of(self, node: str | int) -> int:

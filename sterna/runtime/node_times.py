@@ -26,6 +26,8 @@ class NodeTime:
     """Bytes that it reads and writes, if the graph says so."""
     dtype: str = "float32"
     """Of its first output."""
+    function_steps: int = 0
+    """Instructions for each lane of functions such as exp, at the least, beside the operations."""
     sources: tuple[str, ...] = ()
     """The nodes that it computes, as the model that was imported calls them."""
 
@@ -53,14 +55,17 @@ class Bounds:
     """Billions of operations per second on bytes, where an instruction adds several products."""
 
     def seconds(self, node: NodeTime) -> float | None:
-        """The shortest time for what a node does, if a bound says something about it."""
+        """The shortest time for what a node does, if a bound says something about it.
+
+        An instruction of a function takes the place of a multiply-add, which is two operations.
+        """
         found = []
         rate = {
             "float32": self.gflops, "float16": self.half_gflops, "int8": self.byte_gflops,
             "uint8": self.byte_gflops, "int32": self.byte_gflops,
         }.get(node.dtype)  # fmt: skip
         if rate and node.flops is not None:
-            found.append(node.flops / (rate * 1e9))
+            found.append((node.flops + 2 * node.function_steps) / (rate * 1e9))
         if self.gbytes and node.bytes is not None:
             rates = [rate for most, rate in self.gbytes if node.bytes <= most]
             found.append(node.bytes / ((rates or [self.gbytes[-1][1]])[0] * 1e9))

@@ -116,3 +116,12 @@ def test_work_is_counted() -> None:
     (node,) = [node for node in graph.nodes if node.op != "null"]
     assert int(node.attrs["flops"]) == 2 * 4 * 8 * 8 * 3 * 9 + 4 * 8 * 8
     assert int(node.attrs["bytes"]) == 4 * (3 * 64 + 4 * 27 + 4 * 64)
+    assert "function_steps" not in node.attrs
+
+
+def test_instructions_of_functions_are_counted() -> None:
+    x, w = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
+    graph = graph_of(relay.sigmoid(relay.nn.conv2d(x, w, padding=1)), level=2)
+    (node,) = [node for node in graph.nodes if node.op != "null"]
+    assert int(node.attrs["flops"]) == 2 * 4 * 8 * 8 * 3 * 9 + 4 * 8 * 8
+    assert int(node.attrs["function_steps"]) == 13 * 4 * 8 * 8

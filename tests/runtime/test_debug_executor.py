@@ -83,6 +83,12 @@ def test_a_bound_is_that_of_the_type_that_is_computed(dtype: str, share: float |
     assert times.share_of_bound(node) == share
 
 
+def test_instructions_of_functions_take_the_place_of_multiply_adds() -> None:
+    node = NodeTime("exp", "f", 2e-3, 1, ((8,),), flops=1_000_000, function_steps=500_000)
+    assert NodeTimes([node], Bounds(gflops=2)).share_of_bound(node) == 0.5
+    assert node.gflops() == 0.5
+
+
 def test_tables_and_traces_say_what_was_measured() -> None:
     times = NodeTimes(
         [

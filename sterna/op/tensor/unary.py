@@ -58,6 +58,7 @@ def _register(
     cases: list[Case],
     fast: str = "",
     mixed_precision: Literal["always", "follow", "never"] = "follow",
+    instructions: int = 0,
 ) -> None:
     register(OpRecord(
         name,
@@ -68,6 +69,7 @@ def _register(
         pattern=ELEMWISE,
         fast=_fast(fast) if fast else None,
         mixed_precision=mixed_precision,
+        instructions=instructions,
         cases=cases,
         doc=doc,
     ))  # fmt: skip
@@ -147,6 +149,11 @@ _of_numbers("copy", lambda x: x, lambda x: x, "The same elements.",
 
 # ---- powers and logarithms ----
 
+# In float32: the nearest power of two (2), what is left of x (1), a polynomial of the fifth degree
+# (5), the power's factor (1). An inverse is estimated (1) and improved once (2).
+EXP_INSTRUCTIONS = 9
+INVERSE_INSTRUCTIONS = 3
+
 
 def _expm1(x: Expr) -> Expr:
     """exp(x) - 1 cancels near 0; there it is 2 tanh(x/2) / (1 - tanh(x/2))."""
@@ -155,6 +162,7 @@ def _expm1(x: Expr) -> Expr:
 
 
 _of_floats("exp", t.exp, np.exp, "e to the power of x.", fast="fast_exp",
+           instructions=EXP_INSTRUCTIONS,
            mixed_precision="never")
 _of_floats("expm1", lambda x: bind(x, _expm1), np.expm1, "exp(x) - 1, exact near 0.",
            mixed_precision="never")
@@ -176,7 +184,8 @@ _of_floats("acos", t.acos, np.arccos, "The arc cosine.")
 _of_floats("atan", t.atan, np.arctan, "The arc tangent.")
 _of_floats("sinh", t.sinh, np.sinh, "The hyperbolic sine.", mixed_precision="never")
 _of_floats("cosh", t.cosh, np.cosh, "The hyperbolic cosine.", mixed_precision="never")
-_of_floats("tanh", t.tanh, np.tanh, "The hyperbolic tangent.", fast="fast_tanh")
+_of_floats("tanh", t.tanh, np.tanh, "The hyperbolic tangent.", fast="fast_tanh",
+           instructions=EXP_INSTRUCTIONS + 1 + INVERSE_INSTRUCTIONS)
 _of_floats("asinh", t.asinh, np.arcsinh, "The inverse hyperbolic sine.")
 _of_floats("acosh", t.acosh, np.arccosh, "The inverse hyperbolic cosine.")
 _of_floats("atanh", t.atanh, np.arctanh, "The inverse hyperbolic tangent.")
@@ -196,7 +205,8 @@ def erf_of(x: Array) -> Array:
     return np.array([math.erf(value) for value in x.ravel().tolist()]).reshape(x.shape)
 
 
-_of_floats("sigmoid", t.sigmoid, sigmoid_of, "1 / (1 + exp(-x)).")
+_of_floats("sigmoid", t.sigmoid, sigmoid_of, "1 / (1 + exp(-x)).",
+           instructions=EXP_INSTRUCTIONS + 1 + INVERSE_INSTRUCTIONS)
 _of_floats("erf", t.erf, erf_of, "The error function.", fast="fast_erf", mixed_precision="never")
 
 
