@@ -11,8 +11,17 @@ from sterna import te
 from sterna.driver import OperatorModule, build
 from sterna.ir.expr import Broadcast
 from sterna.runtime.node_times import Bounds
-from sterna.target import Target, machine_of
-from sterna.tir import dot4, ir_builder
+from sterna.target import Machine, Target, machine_of
+from sterna.tir import (
+    dot4,
+    ir_builder,
+    tile_configure,
+    tile_dot,
+    tile_load,
+    tile_release,
+    tile_store,
+)
+from sterna.tir.tiles import ROW_BYTES, ROWS, TILES
 
 NATIVE = "llvm -mcpu=native"
 
@@ -23,6 +32,7 @@ ROUNDS = 20_000
 COPY_BYTES = (1 << 15, 1 << 18, 1 << 21, 1 << 24, 1 << 27)
 PIECE = 4096
 REPEATS = 5
+TILE_BYTES = ROWS * ROW_BYTES
 
 
 @cache
@@ -40,7 +50,7 @@ def measure_bounds(threads: int) -> Bounds:
     return Bounds(
         _multiply_add_rate(threads, "float32") * 1e-9, rates[::-1],
         _multiply_add_rate(threads, "float16") * 1e-9 if machine.computes_half else None,
-        _dot_rate(threads) * 1e-9 if machine.multiplies_bytes else None,
+        _byte_rate(threads, machine) * 1e-9 if machine.multiplies_bytes else None,
     )  # fmt: skip
 
 
@@ -80,6 +90,39 @@ def _multiply_add_rate(threads: int, dtype: str) -> float:
     numbers, results = np.ones(lanes, dtype), np.empty((threads, CHAINS, lanes), dtype)
     operations = 2 * ROUNDS * CHAINS * lanes * threads
     return operations / _best_seconds(lambda: run(numbers, results))
+
+
+def _byte_rate(threads: int, machine: Machine) -> float:
+    """Of the fastest way to multiply and add bytes."""
+    rates = [_dot_rate(threads)]
+    if "int8" in machine.tiles:
+        rates.append(_tile_rate(threads))
+    return max(rates)
+
+
+def _tile_rate(threads: int) -> float:
+    """Of the instruction that multiplies tiles of bytes, by two times two of them."""
+    x = te.placeholder((TILE_BYTES,), "uint8", name="x")
+
+    def body(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        given, out = (ib.buffer_ptr(buffer) for buffer in (*ins, *outs))
+        with ib.for_range(0, threads, name="thread", kind="parallel") as thread:
+            ib.emit(tile_configure([(ROWS, ROW_BYTES)] * TILES))
+            for tile in range(4, TILES):
+                ib.emit(tile_load(tile, given[0], ROW_BYTES))
+            with ib.for_range(0, ROUNDS, name="step"):
+                for total in range(4):
+                    ib.emit(tile_dot(total, 4 + total // 2, 6 + total % 2, "uint8", "uint8"))
+            ib.emit(tile_store(0, out[thread, 0, 0], ROW_BYTES // 4))
+            ib.emit(tile_release())
+        return ib.get()
+
+    y = te.extern((threads, ROWS, ROW_BYTES // 4), [x], body, name="y", dtype="int32")
+    run = build(te.create_schedule(y.op), [x, y], target=NATIVE, name="tiles")["tiles"]
+    results = np.empty((threads, ROWS, ROW_BYTES // 4), "int32")
+    operations = 2 * 4 * ROUNDS * ROWS * ROW_BYTES // 4 * ROW_BYTES * threads
+    return operations / _best_seconds(lambda: run(np.ones(TILE_BYTES, "uint8"), results))
 
 
 def _dot_rate(threads: int) -> float:
