@@ -23,13 +23,13 @@ def joined(*parts: Any) -> Any:
     return relay.concatenate([relay.reshape(part, (-1,)) for part in parts], 0)
 
 
-def test_extremes_keep_nan(tmp_path: Path) -> None:
+def test_extremes_and_sigmoids_keep_nan(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((1, 8, 9, 7)).astype("float32") * 4
     x.ravel()[::11], x.ravel()[5::29], x.ravel()[7::31] = np.nan, np.inf, -np.inf
     data = relay.var("x", shape=x.shape)
     pooled = relay.nn.max_pool2d(data, (3, 3), (2, 2), padding=1)
     made = [relay.nn.relu(data), relay.clip(data, -1.0, 2.0), pooled, relay.maximum(data, -data)]
-    check(joined(*made), x, tmp_path)
+    check(joined(*made, relay.sigmoid(data)), x, tmp_path)
 
 
 def test_sums_take_numbers_from_lanes(tmp_path: Path) -> None:

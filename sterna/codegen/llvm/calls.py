@@ -38,6 +38,7 @@ _ROUNDING = {
 _INVERSES = {
     14: ("llvm.x86.avx512.rcp14.ps.512", "<16 x float> zeroinitializer", "i16 -1"),
     11: ("llvm.x86.avx.rcp.ps.256",),
+    8: ("llvm.aarch64.neon.frecpe.v4f32",),
 }
 _BITWISE = {
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl",

@@ -143,7 +143,7 @@ def abilities(options: LLVMOptions) -> Abilities:
     half = not re.search(r"hfsf2|sfhf2|h2f|f2h", text)
     extremes = re.search(r"\bfmax\s+v", text) is not None  # of AArch64
     fused = re.search(r"\bvfmadd\w+ps\b", text)  # of x86
-    inverse_bits = {512: 14, 256: 11}.get(width, 0) if fused else 0
+    inverse_bits = {512: 14, 256: 11}.get(width, 0) if fused else 8 if extremes else 0
     return Abilities(width, half, frozenset(every - called), extremes, inverse_bits)
 
 
