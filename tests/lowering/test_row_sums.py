@@ -126,6 +126,19 @@ def test_averages_of_sums_are_those_of_the_image() -> None:
     np.testing.assert_allclose(interpret(changed["main"], *given), want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [[2, 3], [-3, 2]])
+def test_a_mean_over_an_image_is_a_pool(axis: list[int], keepdims: bool) -> None:
+    x = relay.var("x", shape=(2, 5, 7, 6))
+    module = tvm.IRModule.from_expr(relay.mean(x, axis=axis, keepdims=keepdims))
+    with tvm.transform.PassContext(opt_level=3):
+        changed = relay.transform.CanonicalizeOps()(module)
+    assert "nn.global_avg_pool2d(" in str(changed)
+    given = given_for(module["main"])
+    want = interpret(module["main"], *given)
+    np.testing.assert_allclose(interpret(changed["main"], *given), want, rtol=1e-5, atol=1e-6)
+
+
 def first_channels(made: Any) -> Any:
     return relay.nn.global_avg_pool2d(made, layout="NCHW")
 

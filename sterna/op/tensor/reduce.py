@@ -224,6 +224,20 @@ def _start(dtype: DataType, lowest: bool) -> float:
     return low if lowest else high
 
 
+def _as_pool(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """The mean over an image is a pool, which convolutions around it know."""
+    kind = args[0].checked_type
+    if not isinstance(kind, TensorType) or kind.ndim != 4 or not kind.dtype.is_float:
+        return None
+    axes = tuple(reduced_axes(attrs, kind.ndim))
+    layouts: dict[tuple[int, ...], str] = {(2, 3): "NCHW", (1, 2): "NHWC"}
+    layout = layouts.get(axes)
+    if layout is None or 0 in kind.shape:
+        return None
+    pooled = call("nn.global_avg_pool2d", args[0], layout=layout)
+    return pooled if attrs.keepdims else call("squeeze", pooled, axis=axes)
+
+
 def _extreme(name: str, pick: Callable[[Any, Any], Any], lowest: bool) -> Any:
     def identity(dtype: DataType) -> Expr:
         return build.const(_start(dtype, lowest), dtype)
@@ -250,7 +264,7 @@ _register("min", _infer(*_NUMBERS), _compute("min", _extreme("min", te_min, Fals
           _reference_extreme(np.min, False), "The smallest element over axes.",
           _cases(_INTEGERS, _NANS, _EMPTY))  # fmt: skip
 _register("mean", _infer(*_NUMBERS), _compute_mean, _reference_mean, "The mean over axes.",
-          _cases(_INTEGERS), mixed_precision="never")  # fmt: skip
+          _cases(_INTEGERS), mixed_precision="never", canonicalize=_as_pool)  # fmt: skip
 
 _all_of = comm_reducer(lambda a, b: a & b, lambda t: build.const(True, t), name="all")
 _any_of = comm_reducer(lambda a, b: a | b, lambda t: build.const(False, t), name="any")
