@@ -1,17 +1,18 @@
 """Layers of bfloat16 by tiles: their numbers, what is chosen, and what the report tells."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import relay
+from sterna import relay, te
 from sterna.contrib import graph_executor
 from sterna.driver.kernel import processor_of
 from sterna.op.kernel import Processor
 from sterna.op.nn._tile_kernel import pack_tiles, parts_of, unpack_tiles
-from sterna.op.rounded_once import rounded_once
+from sterna.op.rounded_once import rounded_once, short_erf
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.target import Target
 from sterna.tir import Cast, Var, const
@@ -145,7 +146,25 @@ def test_the_report_tells_of_tiles() -> None:
     assert any(text.startswith(wanted) for text in told)
 
 
+def test_the_short_error_function() -> None:
+    x = te.placeholder((40001,), name="x")
+    made = te.compute(x.shape, lambda i: short_erf(x[i]), name="y")
+    values = np.linspace(-5, 5, 40001).astype("float32")
+    values[:3] = np.nan, np.inf, -np.inf
+    found = np.empty_like(values)
+    tvm.build(te.create_schedule(made.op), [x, made])(values, found)
+    want = np.array([math.erf(value) for value in values.tolist()])
+    error = np.abs(found - want)[1:]
+    assert np.isnan(found[0])
+    assert np.all(error <= np.minimum(1e-6, 3e-6 * np.abs(want[1:]) + 1e-12))
+
+
 def test_what_follows_is_rounded_once() -> None:
     x, b = Var("x", tvm.DataType("float32")), Var("b", tvm.DataType("bfloat16"))
     sum_ = Cast(b.dtype, x) + b * const(2.0, "bfloat16")
     assert str(rounded_once(sum_)) == "round_bfloat16(x + float32(b)*2.0)"
+    assert str(rounded_once(sum_ / const(4.0, "bfloat16"))) == (
+        "round_bfloat16((x + float32(b)*2.0)*0.25)"
+    )
+    wide = Cast(x.dtype, sum_) / const(4.0, "float32")
+    assert str(rounded_once(wide)) == "(x + float32(b)*2.0) / 4.0"

@@ -32,7 +32,7 @@ COLUMNS = ROW_BYTES // GROUP_BYTES
 PAIR = 2
 # What positions read stays in the innermost cache while all channels run over it; where weights do
 # not stay in the second cache, they are read for as many positions as share that with them.
-BAND_BYTES, FAR_WEIGHTS, FAR_BAND_BYTES = 24 * 1024, 1024 * 1024, 256 * 1024
+BAND_BYTES, FAR_WEIGHTS, FAR_BAND_BYTES = 24 * 1024, 1024 * 1024, 1024 * 1024
 # What is copied at once.
 CHUNK = 64
 # Cycles: to multiply two tiles of few rows; to store a row of sums and to load it again.
