@@ -250,7 +250,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         conv.height, conv.batch, blocks, threads, _most_rows(conv), not conv.has_border
     )
     tile, runs = _sum_in_registers(conv), runs_of(conv.op)
-    n, h, w, c = stage.op.axis
+    n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
     band, row = stage.split(h, factor=share.rows)
@@ -294,6 +294,14 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     return f"bands of {share.rows} rows, the weights in the cache"
 
 
+def _axes_of(conv: _Conv, stage: Stage) -> list[IterVar]:
+    """The axes of the result as the sum has them: the pixels of an image may be one row."""
+    n, h, w, c = stage.op.axis
+    if extents_of([h, w]) != [conv.height, conv.width]:
+        h, w = stage.split(stage.fuse(h, w), nparts=conv.height)
+    return [n, h, w, c]
+
+
 def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     """A block's weights part by part, each for the whole image, whose sums wait in memory.
 
@@ -303,7 +311,7 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     blocks = -(-conv.channels // size.columns)
     rows = row_groups(conv.height, conv.batch * blocks, processor.threads)
     tile = _sum_in_registers(conv)
-    n, h, w, c = stage.op.axis
+    n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
     band, row = stage.split(h, factor=rows)

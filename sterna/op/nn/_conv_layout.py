@@ -8,6 +8,7 @@ from sterna.ir.types import TensorType
 from sterna.op.conv_schedule import UNROLLED_CHANNELS
 from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
+from sterna.op.nn._in_line import of_single_pixels, pays_in_line
 from sterna.op.register_tile import tile_of_rows
 from sterna.op.runs import run_of, whole_run
 from sterna.relay.arrays import Array
@@ -59,13 +60,14 @@ def alter_conv2d(
         return None
     kernel = layout_of(attrs.kernel_layout).dims(weight.checked_type.shape)  # type: ignore[attr-defined]
     channels = layout_of(attrs.data_layout).dims(data.shape)["C"]
-    packed = _kernel_layout(attrs, args, kernel, channels, processor)
+    packed, line = _kernel_layout(attrs, args, kernel, channels, processor)
     few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
     few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
     few = few and str(data.dtype) not in processor.tiles  # which take all columns of a window
     made: Attrs = attrs.replace(
         data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
         out_layout="NHWC" if few else "", run=_run(attrs, args, kernel, channels, processor),
+        in_line=line,
     )  # fmt: skip
     return made
 
@@ -87,20 +89,28 @@ def _run(
 
 def _kernel_layout(
     attrs: Any, args: tuple[RelayExpr, ...], kernel: dict[str, Any], channels: Any, p: Processor
-) -> str:
+) -> tuple[str, bool]:
+    """The layout of the weights, and whether the image's pixels are computed as one row."""
     if attrs.groups > 1:
-        return "HWOI" if attrs.groups == channels else "HWIO"
+        return "HWOI" if attrs.groups == channels else "HWIO", False
     result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
     assert isinstance(result, TensorType)
-    extents = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
+    extents: Any = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
     if result.dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):
-        width = dot_width(int(extents["W"]), kernel["O"], kernel["I"], p)  # type: ignore[arg-type]
-        return "HWIO" if width is None else f"OHWI{width}o4i"
+        width = dot_width(int(extents["W"]), kernel["O"], kernel["I"], p)
+        return ("HWIO" if width is None else f"OHWI{width}o4i"), False
     data: Any = args[0].checked_type
     depth: Any = kernel["I"] if data.dtype == result.dtype else 1
     depth = depth if depth > UNROLLED_CHANNELS else 1
-    tile = tile_of_rows(p, extents["W"], kernel["O"], result.dtype, depth)  # type: ignore[arg-type]
-    return f"OHWI{tile.columns}o" if kernel["O"] % tile.columns == 0 else "HWIO"
+    height, width = extents["H"], extents["W"]
+    tile = tile_of_rows(p, width, kernel["O"], result.dtype, depth)
+    alone = of_single_pixels(attrs, [kernel["H"], kernel["W"]]) and depth > 1 == tile.together
+    image = (height, width, max(kernel["O"], kernel["I"]))
+    line = alone and not attrs.run and pays_in_line(image, tile, result.dtype, p)
+    if line:
+        tile = tile_of_rows(p, height * width, kernel["O"], result.dtype, depth)
+    packed = kernel["O"] % tile.columns == 0
+    return (f"OHWI{tile.columns}o", line) if packed else ("HWIO", False)
 
 
 def _channel(layout: str, axis: str) -> int | None:

@@ -26,6 +26,7 @@ from sterna.op.nn._conv_layout import (
     conv_layout,
     convert_conv,
 )
+from sterna.op.nn._in_line import expect_single_pixels, in_line, in_rows, one_row
 from sterna.op.nn._to_winograd import conv2d_by_winograd
 from sterna.op.nn.conv_tiles import conv2d_by_tiles
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
@@ -100,6 +101,8 @@ class Conv2DAttrs(ConvAttrs):
     kernel_size: tuple[int, int] | None = None
     data_layout: str = "NCHW"
     kernel_layout: str = "OIHW"
+    in_line: bool = False
+    """Whether the pixels of an image are computed as one row, with windows of single pixels."""
 
 
 @attributes
@@ -204,6 +207,8 @@ def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
     extents = dict(zip(f"NC{layouts.spatial}",
                        [sizes.batch, sizes.out_channels, *sizes.result], strict=True))  # fmt: skip
     whole_blocks(layouts.out, sizes.out_channels)
+    if in_line(attrs):
+        expect_single_pixels(attrs, sizes.window)
     expect_run(attrs.run, list(summed_axes(layouts, sizes).values()))
     return TensorType(layouts.out.shape(extents), result_dtype(attrs.out_dtype, x, w, "weight"))
 
@@ -246,11 +251,15 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
         border = const(attrs.border, data.dtype)
         source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after, border)
 
+    shape = one_row(out.shape) if in_line(attrs) else out.shape
+
     def product(indices: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
         ranges = Analyzer()
-        for index, extent in zip(indices, out.shape, strict=True):
+        for index, extent in zip(indices, shape, strict=True):
             ranges.bind(index, 0, extent)  # type: ignore[arg-type]
         place = layouts.out.coordinates(indices)
+        if in_line(attrs):
+            place["H"], place["W"] = place["W"] // out.shape[2], place["W"] % out.shape[2]
         own: Any = place["C"]
         read: Any = 0 if depthwise else places[0]
         group = own // (sizes.out_channels // attrs.groups) if attrs.groups > 1 else 0
@@ -273,9 +282,10 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
         return value * factor, all_of(*inside) if inside else None
 
     total = sum_products(
-        out.shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out)
+        shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out)
     )  # fmt: skip
-    return narrowed(total, out.dtype, f"{name}_cast")
+    made = narrowed(total, out.dtype, f"{name}_cast")
+    return in_rows(made, out.shape, f"{name}_rows") if in_line(attrs) else made
 
 
 def grouped_weights(attrs: ConvAttrs, weight: Array, channels: int) -> Array:
