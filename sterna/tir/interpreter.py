@@ -21,7 +21,6 @@ from sterna.ir.node import Node
 from sterna.runtime import get_global_func
 from sterna.support.dtype import DataType
 from sterna.support.errors import make_exception
-from sterna.support.float_format import format_of
 from sterna.tir import stmt as S
 from sterna.tir.external import explicit_view
 from sterna.tir.intrinsics import INTRINSICS
@@ -38,6 +37,7 @@ from sterna.tir.memory import (
     tensor_property,
     to_bits,
 )
+from sterna.tir.numbers import BINARY, clamp, dots, folded, ldexp, pairs_in_words
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
 from sterna.tir.tile_registers import TileRegisters
 
@@ -245,7 +245,7 @@ class _Interpreter:
         return self.values[id(expr)]
 
     def binary(self, expr: E.BinaryExpr) -> Value:
-        compute, dtype = _BINARY[type(expr)], expr.dtype.element
+        compute, dtype = BINARY[type(expr)], expr.dtype.element
         a, b = self.expr(expr.a), self.expr(expr.b)
         if isinstance(a, list):
             return [as_type(compute(x, y), dtype) for x, y in zip(a, b, strict=True)]
@@ -317,7 +317,7 @@ class _Interpreter:
         return [x if c else y for c, x, y in zip(holds, a, b, strict=True)]
 
     def saturate(self, expr: E.Call) -> Value:
-        return self.each(lambda x: _clamp(x, expr.dtype.element), expr.dtype, *expr.args)
+        return self.each(lambda x: clamp(x, expr.dtype.element), expr.dtype, *expr.args)
 
     def reinterpret(self, expr: E.Call) -> Value:
         source, target = expr.args[0].dtype.element, expr.dtype.element
@@ -335,30 +335,13 @@ class _Interpreter:
         return found if expr.dtype.lanes > 1 else found[0]
 
     def dot(self, expr: E.Call) -> Value:
-        totals, a, b = (self.expr(arg) for arg in expr.args)
+        args = [self.expr(arg) for arg in expr.args]
+        if expr.op == "dot2":
+            return pairs_in_words(*args)
+        totals, *rest = args
         lanes = totals if isinstance(totals, list) else [totals]
-        every = a if len(a) == len(b) else a * len(lanes)
-        products = [x * y for x, y in zip(every, b, strict=True)]
-        found = [
-            as_type(total + sum(products[4 * i : 4 * i + 4]), expr.dtype.element)
-            for i, total in enumerate(lanes)
-        ]
-        return found if expr.dtype.lanes > 1 else found[0]
-
-    def dot_in_words(self, expr: E.Call) -> Value:
-        a, b = (self.expr(arg) for arg in expr.args)
-        every = a if len(a) == len(b) else a * (len(b) // len(a))
-        products = [x * y for x, y in zip(every, b, strict=True)]
-        sums = [sum(products[i : i + 2]) for i in range(0, len(products), 2)]
-        return [max(-(1 << 15), min(total, (1 << 15) - 1)) for total in sums]
-
-    def fold(self, expr: E.Call) -> Value:
-        totals, words = (self.expr(arg) for arg in expr.args)
-        lanes = totals if isinstance(totals, list) else [totals]
-        found = [
-            as_type(total + words[2 * i] + words[2 * i + 1], expr.dtype.element)
-            for i, total in enumerate(lanes)
-        ]
+        sums = dots(len(lanes), *rest) if expr.op == "dot4" else folded(*rest)
+        found = [as_type(x + y, expr.dtype.element) for x, y in zip(lanes, sums, strict=True)]
         return found if expr.dtype.lanes > 1 else found[0]
 
     def bit_not(self, expr: E.Call) -> Value:
@@ -373,7 +356,7 @@ class _Interpreter:
         return self.each(lambda a: bits - (a & mask).bit_length(), expr.dtype, *expr.args)
 
     def scale(self, expr: E.Call) -> Value:
-        return self.each(_ldexp, expr.dtype, *expr.args)
+        return self.each(ldexp, expr.dtype, *expr.args)
 
     def next_after(self, expr: E.Call) -> Value:
         if expr.dtype.kind != "float":
@@ -502,58 +485,6 @@ def _text(expr: Expr) -> str:
     return expr.value
 
 
-def _clamp(x: float, dtype: DataType) -> float:
-    if dtype.is_float:
-        if dtype.bits > 8:
-            return x
-        format = format_of(dtype)
-        return format.decode(format.encode(x, saturate=True))
-    if x != x:
-        return 0
-    half = 1 << dtype.bits - 1
-    low, high = (-half, half - 1) if dtype.is_int else (0, 2 * half - 1)
-    return max(low, min(high, x if abs(x) == math.inf else math.trunc(x)))
-
-
-def _ldexp(x: float, exponent: float) -> float:
-    try:
-        return math.ldexp(x, int(exponent))
-    except OverflowError:
-        return math.copysign(math.inf, x)
-
-
-def _divide(a: float, b: float) -> float:
-    if b == 0:
-        return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1, b)
-    return a / b
-
-
-def _trunc_div(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-_BINARY: dict[type[E.BinaryExpr], Callable[[Any, Any], Any]] = {
-    E.Add: lambda a, b: a + b,
-    E.Sub: lambda a, b: a - b,
-    E.Mul: lambda a, b: a * b,
-    E.Div: _divide,
-    E.TruncDiv: _trunc_div,
-    E.TruncMod: lambda a, b: a - b * _trunc_div(a, b),
-    E.FloorDiv: lambda a, b: a // b,
-    E.FloorMod: lambda a, b: a % b,
-    E.Min: lambda a, b: a if a < b else b,
-    E.Max: lambda a, b: a if a > b else b,
-    E.LT: lambda a, b: a < b,
-    E.LE: lambda a, b: a <= b,
-    E.GT: lambda a, b: a > b,
-    E.GE: lambda a, b: a >= b,
-    E.EQ: lambda a, b: a == b,
-    E.NE: lambda a, b: a != b,
-    E.And: lambda a, b: a and b,
-    E.Or: lambda a, b: a or b,
-}
-
 _EXPRS: dict[type[Expr], Callable[[_Interpreter, Any], Value]] = {
     Var: _Interpreter.variable,
     E.IntImm: lambda self, expr: expr.value,
@@ -589,8 +520,8 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "saturate": _Interpreter.saturate,
     "reinterpret": _Interpreter.reinterpret,
     "dot4": _Interpreter.dot,
-    "dot2": _Interpreter.dot_in_words,
-    "fold2": _Interpreter.fold,
+    "dot2": _Interpreter.dot,
+    "fold2": _Interpreter.dot,
     "bitwise_not": _Interpreter.bit_not,
     "popcount": _Interpreter.bit_count,
     "clz": _Interpreter.bit_count,
