@@ -2,16 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-import sterna as tvm
 from sterna import relay
-from sterna.lowering.lower_kernel import lower_kernel
 from sterna.lowering.work import work_of
 from sterna.op.conv_chain import rows_of_a_band
 from sterna.op.kernel import Processor
-from sterna.relay.interpreter import interpret
+from tests.lowering.primitives import check_kernel, kernels
 
 # A cache that holds ten rows of what lies between, and one that holds all of it.
 SMALL, LARGE = Processor(512, 32, l2_bytes=40960, threads=2), Processor(512, 32)
@@ -43,19 +40,6 @@ def block(
     return deep if plain else relay.clip(relay.add(deep, relay.var("c", shape=(32,))), 0.0, 6.0)
 
 
-def kernels(body: Any, processor: Processor) -> list[Any]:
-    """The primitive functions of an expression."""
-    fused = relay.transform.FuseOps(2, processor)(tvm.IRModule.from_expr(body))["main"]
-    found: list[Any] = []
-
-    def visit(expr: Any) -> None:
-        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
-            found.append(expr.op)
-
-    relay.analysis.post_order_visit(fused, visit)
-    return found
-
-
 @pytest.mark.parametrize("processor", [SMALL, AVX2, NEON], ids=["avx512", "avx2", "neon"])
 @pytest.mark.parametrize(
     "shape",
@@ -67,14 +51,7 @@ def test_one_kernel_gives_what_two_do(
 ) -> None:
     monkeypatch.setattr("sterna.op.conv_chain.MOST_TWICE", 1.0)
     (kernel,) = kernels(block(*shape), processor)
-    lowered = lower_kernel(kernel, "kernel", processor)
-    assert "in a chain" in lowered.choices["schedule"]
-    rng = np.random.default_rng(0)
-    given = [rng.standard_normal(p.checked_type.shape).astype("float32") for p in kernel.params]
-    out = tvm.nd.empty(kernel.body.checked_type.shape)
-    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
-    want = interpret(kernel, *given)
-    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-5 * abs(want).max())
+    assert "in a chain" in check_kernel(kernel, processor).choices["schedule"]
 
 
 def test_what_lies_between_is_not_moved() -> None:

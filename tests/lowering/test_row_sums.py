@@ -7,9 +7,9 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.op.kernel import Processor
 from sterna.relay.interpreter import interpret
+from tests.lowering.primitives import check_kernel, kernels
 
 WIDE, NEON = Processor(512, 32, threads=2), Processor(128, 32, by_element=True)
 # Caches that no image fits into.
@@ -34,35 +34,9 @@ def pooled(made: Any) -> Any:
     return relay.multiply(made, relay.sigmoid(mean))
 
 
-def kernels(body: Any, processor: Processor) -> list[Any]:
-    """The primitive functions of an expression, in order."""
-    passes = [relay.transform.FuseOps(2, processor), relay.transform.SumRows(processor)]
-    with tvm.transform.PassContext(opt_level=3):
-        main = tvm.transform.Sequential(passes)(tvm.IRModule.from_expr(body))["main"]
-    found: list[Any] = []
-
-    def visit(expr: Any) -> None:
-        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
-            found.append(expr.op)
-
-    relay.analysis.post_order_visit(main, visit)
-    return found
-
-
-def check(kernel: Any, processor: Processor, tolerance: float = 1e-4) -> LoweredKernel:
-    """A kernel of two results gives what the interpreter gives."""
-    lowered = lower_kernel(kernel, "kernel", processor)
-    rng = np.random.default_rng(0)
-    kinds = [p.checked_type for p in kernel.params]
-    given = [rng.standard_normal(kind.shape).astype(str(kind.dtype)) for kind in kinds]
-    want = interpret(kernel, *given)
-    out = [tvm.nd.empty(part.shape, str(part.dtype)) for part in want]
-    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), *out)
-    for made, right in zip(out, want, strict=True):
-        np.testing.assert_allclose(
-            made.numpy(), right, rtol=tolerance, atol=tolerance * abs(right).max() / 10
-        )
-    return lowered
+def summed(body: Any, processor: Processor) -> list[Any]:
+    """Its kernels, with the sums of rows where they pay."""
+    return kernels(body, processor, relay.transform.SumRows(processor))
 
 
 @pytest.mark.parametrize(
@@ -74,10 +48,10 @@ def check(kernel: Any, processor: Processor, tolerance: float = 1e-4) -> Lowered
     ids=["3x3", "5x5 by 2, two images", "one column"],
 )
 def test_sums_are_made_with_the_image(shape: Any, processor: Processor) -> None:
-    first, *_ = kernels(pooled(image(*shape)), processor)
+    first, *_ = summed(pooled(image(*shape)), processor)
     batch, height, _, channels = first.body.checked_type.fields[0].shape
     assert first.body.checked_type.fields[1].shape == (batch, height, 1, channels)
-    lowered = check(first, processor)
+    lowered = check_kernel(first, processor)
     assert lowered.choices["schedule"].startswith("depthwise")
     assert str(lowered.function).count("parallel") == 1
 
@@ -90,24 +64,24 @@ def test_sums_are_made_in_chains() -> None:
         groups=32, channels=32, kernel_size=3, strides=2, padding=1,
     )  # fmt: skip
     processor = Processor(512, 32, l2_bytes=40960, threads=2)
-    first, *_ = kernels(pooled(made), processor)
-    assert "in a chain" in check(first, processor).choices["schedule"]
+    first, *_ = summed(pooled(made), processor)
+    assert "in a chain" in check_kernel(first, processor).choices["schedule"]
 
 
 @pytest.mark.parametrize("computes_half", [False, True])
 def test_sums_of_narrow_floats_are_wide(computes_half: bool) -> None:
     processor = Processor(512, 32, threads=2, computes_half=computes_half)
-    first, second, _ = kernels(pooled(image((1, 4, 4, 32), 3, dtype="float16")), processor)
+    first, second, _ = summed(pooled(image((1, 4, 4, 32), 3, dtype="float16")), processor)
     assert first.body.checked_type.fields[1].dtype == "float32"
     assert second.body.checked_type.dtype == "float16"
-    check(first, processor, 4e-3)
+    check_kernel(first, processor, 4e-3)
 
 
 def test_a_convolution_in_other_loops_sums_afterwards() -> None:
     x, w = relay.var("x", shape=(1, 6, 6, 16)), relay.var("w", shape=(3, 3, 16, 16))
     made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWIO", padding=1)
     both = relay.Tuple((made, relay.sum(made, axis=[2], keepdims=True)))
-    check(relay.Function((x, w), both).with_attr("Primitive", 1), WIDE)
+    check_kernel(relay.Function((x, w), both).with_attr("Primitive", 1), WIDE)
 
 
 def given_for(function: Any) -> list[Any]:
@@ -160,7 +134,7 @@ def double(made: Any) -> Any:
     ids=["no convolution", "parts of vectors", "doubles", "other axes", "cast first", "largest"],
 )
 def test_what_stays_as_it_is(body: Any) -> None:
-    assert not any(" sum(" in str(kernel) for kernel in kernels(body(), WIDE))
+    assert not any(" sum(" in str(kernel) for kernel in summed(body(), WIDE))
 
 
 def test_a_network_with_sums_gives_what_the_interpreter_gives() -> None:

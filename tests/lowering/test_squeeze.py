@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-import sterna as tvm
 from sterna import relay
-from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
+from sterna.lowering.lower_kernel import LoweredKernel
 from sterna.op.kernel import Processor
-from sterna.relay.interpreter import interpret
+from tests.lowering.primitives import check_kernel, kernels
 
 WIDE, AVX2 = Processor(512, 32, threads=2), Processor(256, 16)
 NEON = Processor(128, 32, by_element=True, threads=2)
@@ -37,31 +35,10 @@ def average(height: int, width: int, channels: int, batch: int = 1, layout: str 
     return relay.nn.global_avg_pool2d(image, layout=layout)
 
 
-def kernels(body: Any, processor: Processor) -> list[Any]:
-    """The primitive functions of an expression, in order."""
-    main = relay.transform.FuseOps(2, processor)(tvm.IRModule.from_expr(body))["main"]
-    found: list[Any] = []
-
-    def visit(expr: Any) -> None:
-        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
-            found.append(expr.op)
-
-    relay.analysis.post_order_visit(main, visit)
-    return found
-
-
 def check(body: Any, processor: Processor, tolerance: float = 1e-4) -> LoweredKernel:
     """An expression is one kernel, which gives what the interpreter gives."""
     (kernel,) = kernels(body, processor)
-    lowered = lower_kernel(kernel, "kernel", processor)
-    rng = np.random.default_rng(0)
-    kinds = [p.checked_type for p in kernel.params]
-    given = [rng.standard_normal(kind.shape).astype(str(kind.dtype)) for kind in kinds]
-    want = interpret(kernel, *given)
-    out = tvm.nd.empty(want.shape, str(want.dtype))
-    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
-    np.testing.assert_allclose(out.numpy(), want, rtol=tolerance, atol=tolerance / 10)
-    return lowered
+    return check_kernel(kernel, processor, tolerance)
 
 
 @pytest.mark.parametrize("processor", [WIDE, AVX2, NEON], ids=["avx512", "avx2", "neon"])
