@@ -7,13 +7,15 @@ from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.op.kernel import Kernel, Processor
-from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
-from sterna.te.tensor import ProducerLoad, Reduce
+from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
+from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
 
 # Work below this many elements is not worth waking threads for.
 PARALLEL_ELEMENTS = 8192
 # Into how many pieces parallel work is cut: enough to balance over any number of threads.
 PIECES = 64
+# Rows longer than this are long enough for processors to see by themselves what comes next.
+LONGEST_FETCHED_ROW = 8192
 # Vectors that collect a sum side by side.
 CHAINS = 4
 # Vectors of results that are reduced at once at most.
@@ -271,6 +273,49 @@ def schedule_rows(kernel: Kernel) -> None:
                 schedule[partial].compute_at(result, rows)
     if rows is not None and math.prod(extents_of(result.op.axis)) >= PARALLEL_ELEMENTS:
         result.parallel(rows)
+        _fetch_next_row(schedule, result, rows, prefix)
+
+
+def _fetch_next_row(schedule: Schedule, result: Stage, rows: IterVar, prefix: int) -> None:
+    """Bring the next row closer while this one is computed.
+
+    Rows that another operator has made lie in the caches of all threads, and the first stage
+    would wait for each of their lines.
+    """
+    within = extents_of(result.op.axis[prefix:])
+    if math.prod(within) * result.op.output(0).dtype.bytes > LONGEST_FETCHED_ROW:
+        return
+    fetched: set[Operation] = set()
+    for stage in schedule.stages:
+        elementwise = isinstance(stage.op, ComputeOp) and not stage.op.reduce_axis
+        if elementwise and (stage is result or stage.attach_ivar is rows):
+            marks = stage.iter_var_attrs
+            vectors = {axis for axis, mark in marks.items() if mark.kind == VECTORIZED}
+            places = [axis for axis in stage.leaf_iter_vars if axis not in vectors]
+            for tensor in _read_in_step(schedule, stage.op):
+                if tensor.op not in fetched:
+                    stage.prefetch(tensor, places[-1], 1, rows)
+                    fetched.add(tensor.op)
+
+
+def _read_in_step(schedule: Schedule, op: Operation) -> list[Tensor]:
+    """What lies in memory and is read element by element at the indices of the result."""
+    assert isinstance(op, ComputeOp)
+    found: dict[Operation, Tensor] = {}
+
+    def look(item: object) -> None:
+        if not isinstance(item, ProducerLoad) or len(item.indices) != len(op.axis):
+            return
+        if any(i is not axis.var for i, axis in zip(item.indices, op.axis, strict=True)):
+            return
+        source = item.tensor.op
+        if isinstance(source, PlaceholderOp):
+            found[source] = item.tensor
+        elif schedule[item.tensor].attach_type == "inline":
+            found.update({tensor.op: tensor for tensor in _read_in_step(schedule, source)})
+
+    post_order(op.body[0], look)
+    return list(found.values())
 
 
 def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:

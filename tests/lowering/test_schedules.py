@@ -165,3 +165,19 @@ def test_vectors_are_reduced_beside_each_other(
 ) -> None:
     """So many that none waits for the one before it, and no thread for another."""
     assert vectors_beside(rows, vectors, threads) == beside
+
+
+@pytest.mark.parametrize("rows, columns, fetches", [(64, 256, 2), (8, 4096, 0), (4, 256, 0)])
+def test_the_next_row_is_fetched(rows: int, columns: int, fetches: int) -> None:
+    """Not where rows are long enough to be seen coming, nor where one thread does them all."""
+    x, y = relay.var("x", shape=(rows, columns)), relay.var("y", shape=(rows, columns))
+    weights = [relay.var(name, shape=(columns,)) for name in "gb"]
+    body = relay.multiply(relay.nn.layer_norm(x, *weights), y)
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    lowered = lower_kernel(kernel, "kernel", Processor(512, 32, threads=2))
+    assert str(lowered.function).count("prefetch_region") == fetches
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(p.checked_type.shape).astype("float32") for p in kernel.params]
+    out = tvm.nd.empty((rows, columns))
+    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
+    np.testing.assert_allclose(out.numpy(), interpret(kernel, *given), rtol=1e-4, atol=1e-4)
