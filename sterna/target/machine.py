@@ -170,7 +170,7 @@ def machine_of(target: Described) -> Machine:
         machine = _host()
         cpu = machine.cpu
         own = [f"{'+' if there else '-'}{name}" for name, there in machine.features]
-        base = names.closure(name for name, there in machine.features if there)
+        base = names.apply(names.cpus.get(cpu, frozenset()), own)
     else:
         cpu = _cpu(asked, triple, names)
         base = names.cpus.get(cpu, frozenset())

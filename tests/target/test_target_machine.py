@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import llvmlite.binding as binding
 import pytest
 
 import sterna.target.host as host_module
@@ -115,6 +116,48 @@ def test_native_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert target.features.has_avx2 and not target.features.has_avx512f
     assert machine_of(Target("llvm -mcpu=native -mattr=-avx2")).vector_bits == 256
     assert machine_of(Target("llvm -mcpu=native -mattr=-avx")).vector_bits == 128
+
+
+def test_native_has_what_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_host(monkeypatch, "arm64-apple-darwin23.1.0", "apple-m1", "+neon")
+    made = Target("native").resolved()
+    assert (made.dot, made.computes_half, made.core) == ("dotprod", True, core_of("apple-m1"))
+
+
+LISTED = "processor\t: 0\nFeatures\t: fp asimd {}\nCPU part\t: {}\n\nprocessor\t: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "listed", "dot", "half", "lacks"),
+    [
+        ("neoverse-n1", "fphp asimdhp asimdrdm lrcpc asimddp ssbs", "dotprod", True, "i8mm"),
+        ("neoverse-v1", "asimdhp asimddp i8mm bf16", "i8mm", True, "sve"),  # hidden by its host
+        ("generic", "asimdhp asimddp i8mm bf16 sve sve2", "i8mm", True, "fp16fml"),
+        ("cortex-a72", "aes crc32", "", False, "dotprod"),
+    ],
+)
+def test_what_linux_lists_of_aarch64(
+    cpu: str, listed: str, dot: str, half: bool, lacks: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "cpuinfo").write_text(LISTED.format(listed, "0xd0c"))
+    monkeypatch.setattr(host_module, "_PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(binding, "get_process_triple", lambda: "aarch64-linux-gnu")
+    monkeypatch.setattr(binding, "get_host_cpu_name", lambda: cpu)
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"neon": True})
+    monkeypatch.setattr(host_module, "host", host_module.host.__wrapped__)
+    machine_of.cache_clear()
+    made = Target("native").resolved()
+    assert (made.dot, made.computes_half, made.has(lacks)) == (dot, half, False)
+    assert f"-{lacks}" in made.features.split(",")
+
+
+def test_a_system_that_lists_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "_PROCESSORS", tmp_path / "missing")
+    assert host_module.features_of_aarch64() == {}
+    (tmp_path / "empty").write_text("processor : 0\n")
+    monkeypatch.setattr(host_module, "_PROCESSORS", tmp_path / "empty")
+    assert host_module.features_of_aarch64() == {}
 
 
 def test_a_processor_without_a_triple(monkeypatch: pytest.MonkeyPatch) -> None:
