@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
 from sterna.op.kernel import Kernel
 from sterna.op.products import wide, widened
+from sterna.op.recurrent_steps import STATES, Step, by_layout, units_of_block, write_steps
 from sterna.op.schedules import PARALLEL_ELEMENTS, extents_of, schedule_elements
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.te import ComputeOp, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
+from sterna.tir import if_then_else
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 OPTIONAL = ("bias", "sequence_lens", "initial_h", "initial_c", "peepholes")
@@ -73,10 +74,12 @@ class Network:
     gates: int
     states: int
     activations: tuple[str, ...]
-    step: Callable[..., None]
-    """step(line): writes the statements that make the next state."""
+    step: Step
+    """step(steps, now): writes the statements that make the next state."""
     array_step: Callable[..., Any]
     """array_step(attrs, gate functions, x, h, c, parts): the next state in NumPy."""
+    late: Callable[[Any], int]
+    """late(attrs): of how many of the last gates the step itself adds the recurrence's bias."""
 
     def functions(self, attrs: RecurrentAttrs) -> list[list[Gate]]:
         """The gates' functions of each direction."""
@@ -102,11 +105,11 @@ class Network:
                 f"not {len(parts)} tensors"
             )
         self.functions(attrs)
-        count, (time, batch) = len(attrs.directions), _by_layout(attrs, x.shape[:2])
+        count, (time, batch) = len(attrs.directions), by_layout(attrs, x.shape[:2])
         recurrence = tensor(parts[1], "recurrence", 3)
         size = recurrence.shape[2]
         rows = map_dims(lambda n: n * self.gates, size)
-        state = _by_layout(attrs, (count, batch))
+        state = by_layout(attrs, (count, batch))
         wanted: dict[str, tuple[Dim, ...]] = {
             "weight": (count, rows, x.shape[2]),
             "recurrence": (count, rows, size),
@@ -134,39 +137,72 @@ class Network:
     def compute(
         self, attrs: RecurrentAttrs, out: TupleType, data: Tensor, weights: list[Tensor]
     ) -> list[Tensor]:
-        """The product with the input, and the recurrence as statements."""
+        """The product with the input for all steps, and the steps as statements."""
         kind = wide(data.dtype)
         weight, recurrence, *others = weights
-        time, batch = _by_layout(attrs, data.shape[:2])
-        count, rows, size = recurrence.shape
+        given = dict(zip(attrs.given, others, strict=True))
+        count, _, size = recurrence.shape
+        units = units_of_block(self.gates, build.int_value(size) or 1)
+        blocks = (size + units - 1) // units
+
+        def packed(part: Tensor, name: str) -> Tensor:
+            """By direction, block, what else there is, gate, unit."""
+            shape: tuple[Any, ...] = (count, blocks, *part.shape[2:], part.shape[1] // size, units)
+
+            def element(d: Any, block: Any, *place: Any) -> Any:
+                *rest, gate, unit = place
+                j = block * units + unit
+                value = part(d, gate * size + j, *rest).astype(kind)
+                return if_then_else(j < size, value, build.const(0, kind))
+
+            made: Tensor = compute(shape, element, name=f"T_{self.name}_{name}")
+            return made
+
         feature = reduce_axis((0, data.shape[2]), "k")
-        turned: Tensor = compute(
-            (count, data.shape[2], rows), lambda d, k, g: weight(d, g, k),
-            name=f"T_{self.name}_weight",
-        )  # fmt: skip
+        turned = packed(weight, "weight")
         projected: Tensor = compute(
-            (count, time, batch, rows),
-            lambda d, t, b, g: te_sum(
-                data(*_by_layout(attrs, (t, b)), feature).astype(kind)
-                * turned(d, feature, g).astype(kind),
-                axis=[feature],
+            (*data.shape[:2], count, blocks, self.gates, units),
+            lambda a, b, d, n, g, u: te_sum(
+                data(a, b, feature).astype(kind) * turned(d, n, feature, g, u), axis=[feature]
             ),
             name=f"T_{self.name}_input",
         )
-        columns: Tensor = compute(
-            (count, size, rows), lambda d, k, g: recurrence(d, g, k), name=f"T_{self.name}_columns"
-        )
+        operands = {"columns": packed(recurrence, "columns")}
+        if "bias" in given:
+            both = packed(given.pop("bias"), "bias")  # first those of the input, gate by gate
+            early = self.gates - self.late(attrs)
+            sums: Tensor = compute(
+                (count, blocks, self.gates, units),
+                lambda d, n, g, u: both(d, n, g, u)
+                + if_then_else(g < early, both(d, n, g + self.gates, u), build.const(0, kind)),
+                name=f"T_{self.name}_biases",
+            )
+            without = projected
+            projected = compute(
+                without.shape,
+                lambda a, b, d, n, g, u: without(a, b, d, n, g, u) + sums(d, n, g, u),
+                name=f"T_{self.name}_sum",
+            )
+            if self.late(attrs):
+                operands["late_bias"] = compute(
+                    (count, blocks, self.late(attrs), units),
+                    lambda d, n, g, u: both(d, n, g + self.gates + early, u),
+                    name=f"T_{self.name}_late",
+                )
+        if "peepholes" in given:
+            given["peepholes"] = packed(given["peepholes"], "peepholes")
+        return self.steps(attrs, out, {"projected": projected, **operands, **given}, 1)
+
+    def steps(
+        self, attrs: RecurrentAttrs, out: TupleType, operands: dict[str, Tensor], rows: int
+    ) -> list[Tensor]:
+        """The steps of what is packed; rows: sequences that run together at most."""
 
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-            functions = self.functions(attrs)
-            given = dict(zip(attrs.given, ins[2:], strict=True))
-            for place, backwards in enumerate(attrs.directions):
-                with ib.for_range(0, batch, name="b", kind="parallel") as b:
-                    line = Line(self, attrs, ib, kind, ins[0], ins[1], given, outs,
-                                place, b, functions[place])  # fmt: skip
-                    line.run(time, backwards)
+            buffers = dict(zip(operands, ins, strict=True))
+            write_steps(self.step, attrs, ib, buffers, outs, self.functions(attrs), rows)
 
-        return statements(out, [projected, columns, *others], fill, f"T_{self.name}")
+        return statements(out, list(operands.values()), fill, f"T_{self.name}")
 
     # ---- reference ----
 
@@ -191,7 +227,7 @@ class Network:
             functions = self.functions(attrs)[d]
             own = {n: p[d] for n, p in parts.items() if n not in _PER_SEQUENCE}
             for b in range(batch):
-                states = [_initial(attrs, parts, n, d, b, size, x.dtype) for n in _STATES]
+                states = [_initial(attrs, parts, n, d, b, size, x.dtype) for n in STATES]
                 order = range(int(lengths[b]))
                 for t in reversed(order) if backwards else order:
                     states = self.array_step(attrs, functions, x[t, b], *states, own)
@@ -203,14 +239,7 @@ class Network:
         return [np.ascontiguousarray(part).astype(data.dtype) for part in (made, *last)]
 
 
-_STATES = ("initial_h", "initial_c")
-_PER_SEQUENCE = ("sequence_lens", *_STATES)
-
-
-def _by_layout(attrs: RecurrentAttrs, pair: Sequence[Any]) -> tuple[Any, Any]:
-    """(time, batch) or (direction, batch) as layout 1 turns them round, there and back."""
-    first, second = pair
-    return (second, first) if attrs.layout else (first, second)
+_PER_SEQUENCE = ("sequence_lens", *STATES)
 
 
 def _initial(
@@ -218,89 +247,8 @@ def _initial(
 ) -> Array:
     if name not in parts:
         return np.zeros(size, dtype)
-    made: Array = parts[name][_by_layout(attrs, (d, b))]
+    made: Array = parts[name][by_layout(attrs, (d, b))]
     return made
-
-
-class Line:
-    """The statements for one sequence in one direction."""
-
-    def __init__(
-        self, network: Network, attrs: RecurrentAttrs, ib: IRBuilder, kind: str,
-        projected: BufferVar, columns: BufferVar, given: dict[str, BufferVar],
-        outs: list[BufferVar], direction: int, sequence: Expr, functions: list[Gate],
-    ) -> None:  # fmt: skip
-        self.attrs, self.ib, self.kind = attrs, ib, kind
-        self.projected, self.columns, self.given, self.outs = projected, columns, given, outs
-        self.direction, self.sequence, self.functions = direction, sequence, functions
-        self.size = columns.shape[1]
-        self.rows = columns.shape[2]
-        self.pair = _by_layout(attrs, (build.const(direction), sequence))
-        self.states = [
-            ib.allocate(kind, (self.size,), name=name) for name in ("h", "c")[: network.states]
-        ]
-        self.gates = ib.allocate(kind, (self.rows,), name="gates")
-        self.step = network.step
-
-    def run(self, time: Expr, backwards: bool) -> None:
-        """All steps, and what comes out of them."""
-        ib, outs = self.ib, self.outs
-        for name, state in zip(_STATES, self.states, strict=False):
-            with ib.for_range(0, self.size, name="j") as j:
-                state[j] = self.part(name, *self.pair, j)
-        length = ib.let("length", self.length(time))
-        with ib.for_range(0, length, name="step") as step:
-            now = ib.let("now", length - 1 - step if backwards else step)
-            self.step(self, now)
-            with ib.for_range(0, self.size, name="j") as j:
-                outs[0][self.at(now, j)] = build.cast(outs[0].dtype, self.states[0][j])
-        with (
-            ib.for_range(length, time, name="step") as step,
-            ib.for_range(0, self.size, name="j") as j,
-        ):
-            outs[0][self.at(step, j)] = build.const(0, outs[0].dtype)
-        for result, state in zip(outs[1:], self.states, strict=True):
-            with ib.for_range(0, self.size, name="j") as j:
-                result[(*self.pair, j)] = build.cast(result.dtype, state[j])
-
-    def at(self, time: Expr, j: Expr) -> tuple[Any, ...]:
-        """Where the state of a step belongs."""
-        if self.attrs.layout:
-            return (self.sequence, time, self.direction, j)
-        return (time, self.direction, self.sequence, j)
-
-    def length(self, time: Expr) -> Expr:
-        """How many steps this sequence has."""
-        if "sequence_lens" not in self.given:
-            return time
-        told = build.cast("int64", self.given["sequence_lens"][self.sequence])
-        zero, most = build.const(0, "int64"), build.cast("int64", time)
-        return build.cast(time.dtype, build.maximum(build.minimum(told, most), zero))
-
-    def part(self, name: str, *indices: Any) -> Expr:
-        """An element of an optional operand; 0 without it."""
-        if name not in self.given:
-            return build.const(0, self.kind)
-        return build.cast(self.kind, self.given[name][indices])
-
-    def bias(self, row: Any, *, recurrent: bool) -> Expr:
-        """What is added to a gate beside the input's weights or the recurrence's."""
-        return self.part("bias", self.direction, row + self.rows if recurrent else row)
-
-    def input(self, now: Expr, row: Any) -> Expr:
-        """What the input adds to a gate."""
-        return self.projected[self.direction, now, self.sequence, row] + self.bias(
-            row, recurrent=False
-        )
-
-    def add_recurrence(self, begin: Any, end: Any, state: Callable[[Expr], Expr]) -> None:
-        """Adds to gates from begin to end what a state gives them."""
-        ib = self.ib
-        with ib.for_range(0, self.size, name="k") as k:
-            value = ib.let("value", state(k))
-            with ib.for_range(begin, end, name="g") as g:
-                each = build.cast(self.kind, self.columns[self.direction, k, g])
-                self.gates[g] = self.gates[g] + value * each
 
 
 def schedule_recurrent(kernel: Kernel) -> None:
@@ -311,10 +259,8 @@ def schedule_recurrent(kernel: Kernel) -> None:
         if not stage.op.reduce_axis:
             schedule_elements(stage, kernel.processor)
             continue
-        direction, time, batch, row = stage.op.axis
-        lanes = kernel.processor.lanes(stage.op.output(0).dtype)
-        outer, inner = stage.split(row, factor=lanes)
-        stage.reorder(direction, time, batch, outer, *stage.op.reduce_axis, inner)
-        stage.vectorize(inner)
-        if math.prod(extents_of([direction, time, batch, outer])) * lanes >= PARALLEL_ELEMENTS:
-            stage.parallel(stage.fuse(direction, time))
+        *lines, unit = stage.op.axis
+        stage.reorder(*lines, *stage.op.reduce_axis, unit)
+        stage.vectorize(unit)
+        if math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
+            stage.parallel(stage.fuse(*lines[:2]))

@@ -4,15 +4,17 @@ The gates stand under each other in this order: LSTM input, output, forget, cell
 hidden.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.op.elementwise import quiet
 from sterna.op.gates import Gate
-from sterna.op.recurrence import OPTIONAL, Line, Network, RecurrentAttrs, schedule_recurrent
+from sterna.op.packed_recurrence import in_steps, record_of_steps
+from sterna.op.recurrence import OPTIONAL, Network, RecurrentAttrs, schedule_recurrent
+from sterna.op.recurrent_steps import Steps
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.builders import make
@@ -61,13 +63,12 @@ class LSTMAttrs(RecurrentAttrs):
     given: tuple[str, ...] = ()
 
 
-def _rnn_step(line: Line, now: Expr) -> None:
-    ib, (h,), (f,) = line.ib, line.states, line.functions
-    with ib.for_range(0, line.rows, name="g") as g:
-        line.gates[g] = line.input(now, g) + line.bias(g, recurrent=True)
-    line.add_recurrence(0, line.rows, lambda k: h[k])
-    with ib.for_range(0, line.size, name="j") as j:
-        h[j] = f.expr(line.gates[j])
+def _rnn_step(steps: Steps, now: Expr) -> None:
+    (h,), (f,) = steps.states, steps.functions
+    with steps.each_block() as block:
+        gates = steps.gates_of(block, range(1), partial(steps.input, now, block), h)
+        with steps.each_unit() as (row, unit):
+            steps.next[row, block * steps.units + unit] = f.expr(gates[row, 0, unit])
 
 
 def _rnn_array(
@@ -83,26 +84,47 @@ def _biases(own: dict[str, Array]) -> Any:
     return both[:rows], both[rows:]
 
 
-def _gru_step(line: Line, now: Expr) -> None:
-    ib, (h,), (f, g_function), size = line.ib, line.states, line.functions, line.size
-    gates, hidden = line.gates, size * 2
-    before_reset = line.attrs.linear_before_reset  # type: ignore[attr-defined]
-    with ib.for_range(0, hidden, name="g") as g:
-        gates[g] = line.input(now, g) + line.bias(g, recurrent=True)
-    with ib.for_range(hidden, line.rows, name="g") as g:
-        start = build.const(0, line.kind) if before_reset else line.input(now, g)
-        gates[g] = start + line.bias(g, recurrent=True)
-    line.add_recurrence(0, line.rows if before_reset else hidden, lambda k: h[k])
-    with ib.for_range(0, hidden, name="g") as g:
-        gates[g] = f.expr(gates[g])
-    if before_reset:
-        with ib.for_range(0, size, name="j") as j:
-            gates[hidden + j] = gates[size + j] * gates[hidden + j] + line.input(now, hidden + j)
+def _gru_step(steps: Steps, now: Expr) -> None:
+    if steps.attrs.linear_before_reset:  # type: ignore[attr-defined]
+        _reset_products(steps, now)
     else:
-        line.add_recurrence(hidden, line.rows, lambda k: gates[size + k] * h[k])
-    with ib.for_range(0, size, name="j") as j:
-        update = ib.let("update", gates[j])
-        h[j] = (1.0 - update) * g_function.expr(gates[hidden + j]) + update * h[j]
+        _reset_states(steps, now)
+
+
+def _reset_products(steps: Steps, now: Expr) -> None:
+    (h,), (f, g), hidden = steps.states, steps.functions, 2
+    with steps.each_block() as block:
+
+        def start(row: Any, gate: int, unit: Expr) -> Expr:
+            if gate == hidden:
+                return steps.part("late_bias", block, 0, unit)
+            return steps.input(now, block, row, gate, unit)
+
+        gates = steps.gates_of(block, range(3), start, h)
+        with steps.each_unit() as (row, unit):
+            place = (row, block * steps.units + unit)
+            gates[row, 0, unit] = f.expr(gates[row, 0, unit])
+            product = f.expr(gates[row, 1, unit]) * gates[row, hidden, unit]
+            made = g.expr(steps.input(now, block, row, hidden, unit) + product)
+            steps.next[place] = (1.0 - gates[row, 0, unit]) * made + gates[row, 0, unit] * h[place]
+
+
+def _reset_states(steps: Steps, now: Expr) -> None:
+    (h,), (f, g), ib = steps.states, steps.functions, steps.ib
+    update = ib.allocate(steps.kind, h.shape, name="update")
+    reset = ib.allocate(steps.kind, h.shape, name="reset")
+    with steps.each_block() as block:
+        gates = steps.gates_of(block, range(2), partial(steps.input, now, block), h)
+        with steps.each_unit() as (row, unit):
+            place = (row, block * steps.units + unit)
+            update[place] = f.expr(gates[row, 0, unit])
+            reset[place] = f.expr(gates[row, 1, unit]) * h[place]
+    with steps.each_block() as block:
+        gates = steps.gates_of(block, range(2, 3), partial(steps.input, now, block), reset)
+        with steps.each_unit() as (row, unit):
+            place = (row, block * steps.units + unit)
+            made = g.expr(gates[row, 0, unit])
+            steps.next[place] = (1.0 - update[place]) * made + update[place] * h[place]
 
 
 def _gru_array(
@@ -122,27 +144,31 @@ def _gru_array(
     return [(1 - update) * hidden + update * h, c]
 
 
-def _lstm_step(line: Line, now: Expr) -> None:
-    ib, (h, c), (f, g_function, h_function) = line.ib, line.states, line.functions
-    size, gates, d = line.size, line.gates, line.direction
-    with ib.for_range(0, line.rows, name="g") as g:
-        gates[g] = line.input(now, g) + line.bias(g, recurrent=True)
-    line.add_recurrence(0, line.rows, lambda k: h[k])
-    with ib.for_range(0, size, name="j") as j:
+def _lstm_step(steps: Steps, now: Expr) -> None:
+    (h, c), (f, g, h_function) = steps.states, steps.functions
+    opened, out, kept, taken = range(4)
+    with steps.each_block() as block:
+        gates = steps.gates_of(block, range(4), partial(steps.input, now, block), h)
 
-        def peep(place: int, cell: Expr) -> Expr:
-            if "peepholes" not in line.given:
-                return build.const(0, line.kind)
-            return line.part("peepholes", d, size * place + j) * cell
+        with steps.each_unit() as (row, unit):
+            place = (row, block * steps.units + unit)
 
-        old = ib.let("old", c[j])
-        opened = ib.let("opened", f.expr(gates[j] + peep(0, old)))
-        kept = f.expr(gates[size * 2 + j] + peep(2, old))
-        if line.attrs.input_forget:  # type: ignore[attr-defined]
-            kept = 1.0 - opened
-        cell = ib.let("cell", kept * old + opened * g_function.expr(gates[size * 3 + j]))
-        c[j] = cell
-        h[j] = f.expr(gates[size + j] + peep(1, cell)) * h_function.expr(cell)
+            def gate(number: int, hole: int) -> Expr:
+                """What goes into a gate that sees the cell."""
+                if "peepholes" not in steps.operands:
+                    return gates[row, number, unit]
+                return gates[row, number, unit] + (
+                    steps.part("peepholes", block, hole, unit) * c[place]
+                )
+
+            gates[row, opened, unit] = f.expr(gate(opened, 0))
+            if steps.attrs.input_forget:  # type: ignore[attr-defined]
+                keeps: Expr = 1.0 - gates[row, opened, unit]
+            else:
+                keeps = f.expr(gate(kept, 2))
+            takes = gates[row, opened, unit] * g.expr(gates[row, taken, unit])
+            c[place] = keeps * c[place] + takes
+            steps.next[place] = f.expr(gate(out, 1)) * h_function.expr(c[place])
 
 
 def _lstm_array(
@@ -160,9 +186,10 @@ def _lstm_array(
     return [f.array(o_gate + po * cell) * h_function.array(cell), cell]
 
 
-RNN = Network("rnn", 1, 1, ("tanh",), _rnn_step, _rnn_array)
-GRU = Network("gru", 3, 1, ("sigmoid", "tanh"), _gru_step, _gru_array)
-LSTM = Network("lstm", 4, 2, ("sigmoid", "tanh", "tanh"), _lstm_step, _lstm_array)
+RNN = Network("rnn", 1, 1, ("tanh",), _rnn_step, _rnn_array, lambda attrs: 0)
+GRU = Network("gru", 3, 1, ("sigmoid", "tanh"), _gru_step, _gru_array,
+              lambda attrs: int(attrs.linear_before_reset))  # fmt: skip
+LSTM = Network("lstm", 4, 2, ("sigmoid", "tanh", "tanh"), _lstm_step, _lstm_array, lambda attrs: 0)
 
 
 # ---- operators ----
@@ -268,8 +295,43 @@ for _network, _attrs, _builder, _cases in (
         num_outputs=1 + _network.states,
         schedule=schedule_recurrent,
         builder=_builder,
+        legalize=partial(in_steps, _network),
         pattern=OPAQUE,
         mixed_precision="never",
         cases=_cases,
         doc=_builder.__doc__ or "",
     ))  # fmt: skip
+
+
+def _steps_case(
+    gates: int, size: int, packed: tuple[int, int], directions: int = 1,
+    given: tuple[str, ...] = (), batch: int = 4, **attrs: Any,
+) -> Case:  # fmt: skip
+    """Three steps; packed: how many blocks of how many units a state makes."""
+    blocks, units = packed
+    shapes: dict[str, Any] = {
+        "late_bias": (directions, blocks, 1, units),
+        "sequence_lens": np.arange(batch, dtype="int32"),
+        "initial_h": (directions, batch, size),
+        "initial_c": (directions, batch, size),
+        "peepholes": (directions, blocks, 3, units),
+    }
+    projected = (3, batch, directions, blocks, gates, units)
+    columns = (directions, blocks, size, gates, units)
+    operands = [columns, *(shapes[name] for name in given)]
+    return Case((projected, operands), {"given": given, **attrs}, 1e-4)
+
+
+for _network, _cases in (
+    (RNN, [_steps_case(1, 70, (2, 64), rows=3)]),
+    (GRU, [
+        _steps_case(3, 20, (2, 16), 2, ("late_bias", "initial_h"), direction="bidirectional",
+                    linear_before_reset=True, rows=2),
+        _steps_case(3, 16, (1, 16), given=("sequence_lens",), rows=2),
+    ]),
+    (LSTM, [
+        _steps_case(4, 20, (2, 16), 2, OPTIONAL[1:], direction="bidirectional", rows=2),
+        _steps_case(4, 3, (1, 4), direction="reverse", input_forget=True, rows=4),
+    ]),
+):  # fmt: skip
+    register(record_of_steps(_network, _cases))

@@ -1,0 +1,224 @@
+"""Recurrent networks in two parts: a dense layer for the input of all steps, and the steps.
+
+    nn.lstm(%x, (%w, %r, %b))  ->  %1 = reshape(add(nn.dense(%x, packed(%w)), packed(%b)))
+                                   nn.lstm_steps(%1, (packed(%r)))
+
+Known weights are packed when the graph is compiled, and the dense layer runs as others do.
+recurrent_steps.py says how what is packed lies.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.types import TensorType, TupleType, Type
+from sterna.op.checks import of_kind, same_dtype, tensor, tensors
+from sterna.op.dynamic import tensor_type
+from sterna.op.products import wide
+from sterna.op.recurrence import Network, RecurrentAttrs
+from sterna.op.recurrent_steps import by_layout, units_of_block
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import attributes
+from sterna.relay.expr import RelayExpr, Tuple, const
+from sterna.relay.op import OPAQUE, Case, OpRecord, call
+from sterna.te import Tensor
+
+# Sequences that run together where vectors have 512 bits and there are 32 of them.
+ROWS_OF_WIDE_VECTORS = 3
+
+
+@attributes
+class StepsAttrs(RecurrentAttrs):
+    """Of nn.rnn_steps, nn.gru_steps and nn.lstm_steps."""
+
+    direction: str = "forward"
+    activations: tuple[str, ...] = ()
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+    clip: float | None = None
+    layout: int = 0
+    linear_before_reset: bool = False
+    input_forget: bool = False
+    given: tuple[str, ...] = ()
+    rows: int = 1
+    """So many sequences run together at most."""
+
+
+def in_steps(
+    network: Network, attrs: RecurrentAttrs, args: tuple[RelayExpr, ...], target: Any
+) -> RelayExpr | None:
+    """A network by a dense layer and its steps, where all shapes are known."""
+    data, weights = args
+    kinds = [tensor_type(data), *tensors(weights.checked_type, "weights")]
+    if not isinstance(weights, Tuple) or any(type(n) is not int for k in kinds for n in k.shape):
+        return None
+    if wide(kinds[0].dtype) != kinds[0].dtype:
+        return None
+    weight, recurrence, *others = weights.fields
+    given = dict(zip(attrs.given, others, strict=True))
+    packing = _Packing(network.gates, kinds[2].concrete_shape[2], len(attrs.directions))
+    first, second, features = kinds[0].concrete_shape
+    rows = packing.of_gates(weight)
+    projected = call(
+        "nn.dense", call("reshape", data, newshape=(first * second, features)),
+        call("reshape", rows, newshape=(packing.numbers, features)), units=packing.numbers,
+    )  # fmt: skip
+    turned = call("transpose", packing.of_gates(recurrence), axes=(0, 1, 4, 2, 3))
+    operands: dict[str, RelayExpr] = {"columns": turned}
+    if "bias" in given:
+        early, late = _biases(packing, given.pop("bias"), network.late(attrs))
+        projected = call("add", projected, call("reshape", early, newshape=(packing.numbers,)))
+        if late is not None:
+            operands["late_bias"] = late
+    if "peepholes" in given:
+        given["peepholes"] = packing.of_gates(given["peepholes"])
+    operands |= given
+    shape = (first, second, *packing.shape)
+    options = {name: value for name, value in attrs.items() if name != "given"}
+    wide_vectors = target is not None and "avx512f" in target.features
+    return call(
+        f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
+        Tuple(tuple(operands.values())), given=tuple(operands)[1:],
+        rows=ROWS_OF_WIDE_VECTORS if wide_vectors else 1, **options,
+    )  # fmt: skip
+
+
+def _biases(
+    packing: "_Packing", bias: RelayExpr, late: int
+) -> tuple[RelayExpr, RelayExpr | None]:
+    """What is added before the steps, and what the last gates add in them."""
+    both = packing.of_gates(bias)
+
+    def part(begin: int, end: int) -> RelayExpr:
+        return call("strided_slice", both, begin=(begin,), end=(end,), axes=(2,))
+
+    gates = packing.gates
+    early, own = part(0, gates), part(gates, 2 * gates - late)
+    if not late:
+        return call("add", early, own), None
+    zeros = const(np.zeros((*packing.shape[:2], late, packing.units), tensor_type(bias).dtype))
+    filled = call("concatenate", Tuple((own, zeros)), axis=2)
+    return call("add", early, filled), part(2 * gates - late, 2 * gates)
+
+
+class _Packing:
+    """Gates of a network's units by blocks."""
+
+    def __init__(self, gates: int, size: int, count: int) -> None:
+        self.gates, self.size, self.count = gates, size, count
+        self.units = units_of_block(gates, size)
+        self.blocks = -(-size // self.units)
+        self.shape = (count, self.blocks, gates, self.units)
+        self.numbers = math.prod(self.shape)
+
+    def of_gates(self, part: RelayExpr) -> RelayExpr:
+        """(direction, gate and unit, ...) as (direction, block, gate, unit, ...)."""
+        _, rows, *rest = tensor_type(part).concrete_shape
+        gates = rows // self.size
+        made = call("reshape", part, newshape=(self.count, gates, self.size, *rest))
+        missing = self.blocks * self.units - self.size
+        if missing:
+            border = ((0, 0), (0, 0), (0, missing), *((0, 0) for _ in rest))
+            zero = const(0.0, tensor_type(part).dtype)
+            made = call("nn.pad", made, zero, pad_width=border)
+        split = (self.count, gates, self.blocks, self.units, *rest)
+        axes = (0, 2, 1, 3, *range(4, 4 + len(rest)))
+        return call("transpose", call("reshape", made, newshape=split), axes=axes)
+
+    def rows_of(self, packed: Array) -> Array:
+        """(..., direction, block, gate, unit) as (..., direction, gate and unit)."""
+        *rest, count, _, gates, _ = packed.shape
+        turned = np.moveaxis(packed, -3, -2).reshape(*rest, count, gates, -1)
+        return turned[..., : self.size].reshape(*rest, count, gates * self.size)
+
+
+def _operands(attrs: StepsAttrs, weights: Any) -> dict[str, Any]:
+    return dict(zip(("columns", *attrs.given), weights, strict=True))
+
+
+def _infer(network: Network, attrs: StepsAttrs, projected: Type, weights: Type) -> TupleType:
+    x = of_kind(tensor(projected, "projected", 6), "projected", "float")
+    kinds = tensors(weights, "weights")
+    if len(kinds) != 1 + len(attrs.given):
+        raise ValueError(f"weights are columns, {', '.join(attrs.given)}, not {len(kinds)} tensors")
+    operands = _operands(attrs, kinds)
+    same_dtype([x, operands["columns"]], ["projected", "columns"])
+    size = tensor(operands["columns"], "columns", 5).concrete_shape[2]
+    packing = _Packing(network.gates, size, len(attrs.directions))
+    count, blocks, gates, units = packing.shape
+    first, second = x.concrete_shape[:2]
+    time, batch = by_layout(attrs, (first, second))
+    state = (*by_layout(attrs, (count, batch)), size)
+    wanted: dict[str, tuple[int, ...]] = {
+        "projected": (first, second, *packing.shape),
+        "columns": (count, blocks, size, gates, units),
+        "late_bias": (count, blocks, network.late(attrs), units),
+        "sequence_lens": (batch,),
+        "initial_h": state,
+        "initial_c": state,
+        "peepholes": (count, blocks, 3, units),
+    }
+    for name, kind in {"projected": x, **operands}.items():
+        if kind.concrete_shape != wanted[name]:
+            raise ValueError(f"{name} has shape {wanted[name]}, not {kind.concrete_shape}")
+    network.functions(attrs)
+    steps = (time, count, batch) if attrs.layout == 0 else (batch, time, count)
+    last = TensorType(state, x.dtype)
+    return TupleType((TensorType((*steps, size), x.dtype), *[last] * network.states))
+
+
+def _compute(
+    network: Network, attrs: StepsAttrs, out: TupleType, projected: Tensor, weights: list[Tensor]
+) -> list[Tensor]:
+    operands = {"projected": projected, **_operands(attrs, weights)}
+    return network.steps(attrs, out, operands, attrs.rows)
+
+
+def _reference(
+    network: Network, attrs: StepsAttrs, projected: Array, weights: list[Array]
+) -> list[Array]:
+    """The whole network, whose input comes through the weights unchanged."""
+    operands = _operands(attrs, weights)
+    columns = operands.pop("columns")
+    count, _, size, gates, _ = columns.shape
+    packing = _Packing(gates, size, count)
+    rows = packing.rows_of(projected)
+    each = gates * size
+    weight = np.zeros((count, each, count * each), projected.dtype)
+    for d in range(count):
+        weight[d, :, d * each : (d + 1) * each] = np.eye(each, dtype=projected.dtype)
+    recurrence = np.swapaxes(packing.rows_of(columns.transpose(2, 0, 1, 3, 4)), 0, 1)
+    given: dict[str, Array] = {"bias": np.zeros((count, 2 * each), projected.dtype)}
+    if "late_bias" in operands:
+        late = packing.rows_of(operands.pop("late_bias"))
+        given["bias"][:, 2 * each - late.shape[1] :] = late
+    if "peepholes" in operands:
+        operands["peepholes"] = packing.rows_of(operands["peepholes"])
+    given |= operands
+    x = rows.reshape(*rows.shape[:2], count * each)
+    parts = [weight, recurrence.swapaxes(1, 2), *given.values()]
+    return network.reference(attrs.replace(given=tuple(given)), x, parts)
+
+
+def _macs(attrs: StepsAttrs, out: TupleType, projected: TensorType, weights: TupleType) -> int:
+    columns = tensors(weights, "weights")[0].concrete_shape
+    return math.prod(projected.concrete_shape[:2]) * math.prod(columns)
+
+
+def record_of_steps(network: Network, cases: list[Case]) -> OpRecord:
+    """What is known about the steps of a network."""
+    return OpRecord(
+        f"nn.{network.name}_steps",
+        inputs=("projected", "*weights"),
+        attrs=StepsAttrs,
+        infer=lambda attrs, *kinds: _infer(network, attrs, *kinds),
+        compute=lambda attrs, out, *inputs: _compute(network, attrs, out, *inputs),
+        reference=lambda attrs, *arrays: _reference(network, attrs, *arrays),
+        macs=_macs,
+        num_outputs=1 + network.states,
+        pattern=OPAQUE,
+        mixed_precision="never",
+        cases=cases,
+        doc=f"The steps of nn.{network.name}, given what the input adds to its gates.",
+    )
