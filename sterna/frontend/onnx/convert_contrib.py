@@ -70,7 +70,6 @@ _FUSED = {"Relu": "nn.relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
 @converter("FusedConv", domain=MICROSOFT)
 def fused_conv(node: Node) -> RelayExpr:
     made = conv(node)
-    assert isinstance(made, RelayExpr)
     if node.has(3):
         made = call("add", made, node[3])
     kind, given = node.attr("activation", ""), node.attr("activation_params") or []

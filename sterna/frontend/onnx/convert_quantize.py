@@ -21,14 +21,15 @@ from sterna.frontend.onnx.node import (
 from sterna.relay.expr import RelayExpr
 
 
-def _scalar(expr: RelayExpr) -> RelayExpr:
+def scalar_of(expr: RelayExpr) -> RelayExpr:
     """A vector of one number as that number."""
     return reshape(expr, ()) if type_of(expr).shape == (1,) else expr
 
 
-def _zero(node: Node, place: int, scale: RelayExpr, dtype: str) -> RelayExpr:
+def zero_of(node: Node, place: int, scale: RelayExpr, dtype: str) -> RelayExpr:
+    """The zero point at a place; 0 of a type where none is given."""
     if node.has(place):
-        return _scalar(node[place])
+        return scalar_of(node[place])
     shape = node.shape_of(scale)
     return call("full", constant(0, dtype), shape, dtype=dtype)
 
@@ -62,18 +63,18 @@ def _axis(node: Node, scale: RelayExpr) -> int:
 
 @converter("QuantizeLinear")
 def quantize_linear(node: Node) -> RelayExpr:
-    scale = _scalar(node[1])
+    scale = scalar_of(node[1])
     named = element_type(node.attr("output_dtype", 0) or TensorProto.UINT8)
     dtype = dtype_of(node[2]) if node.has(2) else named
-    zero, block = _zero(node, 2, scale, dtype), node.attr("block_size", 0)
+    zero, block = zero_of(node, 2, scale, dtype), node.attr("block_size", 0)
     saturate = bool(node.attr("saturate", 1))
     return quantize(node[0], scale, zero, dtype, _axis(node, scale), block, saturate)
 
 
 @converter("DequantizeLinear")
 def dequantize_linear(node: Node) -> RelayExpr:
-    scale = _scalar(node[1])
-    zero, block = _zero(node, 2, scale, dtype_of(node[0])), node.attr("block_size", 0)
+    scale = scalar_of(node[1])
+    zero, block = zero_of(node, 2, scale, dtype_of(node[0])), node.attr("block_size", 0)
     return dequantize(node[0], scale, zero, _axis(node, scale), block)
 
 
@@ -92,19 +93,19 @@ def dynamic_quantize_linear(node: Node) -> list[RelayExpr]:
 # ---- products of whole numbers ----
 
 
-def _points(node: Node, *places: int) -> list[RelayExpr]:
+def points_of(node: Node, *places: int) -> list[RelayExpr]:
     """The zero points of both operands; 0 where none is given."""
-    return [_scalar(node[i]) if node.has(i) else constant(0, "int32") for i in places]
+    return [scalar_of(node[i]) if node.has(i) else constant(0, "int32") for i in places]
 
 
 @converter("ConvInteger")
 def conv_integer(node: Node) -> RelayExpr:
-    return convolution(node, node[0], node[1], _points(node, 2, 3))
+    return convolution(node, node[0], node[1], points_of(node, 2, 3))
 
 
 @converter("QLinearConv")
 def qlinear_conv(node: Node) -> RelayExpr:
-    total = convolution(node, node[0], node[3], _points(node, 2, 5))
+    total = convolution(node, node[0], node[3], points_of(node, 2, 5))
     if node.has(8):
         total = call("nn.bias_add", total, node[8], axis=1)
     return _rescaled(node, total, 1)
@@ -112,18 +113,18 @@ def qlinear_conv(node: Node) -> RelayExpr:
 
 @converter("MatMulInteger")
 def matmul_integer(node: Node) -> RelayExpr:
-    return whole_product(node, node[0], node[1], _points(node, 2, 3))
+    return whole_product(node, node[0], node[1], points_of(node, 2, 3))
 
 
 @converter("QLinearMatMul")
 def qlinear_matmul(node: Node) -> RelayExpr:
-    total = whole_product(node, node[0], node[3], _points(node, 2, 5))
+    total = whole_product(node, node[0], node[3], points_of(node, 2, 5))
     return _rescaled(node, total, rank_of(total) - 1)
 
 
 def _rescaled(node: Node, total: RelayExpr, axis: int) -> RelayExpr:
     """Sums of products by the scales of the factors, quantised by that of the result."""
-    a, b, y, zero = (_scalar(node[place]) for place in (1, 4, 6, 7))
+    a, b, y, zero = (scalar_of(node[place]) for place in (1, 4, 6, 7))
     kind = dtype_of(a)
     if kind == "float32" and not rank_of(a) and rank_of(b) < 2:
         return call(

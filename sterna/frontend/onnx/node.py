@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -185,6 +185,7 @@ class Node:
 
 
 Converter = Callable[[Node], Result]
+ConverterT = TypeVar("ConverterT", bound=Converter)
 
 LATEST = 1 << 30
 _CONVERTERS: dict[tuple[str, str], list[tuple[int, int, Converter]]] = {}
@@ -192,10 +193,10 @@ _CONVERTERS: dict[tuple[str, str], list[tuple[int, int, Converter]]] = {}
 
 def converter(
     *kinds: str, since: int = 1, until: int = LATEST, domain: str = ""
-) -> Callable[[Converter], Converter]:
+) -> Callable[[ConverterT], ConverterT]:
     """Register a function that converts operators, for some versions of their operator set."""
 
-    def add(function: Converter) -> Converter:
+    def add(function: ConverterT) -> ConverterT:
         for kind in kinds:
             _CONVERTERS.setdefault((domain, kind), []).append((since, until, function))
         return function
