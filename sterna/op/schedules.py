@@ -18,6 +18,8 @@ PIECES = 64
 LONGEST_FETCHED_ROW = 8192
 # Vectors that collect a sum side by side.
 CHAINS = 4
+# Rows of so many vectors may have some lanes left over.
+UNEVEN_VECTORS = 4
 # Vectors of results that are reduced at once at most.
 MOST_BESIDE = 8
 
@@ -201,17 +203,21 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
     """Reduce a row into the lanes of vectors first, if it pays; gives the partial results.
 
     An addition waits for the one before it: long rows are collected in several vectors at once,
-    and what these hold is reduced by a quarter at a time.
+    and what these hold is reduced by a quarter at a time. Rows of many vectors need not be whole
+    ones: the last step takes the rest lane by lane.
     """
     op = stage.op
     assert isinstance(op, ComputeOp)
     lanes = kernel.processor.lanes(op.output(0).dtype)
     count = math.prod(extents_of(op.reduce_axis))
-    while lanes > 1 and (count % lanes or count < 2 * lanes):
-        lanes //= 2
+    if count < UNEVEN_VECTORS * lanes:
+        while lanes > 1 and (count % lanes or count < 2 * lanes):
+            lanes //= 2
     if lanes < 4 or op.num_outputs > 1 or not _along_last(op):
         return []
-    several = count % (CHAINS * lanes) == 0 and count >= 2 * CHAINS * lanes
+    several = count >= 2 * CHAINS * lanes and (
+        count % (CHAINS * lanes) == 0 or count >= UNEVEN_VECTORS * CHAINS * lanes
+    )
     width = CHAINS * lanes if several else lanes
     made = [_reduce_to(kernel, stage, width)]
     while width // CHAINS >= 4:

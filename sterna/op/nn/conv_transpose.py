@@ -16,6 +16,7 @@ from sterna.ir.build import const, int_value
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, tensor
+from sterna.op.nn._transposed_phases import by_phases
 from sterna.op.nn.conv import Layouts
 from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
@@ -295,6 +296,7 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         compute=_compute,
         reference=_reference,
         macs=_macs,
+        legalize=by_phases if rank == 2 else None,
         pattern=OUT_ELEMWISE_FUSABLE,
         mixed_precision="always",
         cases=cases,

@@ -147,7 +147,8 @@ register(OpRecord(
     layout=along_axis,
     schedule=schedule_rows,
     mixed_precision="never",
-    cases=[*_CASES, Case(((2, 0),)), Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
+    cases=[*_CASES, Case(((2, 0),)), Case(((2, 331),)),
+           Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
     doc="exp of every element, over the sum of these along an axis.",
 ))  # fmt: skip
 
