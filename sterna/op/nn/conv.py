@@ -16,6 +16,7 @@ from sterna.ir.build import const
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
+from sterna.op.dot_schedule import are_bytes
 from sterna.op.integer_rules import convolved
 from sterna.op.kernel import Processor
 from sterna.op.nn._conv_factors import factors_into_weights
@@ -48,11 +49,13 @@ from sterna.op.windows import (
     whole_blocks,
     window_result,
 )
-from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import attributes
-from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.expr import const as const_of
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -345,6 +348,31 @@ def _by_dots(call: Call, processor: Processor) -> RelayExpr | None:
     return next((made for way in ways if (made := way(call, processor)) is not None), None)
 
 
+def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """A convolution of bytes along one axis as one of a single row, for which there is more."""
+    if not are_bytes(*[arg.checked_type for arg in args]):
+        return None
+    layouts, (data, weight) = Layouts.of(attrs), args
+    row = call_of("expand_dims", data, axis=layouts.data.index_of("W"))
+    place = layouts.kernel.index_of("W")
+    if isinstance(weight, Constant):  # which those who pack it must see
+        window: RelayExpr = const_of(np.expand_dims(to_numpy(weight.data), place))
+    else:
+        window = call_of("expand_dims", weight, axis=place)
+    own = {name: value for name, value in attrs.items() if name not in _PER_AXIS}
+    for name in ("data_layout", "kernel_layout", "out_layout"):
+        own[name] = own[name].replace("W", "HW")
+    made = call_of(
+        "nn.conv2d", row, window, **own, strides=(1, *attrs.strides), dilation=(1, *attrs.dilation),
+        padding=(0, *attrs.before, 0, *attrs.after),
+        kernel_size=attrs.kernel_size and (1, *attrs.kernel_size),
+    )  # fmt: skip
+    return call_of("squeeze", made, axis=(layouts.out.index_of("W"),))
+
+
+_PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
+
+
 def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
@@ -376,7 +404,11 @@ _register(1, Conv1DAttrs, [
         "data_layout": "NWC", "kernel_layout": "WIO", "groups": 2, "dilation": 2, "padding": 1,
     }),
     Case((((1, 4, 9), "float16"), ((2, 4, 3), "float16")), {}, 4e-3),
-])  # fmt: skip
+    Case((((1, 9, 4), "uint8"), ((3, 4, 2), "int8")), {
+        "data_layout": "NWC", "kernel_layout": "WIO", "padding": (1, 2), "strides": 2,
+        "out_dtype": "int32",
+    }),
+], canonicalize=_bytes_along_two_axes)  # fmt: skip
 
 _register(2, Conv2DAttrs, [
     Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
