@@ -2,8 +2,9 @@
 
     python benchmarks/operators.py MODEL.onnx... [--markdown]
 
-A class is an operator and the way its schedule computes it. The limit of a kernel is the longer of
-its arithmetic at the measured rate of multiply-adds and of its bytes at that of copies; exp,
+A class is an operator and the way its schedule computes it. The limit of a kernel is the longest of
+its arithmetic at the measured rate of multiply-adds, its bytes at that of copies and reads of as
+many, and its weights at that of reads of as many bytes as the whole model's weights have; exp,
 sigmoid and tanh count by the instructions that they need at the least. Winograd's way saves
 arithmetic, which is counted as if it did not: it may pass the limit.
 """

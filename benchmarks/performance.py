@@ -58,9 +58,10 @@ def versions() -> str:
 def limits(threads: int) -> str:
     """What the machine can do, as the share of the limit counts it."""
     bounds = measure_bounds(threads)
-    size, rate = bounds.gbytes[-1]
-    return (f"{bounds.gflops:.0f} GFLOP/s of multiply-adds and {rate:.1f} GB/s of copies of "
-            f"{size / 1e6:.0f} MB on {threads} threads")  # fmt: skip
+    size, copies = bounds.gbytes[-1]
+    _, reads = bounds.read_gbytes[-1]
+    return (f"{bounds.gflops:.0f} GFLOP/s of multiply-adds, {copies:.1f} GB/s of copies and "
+            f"{reads:.1f} GB/s of reads of {size / 1e6:.0f} MB on {threads} threads")  # fmt: skip
 
 
 def bounded(title: str, command: str, rows: list[Row]) -> str:

@@ -1,6 +1,7 @@
 """sterna profile: what each operator of a model takes."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,10 +75,17 @@ def _text(times: NodeTimes, in_order: bool) -> str:
 
 
 def _bounds(bounds: Bounds) -> str:
-    rates = ", ".join(f"{rate:.3g} of {show_bytes(size)}" for size, rate in bounds.gbytes)
+    copies, reads = _rates(bounds.gbytes), _rates(bounds.read_gbytes)
     others = f", {bounds.half_gflops:.4g} in float16" if bounds.half_gflops else ""
     others += f", {bounds.byte_gflops:.4g} of bytes" if bounds.byte_gflops else ""
-    return f"This machine: {bounds.gflops:.4g} GFLOP/s{others}; copies at GB/s {rates}"
+    rates = f"GB/s of copies {copies}; of reads {reads}"
+    return f"This machine: {bounds.gflops:.4g} GFLOP/s{others}; {rates}"
+
+
+def _rates(rates: Sequence[tuple[float, float]]) -> str:
+    """Some of them: every third, of the largest at the least."""
+    shown = list(rates)[::-3][::-1]
+    return ", ".join(f"{rate:.3g} of {show_bytes(size)}" for size, rate in shown)
 
 
 def _number(value: float | None) -> str:

@@ -15,7 +15,7 @@ from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.lowering.storage import Layout, plan_storage
 from sterna.lowering.unique_kernels import Kernels
-from sterna.lowering.work import work_of
+from sterna.lowering.work import bytes_of_all, work_of
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import record_of
 from sterna.relay.traverse import not_primitive, post_order
@@ -169,6 +169,8 @@ class _Maker:
         inputs = [entry for arg in call.args for entry in self.entries[id(arg)]]
         kinds = flatten_type(call.checked_type)
         work = work_of(function)
+        constants = {id(arg.data): arg for arg in call.args if isinstance(arg, Constant)}
+        constant_bytes = sum(bytes_of_all(arg.checked_type) for arg in constants.values())
         attrs = {
             "num_outputs": str(len(kinds)),
             "num_inputs": str(len(inputs)),
@@ -176,6 +178,8 @@ class _Maker:
             "func_name": "__nop" if is_view(function) else name,
             "flops": str(work.flops),
             "bytes": str(work.bytes),
+            "written_bytes": str(work.written_bytes),
+            **({"constant_bytes": str(constant_bytes)} if constant_bytes else {}),
             **({"grown": str(work.grown)} if work.grown else {}),
             **({"function_steps": str(work.function_steps)} if work.function_steps else {}),
             **_sources(function),

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from sterna.ir.types import TensorType, flatten_type
+from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.expr import Call, Function
 from sterna.relay.op import record_of
 from sterna.relay.traverse import post_order
@@ -15,6 +15,8 @@ class Work:
 
     flops: int
     bytes: int
+    written_bytes: int
+    """Those of them that are its results."""
     grown: int
     """The part of its weights' bytes that the model's own weights do not have."""
     function_steps: int = 0
@@ -40,9 +42,14 @@ def work_of(function: Function) -> Work:
             elements = sum(math.prod(kind.concrete_shape) for kind in results)
             flops += elements
             steps += elements * record.instructions
-    moved = [*(param.checked_type for param in function.params), function.body.checked_type]
-    size = sum(bytes_of(kind) for part in moved for kind in flatten_type(part))
-    return Work(flops, size, grown, steps)
+    read = sum(bytes_of_all(param.checked_type) for param in function.params)
+    written = bytes_of_all(function.body.checked_type)
+    return Work(flops, read + written, written, grown, steps)
+
+
+def bytes_of_all(kind: Type) -> int:
+    """The memory that the tensors of a type take."""
+    return sum(bytes_of(each) for each in flatten_type(kind))
 
 
 def bytes_of(kind: TensorType) -> int:

@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: multiply-adds, and copies of several sizes."""
+"""What this machine can do at most, measured: multiply-adds, copies and reads of memory."""
 
 import time
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sterna import te
-from sterna.driver import OperatorModule, build
+from sterna.driver import build
 from sterna.ir.expr import Broadcast
+from sterna.model.streams import NATIVE, Rates, copy_rates, read_rates
 from sterna.runtime.node_times import Bounds
 from sterna.target import Machine, Target, machine_of
 from sterna.tir import (
@@ -23,14 +24,9 @@ from sterna.tir import (
 )
 from sterna.tir.tiles import ROW_BYTES, ROWS, TILES
 
-NATIVE = "llvm -mcpu=native"
-
 # Chains of dependent multiply-adds, each in a register: enough to fill the pipes.
 CHAINS = 12
 ROUNDS = 20_000
-# Bytes that a copy moves in all, from what the caches next to the cores hold to what none does.
-COPY_BYTES = (1 << 15, 1 << 18, 1 << 21, 1 << 24, 1 << 27)
-PIECE = 4096
 REPEATS = 5
 TILE_BYTES = ROWS * ROW_BYTES
 
@@ -39,19 +35,20 @@ TILE_BYTES = ROWS * ROW_BYTES
 def measure_bounds(threads: int) -> Bounds:
     """The operations and the bytes per second that the runtime's threads reach together.
 
-    It takes about a second, once. The rate of small copies is at least that of larger ones.
+    It takes about two seconds, once.
     """
-    rates, best = [], 0.0
-    copy = _copy()
-    for size in reversed(COPY_BYTES):
-        best = max(best, _copy_rate(copy, size))
-        rates.append((float(size), best * 1e-9))
     machine = machine_of(Target(NATIVE))
     return Bounds(
-        _multiply_add_rate(threads, "float32") * 1e-9, rates[::-1],
+        _multiply_add_rate(threads, "float32") * 1e-9,
+        _giga(copy_rates(threads, _best_seconds)),
+        _giga(read_rates(threads, _best_seconds)),
         _multiply_add_rate(threads, "float16") * 1e-9 if machine.computes_half else None,
         _byte_rate(threads, machine) * 1e-9 if machine.multiplies_bytes else None,
     )  # fmt: skip
+
+
+def _giga(rates: Rates) -> Rates:
+    return [(size, rate * 1e-9) for size, rate in rates]
 
 
 def _best_seconds(call: Callable[[], object]) -> float:
@@ -158,28 +155,3 @@ def _dot_rate(threads: int) -> float:
     results = np.empty((threads, CHAINS, lanes), "int32")
     operations = 8 * ROUNDS * CHAINS * lanes * threads
     return operations / _best_seconds(lambda: run(*numbers, results))
-
-
-def _copy() -> OperatorModule:
-    n = te.size_var("n")
-    x = te.placeholder((n,), name="x")
-    y = te.compute((n,), lambda i: x[i], name="y")
-    s = te.create_schedule(y.op)
-    piece, within = s[y].split(y.op.axis[0], factor=PIECE)
-    _, lane = s[y].split(within, factor=machine_of(Target(NATIVE)).lanes(32))
-    s[y].vectorize(lane)
-    s[y].parallel(piece)
-    return build(s, [x, y], target=NATIVE, name="copy")
-
-
-def _copy_rate(copy: OperatorModule, size: int) -> float:
-    count = size // 8
-    x, y = np.ones(count, "float32"), np.zeros(count, "float32")
-    run = copy["copy"]
-    number = max(1, COPY_BYTES[-1] // size // 16)
-
-    def several() -> None:
-        for _ in range(number):
-            run(x, y)
-
-    return size * number / _best_seconds(several)

@@ -93,6 +93,7 @@ class GraphModuleDebug(GraphModule):
         return NodeTime(
             node["name"], attrs.get("func_name", ""), seconds, len(node["inputs"]), shapes,
             _count(attrs.get("flops")), _count(attrs.get("bytes")),
+            _count(attrs.get("constant_bytes")) or 0, _count(attrs.get("written_bytes")) or 0,
             self._dtypes[self._rows[index]], _count(attrs.get("function_steps")) or 0,
             tuple(json.loads(attrs.get("sources", "[]"))),
         )  # fmt: skip

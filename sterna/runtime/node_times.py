@@ -24,6 +24,10 @@ class NodeTime:
     """Floating-point operations that it does, if the graph says so."""
     bytes: int | None = None
     """Bytes that it reads and writes, if the graph says so."""
+    constant_bytes: int = 0
+    """Those of them that are parameters of the model."""
+    written_bytes: int = 0
+    """Those of them that are its results."""
     dtype: str = "float32"
     """Of its first output."""
     function_steps: int = 0
@@ -47,17 +51,22 @@ class Bounds:
     gflops: float | None = None
     """Billions of float32 operations per second."""
     gbytes: Sequence[tuple[float, float]] = ()
-    """Billions of bytes per second for work that moves at most so many bytes, from few to many:
+    """Billions of bytes per second of copies that move so many bytes or more, from few to many:
     what fits into a cache moves faster."""
+    read_gbytes: Sequence[tuple[float, float]] = ()
+    """The same of reads."""
     half_gflops: float | None = None
     """Billions of float16 operations per second, where they are computed as they are."""
     byte_gflops: float | None = None
     """Billions of operations per second on bytes, where an instruction adds several products."""
 
-    def seconds(self, node: NodeTime) -> float | None:
+    def seconds(self, node: NodeTime, all_constants: int = 0) -> float | None:
         """The shortest time for what a node does, if a bound says something about it.
 
-        An instruction of a function takes the place of a multiply-add, which is two operations.
+        all_constants is what the nodes of the network read of its parameters together: it passes
+        through the caches between two runs of a node, so that those of the node are as far away as
+        so many bytes are. An instruction of a function takes the place of a multiply-add, which is
+        two operations.
         """
         found = []
         rate = {
@@ -66,10 +75,21 @@ class Bounds:
         }.get(node.dtype)  # fmt: skip
         if rate and node.flops is not None:
             found.append((node.flops + 2 * node.function_steps) / (rate * 1e9))
-        if self.gbytes and node.bytes is not None:
-            rates = [rate for most, rate in self.gbytes if node.bytes <= most]
-            found.append(node.bytes / ((rates or [self.gbytes[-1][1]])[0] * 1e9))
+        if node.bytes is not None:
+            read = node.bytes - node.written_bytes
+            copied = 2 * min(read, node.written_bytes)
+            if self.gbytes:
+                found.append(copied / _rate(self.gbytes, copied))
+            if self.read_gbytes:
+                found.append(read / _rate(self.read_gbytes, read))
+                found.append(node.constant_bytes / _rate(self.read_gbytes, all_constants))
         return max(found, default=None)
+
+
+def _rate(rates: Sequence[tuple[float, float]], size: int) -> float:
+    """Bytes per second for work on so many bytes: never less than they allow."""
+    reached = [rate for least, rate in rates if least <= size]
+    return (reached or [rates[0][1]])[-1] * 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +106,8 @@ class NodeTimes:
 
     def share_of_bound(self, node: NodeTime) -> float | None:
         """The shortest time that the bounds allow, as a share of the time that it took."""
-        shortest = None if self.bounds is None else self.bounds.seconds(node)
+        constants = sum(each.constant_bytes for each in self.nodes)
+        shortest = None if self.bounds is None else self.bounds.seconds(node, constants)
         return None if shortest is None or not node.seconds else shortest / node.seconds
 
     def to_dict(self) -> dict[str, Any]:

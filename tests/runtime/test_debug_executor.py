@@ -89,13 +89,34 @@ def test_instructions_of_functions_take_the_place_of_multiply_adds() -> None:
     assert node.gflops() == 0.5
 
 
+READS = [(1_000, 16), (1_000_000, 8), (10_000_000, 2)]
+
+
+@pytest.mark.parametrize(("moved", "constant", "written", "least"), [
+    (500_000, 0, 0, 500_000 / 16),  # reads alone, near
+    (3_000_000, 0, 0, 3_000_000 / 8),
+    (3_000_000, 0, 1_000_000, 2_000_000 / 4),  # a copy of what it writes, the rest beside it
+    (1_600_000, 0, 1_500_000, 100_000 / 8 * 2),  # what it fills counts as far as it is a copy
+    (500_000, 400_000, 0, 400_000 / 2),  # a parameter is as far away as all of them
+], ids=["near reads", "reads", "copies", "fills", "parameters"])  # fmt: skip
+def test_bytes_count_by_where_they_come_from(
+    moved: int, constant: int, written: int, least: float
+) -> None:
+    node = NodeTime("f", "f", 1e-3, 1, ((8,),), bytes=moved, constant_bytes=constant,
+                    written_bytes=written)  # fmt: skip
+    others = NodeTime("g", "g", 1e-3, 1, ((8,),), bytes=10_000_000, constant_bytes=10_000_000)
+    bounds = Bounds(gbytes=[(1_000, 8), (1_000_000, 4)], read_gbytes=READS)
+    share = NodeTimes([node, others], bounds).share_of_bound(node)
+    assert share == pytest.approx(least * 1e-9 / 1e-3)
+
+
 def test_tables_and_traces_say_what_was_measured() -> None:
     times = NodeTimes(
         [
             NodeTime("conv", "f", 2e-3, 2, ((1, 8),), flops=4_000_000, bytes=1_000_000),
-            NodeTime("copy", "g", 1e-3, 1, ((1, 8), (3,)), bytes=2_000_000),
+            NodeTime("copy", "g", 1e-3, 1, ((1, 8), (3,)), None, 2_000_000, 0, 1_000_000),
         ],
-        Bounds(gflops=4, gbytes=[(1_500_000, 8), (9_000_000, 4)]),
+        Bounds(gflops=4, gbytes=[(1_000, 8), (1_500_000, 4), (3_000_000, 1)]),
     )
     assert times.seconds == pytest.approx(3e-3)
     assert times.table().splitlines() == [
