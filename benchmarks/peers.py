@@ -1,14 +1,19 @@
 """Inference engines under one face: a model file and its inputs in, a function that runs it out.
 
-Each is imported when it is asked for; `pip install onnxruntime openvino MNN` brings the peers.
+Each is imported when it is asked for; `pip install onnxruntime openvino MNN` brings the peers. For
+PyTorch `pip install --no-deps onnx2torch` beside torch: what onnx2torch asks for would bring
+another torch.
 """
 
 import importlib.metadata
+import importlib.util
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -81,16 +86,71 @@ def mnn(path: Path, inputs: Arrays, threads: int) -> Runner:
     return run
 
 
-PEERS = {"onnxruntime": onnxruntime, "openvino": openvino, "mnn": mnn}
-PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "mnn": "MNN"}
+def torch(path: Path, inputs: Arrays, threads: int) -> Runner:
+    """PyTorch on what onnx2torch makes of the file, eager or compiled: whichever is faster."""
+    import torch
+    import torch._inductor.config
+
+    if importlib.util.find_spec("torchvision") is None:
+        _stand_in_for_torchvision()
+    import onnx2torch
+
+    torch.set_num_threads(threads)
+    torch._inductor.config.freezing = True  # weights are constants, packed once
+    net = onnx2torch.convert(path).eval()
+    feeds = [torch.from_numpy(array) for array in inputs.values()]
+
+    def runner(call: Callable[..., Any]) -> Runner:
+        def run() -> list[Any]:
+            with torch.no_grad():
+                results = call(*feeds)
+            return [r.numpy() for r in (results if isinstance(results, tuple) else (results,))]
+
+        return run
+
+    eager, compiled = runner(net), runner(torch.compile(net))
+    try:
+        compiled()
+    except Exception as error:
+        told = str(error).splitlines()[0]
+        print(f"{path.stem}: torch runs eager, as it cannot compile it: {told}", file=sys.stderr)
+        return eager
+    return min(eager, compiled, key=_seconds)
+
+
+def _stand_in_for_torchvision() -> None:
+    """onnx2torch imports torchvision for its converters of boxes, and for nothing else."""
+    whole, ops = ModuleType("torchvision"), ModuleType("torchvision.ops")
+    vars(whole)["ops"], vars(ops)["roi_align"] = ops, None
+    sys.modules.update({"torchvision": whole, "torchvision.ops": ops})
+
+
+def _seconds(run: Runner, number: int = 5) -> float:
+    """Of the best of some runs, after two that prepare."""
+    best = float("inf")
+    for turn in range(2 + number):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start if turn >= 2 else best)
+    return best
+
+
+# What must be installed for each peer, first the one whose version tells.
+PACKAGES = {
+    "onnxruntime": ["onnxruntime"],
+    "openvino": ["openvino"],
+    "mnn": ["MNN"],
+    "torch": ["torch", "onnx2torch"],
+}
 
 
 def installed() -> dict[str, str]:
     """The peers that are here, and their versions."""
     found = {}
-    for name, package in PACKAGES.items():
+    for name, packages in PACKAGES.items():
         try:
-            found[name] = importlib.metadata.version(package)
+            versions = [importlib.metadata.version(package) for package in packages]
         except importlib.metadata.PackageNotFoundError:
             continue
+        found[name] = versions[0]
     return found
