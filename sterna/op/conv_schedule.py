@@ -52,6 +52,7 @@ DEPTHWISE_COSTS = RowCosts(shared=0.5, fetched=3.0)
 UNROLLED_CHANNELS = 4
 # Of a larger window only the rows are written out, of one with larger rows nothing.
 UNROLLED_WINDOW, UNROLLED_ROW = 9, 7
+LINE_BYTES = 64
 # Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
 BAND_PIXELS = 64
 
@@ -149,27 +150,31 @@ def _schedule_depthwise(conv: _Conv) -> None:
     columns = depthwise_columns(conv.width, processor)
     tile = _sum_in_registers(conv)
     n, h, w, c = pixel_axes(stage)
-    across, column = stage.split(w, factor=columns)
-    block, vector = stage.split(c, factor=lanes)
-    if conv.channels % lanes or _bytes_of(conv.data) > processor.l2_bytes // 2:
+    if conv.channels % lanes:
+        across, column = stage.split(w, factor=columns)
+        block, vector = stage.split(c, factor=lanes)
         stage.reorder(n, h, across, block, column, vector)
-        piece, place, why = stage.fuse(n, h), block, "row by row"
+        piece, why = stage.fuse(n, h), "row by row"
     else:
-        blocks = conv.channels // lanes
-        share = _share_of_depthwise(conv, blocks)
+        share = _share_of_depthwise(conv, lanes)
+        seen = _seen_at_once(conv, columns, lanes, conv.channels // share.groups)
         band, row = stage.split(h, factor=share.rows)
-        group, block = stage.split(block, nparts=share.groups)
-        first = (group, band) if share.groups == blocks else (band, group)
-        stage.reorder(n, *first, block, row, across, column, vector)
-        piece, place = stage.fuse(n, *first), across
-        width = conv.channels // share.groups
-        why = f"{share.rows} rows x {width} channels at a time"
+        stripe, across = stage.split(w, factor=seen.columns)
+        across, column = stage.split(across, factor=columns)
+        part, block = stage.split(c, factor=seen.channels)
+        block, vector = stage.split(block, factor=lanes)
+        group, part = stage.split(part, nparts=share.groups)
+        stage.reorder(n, band, group, part, stripe, row, across, block, column, vector)
+        piece = stage.fuse(n, band, group)
+        for loop in (piece, stripe, row):
+            stage.pragma(loop, "loop_partition_hint", True)
+        why = f"{share.rows} rows x {seen.columns} columns x {seen.channels} channels at a time"
     stage.parallel(piece)
     stage.pragma(across, "loop_partition_hint", True)
     stage.unroll(column)
     stage.vectorize(vector)
-    tile.compute_at(stage, place)
-    compute_tile(conv.kernel, place)
+    tile.compute_at(stage, block)
+    compute_tile(conv.kernel, block)
     write_window_out(tile)
     _place_border(conv, stage, None)
     conv.kernel.choices["schedule"] = (
@@ -177,19 +182,60 @@ def _schedule_depthwise(conv: _Conv) -> None:
     )
 
 
-def _share_of_depthwise(conv: _Conv, blocks: int) -> Share:
-    """A thread's rows or blocks of channels: those that it has most likely written itself.
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What passes by from row to row: so many columns of the result of so many channels."""
+
+    columns: int
+    channels: int
+
+
+def _seen_at_once(conv: _Conv, columns: int, lanes: int, channels: int) -> _Seen:
+    """Columns and channels, of so many, whose window stays in half of the innermost cache.
+
+    Rows are read once then, not once for each row of the window. All channels of a pixel if those
+    of a tile stay there: what comes from far comes in order. Else lines of channels of whole rows.
+    """
+    room = conv.kernel.processor.l1_bytes // 2
+    tiles = -(-conv.width // columns)
+    fitting = [n for n in range(1, tiles + 1) if _window_bytes(conv, n * columns, channels) <= room]
+    if fitting:
+        stripes = -(-tiles // fitting[-1])
+        return _Seen(-(-tiles // stripes) * columns, channels)
+    line = _line(channels, lanes, conv.element)
+    parts = [n * line for n in range(1, channels // line + 1) if channels % (n * line) == 0]
+    few = [part for part in parts if _window_bytes(conv, conv.width, part) <= room]
+    return _Seen(tiles * columns, max(few, default=line))
+
+
+def _window_bytes(conv: _Conv, columns: int, channels: int) -> int:
+    """What a row of so many columns of the result reads and writes."""
+    wide = build.int_value(conv.data.shape[2]) or 1
+    read = (columns - 1) * -(-wide // conv.width) + conv.window[1]
+    return channels * (conv.window[0] * read + columns) * conv.element
+
+
+def _line(channels: int, lanes: int, element: int) -> int:
+    """The channels that lie in a line of the cache; those of a vector where lines are not whole."""
+    line = max(lanes, LINE_BYTES // element)
+    return lanes if channels % line else line
+
+
+def _share_of_depthwise(conv: _Conv, lanes: int) -> Share:
+    """A thread's rows or lines of channels: those that it has most likely written itself.
 
     What comes from another core's cache takes longer than the sum. A convolution that makes a small
     image shares out its channels, and one that makes a larger image shares out rows.
     """
     threads = conv.kernel.processor.threads
     _, high, wide, _ = (build.int_value(extent) or 1 for extent in conv.data.shape)
+    lines = conv.channels // _line(conv.channels, lanes, conv.element)
     if high * wide > BAND_PIXELS:
-        return share_rows(
-            conv.height, conv.batch, blocks, threads, conv.height, True, DEPTHWISE_COSTS
-        )
-    return Share(row_groups(conv.height, blocks * conv.batch, threads), blocks)
+        far = _bytes_of(conv.data) > conv.kernel.processor.l2_bytes // 2
+        most = _rows_within(conv, conv.kernel.processor.l2_bytes // 2) if far else conv.height
+        return share_rows(conv.height, conv.batch, lines, threads, most, True, DEPTHWISE_COSTS)
+    groups = min(n for n in range(1, lines + 1) if lines % n == 0 and (n >= threads or n == lines))
+    return Share(row_groups(conv.height, groups * conv.batch, threads), groups)
 
 
 def depthwise_columns(width: int, processor: Processor) -> int:
@@ -419,13 +465,14 @@ def even_part(size: int, most: int) -> int:
 
 def _most_rows(conv: _Conv) -> int:
     """Rows that are computed together: what they read and write stays in the second cache."""
-    processor = conv.kernel.processor
+    most = _rows_within(conv, conv.kernel.processor.l2_bytes // 4)
+    return most if conv.has_border else min(most, -(-BAND_PIXELS // conv.width))
+
+
+def _rows_within(conv: _Conv, room: int) -> int:
+    """Rows of the result that read and write so many bytes at most; one at least."""
     read = _bytes_of(conv.data) / (conv.batch * conv.height)
-    room = processor.l2_bytes // 4
-    most = room // int(read + conv.width * conv.channels * conv.element + 1)
-    if not conv.has_border:
-        most = min(most, -(-BAND_PIXELS // conv.width))
-    return max(1, most)
+    return max(1, room // int(read + conv.width * conv.channels * conv.element + 1))
 
 
 def _place_border(conv: _Conv, stage: Stage, piece: IterVar | None) -> None:

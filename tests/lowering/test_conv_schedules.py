@@ -138,9 +138,9 @@ def test_depthwise_convolutions(
 
 
 @pytest.mark.parametrize("side, stride, share", [
-    (14, 1, "7 rows x 48 channels"),
-    (14, 2, "4 rows x 48 channels"),
-    (7, 1, "1 rows x 16 channels"),
+    (14, 1, "7 rows x 14 columns x 48 channels"),
+    (14, 2, "4 rows x 7 columns x 48 channels"),
+    (7, 1, "1 rows x 7 columns x 16 channels"),
 ])  # fmt: skip
 def test_a_depthwise_thread_reads_what_it_wrote(side: int, stride: int, share: str) -> None:
     """Rows of an image whose rows are shared out, channels of one whose channels are."""
@@ -150,16 +150,33 @@ def test_a_depthwise_thread_reads_what_it_wrote(side: int, stride: int, share: s
     assert share in check(made, WIDE).choices["schedule"]
 
 
+@pytest.mark.parametrize("window, l1_bytes, threads, seen", [
+    (3, 24576, 1, "3 rows x 18 columns x 32 channels"),
+    (3, 4096, 3, "3 rows x 30 columns x 16 channels"),
+    (5, 16384, 1, "3 rows x 6 columns x 32 channels"),
+])  # fmt: skip
+def test_depthwise_windows_stay_in_the_cache(
+    window: int, l1_bytes: int, threads: int, seen: str
+) -> None:
+    """Some columns of all channels pass by row after row, or whole rows of a line of channels."""
+    x, w = relay.var("x", shape=(1, 9, 30, 32)), relay.var("w", shape=(window, window, 32, 1))
+    made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=32, channels=32,
+                           kernel_size=window, padding=window // 2)  # fmt: skip
+    body = relay.clip(relay.add(made, relay.var("b", shape=(32,))), 0.0, 6.0)
+    processor = Processor(128, 32, l1_bytes=l1_bytes, l2_bytes=65536, threads=threads)
+    assert seen in check(body, processor).choices["schedule"]
+
+
 def test_columns_at_a_border_are_tiles_of_their_own() -> None:
-    """Between them no question is asked in the loops over columns."""
+    """Between them no question is asked in the loops over columns, at rows of a border or not."""
     x, w = relay.var("x", shape=(1, 16, 56, 32)), relay.var("w", shape=(3, 3, 32, 1))
     made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=32, channels=32,
                            kernel_size=3, padding=1)  # fmt: skip
-    function = check(made, WIDE).function
+    function = check(made, Processor(512, 32, l1_bytes=1 << 16, threads=2)).function
     loops = str(tvm.tir.transform.LoopPartition()(tvm.IRModule({"kernel": function})))
     assert "range(1, 6)" in loops and "pragma" not in loops
     questions = [line for line in loops.split("\n") if " if " in line and "w" in line]
-    assert len(questions) == 2, questions
+    assert len(questions) == 2 * 2 * 2, questions  # both ends of rows of both kinds in two bands
 
 
 def test_channels_that_are_multiplied() -> None:
