@@ -521,9 +521,10 @@ typedef struct sterna_module_type {
   void (*destroy)(void *self); /* may be null */
 } sterna_module_type;
 
-/* Loads a shared library. Files that are truncated, built for another machine or no libraries at
-   all are refused by name. A library stays loaded for good, since it may have handed out pointers
-   into itself, unless it exports the symbol __sterna__closeable, which promises that it has not. */
+/* Loads a shared library. Files that are truncated, built for another machine or for a processor with
+   instructions that this one lacks, or no libraries at all are refused by name. A library stays loaded
+   for good, since it may have handed out pointers into itself, unless it exports the symbol
+   __sterna__closeable, which promises that it has not. */
 STERNA_API int sterna_module_load(const char *path, sterna_module **out);
 /* Code that you have linked into memory yourself, as a library would be loaded. find gives the
    address of a symbol, or null; destroy, which may be null, gets self when the last module over
@@ -531,6 +532,10 @@ STERNA_API int sterna_module_load(const char *path, sterna_module **out);
 typedef void *(*sterna_find_symbol)(void *self, const char *symbol);
 STERNA_API int sterna_module_from_symbols(const char *name, sterna_find_symbol find, void *self,
                                           void (*destroy)(void *self), sterna_module **out);
+/* Whether this processor has what code was compiled with, as that says in its symbol __sterna__needs:
+   the processor's name, then features by LLVM's names, all in one text with blanks between. Both
+   functions above ask this; an error says what is lacking, of the file of a name that may be null. */
+STERNA_API int sterna_check_processor(const char *name, const char *needs);
 /* The table is kept by pointer. */
 STERNA_API int sterna_module_from_table(const sterna_table_entry *table, size_t count,
                                         sterna_module **out);

@@ -165,9 +165,11 @@ static int make_modules(const symbols *wanted, const char *origin, symbols **mad
   if (!under) return -1;
   *under = *wanted;
   object_init(&under->header, STERNA_OBJECT, free_symbols);
+  const char *needs = under->find(under->self, "__sterna__needs");
   const void *blob = under->find(under->self, SYMBOL_PREFIX "_library_bin");
   under->several = blob != NULL;
-  if (blob ? blob_load(under, blob, origin, out) : symbols_module(under, out)) {
+  if ((needs && sterna_check_processor(origin, needs)) ||
+      (blob ? blob_load(under, blob, origin, out) : symbols_module(under, out))) {
     under->lib = NULL; /* they stay the caller's */
     under->destroy = NULL;
     sterna_release(under);

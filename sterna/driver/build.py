@@ -1,6 +1,7 @@
 """lower and build: from a schedule to loops, and from loops to a module that runs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sterna.codegen.llvm import LLVMOptions
@@ -10,7 +11,7 @@ from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, machine_of, runs_here
+from sterna.target import Target, machine_of, needed, runs_here
 from sterna.target.abi import check_abi
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
@@ -135,15 +136,19 @@ def _build(wanted: Mapping[Target, IRModule], name: str) -> OperatorModule:
     wrappers = [f for each in kernels.values() for f in each if f.attrs.get("packed")]
     if len(wrappers) == 1 and wrappers[0].name != "main":
         next(each for each in kernels.values() if wrappers[0] in each).append(_entry(wrappers[0]))
-    parts = [_generate(each, target, name) for target, each in kernels.items()]
+    needs = needed(*map(machine_of, kernels))
+    parts = [_generate(each, target, name, needs) for target, each in kernels.items()]
     code: Code = parts[0] if len(parts) == 1 else MixedCode(parts)
     return OperatorModule.make(code, name, wanted)
 
 
-def _generate(kernels: list[PrimFunc], target: Target, name: str) -> LLVMCode | CCode:
+def _generate(
+    kernels: list[PrimFunc], target: Target, name: str, needs: str
+) -> LLVMCode | CCode:
     if target.kind.name == "c":
         return CCode(kernels, name)
-    return LLVMCode(kernels, llvm_options(target), name, runs_here(target))
+    options = replace(llvm_options(target), needs=needs)
+    return LLVMCode(kernels, options, name, runs_here(target))
 
 
 def llvm_options(target: Target) -> LLVMOptions:
@@ -155,7 +160,7 @@ def llvm_options(target: Target) -> LLVMOptions:
         raise ValueError(f"-opt-level of target '{target}' is 0, 1, 2 or 3, not {level}")
     return LLVMOptions(
         machine.triple, machine.cpu, machine.features, level, machine.abi, machine.dot,
-        machine.computes_half, machine.tiles,
+        machine.computes_half, machine.tiles, needed(machine),
     )
 
 

@@ -1,5 +1,6 @@
 """Whole models on a server: what runs them here runs them there."""
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,20 @@ def test_code_for_another_machine_is_refused_before_it_travels(
     with pytest.raises(ValueError, match=r"other\.o' is built for .*build it for that machine"):
         remote.upload(tmp_path / "other.o")
     assert remote.listdir() == []
+
+
+def test_code_that_the_server_cannot_run_is_refused(
+    remote: rpc.RPCSession, tmp_path: Path
+) -> None:
+    absent = {"x86_64": "xop", "aarch64": "sme"}.get(platform.machine())
+    if absent is None:
+        pytest.skip("processors of this kind are not looked at")
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1, name="B")
+    module = tvm.build(te.create_schedule(b.op), [a, b], f"llvm -mattr=+{absent}", name="plus")
+    for name in ("plus.so", "plus.tar"):
+        module.export_library(tmp_path / name)
+        remote.upload(tmp_path / name)
+        with pytest.raises(ValueError, match=f"this processor lacks .*{absent}"):
+            remote.load_module(name)
+    assert remote.cpu(0).exist

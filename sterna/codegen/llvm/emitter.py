@@ -79,6 +79,17 @@ class ModuleWriter:
             self.globals += lines
         return f"@{name}"
 
+    def shared_text(self, name: str, text: str) -> None:
+        """A text that loaders find; objects of one program share it."""
+        content = f'[{len(text) + 1} x i8] c"{text}\\00"'
+        if self.is_coff:
+            self.globals += [
+                f"${name} = comdat any",
+                f"@{name} = weak_odr dllexport constant {content}, comdat",
+            ]
+        else:
+            self.globals.append(f"@{name} = weak constant {content}")
+
     def declare(self, name: str, result: str, parameters: str, linkage: str = "") -> str:
         """The symbol of a function that is defined elsewhere, or of an intrinsic."""
         if name not in self._declarations:

@@ -22,7 +22,7 @@ from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
 from sterna.codegen.llvm.foreign import foreign_call
 from sterna.codegen.llvm.layouts import HOST_TABLE
 from sterna.codegen.llvm.types import value_type
-from sterna.codegen.symbols import HOST
+from sterna.codegen.symbols import HOST, NEEDS
 from sterna.support.dtype import DataType
 
 MESSAGE_BYTES = 1024
@@ -35,8 +35,10 @@ _TOO_OLD = "the code calls functions by name, which needs a newer Sterna runtime
 
 
 def define_host(module: ModuleWriter) -> None:
-    """Exports the variable."""
+    """Exports the variable, and what the code needs of a processor."""
     module.loader_variable(HOST)
+    if module.options.needs:
+        module.shared_text(NEEDS, module.options.needs)
 
 
 def _member(number: int) -> str:

@@ -5,7 +5,7 @@ import ctypes
 import llvmlite.binding as llvm
 
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine
-from sterna.codegen.symbols import HOST, LIBRARY_CONTEXT
+from sterna.codegen.symbols import HOST, LIBRARY_CONTEXT, NEEDS
 from sterna.runtime import _core
 
 
@@ -26,6 +26,8 @@ class JitModule:
                 raise ValueError(f"the compiled module cannot be loaded: {error}") from None
         self._addresses: dict[str, int] = {HOST: self._tracker[HOST]}
         self._held: list[object] = []
+        if (needs := self.find(NEEDS)) is not None:
+            _core.check_processor(ctypes.string_at(needs).decode())
         self.set_host(_core.host_address() if host is None else host)
         slot = self.find(LIBRARY_CONTEXT) if context else None
         if slot is not None:

@@ -27,6 +27,8 @@ class LLVMOptions:
     """Whether float16 is computed with as it is, not in float32."""
     tiles: tuple[str, ...] = ()
     """The types of matrices that are multiplied in tiles; see tiles.py."""
+    needs: str = ""
+    """What loaders are told of the processor that the code needs; empty: nothing."""
 
     @staticmethod
     @functools.cache

@@ -237,6 +237,14 @@ static PyObject *set_num_threads(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+static PyObject *check_processor(PyObject *self, PyObject *args) {
+  const char *needs;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "s", &needs)) return NULL;
+  if (sterna_check_processor(NULL, needs)) return raise_runtime_error();
+  Py_RETURN_NONE;
+}
+
 static PyObject *host_address(PyObject *self, PyObject *unused) {
   (void)self;
   (void)unused;
@@ -285,6 +293,7 @@ PyMethodDef module_functions[] = {
     {"system_lib", system_lib, METH_O, NULL},
     {"num_threads", num_threads, METH_NOARGS, NULL},
     {"set_num_threads", set_num_threads, METH_VARARGS, NULL},
+    {"check_processor", check_processor, METH_VARARGS, NULL},
     {"host_address", host_address, METH_NOARGS, NULL},
     {"version", version, METH_NOARGS, NULL},
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS, NULL},
