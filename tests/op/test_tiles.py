@@ -79,10 +79,10 @@ def built_as_loops(made: Any) -> Any:
         return relay.build(mod, target="llvm")
 
 
-def test_parts_of_floats_overlap_only_where_they_must() -> None:
+def test_parts_of_floats() -> None:
     found = {run: parts_of(run, 2) for run in (32, 768, 48, 144, 80, 2, 9, 21, 67)}
     assert found == {
-        32: (1, 32), 768: (24, 32), 48: (2, 24), 144: (6, 24), 80: (4, 20), 2: (1, 2),
+        32: (1, 32), 768: (24, 32), 48: (2, 24), 144: (5, 30), 80: (3, 28), 2: (1, 2),
         9: (2, 6), 21: (2, 12), 67: (3, 24),
     }  # fmt: skip
 
@@ -94,6 +94,38 @@ def test_packed_weights_are_unpacked(run: int) -> None:
     assert packed.shape[0] == 3 and packed.shape[3:] == (16, 2)
     np.testing.assert_array_equal(packed[1, 0, 3, 4], plain[20, 0, 6:8])
     np.testing.assert_array_equal(unpack_tiles(packed, 37, 2, run), plain)
+
+
+def test_parts_share_weights_exactly() -> None:
+    tiny = 2.0 ** np.arange(-126, -117, dtype="float32")
+    plain = to_numpy(from_numpy(np.concatenate([tiny, -tiny]).reshape(2, 1, 9), "bfloat16"))
+    packed = pack_tiles(plain)
+    np.testing.assert_array_equal(unpack_tiles(packed, 2, 1, 9), plain)
+    held = np.abs(packed.astype("float32"))
+    assert np.all((held == 0) | (held >= 2.0**-126))
+    assert np.count_nonzero(held) == 2 * (9 + 3)
+
+
+@pytest.mark.parametrize("kind", ["odd", "picture"])
+def test_infinite_numbers_stay_infinite(kind: str) -> None:
+    """In sums whose parts overlap, and in those alone that see them."""
+    rng = np.random.default_rng(3)
+    shape, kernel, attrs = {"odd": ((20, 67), (40, 67), {}), **LAYERS}[kind]
+    x, w = narrow(rng, shape), narrow(rng, kernel)
+    w[w == 0] = 1
+    x.reshape(-1)[[100, 201, 302]] = np.inf, -np.inf, np.inf
+    data = relay.var("x", shape=shape, dtype="bfloat16")
+    weight = relay.const(from_numpy(w.astype("float32"), "bfloat16"))
+    made = relay.nn.conv2d(data, weight, **attrs) if attrs else relay.nn.dense(data, weight)
+    wide = [each.astype("float64") for each in (x, w)]
+    with np.errstate(invalid="ignore"):
+        want = made.op.record.reference(made.attrs.replace(out_dtype="float64"), *wide)
+    assert np.isinf(want).any() and np.isfinite(want).any()
+    for lib in (built_as_loops(made), *([built(made, NATIVE)] if HAS_TILES else [])):
+        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+        module.run(x=from_numpy(x))
+        found = to_numpy(module.get_output(0)).astype("float64")
+        np.testing.assert_allclose(found, want, rtol=ROUNDED, atol=1e-2)
 
 
 def chosen(rows: int, units: int, depth: int, target: str, dtype: str = "bfloat16") -> bool:

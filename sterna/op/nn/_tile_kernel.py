@@ -37,6 +37,8 @@ BAND_BYTES, FAR_WEIGHTS, FAR_BAND_BYTES = 24 * 1024, 1024 * 1024, 1024 * 1024
 CHUNK = 64
 # Cycles: to multiply two tiles of few rows; to store a row of sums and to load it again.
 LEAST_CYCLES, ROW_CYCLES = 10, 2.0
+# Half of it is the smallest float that is not denormal.
+LEAST_TO_HALVE = 2.0**-125
 # What a piece of work costs before its first tile, in units of channels.
 START = 0.1
 
@@ -44,14 +46,9 @@ START = 0.1
 def parts_of(run: int, item: int = 1) -> tuple[int, int]:
     """How many parts a run has, and how long they are; the last may overlap others.
 
-    item: the bytes of a number. Parts of floats do not overlap if that takes few more of them: an
-    infinite one times the 0 of weights that other parts have would be no number.
+    item: the bytes of a number.
     """
     group, fewest = GROUP_BYTES // item, -(-run * item // ROW_BYTES)
-    if item > 1:
-        for count in range(fewest, fewest + fewest // 4 + 2):
-            if run % (count * group) == 0:
-                return count, run // count
     size = group * -(-run // (group * fewest))
     if size <= run:
         return fewest, size
@@ -70,6 +67,20 @@ def unpack_tiles(packed: Array, channels: int, runs: int, run: int) -> Array:
     return plain
 
 
+def _share(one: Array, other: Array) -> None:
+    """Weights of products that two parts add: halves of floats, the whole in one part else.
+
+    A weight of 0 in one part would make an infinite number NaN. Halves are exact but for the
+    smallest, which tiles take for 0.
+    """
+    other[...] = 0
+    if one.dtype.kind not in "iu":
+        values = one.astype(np.float32)
+        halves = np.where(np.abs(values) < LEAST_TO_HALVE, values, values / 2)
+        other[...] = values - halves
+        one[...] = halves
+
+
 def pack_tiles(plain: Array) -> Array:
     """(channel, run, number) as (block of channels, part, row of a tile, channel, number)."""
     channels, runs, run = plain.shape
@@ -79,8 +90,9 @@ def pack_tiles(plain: Array) -> Array:
     made = np.zeros((blocks * COLUMNS, runs, count, size), plain.dtype)
     for part in range(count):
         first = min(part * size, run - size)
-        seen = part * size - first  # other parts have added these products
-        made[:channels, :, part, seen:] = plain[:, :, first + seen : first + size]
+        made[:channels, :, part] = plain[:, :, first : first + size]
+    if seen := count * size - run:
+        _share(made[:, :, -2, size - seen :], made[:, :, -1, :seen])
     tiles = made.reshape(blocks, COLUMNS, runs * count, size // group, group)
     return np.ascontiguousarray(tiles.transpose(0, 2, 3, 1, 4))
 
