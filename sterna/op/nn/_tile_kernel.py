@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import INT32, Call, Expr
 from sterna.ir.types import TensorType
 from sterna.op.epilogue import Finish
 from sterna.op.rounded_once import rounded_once
@@ -162,10 +162,14 @@ class Sums:
         return -(-seen // self.strides[1])
 
     @property
+    def far_weights(self) -> bool:
+        """Whether weights come from beyond the second cache."""
+        return self.channels * self.runs * self.run * self.item >= FAR_WEIGHTS
+
+    @property
     def band_bytes(self) -> int:
         """What the positions of a band may read."""
-        weights = self.channels * self.runs * self.run * self.item
-        return BAND_BYTES if weights < FAR_WEIGHTS else FAR_BAND_BYTES
+        return FAR_BAND_BYTES if self.far_weights else BAND_BYTES
 
     def rows_of_band(self) -> int:
         """Rows whose data fits into a cache, as many in each band as can be."""
@@ -380,6 +384,8 @@ class TileKernel:
         with ib.for_range(0, sums.runs, name="run") as run:
             offset = self._offset(run)
             with ib.for_range(0, self.parts, name="part") as part:
+                if sums.far_weights and wide == PAIR:
+                    self._fetch_ahead(ib, band, block, run * self.parts + part)
                 at = base + offset + build.minimum(part * self.size, sums.run - self.size)
                 for tile in range(self.high):
                     start = self._start(block, tile) * step
@@ -389,6 +395,17 @@ class TileKernel:
                             where = (block.unit * PAIR + column, run * self.parts + part, 0, 0, 0)
                             ib.emit(tile_load(6 + column, band.weight[where], self.group * COLUMNS))
                         ib.emit(tile_dot(PAIR * tile + column, 4 + tile, 6 + column, *kinds))
+
+    def _fetch_ahead(self, ib: IRBuilder, band: Band, block: Block, step: Expr) -> None:
+        """Weights of the next unit, some rows of its tiles in each step of each group."""
+        row, rows = self.group * COLUMNS, self.size // self.group
+        steps, each = self.sums.runs * self.parts, -(-PAIR * rows // self.positions.groups)
+        whole = -(-self.sums.channels // COLUMNS) * steps * rows
+        place = (block.unit + 1) * (PAIR * steps * rows) + (block.group * steps + step) * each
+        flat = ib.buffer_ptr(band.weight.buffer, (whole * row,))
+        for number in range(each):
+            at = build.minimum(place + number, whole - 1) * row
+            ib.emit(Call(INT32, "prefetch", (flat[at],)))
 
     def _keep(self, ib: IRBuilder, total: BufferVar, wide: int) -> None:
         """Sums from tiles to where vectors take them from."""
