@@ -28,6 +28,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "sequence": ((2, 37, 48), (70, 48), {}),
     "narrow": ((40, 32), (10, 32), {}),
     "long": ((64, 1024), (1056, 1024), {}),
+    "row": ((1, 800), (1000, 800), {}),
     "pointwise": ((1, 48, 9, 14), (40, 48, 1, 1), {"data_layout": "NCHW"}),
     "window": ((2, 32, 9, 8), (33, 32, 3, 3), {"padding": 1}),
     "picture": ((1, 3, 20, 18), (32, 3, 7, 7), {"strides": 2, "padding": 3}),
@@ -142,6 +143,7 @@ def test_what_pays() -> None:
     """A processor without tiles never; one with them unless most of a tile would be empty."""
     assert chosen(128, 768, 768, SAPPHIRE)
     assert chosen(16, 1000, 64, SAPPHIRE)
+    assert chosen(1, 768, 768, SAPPHIRE)
     assert not chosen(128, 768, 768, SAPPHIRE, "float16")
     assert not chosen(128, 768, 768, SAPPHIRE.replace("sapphirerapids", "icelake-server"))
     assert not chosen(1, 1, 4, SAPPHIRE)
@@ -164,6 +166,34 @@ def test_the_machine_code_multiplies_tiles(kind: str) -> None:
     text = lib.get_lib().get_source("asm")
     assert text.count("tdpbf16ps") >= 2
     assert "vcvtneps2bf16" in text and "vfmadd" not in text
+
+
+def test_factors_of_channels_stay_out_of_weights() -> None:
+    """Weights with factors that only the run knows could not be packed for tiles."""
+    rng = np.random.default_rng(7)
+    shape, kernel = (1, 96, 14, 14), (40, 96, 1, 1)
+    x, s, w = narrow(rng, shape), narrow(rng, (1, 96, 1, 1)), narrow(rng, kernel)
+    data = relay.var("x", shape=shape, dtype="bfloat16")
+    factors = relay.var("s", shape=s.shape, dtype="bfloat16")
+    weight = relay.const(from_numpy(w.astype("float32"), "bfloat16"))
+    made = relay.nn.conv2d(data * factors, weight)
+    lib = built(made, SAPPHIRE)
+    assert "conv2d_tiles" in lib.graph_json
+    if HAS_TILES:
+        module = graph_executor.GraphModule(built(made, NATIVE)["default"](tvm.cpu(0)))
+        module.run(x=from_numpy(x), s=from_numpy(s))
+        scaled = to_numpy(from_numpy((x.astype("float32") * s.astype("float32")), "bfloat16"))
+        want = np.einsum("oc,bchw->bohw", w[:, :, 0, 0].astype("float64"), scaled.astype("float64"))
+        found = to_numpy(module.get_output(0)).astype("float64")
+        np.testing.assert_allclose(found, want, rtol=ROUNDED, atol=1e-3)
+
+
+def test_weights_from_afar_are_fetched_ahead() -> None:
+    x = relay.var("x", shape=(64, 1024), dtype="bfloat16")
+    for units, far in ((256, False), (1024, True)):
+        w = relay.const(from_numpy(np.ones((units, 1024), "float32"), "bfloat16"))
+        text = built(relay.nn.dense(x, w), SAPPHIRE).get_lib().get_source("asm")
+        assert ("prefetch" in text) == far
 
 
 def test_the_report_tells_of_tiles() -> None:

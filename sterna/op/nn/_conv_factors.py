@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from sterna.ir.types import TensorType
-from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, is_call_of
 
@@ -36,3 +36,20 @@ def factors_into_weights(conv: Call) -> RelayExpr | None:
             scaled = call("multiply", weight, call("reshape", factors, newshape=shape))
             return Call(conv.op, (image, scaled), attrs)
     return None
+
+
+def factors_apart(conv: Call) -> tuple[RelayExpr, RelayExpr]:
+    """Data and weights of a convolution before factors_into_weights, if it was there."""
+    data, weight = conv.args
+    if not is_call_of(weight, "multiply"):
+        return data, weight
+    assert isinstance(weight, Call)
+    known, factors = weight.args
+    if not isinstance(known, Constant) or not is_call_of(factors, "reshape"):
+        return data, weight
+    assert isinstance(factors, Call)
+    given, image = factors.args[0].checked_type, data.checked_type
+    assert isinstance(given, TensorType) and isinstance(image, TensorType)
+    if given.shape != (1, 1, 1, image.shape[-1]):
+        return data, weight
+    return call("multiply", data, factors.args[0]), known

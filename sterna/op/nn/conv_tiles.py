@@ -11,6 +11,7 @@ from sterna.op.checks import at_least, expect_dim, tensor
 from sterna.op.dot_schedule import INT32, LEAST_LANES, dot_lanes
 from sterna.op.epilogue import Epilogue, Finish, extern_with
 from sterna.op.kernel import Kernel, Processor
+from sterna.op.nn._conv_factors import factors_apart
 from sterna.op.nn._dense_layout import plain_weight
 from sterna.op.nn._tile_kernel import (
     COLUMNS,
@@ -35,6 +36,8 @@ from sterna.tir.tiles import GROUP_BYTES, SUMS, feature_of
 
 # The attribute out_dtype when the result is as it was summed.
 AS_SUMS = cast(DataType, "")
+# What it takes to make vectors of float32 of weights, and how many rows share them.
+WIDENED, ROWS_OF_VECTORS = 2, 8
 # Instructions that multiply bytes in vectors of sums, of a cycle.
 DOTS = 1.6
 
@@ -75,9 +78,11 @@ class DenseTilesAttrs(Attrs):
 def conv2d_by_tiles(call: Call, processor: Processor) -> RelayExpr | None:
     """Channels that lie last, with known weights, where tiles take fewer cycles."""
     attrs: Any = call.attrs
-    data, weight = call.args[0].checked_type, call.args[1]
-    out = call.checked_type
-    if not _suits(call, processor) or attrs.data_layout != "NHWC" or attrs.groups != 1:
+    if attrs.data_layout != "NHWC" or attrs.groups != 1:
+        return None
+    image, weight = factors_apart(call)
+    data, out = image.checked_type, call.checked_type
+    if not _suits(data, weight, out, processor):
         return None
     assert isinstance(out, TensorType) and isinstance(data, TensorType)
     assert isinstance(weight, Constant)
@@ -93,13 +98,13 @@ def conv2d_by_tiles(call: Call, processor: Processor) -> RelayExpr | None:
         return None
     packed = pack_tiles(plain.reshape(len(plain), sums.runs, sums.run))
     constant = Constant(from_numpy(packed, weight.data.dtype))
-    return call_of("nn.conv2d_tiles", call.args[0], constant, **dict(made.items()))
+    return call_of("nn.conv2d_tiles", image, constant, **dict(made.items()))
 
 
 def dense_by_tiles(call: Call, processor: Processor) -> RelayExpr | None:
     """Rows with known weights, where tiles take fewer cycles."""
     weight, data, out = call.args[1], call.args[0].checked_type, call.checked_type
-    if not _suits(call, processor):
+    if not _suits(data, weight, out, processor):
         return None
     assert isinstance(data, TensorType) and isinstance(weight, Constant)
     assert isinstance(out, TensorType)
@@ -111,8 +116,7 @@ def dense_by_tiles(call: Call, processor: Processor) -> RelayExpr | None:
     return call_of("nn.dense_tiles", call.args[0], packed, **dict(made.items()))
 
 
-def _suits(call: Call, processor: Processor) -> bool:
-    data, weight, out = call.args[0].checked_type, call.args[1], call.checked_type
+def _suits(data: Type, weight: RelayExpr, out: Type, processor: Processor) -> bool:
     if not isinstance(weight, Constant) or not isinstance(data, TensorType) or not data.is_static:
         return False
     assert isinstance(out, TensorType)
@@ -129,8 +133,9 @@ def _pays(sums: Sums, processor: Processor) -> bool:
         return False
     pixels = sums.images * sums.height * sums.width
     if sums.item > 1:
-        vectors = pixels * -(-sums.channels // processor.lanes(INT32))
-        return sums.cycles() < vectors * sums.runs * sums.run / processor.pace.multiply_adds
+        vectors = -(-sums.channels // processor.lanes(INT32)) * sums.runs * sums.run
+        widened = WIDENED * -(-pixels // ROWS_OF_VECTORS)
+        return sums.cycles() < vectors * (pixels + widened) / processor.pace.multiply_adds
     lanes = dot_lanes(sums.channels, processor)
     if lanes < LEAST_LANES or sums.depth % group:
         return True
