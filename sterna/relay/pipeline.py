@@ -34,9 +34,9 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.FoldScaleAxis(),  # after norms have become factors, which constants must be
         T.SimplifyExpr(),
         T.CanonicalizeCast(),  # after equal casts were joined; it takes them apart again
+        T.FoldExplicitPadding(),  # before convolutions of rows become those of images
         T.CanonicalizeOps(),
         T.FlattenAtrousConv(),
-        T.FoldExplicitPadding(),
         # layouts: after factors are in the weights, which are packed now
         T.AlterOpLayout(processor),
         T.SimplifyExprPostAlterOp(),

@@ -200,6 +200,29 @@ def test_any_layer(data: Any) -> None:
         np.testing.assert_array_equal(module.get_output(0).numpy(), want)
 
 
+@pytest.mark.parametrize(("shape", "units", "sign"), [
+    ((1, 44), 24, "uint8"), ((2, 35, 1024), 32, "int8"), ((2, 35, 1024), 80, "uint8"),
+    ((7, 12), 8, "int8"),
+])  # fmt: skip
+def test_dense_layers(shape: tuple[int, ...], units: int, sign: str) -> None:
+    """In one band or several, with what follows in the same kernel."""
+    rng = np.random.default_rng(units)
+    weights = (units, shape[-1])
+    rare = rng.random(weights) < 0.004
+    w = np.where(rare, rng.choice([-128, 127], weights), rng.integers(-40, 41, weights))
+    x, w = extremes(rng, shape, sign), w.astype("int8")
+    other = rng.integers(-99, 99, (*shape[:-1], units)).astype("int32")
+    data = relay.var("x", shape=shape, dtype=sign)
+    made = relay.nn.dense(data, relay.const(w), out_dtype="int32")
+    made = relay.add(made, relay.var("other", shape=other.shape, dtype="int32"))
+    lib = built(made, PAIRS[0])
+    assert "dense_pair_dots" in lib.get_graph_json()
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x, other=other)
+    want = x.astype("int64") @ w.astype("int64").T + other
+    np.testing.assert_array_equal(module.get_output(0).numpy(), want)
+
+
 HASWELL = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
 
 
@@ -230,6 +253,10 @@ def test_what_the_operator_refuses() -> None:
     places, starts = relay.const(np.zeros(2, "int32")), relay.const(np.zeros((2, 2), "int32"))
     with pytest.raises(ValueError, match="places' groups is 1, not 2"):
         relay.nn.conv2d_pair_dots(x, weight, places, starts)
+    with pytest.raises(ValueError, match="places' groups is 1, not 2"):
+        relay.nn.dense_pair_dots(x, weight, places, starts)
+    with pytest.raises(ValueError, match="data are bytes and weight is int8, not float32 and int8"):
+        relay.nn.dense_pair_dots(relay.var("x", shape=(3, 4)), weight, places, starts)
     x = relay.var("x", shape=(1, 3, 3, 16), dtype="uint8")
     weight = relay.const(np.zeros((1, 2, 3, 2, 8, 4), "int8"))
     with pytest.raises(ValueError, match="parts' vectors of channels is 2, not 1"):

@@ -446,7 +446,7 @@ class TileKernel:
         """Those from one to another; shift: from a position to the row of its sums."""
         if band.image is None:
             with ib.for_range(build.maximum(begin, band.skipped), end, name="row") as position:
-                at = _places(band.first + position, self.outer)
+                at = places_of(band.first + position, self.outer)
                 self._store(ib, band, at, total, position + shift, block)
             return
         across, width = self.sums.across, self.sums.width
@@ -470,7 +470,7 @@ class TileKernel:
             band.out[index] = rounded_once(made) if self.total_kind == "float32" else made
 
 
-def _places(position: Expr, outer: Sequence[int]) -> tuple[Expr, ...]:
+def places_of(position: Expr, outer: Sequence[int]) -> tuple[Expr, ...]:
     """The index of a position among these extents."""
     found: list[Expr] = []
     for extent in reversed(outer):

@@ -22,6 +22,7 @@ from sterna.op.nn._dense_layout import (
     weight_layout,
 )
 from sterna.op.nn.conv_tiles import dense_by_tiles
+from sterna.op.nn.dense_pairs import dense_by_pairs
 from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.op.runs import Places, expect_run, sum_products
 from sterna.op.windows import simple_index
@@ -198,6 +199,7 @@ register(OpRecord(
     layout=dense_layout,
     alter_layout=alter_dense,
     tiles=dense_by_tiles,
+    byte_dots=dense_by_pairs,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),

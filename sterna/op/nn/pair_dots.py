@@ -13,38 +13,33 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
-from sterna.ir.expr import Call as ScalarCall
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
 from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
 from sterna.op.epilogue import Epilogue, Finish, extern_with
 from sterna.op.kernel import Kernel, Processor
-from sterna.op.nn._pair_steps import Steps, steps_of
+from sterna.op.nn._pair_kernel import (
+    LEAST_LANES,
+    SEEN_BYTES,
+    SIGN,
+    PairTiles,
+    cheapest_steps,
+    lifted,
+    runs_of,
+    steps_as_constants,
+)
+from sterna.op.nn._pair_steps import steps_of
 from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding, pad_array
-from sterna.relay.arrays import Array, from_numpy, to_numpy
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
-from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.te import all as all_of
-from sterna.tir import dot2, fold2
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-
-# The rows of register tiles by their vectors, the best first, and what the narrowest costs more.
-ROWS, NARROW = {2: 4, 3: 4, 1: 8}, 1.05
-# Vectors that are narrowed to bytes together.
-VECTORS = 4
-# What products of words cost for each group, as they were measured: with more steps than that
-# nothing is won. And what is so little that other tiles win nothing.
-BY_WORDS, FEW = 5, 2.6
-# What of the data is read again for all panels, and how many pieces find a thread.
-SEEN_BYTES, PIECES = 48 * 1024, 16
-SIGN = 128
-LEAST_LANES = 8
 
 
 @attributes
@@ -92,7 +87,7 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
         return None
     packed = plain.reshape(channels, -1, GROUP)
     steps = cheapest_steps(packed, lanes)
-    if steps.cost(lanes) >= BY_WORDS * packed.shape[1] * channels // lanes:
+    if steps is None:
         return None
     padding = full_padding(attrs.padding, 2)
     width = data.concrete_shape[2] + padding[1] + padding[3]
@@ -105,31 +100,7 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
         strides=attrs.strides, padding=padding, dilation=attrs.dilation,
         kernel_size=(rows, columns), border=attrs.border,
     )  # fmt: skip
-    if data.dtype.is_uint:
-        return made
-    lifted = SIGN * plain.reshape(channels, -1).sum(axis=1, dtype="int32")
-    return call_of("subtract", made, Constant(from_numpy(lifted)))
-
-
-def cheapest_steps(weights: Array, lanes: int) -> Steps:
-    """Weights (output channel, group, 4) in steps of register tiles of the best width.
-
-    More groups fit together for fewer channels, and more bytes are loaded.
-    """
-    vectors = len(weights) // lanes
-    width = next(n for n in ROWS if vectors % n == 0)
-    wide = steps_of(weights, lanes * width)
-    if width == 1 or wide.cost(lanes) <= FEW * weights.shape[1] * vectors:
-        return wide
-    narrow = steps_of(weights, lanes)
-    return narrow if narrow.cost(lanes) * NARROW < wide.cost(lanes) else wide
-
-
-def steps_as_constants(steps: Steps, places: Array, lanes: int) -> tuple[Constant, ...]:
-    """The operands that say what is multiplied by what; places: where the groups of data lie."""
-    weight = steps.weight.reshape(len(steps.weight), -1, lanes, GROUP)
-    at = places[steps.places].astype("int32")
-    return tuple(Constant(from_numpy(part)) for part in (weight, at, steps.starts))
+    return made if data.dtype.is_uint else call_of("subtract", made, lifted(plain))
 
 
 def _infer(
@@ -205,30 +176,24 @@ def _compute_with(
     return extern_with(epilogue, out, operands, write, "T_conv2d_pair_dots", kernel.describe())
 
 
-class _Kernel:
+class _Kernel(PairTiles):
     """The statements of a convolution."""
 
     def __init__(
         self, attrs: PairDotsAttrs, out: TensorType, data: Tensor, weight: Tensor, places: Tensor,
         starts: Tensor,
     ) -> None:  # fmt: skip
-        shapes = [[build.int_value(extent) or 1 for extent in t.shape] for t in (data, weight)]
-        _, self.data_height, self.data_width, self.inputs = shapes[0]
-        _, self.vectors, self.lanes, _ = shapes[1]
+        every = (build.int_value(extent) or 1 for extent in data.shape)
+        _, self.data_height, self.data_width, self.inputs = every
         self.batch, self.height, self.width, channels = out.concrete_shape
+        super().__init__(data, weight, channels, self.width)
         top, left, bottom, right = full_padding(attrs.padding, 2)
         self.top, self.left, self.steps, self.border = top, left, attrs.strides, attrs.border
-        self.window, self.kind = attrs.window, data.dtype
+        self.window = attrs.window
         self.row = (self.data_width + left + right) * self.inputs
         self.copies = attrs.window != (1, 1) or any((top, left, bottom, right))
         self.copies = self.copies or not data.dtype.is_uint
-        panel = self.vectors * self.lanes
-        panels = channels // panel
-        self.panels = max(n for n in range(1, VECTORS // self.vectors + 1) if panels % n == 0)
-        self.block = self.panels * panel
-        self.rows = min(ROWS[self.vectors], self.width)
         self._divide(channels // self.block)
-        self.finish: Finish | None = None
 
     def _divide(self, blocks: int) -> None:
         """The work in pieces: some lines of results, and some blocks of channels."""
@@ -236,8 +201,7 @@ class _Kernel:
         count = -(-self.height // min(lines, self.height))
         self.lines = -(-self.height // count)
         self.bands = -(-self.height // self.lines)
-        wanted = min(blocks, -(-PIECES // (self.batch * self.bands)))
-        self.shares = next(n for n in range(wanted, blocks + 1) if blocks % n == 0)
+        self.shares = self.shares_of(blocks, self.batch * self.bands)
         self.blocks = blocks // self.shares
 
     def describe(self) -> str:
@@ -295,11 +259,11 @@ class _Kernel:
                 self._fill(ib, seen, start, before)
                 self._fill(ib, seen, start + (before + inside), self.row - before - inside)
                 with ib.for_range(0, self.data_width, name="column") as column:
-                    for channel, count in _runs(self.inputs, self.lanes * GROUP):
+                    for channel, count in runs_of(self.inputs, self.lanes * GROUP):
                         given = data.buffer.vload((image, top + row, column, channel),
                                                   f"{self.kind}x{count}")  # fmt: skip
                         at = start + before + column * self.inputs + channel
-                        ib.emit(seen.buffer.vstore((at,), self._unsigned(given, count)))
+                        ib.emit(seen.buffer.vstore((at,), self.unsigned(given, count)))
             with ib.else_scope():
                 self._fill(ib, seen, start, self.row)
 
@@ -311,16 +275,9 @@ class _Kernel:
         byte = build.const(border, "uint8")
         with ib.for_range(0, whole, name="vector") as vector:
             ib.emit(seen.buffer.vstore((start + vector * width,), Broadcast(byte, width)))
-        for first, length in _runs(rest, width):
+        for first, length in runs_of(rest, width):
             at = start + (whole * width + first)
             ib.emit(seen.buffer.vstore((at,), Broadcast(byte, length)))
-
-    def _unsigned(self, value: Expr, count: int) -> Expr:
-        kind = DataType(f"uint8x{count}")
-        if self.kind.is_uint:
-            return value
-        sign = Broadcast(build.const(SIGN, "uint8"), count)
-        return ScalarCall(kind, "bitwise_xor", (ScalarCall(kind, "reinterpret", (value,)), sign))
 
     # ---- products ----
 
@@ -329,80 +286,15 @@ class _Kernel:
     ) -> None:
         """One line of results of a block of channels."""
         whole, rest = divmod(self.width, self.rows)
-        at = (image, first + line)
+
+        def some(left: Expr, columns: int) -> None:
+            self.tile(ib, lambda column, place: four(line, left + column, place), columns, block,
+                      lambda column: (image, first + line, left + column))  # fmt: skip
+
         with ib.for_range(0, whole, name="across") as across:
-            self._tile(ib, four, line, across * self.rows, self.rows, block, at)
+            some(across * self.rows, self.rows)
         if rest:
-            left = build.const(whole * self.rows)
-            self._tile(ib, four, line, left, rest, block, at)
-
-    def _tile(
-        self, ib: IRBuilder, four: Any, line: Expr, left: Expr, columns: int, block: Expr,
-        at: tuple[Expr, Expr],
-    ) -> None:  # fmt: skip
-        """Some columns of a block of channels, and what follows them."""
-        with ib.new_scope():
-            total = ib.allocate("int32", (columns, self.block), name="total")
-            with ib.for_range(0, self.panels, name="panel") as panel:
-                self._sum(ib, four, total, line, left, columns, block * self.panels + panel, panel)
-            for column in range(columns):
-                with ib.for_range(0, self.block, name="lane", kind="vectorize") as lane:
-                    index = (*at, left + column, block * self.block + lane)
-                    value = total[column, lane]
-                    self.out[index] = value if self.finish is None else self.finish(index, value)
-
-    def _sum(
-        self, ib: IRBuilder, four: Any, total: BufferVar, line: Expr, left: Expr, columns: int,
-        panel: Expr, own: Expr,
-    ) -> None:  # fmt: skip
-        """One panel in registers."""
-        lanes = self.lanes
-        kind = f"int32x{lanes}"
-        every = [(column, n) for column in range(columns) for n in range(self.vectors)]
-        with ib.new_scope():
-            held = ib.allocate("int32", (columns, self.vectors, lanes), name="held", scope="local")
-            for place in every:
-                ib.emit(held.buffer.vstore((*place, 0), Broadcast(build.const(0, "int32"), lanes)))
-            begin, alone, end = (
-                self.starts[panel, 0], self.starts[panel, 1], self.starts[panel + 1, 0]
-            )  # fmt: skip
-            with ib.for_range(0, (alone - begin) // 2, name="step") as step:
-                first = begin + step * 2
-                self._step(ib, four, held, line, left, columns, (first, first + 1))
-            with ib.for_range(alone, end, name="group") as group:
-                self._step(ib, four, held, line, left, columns, (group,))
-            for column, n in every:
-                value = held.buffer.vload((column, n, 0), kind)
-                at = own * (self.vectors * lanes) + n * lanes
-                ib.emit(total.buffer.vstore((column, at), value))
-
-    def _step(
-        self, ib: IRBuilder, four: Any, held: BufferVar, line: Expr, left: Expr, columns: int,
-        groups: Sequence[Expr],
-    ) -> None:  # fmt: skip
-        """What is summed in 16 bits, added to all sums."""
-        kind, weights = f"int32x{self.lanes}", f"int8x{GROUP * self.lanes}"
-        with ib.new_scope():
-            away = [ib.let("place", self.places[group]) for group in groups]
-            for column, n in np.ndindex(columns, self.vectors):
-                pairs = [
-                    dot2(four(line, left + column, place),
-                         self.weight.buffer.vload((group, n, 0, 0), weights))
-                    for group, place in zip(groups, away, strict=True)
-                ]  # fmt: skip
-                words = pairs[0] if len(pairs) == 1 else pairs[0] + pairs[1]
-                before = held.buffer.vload((column, n, 0), kind)
-                ib.emit(held.buffer.vstore((column, n, 0), fold2(before, words)))
-
-
-def _runs(count: int, widest: int) -> list[tuple[int, int]]:
-    """Where vectors begin that cover so many bytes, and how long they are."""
-    found, first = [], 0
-    while first < count:
-        width = min(widest, 1 << (count - first).bit_length() - 1)
-        found.append((first, width))
-        first += width
-    return found
+            some(build.const(whole * self.rows), rest)
 
 
 def _schedule(kernel: Kernel) -> None:

@@ -26,5 +26,7 @@ def canonical_call(call: Call) -> Call:
     simpler = None if record is None else canonicalize_ops(record, call)
     if not isinstance(simpler, Call) or record_of(simpler) is None:
         return call
+    if call.args[0] not in simpler.args:  # that takes more than one operator
+        return call
     args = tuple([arg if arg in call.args else fold_one(arg) for arg in simpler.args])
     return Call(simpler.op, args, simpler.attrs)

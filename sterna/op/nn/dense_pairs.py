@@ -1,0 +1,217 @@
+"""A dense layer of bytes by an instruction that adds products in pairs of 16 bits.
+
+It is a convolution of single pixels, the rows of its data: nn.dense_pair_dots.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import at_least, expect_dim, tensor
+from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
+from sterna.op.epilogue import Epilogue, Finish, extern_with
+from sterna.op.kernel import Kernel, Processor
+from sterna.op.nn._dense_layout import plain_weight
+from sterna.op.nn._pair_kernel import (
+    LEAST_LANES,
+    SEEN_BYTES,
+    SIGN,
+    Four,
+    PairTiles,
+    cheapest_steps,
+    lifted,
+    runs_of,
+    steps_as_constants,
+)
+from sterna.op.nn._pair_steps import steps_of
+from sterna.op.nn._tile_kernel import places_of
+from sterna.op.schedules import schedule_default
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import call as call_of
+from sterna.te import Tensor
+from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+
+def dense_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
+    """Rows of bytes in whole groups, with known weights."""
+    data, weight, out = call.args[0].checked_type, call.args[1], call.checked_type
+    if not processor.pairs_bytes or not isinstance(weight, Constant):
+        return None
+    assert isinstance(data, TensorType) and isinstance(out, TensorType)
+    kind = weight.checked_type
+    assert isinstance(kind, TensorType)
+    if not are_bytes(data, kind) or not kind.dtype.is_int or out.dtype != INT32:
+        return None
+    plain = plain_weight(call.attrs, to_numpy(weight.data))
+    units, depth = plain.shape
+    lanes = dot_lanes(units, processor)
+    if lanes < LEAST_LANES or depth % GROUP or not data.is_static or len(data.shape) < 2:
+        return None
+    if 0 in data.concrete_shape:
+        return None
+    steps = cheapest_steps(plain.reshape(units, -1, GROUP), lanes)
+    if steps is None:
+        return None
+    constants = steps_as_constants(steps, np.arange(0, depth, GROUP), lanes)
+    made: RelayExpr = call_of("nn.dense_pair_dots", call.args[0], *constants)
+    return made if data.dtype.is_uint else call_of("subtract", made, lifted(plain))
+
+
+def _infer(attrs: None, data: Type, weight: Type, places: Type, starts: Type) -> TensorType:
+    x, w = at_least(data, "data", 2), tensor(weight, "weight", 4)
+    where, panels = tensor(places, "places", 1), tensor(starts, "starts", 2)
+    if not are_bytes(x) or w.dtype != "int8":
+        raise ValueError(f"data are bytes and weight is int8, not {x.dtype} and {w.dtype}")
+    if where.dtype != INT32 or panels.dtype != INT32:
+        raise ValueError(f"places and starts are int32, not {where.dtype} and {panels.dtype}")
+    groups, vectors, lanes, group = w.concrete_shape
+    expect_dim(group, GROUP, "weight's numbers of a group")
+    expect_dim(where.shape[0], groups, "places' groups")
+    expect_dim(panels.shape[1], 2, "starts' columns")
+    units = (panels.concrete_shape[0] - 1) * vectors * lanes
+    return TensorType((*x.shape[:-1], units), INT32)
+
+
+def _reference(attrs: None, data: Array, weight: Array, places: Array, starts: Array) -> Array:
+    """A product of matrices for each group of each panel."""
+    x = data.astype(np.int32) + (SIGN if data.dtype == np.int8 else 0)
+    panel = weight.shape[1] * weight.shape[2]
+    total = np.zeros((*data.shape[:-1], (len(starts) - 1) * panel), np.int32)
+    for number, (first, last) in enumerate(pairwise(starts[:, 0])):
+        own = total[..., number * panel : (number + 1) * panel]
+        for group in range(first, last):
+            seen = x[..., places[group] : places[group] + GROUP]
+            own += seen @ weight[group].reshape(panel, GROUP).T.astype(np.int32)
+    return total
+
+
+def _macs(
+    attrs: None, out: TensorType, data: TensorType, weight: TensorType, places: TensorType,
+    starts: TensorType,
+) -> int:  # fmt: skip
+    return math.prod(out.concrete_shape) * data.concrete_shape[-1]
+
+
+def _compute(attrs: None, out: TensorType, *operands: Tensor) -> Tensor:
+    return _compute_with(attrs, out, None, *operands)
+
+
+def _compute_with(
+    attrs: None, out: TensorType, epilogue: Epilogue | None, *operands: Tensor
+) -> Tensor:
+    kernel = _Kernel(out, *operands)
+
+    def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
+        kernel.finish = finish
+        kernel.write(ib, *buffers)
+
+    return extern_with(epilogue, out, operands, write, "T_dense_pair_dots", kernel.describe())
+
+
+class _Kernel(PairTiles):
+    """The statements of a dense layer: some rows and some channels after the other."""
+
+    def __init__(
+        self, out: TensorType, data: Tensor, weight: Tensor, places: Tensor, starts: Tensor
+    ) -> None:
+        *self.outer, units = out.concrete_shape
+        self.every = math.prod(self.outer)
+        self.depth = build.int_value(data.shape[-1]) or 1
+        super().__init__(data, weight, units, self.every)
+        fitting = max(1, SEEN_BYTES // (self.rows * self.depth))
+        tiles = -(-self.every // self.rows)
+        self.band = -(-tiles // -(-tiles // fitting)) * self.rows
+        self.bands = -(-self.every // self.band)
+        self.shares = self.shares_of(units // self.block, self.bands)
+        self.blocks = units // self.block // self.shares
+
+    def describe(self) -> str:
+        """What it does, for the build report."""
+        return (
+            f"pairs of bytes, {self.rows} rows x {self.vectors * self.lanes} units in registers, "
+            f"{self.band} rows x {self.blocks * self.block} units at a time"
+        )
+
+    def write(
+        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, places: BufferVar,
+        starts: BufferVar, out: BufferVar,
+    ) -> None:  # fmt: skip
+        """Bands of rows; only the last may end within a tile."""
+        self.weight, self.places, self.starts, self.out = weight, places, starts, out
+        with ib.for_range(0, self.bands * self.shares, name="piece", kind="parallel") as piece:
+            share, first = piece % self.shares, piece // self.shares * self.band
+            count = build.minimum(self.band, self.every - first)
+            with ib.new_scope():
+                seen = self._seen(ib, data, first, count)
+                with ib.for_range(0, self.blocks, name="block") as number:
+                    block = share * self.blocks + number
+                    with ib.for_range(0, count // self.rows, name="across") as across:
+                        self._some(ib, seen, first, across * self.rows, self.rows, block)
+                    if rest := self.every % self.rows:
+                        with ib.if_scope(count % self.rows > 0):
+                            self._some(ib, seen, first, count - rest, rest, block)
+
+    def _seen(self, ib: IRBuilder, data: BufferVar, first: Expr, count: Expr) -> Four:
+        """four(row, place): bytes of a row of the band, without a sign."""
+        kind = f"uint8x{GROUP}"
+
+        def given(row: Any, place: Any, kind: str) -> Expr:
+            return data.buffer.vload((*places_of(first + row, self.outer), place), kind)
+
+        if self.kind.is_uint:
+            return lambda row, place: given(row, place, kind)
+        seen = ib.allocate("uint8", (self.band, self.depth), name="seen")
+        with ib.for_range(0, count, name="row") as row:
+            for place, length in runs_of(self.depth, self.lanes * GROUP):
+                part = given(row, place, f"{self.kind}x{length}")
+                ib.emit(seen.buffer.vstore((row, place), self.unsigned(part, length)))
+        return lambda row, place: seen.buffer.vload((row, place), kind)
+
+    def _some(
+        self, ib: IRBuilder, seen: Four, first: Expr, left: Expr, rows: int, block: Expr
+    ) -> None:
+        """So many rows of a band."""
+        self.tile(ib, lambda row, place: seen(left + row, place), rows, block,
+                  lambda row: places_of(first + left + row, self.outer))  # fmt: skip
+
+
+def _schedule(kernel: Kernel) -> None:
+    schedule_default(kernel)
+    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
+
+
+def _case(units: int, depth: int, vectors: int) -> Any:
+    rng = np.random.default_rng(units)
+    weights = rng.integers(-128, 128, (units, depth // GROUP, GROUP)).astype("int8")
+    weights[: 8 * vectors] //= 8
+    steps = steps_of(weights, 8 * vectors)
+    places = np.arange(0, depth, GROUP)
+    return [to_numpy(part.data) for part in steps_as_constants(steps, places, 8)]
+
+
+register(OpRecord(
+    "nn.dense_pair_dots",
+    inputs=("data", "weight", "places", "starts"),
+    infer=_infer,
+    compute=_compute,
+    compute_with=_compute_with,
+    reference=_reference,
+    macs=_macs,
+    pattern=OUT_ELEMWISE_FUSABLE,
+    schedule=_schedule,
+    mixed_precision="never",
+    cases=[
+        Case((((3, 3, 8), "uint8"), *_case(32, 8, 2)), {}),
+        Case((((7, 12), "int8"), *_case(24, 12, 3)), {}),
+    ],
+    doc="A dense layer of bytes; its weights lie in steps whose products fit 16 bits. Data with a "
+        "sign counts 128 more.",
+))  # fmt: skip
