@@ -337,7 +337,31 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         reader.prefetch(conv.weight, step, 1, block)
     if alone and conv.reads_far_rows and not is_dot(conv.op):
         reader.prefetch(conv.data, step, 1, across)
+    for tensor in _far_residuals(conv):
+        stage.prefetch(tensor, across, 0)
     return f"bands of {share.rows} rows, the weights in the cache"
+
+
+def _far_residuals(conv: _Conv) -> list[Tensor]:
+    """What is read with each element of the result, from behind the caches.
+
+    Fetched as a tile begins it is there when the sum is ready.
+    """
+    out = conv.kernel.outputs[0]
+    found, stack = [], [out]
+    while stack:
+        tensor = stack.pop()
+        if isinstance(tensor.op, PlaceholderOp):
+            found.append(tensor)
+        elif tensor.op is not conv.op:
+            stack += tensor.op.input_tensors
+    far = conv.kernel.processor.l2_bytes // 2
+    shape = [build.int_value(extent) for extent in out.shape]
+    return [
+        tensor
+        for tensor in found
+        if [build.int_value(extent) for extent in tensor.shape] == shape and _bytes_of(tensor) > far
+    ]
 
 
 def _axes_of(conv: _Conv, stage: Stage) -> list[IterVar]:
