@@ -4,6 +4,7 @@ Weights lie in blocks of a register tile's columns, in these the four that one l
 OHWI32o4i, NC32n4c. The innermost loops, over a vector's lanes and those four, are one instruction.
 """
 
+import math
 from functools import cache
 from typing import Any
 
@@ -93,11 +94,18 @@ def dot_tile(
 ) -> RegisterTile:
     """The tile of a sum over so many bytes that lie side by side in every row."""
     by_lanes = processor.multiplies_bytes and lanes == processor.lanes(INT32)
-    together = processor.steps_together(INT32, depth // GROUP) if by_lanes else 1
+    together = _groups_together(processor, depth // GROUP) if by_lanes else 1
     registers = processor.registers_for(together)
     return register_tile(
         rows, channels, lanes, registers, block, most_rows, widths, together, processor.pace
     )
+
+
+def _groups_together(processor: Processor, groups: int) -> int:
+    """Groups of a row that one load brings, whose lanes are operands of their products."""
+    if not processor.by_element:
+        return 1
+    return math.gcd(groups, processor.lanes(INT32))
 
 
 @cache

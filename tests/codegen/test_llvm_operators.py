@@ -190,12 +190,24 @@ def test_saturate(source: str, target: str) -> None:
         0 if v != v else int(max(info.min, min(info.max, v if np.isinf(v) else int(v))))
         for v in x.tolist()
     ]
-    for lanes in (1, 8):
+    for lanes in (1, 8, 12):
         got = elementwise(
             lambda v: call_intrinsic("saturate", v, dtype=_like(target, v)), target,
             [(source, x)], lanes,
         )  # fmt: skip
         np.testing.assert_array_equal(got, np.array(wanted, target))
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 12])
+def test_the_nearest_whole_number(lanes: int) -> None:
+    rng = np.random.default_rng(lanes)
+    x = np.concatenate([rng.normal(0, 1e4, 100), np.arange(-4.5, 5), [2.0**30, -(2.0**31)]])
+    x = x.astype("float32")
+    got = elementwise(
+        lambda v: cast(_like("int32", v), call_intrinsic("nearbyint", v)), "int32",
+        [("float32", x)], lanes,
+    )  # fmt: skip
+    np.testing.assert_array_equal(got, np.rint(x).astype("int32"))
 
 
 def bfloat_bits(x: Array) -> Array:

@@ -182,6 +182,24 @@ def test_four_registers_become_one_in_four_instructions(cpu: str, register: int)
     assert "vpmax" not in code and "vpmov" not in code
 
 
+def test_aarch64_narrows_without_comparisons() -> None:
+    x = te.placeholder((6, 16), "float32", name="X")
+    byte = DataType("uint8")
+    out = te.compute(
+        x.shape,
+        lambda i, j: tir.Call(byte, "saturate", (te.nearbyint(x[i, j]).astype("int32"),)),
+        name="Y",
+    )
+    s = te.create_schedule(out.op)
+    s[out].vectorize(out.op.axis[1])
+    code = tvm.build(s, [x, out], target=f"llvm -mtriple={TRIPLE}").get_source("asm")
+    rows = code.count("\tfcvtns\t") // 4
+    narrowed_once = code.count("\tsqxtn\t") + code.count("\tsqxtn2\t")
+    narrowed_twice = code.count("\tsqxtun\t") + code.count("\tsqxtun2\t")
+    assert rows and (narrowed_once, narrowed_twice) == (4 * rows, 2 * rows)
+    assert not any(f"\t{name}\t" in code for name in ("frintx", "fcvtzs", "smin", "umin", "tbl"))
+
+
 # ---- layers ----
 
 

@@ -1,6 +1,8 @@
 """Conversions between types: Cast and saturate."""
 
 from sterna.codegen.llvm.emitter import FunctionWriter
+from sterna.codegen.llvm.narrow import narrow as narrow_to_bytes
+from sterna.codegen.llvm.narrow import narrows
 from sterna.codegen.llvm.pack import is_packed_by, pack
 from sterna.codegen.llvm.small_floats import (
     FLOAT32,
@@ -115,6 +117,8 @@ def saturate(writer: FunctionWriter, source: DataType, target: DataType, value: 
         return saturate(writer, single, target, widen(writer, source, value))
     if target.is_float and target.bits <= 8:
         return _to_narrow(writer, source, target, value, True)
+    if narrows(writer, source, target):
+        return narrow_to_bytes(writer, source, target, value)
     after = value_type(target)
     if source.is_float and target.is_integer and source.lanes > 1 and target.bits <= 16:
         return _saturate_vector(writer, source, target, value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sterna.codegen.llvm import convert, small_floats
 from sterna.codegen.llvm.emitter import FunctionWriter, ModuleWriter
+from sterna.codegen.llvm.narrow import round_to_whole, rounds_to_whole
 from sterna.codegen.llvm.ranges import Ranges
 from sterna.codegen.llvm.types import (
     element_type,
@@ -231,6 +232,10 @@ class ExprEmitter:
         return self.select(test, expr.condition.dtype.lanes, expr.dtype, a, b)
 
     def _cast(self, expr: Cast) -> str:
+        inner = expr.value
+        whole = rounds_to_whole(self.writer, inner.dtype, expr.dtype)
+        if whole and isinstance(inner, Call) and inner.op == "nearbyint":
+            return round_to_whole(self.writer, expr.dtype.lanes, self.expr(inner.args[0]))
         keeps = expr.dtype.is_integer and expr.dtype.bits >= expr.value.dtype.bits
         with self.exact(self.ranges.exact and keeps):
             value = self.expr(expr.value)

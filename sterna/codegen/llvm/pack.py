@@ -32,7 +32,7 @@ def pack(writer: FunctionWriter, lanes: int, target: DataType, value: str) -> st
     to_bytes = to_signed if target.is_int else to_unsigned
     whole = f"<{lanes} x i32>"
     parts = [
-        _shuffled(writer, whole, value, range(first, first + register))
+        shuffled(writer, whole, value, range(first, first + register))
         for first in range(0, lanes, register)
     ]
     done = []
@@ -46,11 +46,11 @@ def pack(writer: FunctionWriter, lanes: int, target: DataType, value: str) -> st
         mixed = writer.value(f"bitcast <{4 * register} x i8> {made} to {kind}")
         # the word of register r in part p is at 4 p + r
         order = [4 * p + r for r in range(count) for p in range(register // _PART)]
-        ordered = _shuffled(writer, kind, mixed, order)
+        ordered = shuffled(writer, kind, mixed, order)
         bytes_kind = f"<{count * register} x i8>"
         done.append((writer.value(f"bitcast <{len(order)} x i32> {ordered} to {bytes_kind}"),
                      count * register))  # fmt: skip
-    return _joined(writer, done)
+    return joined(writer, done, "i8")
 
 
 def _packed(writer: FunctionWriter, name: str, lanes: int, bits: int, a: str, b: str) -> str:
@@ -59,20 +59,22 @@ def _packed(writer: FunctionWriter, name: str, lanes: int, bits: int, a: str, b:
     return writer.intrinsic(name, f"<{2 * lanes} x i{bits // 2}>", f"{kind} {a}", f"{kind} {b}")
 
 
-def _shuffled(writer: FunctionWriter, kind: str, value: str, picks: range | list[int]) -> str:
+def shuffled(writer: FunctionWriter, kind: str, value: str, picks: range | list[int]) -> str:
+    """Lanes of a vector by their numbers."""
     text = ", ".join(f"i32 {pick}" for pick in picks)
     return writer.value(
         f"shufflevector {kind} {value}, {kind} poison, <{len(picks)} x i32> <{text}>"
     )
 
 
-def _joined(writer: FunctionWriter, parts: list[tuple[str, int]]) -> str:
-    """Vectors of bytes end to end."""
+def joined(writer: FunctionWriter, parts: list[tuple[str, int]], element: str) -> str:
+    """Vectors end to end, each given with its number of lanes."""
     value, lanes = parts[0]
     for part, more in parts[1:]:
-        kind, every = f"<{lanes} x i8>", range(lanes + more)
+        kind, every = f"<{lanes} x {element}>", range(lanes + more)
         if more < lanes:  # both operands of a shuffle have one type
-            part = _shuffled(writer, f"<{more} x i8>", part, [n % more for n in range(lanes)])
+            picks = [n % more for n in range(lanes)]
+            part = shuffled(writer, f"<{more} x {element}>", part, picks)
         text = ", ".join(f"i32 {pick}" for pick in every)
         value = writer.value(
             f"shufflevector {kind} {value}, {kind} {part}, <{len(every)} x i32> <{text}>"

@@ -125,7 +125,7 @@ class Product:
             return None
         axes = None if self.summed is None else self.summed(attrs, kind.ndim)
         missing = 0 if axes is None else -own.shape[axes[1]] % GROUP
-        turns = axes is not None and kind.dtype != (_preferred(target) or kind.dtype)
+        turns = self.correct is not None and kind.dtype != (_preferred(target) or kind.dtype)
         if not missing and not turns and weight.data.dtype == "int8" and is_zero(weight_zero):
             return None
         if turns:
