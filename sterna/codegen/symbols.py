@@ -1,4 +1,4 @@
-"""The symbols by which code and its loaders find each other."""
+"""What code and its loaders agree on: symbols, and how parallel loops are cut."""
 
 PACKED_PREFIX = "__tvm_ffi_"
 LIBRARY_CONTEXT = "__tvm_ffi__library_ctx"
@@ -11,3 +11,6 @@ HOST = "__sterna__host"
 """The variable that a loader points to what the code may ask of it; see llvm/host.py."""
 NEEDS = "__sterna__needs"
 """The symbol of the text that says which processor the code needs; see runtime/src/processor.c."""
+
+TASKS_OF_A_THREAD = 8
+"""Into how many tasks a parallel loop is cut for each thread; who is done takes some of others."""

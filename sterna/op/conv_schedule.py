@@ -40,7 +40,7 @@ from sterna.op.schedules import (
     schedule_elements,
     vectorize_result,
 )
-from sterna.op.sharing import RowCosts, Share, row_groups, share_rows
+from sterna.op.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 from sterna.te.tensor import Reduce
 
@@ -295,6 +295,9 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     share = share_rows(
         conv.height, conv.batch, blocks, threads, _most_rows(conv), not conv.has_border
     )
+    bands = -(-conv.height // share.rows) * conv.batch
+    if not conv.has_border:
+        share = cut_finer(share, bands, blocks, threads)
     tile, runs = _sum_in_registers(conv), runs_of(conv.op)
     n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
@@ -319,7 +322,6 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     else:
         write_out(tile, steps_of(tile))
         step = load_together(tile, tile.op.reduce_axis[0], size)
-    bands = -(-conv.height // share.rows) * conv.batch
     if bands >= threads and share.groups == 1:
         piece = stage.fuse(n, band)
         _place_border(conv, stage, piece)

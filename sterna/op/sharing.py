@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 # What a piece of work costs before its first row, in rows.
 START = 0.05
+# Pieces of a thread's work, of which others take some when they are done before it.
+PIECES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,17 @@ def share_rows(
     parts = [n for n in range(1, blocks + 1) if blocks % n == 0] if cut_blocks else [1]
     found = [Share(row, groups) for row in rows for groups in parts]
     return min(found, key=lambda s: (_end(s, height, images, threads, costs), s.groups, -s.rows))
+
+
+def cut_finer(share: Share, bands: int, blocks: int, threads: int) -> Share:
+    """The same rows in so many pieces that a thread that is done finds some of another's.
+
+    Pieces keep two blocks at the least: with one the weights of the next come closer.
+    """
+    wanted = PIECES * threads if threads > 1 else 1
+    parts = [n for n in range(share.groups, blocks // 2 + 1) if blocks % n == n % share.groups == 0]
+    enough = [n for n in parts if bands * n >= wanted]
+    return Share(share.rows, min(enough, default=max(parts, default=share.groups)))
 
 
 def _end(share: Share, height: int, images: int, threads: int, costs: RowCosts = FREE) -> float:

@@ -10,6 +10,7 @@ import pytest
 
 from sterna import runtime
 from sterna.codegen.c import CodegenError, generate
+from sterna.codegen.symbols import TASKS_OF_A_THREAD
 from sterna.ir import Expr, StringImm, Var, build, const
 from sterna.ir import expr as E
 from sterna.support import toolchain
@@ -119,7 +120,7 @@ def test_parallel_loops(threads: int) -> None:
     host = RecordingHost(threads) if threads else None
     check(func, numbers(11, 4), numbers(11, 4), 2.5, 2, 11, host=host)
     if host is not None:
-        assert host.tasks == ([] if threads == 1 else [min(threads, 9)])
+        assert host.tasks == ([] if threads == 1 else [min(threads * TASKS_OF_A_THREAD, 9)])
 
 
 def test_parallel_loops_inside_each_other_and_local_arrays() -> None:

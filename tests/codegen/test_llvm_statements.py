@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sterna.codegen.llvm import CompiledModule, LLVMOptions, generate
+from sterna.codegen.symbols import TASKS_OF_A_THREAD
 from sterna.ir import build
 from sterna.ir.build import call_intrinsic, cast, const, if_then_else
 from sterna.ir.expr import (
@@ -415,21 +416,21 @@ def test_parallel(host: str) -> None:
     np.testing.assert_array_equal(got, x + 2)
     assert run(x, got, 6) == -1
     if host == "fake":
-        assert fake.tasks == [3, 3]
+        assert fake.tasks == [3 * TASKS_OF_A_THREAD] * 2
         assert fake.errors == [("ValueError", "ninety")]
 
 
 def test_few_iterations_make_few_tasks() -> None:
     out, n, i = make_buffer("out", "int32", 64), Var("n"), Var("i")
     run = Loaded(kernel("f", [out, n], loop(i, n, BufferStore(out, i, (i,)), "parallel")))
-    fake = FakeHost(threads=8)
+    fake = FakeHost(threads=3)
     run.jit.set_host(fake.address)
     for count in (0, 1, 2, 7, 64):
         got = np.full(64, -1, "int32")
         assert run(got, count) == 0
         np.testing.assert_array_equal(got[:count], np.arange(count))
         assert (got[count:] == -1).all()
-    assert fake.tasks == [2, 7, 8]
+    assert fake.tasks == [2, 7, 3 * TASKS_OF_A_THREAD]
 
 
 # ---- packed functions ----

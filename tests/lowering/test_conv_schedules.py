@@ -12,7 +12,7 @@ from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.op.conv_schedule import even_part
 from sterna.op.kernel import Processor
 from sterna.op.register_tile import register_tile
-from sterna.op.sharing import share_rows
+from sterna.op.sharing import Share, cut_finer, share_rows
 from sterna.relay.interpreter import interpret
 
 WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
@@ -123,6 +123,17 @@ def test_threads_end_together(threads: int, height: int, most: int) -> None:
     least = max(height / threads, 1 / blocks)
     assert longest <= 1.25 * least
     assert share.rows <= 2 * most
+
+
+@pytest.mark.parametrize(
+    "bands, blocks, threads, groups",
+    [(2, 8, 2, 4), (2, 32, 2, 4), (14, 8, 2, 1), (2, 4, 2, 2), (2, 7, 2, 1), (2, 8, 1, 1)],
+)
+def test_a_thread_that_is_done_finds_work(
+    bands: int, blocks: int, threads: int, groups: int
+) -> None:
+    """Few bands are cut by channels, two blocks at the least; one thread needs no pieces."""
+    assert cut_finer(Share(7), bands, blocks, threads) == Share(7, groups)
 
 
 @pytest.mark.parametrize("processor", [WIDE, NARROW, PARTS, AVX2])

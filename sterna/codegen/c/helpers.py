@@ -12,6 +12,7 @@ from sterna.codegen.c.types import (
     unsigned_type,
     value_type,
 )
+from sterna.codegen.symbols import TASKS_OF_A_THREAD
 from sterna.support.dtype import DataType
 
 HOST = """\
@@ -57,16 +58,17 @@ static char *sterna_put_number(char *at, int64_t value) {
   return at;
 }"""
 
-PARALLEL = """\
-static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data, int64_t extent) {
+PARALLEL = f"""\
+static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data, int64_t extent) {{
   const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
   int32_t tasks = 1;
   if (extent <= 0) return 0;
   if (host && host->num_threads(&tasks) != 0) return -1;
+  if (!host || tasks <= 1 || extent == 1) return body(0, 1, data);
+  tasks *= {TASKS_OF_A_THREAD};
   if (tasks > extent) tasks = (int32_t)extent;
-  if (!host || tasks <= 1) return body(0, 1, data);
   return host->parallel(body, data, tasks) == 0 ? 0 : -1;
-}"""
+}}"""
 
 ALLOCATE = """\
 static void *sterna_allocate(uint64_t bytes, uint64_t alignment) {

@@ -22,7 +22,7 @@ from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
 from sterna.codegen.llvm.foreign import foreign_call
 from sterna.codegen.llvm.layouts import HOST_TABLE
 from sterna.codegen.llvm.types import value_type
-from sterna.codegen.symbols import HOST, NEEDS
+from sterna.codegen.symbols import HOST, NEEDS, TASKS_OF_A_THREAD
 from sterna.support.dtype import DataType
 
 MESSAGE_BYTES = 1024
@@ -191,13 +191,14 @@ error:
   ret i32 -1
 go:
   %threads = load i32, ptr %threads.slot
-  %threads.wide = sext i32 %threads to i64
-  %fewer = icmp slt i64 %extent, %threads.wide
-  %narrow = trunc i64 %extent to i32
-  %tasks = select i1 %fewer, i32 %narrow, i32 %threads
-  %single = icmp sle i32 %tasks, 1
+  %single = icmp sle i32 %threads, 1
   br i1 %single, label %direct, label %share
 share:
+  %most = mul i32 %threads, {TASKS_OF_A_THREAD}
+  %most.wide = sext i32 %most to i64
+  %fewer = icmp slt i64 %extent, %most.wide
+  %narrow = trunc i64 %extent to i32
+  %tasks = select i1 %fewer, i32 %narrow, i32 %most
   %p.slot = getelementptr inbounds {HOST_TABLE}, ptr %host, i32 0, i32 {_PARALLEL}
   %p.function = load ptr, ptr %p.slot
   %result = call i32 %p.function(ptr %body, ptr %data, i32 %tasks)

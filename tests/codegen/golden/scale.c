@@ -40,8 +40,9 @@ static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data
   int32_t tasks = 1;
   if (extent <= 0) return 0;
   if (host && host->num_threads(&tasks) != 0) return -1;
+  if (!host || tasks <= 1 || extent == 1) return body(0, 1, data);
+  tasks *= 8;
   if (tasks > extent) tasks = (int32_t)extent;
-  if (!host || tasks <= 1) return body(0, 1, data);
   return host->parallel(body, data, tasks) == 0 ? 0 : -1;
 }
 
