@@ -120,6 +120,8 @@ class OpRecord:
     """Whether equal calls give equal results, so that one may stand for another."""
     mixed_precision: Literal["always", "follow", "never"] = "follow"
     """Whether ToMixedPrecision computes it in the narrow type."""
+    stays_wide: Callable[..., bool] | None = None
+    """stays_wide(attrs, narrow): whether it does not, with these attributes, for all that."""
 
     builder: Callable[..., Any] | None = None
     """The function behind relay.<name> where the derived one would not do."""

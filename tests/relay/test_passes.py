@@ -207,6 +207,16 @@ def test_what_has_no_place_in_the_narrow_type_stays_wide() -> None:
                .body.checked_type.dtype) == "bfloat16"  # fmt: skip
 
 
+@pytest.mark.parametrize(("narrow", "groups", "wide"), [
+    ("bfloat16", 1, False), ("bfloat16", 4, True), ("float16", 4, False),
+])  # fmt: skip
+def test_groups_of_channels_in_bfloat16_stay_wide(narrow: str, groups: int, wide: bool) -> None:
+    x = relay.var("x", shape=(1, 4, 5, 5))
+    made = relay.nn.conv2d(x, array(4, 4 // groups, 3, 3), padding=1, groups=groups)
+    found = apply(transform.ToMixedPrecision(narrow), relay.Function((x,), made))
+    assert (found.body.checked_type.dtype == "float32") == wide
+
+
 def test_graphs_without_products_stay() -> None:
     check(transform.ToMixedPrecision(), f"{X} {{ nn.relu(exp(%x)) }}", None)
     with pytest.raises(ValueError, match="the narrow type is float16 or bfloat16, not 'int8'"):

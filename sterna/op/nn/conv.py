@@ -373,6 +373,14 @@ def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr 
 _PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
 
 
+def _stays_wide(attrs: Any, narrow: DataType) -> bool:
+    """Instructions that multiply bfloat16 add up channels, of which groups have few or one each.
+
+    Others would only make float32 of every number that they read, again and again.
+    """
+    return bool(attrs.groups > 1 and narrow == "bfloat16")
+
+
 def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
@@ -387,6 +395,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         pattern=OUT_ELEMWISE_FUSABLE,
         schedule=schedule_convs,
         mixed_precision="always",
+        stays_wide=_stays_wide,
         layout=conv_layout,
         scale=CONV_SCALE,
         parallel=CONV_PARALLEL,

@@ -88,7 +88,7 @@ class _Narrower:
     def _call(self, old: Call, record: OpRecord) -> RelayExpr:
         args = [self.made[id(arg)] for arg in old.args]
         attrs: Any = old.attrs
-        if self._is_narrow(record, old.args, args):
+        if self._is_narrow(record, attrs, old.args, args):
             args = [self._cast(arg, WIDE, self.narrow) for arg in args]
             if attrs is not None and "out_dtype" in attrs.FIELDS and attrs.out_dtype == WIDE:
                 attrs = attrs.replace(out_dtype=self.narrow)
@@ -102,9 +102,11 @@ class _Narrower:
         return made
 
     def _is_narrow(
-        self, record: OpRecord, old: tuple[RelayExpr, ...], args: list[RelayExpr]
+        self, record: OpRecord, attrs: Any, old: tuple[RelayExpr, ...], args: list[RelayExpr]
     ) -> bool:
         """Whether a call reads narrow floats."""
+        if record.stays_wide is not None and record.stays_wide(attrs, self.narrow):
+            return False
         leaves = [leaf for arg in args for leaf in _leaves(arg)]
         before = [kind for arg in old for kind in flatten_type(arg.checked_type)]
         if not any(kind.dtype == WIDE for kind in before) or not all(map(self._fits, leaves)):

@@ -240,7 +240,8 @@ static int symbols(void) {
   sterna_module *module = NULL;
   sterna_function *function = NULL;
   int before = ends;
-  int failed = sterna_module_from_symbols("answers", find_answer, &ends, count_end, &module) ||
+  int failed = sterna_check_processor(NULL, "any no-such-feature") ||
+               sterna_module_from_symbols("answers", find_answer, &ends, count_end, &module) ||
                sterna_module_get_function(module, "answer", 0, &function);
   int made = module != NULL;
   sterna_release(module);

@@ -308,6 +308,16 @@ static void system_symbols(void) {
   sterna_release(mine);
 }
 
+static void processors(void) {
+  check(sterna_check_processor("mine", "") == 0 && sterna_check_processor("mine", "tomorrows") == 0);
+  check(sterna_check_processor(NULL, "tomorrows with  teeth ") == 0);
+#if defined(__x86_64__) /* of no processor that this is likely to run on */
+  check_fails(sterna_check_processor("mine", "bdver4 avx xop fma4"), "ValueError",
+              "cannot load 'mine': it was compiled for -mcpu=bdver4, and this processor lacks xop, fma4");
+  check_fails(sterna_check_processor(NULL, "bdver4 xop"), "ValueError", "the code was compiled for");
+#endif
+}
+
 int main(int argc, char **argv) {
   static const test_case cases[] = {
       {"tables", tables},
@@ -318,6 +328,7 @@ int main(int argc, char **argv) {
       {"lookups", lookups},
       {"concurrent_lookups", concurrent_lookups},
       {"system_symbols", system_symbols},
+      {"processors", processors},
   };
   return CASES(cases);
 }
