@@ -127,7 +127,9 @@ INTERNAL void platform_release(void *block);
 static inline void platform_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
-#elif defined(__aarch64__) || defined(__arm__)
+#elif defined(__aarch64__)
+  __asm__ __volatile__("isb"); /* yield does nothing on most of them; this waits like a pause */
+#elif defined(__arm__)
   __asm__ __volatile__("yield");
 #endif
 }
