@@ -44,9 +44,14 @@ class Steps:
 
 def fits_pairs(pairs: Array) -> Array:
     """Whether the products of each two weights of the last axis fit, whatever the data are."""
-    positive, negative = np.maximum(pairs, 0).sum(-1), -np.minimum(pairs, 0).sum(-1)
-    found: Array = np.maximum(positive, negative) <= MOST
+    found: Array = np.maximum(*_of_signs(pairs)) <= MOST
     return found
+
+
+def _of_signs(pairs: Array) -> tuple[Array, Array]:
+    """What the positive weights of the last axis are together, and the negative ones."""
+    positive, negative = np.maximum(pairs, 0), np.minimum(pairs, 0)
+    return positive[..., 0] + positive[..., 1], -(negative[..., 0] + negative[..., 1])
 
 
 def steps_of(weights: Array, panel: int) -> Steps:
@@ -68,7 +73,7 @@ def steps_of(weights: Array, panel: int) -> Steps:
 
 def _fitting(groups: Array) -> tuple[Array, Array]:
     """Groups (group, channel, 4) that fit by themselves, and which they were."""
-    values = groups.astype("int32")
+    values = groups.astype("int16")
     fits: Array = np.all(fits_pairs(values.reshape(len(values), -1, 2)), axis=1)
     half = values >> 1
     first = np.where(fits[:, None, None], values, half)
@@ -81,31 +86,30 @@ def _fitting(groups: Array) -> tuple[Array, Array]:
 def _loads(groups: Array) -> Array:
     """Of each pair of each channel what its weights of one sign are together, for both signs."""
     pairs = groups.reshape(len(groups), -1, 2)
-    positive, negative = np.maximum(pairs, 0).sum(-1), -np.minimum(pairs, 0).sum(-1)
-    return np.concatenate([positive, negative], axis=1)
+    return np.concatenate(_of_signs(pairs), axis=1)
 
 
 def _hands(loads: Array) -> tuple[Array, Array]:
-    """Groups dealt like cards, the fullest first, or -1; and which of a hand fit together."""
+    """Groups dealt like cards, the fullest first, or -1; and their loads."""
     count = -(-len(loads) // HAND)
     every = np.full(count * HAND, -1)
     every[: len(loads)] = np.argsort(-loads.max(axis=1), kind="stable")
     dealt = every.reshape(HAND, count).T
-    own = loads[dealt].astype("uint8")
-    return dealt, np.all((MOST - own)[:, :, None] >= own[:, None], axis=-1)
+    return dealt, loads[dealt].astype("uint8")
 
 
-def _matched(dealt: Array, fits: Array) -> Array:
+def _matched(dealt: Array, loads: Array) -> Array:
     """The place of each group's partner in its hand, the fullest that fits to it; -1 for none."""
     free = dealt >= 0
     partners = np.full(dealt.shape, -1)
-    for first in range(HAND):
-        fitting = fits[:, first, first + 1 :] & free[:, first + 1 :] & free[:, first, None]
-        found = np.flatnonzero(fitting.any(axis=1))
-        if len(found):
-            second = first + 1 + fitting[found].argmax(axis=1)
-            partners[found, first], partners[found, second] = second, first
-            free[found, first] = free[found, second] = False
+    for first in range(HAND - 1):
+        hands = np.flatnonzero(free[:, first])
+        room = MOST - loads[hands, first, None]
+        fitting = np.all(room >= loads[hands, first + 1 :], axis=-1) & free[hands, first + 1 :]
+        some = fitting.any(axis=1)
+        found, second = hands[some], first + 1 + fitting[some].argmax(axis=1)
+        partners[found, first], partners[found, second] = second, first
+        free[found, first] = free[found, second] = False
     return partners
 
 
