@@ -100,8 +100,40 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     elif sizes[-1] > 1:
         stage.vectorize(inner)
         sizes.pop()
-    if outer and math.prod(sizes) * lanes >= PARALLEL_ELEMENTS:
+    work = math.prod(sizes) * lanes
+    uneven = len(outer) == len(axes) > 1 and extents_of([inner])[0] % lanes > 0
+    across = None if flat else _read_across(stage)
+    if across is not None and math.prod(sizes) >= processor.threads * extents_of([across])[0]:
+        place = outer.index(across)
+        sizes.pop(place)
+        outer.append(outer.pop(place))
+        stage.reorder(*outer)
+        outer.pop()
+    if uneven and math.prod(sizes[:-1]) >= processor.threads:  # fused, its guard would stay
+        outer, sizes = outer[:-1], sizes[:-1]
+    if outer and work >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
+
+
+def _read_across(stage: Stage) -> IterVar | None:
+    """An axis along which neighbours lie in something that is read, if that is not the last one.
+
+    It becomes the innermost loop around vectors: each line that these read is then read whole
+    while it is in the cache.
+    """
+    assert isinstance(stage.op, ComputeOp)
+    *outer, last = stage.op.axis
+    found: list[IterVar] = []
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad) and len(item.indices) > 1:
+            of_lane = any(last.var in variables_in(index) for index in item.indices[:-1])
+            neighbours = [axis for axis in outer if item.indices[-1] is axis.var]
+            found.extend(neighbours if of_lane else [])
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    return found[0] if found and (extent_of(found[0]) or 0) > 1 else None
 
 
 def _brings_together(stage: Stage, processor: Processor) -> bool:

@@ -9,6 +9,7 @@ from sterna.op.conv_schedule import UNROLLED_CHANNELS
 from sterna.op.dot_schedule import are_bytes, dot_width
 from sterna.op.kernel import Processor
 from sterna.op.nn._in_line import of_single_pixels, pays_in_line
+from sterna.op.nn._whole_vectors import has_few_channels
 from sterna.op.register_tile import tile_of_rows
 from sterna.op.runs import run_of, whole_run
 from sterna.relay.arrays import Array
@@ -51,7 +52,8 @@ def alter_conv2d(
 ) -> Attrs | None:
     """Channels last, and weights packed by the register tile that will compute them.
 
-    A few channels stay where they are: a tile reads them one by one, wherever they lie.
+    A few channels stay where they are: a tile reads them one by one, wherever they lie. So does
+    everything where few channels are made by vectors of pixels.
     """
     data, weight = args[0].checked_type, args[1]
     assert isinstance(data, TensorType)
@@ -60,6 +62,9 @@ def alter_conv2d(
         return None
     kernel = layout_of(attrs.kernel_layout).dims(weight.checked_type.shape)  # type: ignore[attr-defined]
     channels = layout_of(attrs.data_layout).dims(data.shape)["C"]
+    window: Any = [kernel[axis] for axis in "OHW"]
+    if _is_by_pixels(attrs, data, *window):
+        return None
     packed, line = _kernel_layout(attrs, args, kernel, channels, processor)
     few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
     few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
@@ -70,6 +75,12 @@ def alter_conv2d(
         in_line=line,
     )  # fmt: skip
     return made
+
+
+def _is_by_pixels(attrs: Any, data: TensorType, channels: int, height: int, width: int) -> bool:
+    plain = attrs.data_layout == (attrs.out_layout or attrs.data_layout) == "NCHW"
+    floats = data.dtype == "float32" and attrs.groups == 1
+    return plain and floats and has_few_channels(channels, height * width)
 
 
 def _run(

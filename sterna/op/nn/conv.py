@@ -29,6 +29,7 @@ from sterna.op.nn._conv_layout import (
 )
 from sterna.op.nn._in_line import expect_single_pixels, in_line, in_rows, one_row
 from sterna.op.nn._to_winograd import conv2d_by_winograd
+from sterna.op.nn._whole_vectors import with_whole_vectors
 from sterna.op.nn.conv_tiles import conv2d_by_tiles
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
 from sterna.op.nn.depthwise_pairs import depthwise_by_pairs
@@ -441,9 +442,9 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], alter_layout=alter_conv2d, winograd=conv2d_by_winograd, byte_dots=_by_dots,
-          tiles=conv2d_by_tiles, rewrites=[factors_into_weights], chain=runs_in_chain,
-          gives_row_sums=gives_row_sums)  # fmt: skip
+], legalize=with_whole_vectors, alter_layout=alter_conv2d, winograd=conv2d_by_winograd,
+          byte_dots=_by_dots, tiles=conv2d_by_tiles, rewrites=[factors_into_weights],
+          chain=runs_in_chain, gives_row_sums=gives_row_sums)  # fmt: skip
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

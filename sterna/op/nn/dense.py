@@ -21,6 +21,7 @@ from sterna.op.nn._dense_layout import (
     plain_weight,
     weight_layout,
 )
+from sterna.op.nn._whole_vectors import with_whole_units
 from sterna.op.nn.conv_tiles import dense_by_tiles
 from sterna.op.nn.dense_pairs import dense_by_pairs
 from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
@@ -197,6 +198,7 @@ register(OpRecord(
     scale=_SCALE,
     parallel=_PARALLEL,
     layout=dense_layout,
+    legalize=with_whole_units,
     alter_layout=alter_dense,
     tiles=dense_by_tiles,
     byte_dots=dense_by_pairs,

@@ -1,0 +1,114 @@
+"""Convolutions and dense layers that fill no vectors, with further channels, cut off again.
+
+    nn.conv2d(%x, const of 255 channels)  ->  strided_slice(nn.conv2d(%x, const of 256 channels))
+
+Channels that lie side by side are computed as vectors; what these do not divide would be computed
+one by one, which takes many times as long as some channels of zeros.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Constant, RelayExpr, const
+from sterna.relay.infer import infer
+from sterna.relay.layout import layout_of
+from sterna.relay.op import call, find
+
+# Multiply-adds that are worth another kernel.
+LEAST_PRODUCTS = 1 << 18
+LEAST_PRODUCTS_OF_UNITS = 1 << 15
+# So few channels are computed by vectors of pixels, if the window is large enough to pay for it.
+FEW_CHANNELS = 4
+LARGE_WINDOW = 25
+
+
+def has_few_channels(channels: int, window: int) -> bool:
+    """Whether vectors of pixels pay, of channels that lie one behind the other."""
+    return channels <= FEW_CHANNELS and window >= LARGE_WINDOW
+
+
+def with_whole_vectors(
+    attrs: Any, args: tuple[RelayExpr, ...], target: Any
+) -> RelayExpr | None:
+    """A convolution with known weights of float32, where vectors and its channels do not fit."""
+    data, weight = args
+    lanes = _lanes(target)
+    if lanes is None or not isinstance(weight, Constant) or attrs.groups != 1:
+        return None
+    kinds = _plain_floats(attrs, args)
+    if kinds is None:
+        return None
+    kernel, out = (layout_of(name) for name in (attrs.kernel_layout, _out_layout(attrs)))
+    if kernel.is_blocked or out.is_blocked:
+        return None
+    place = kernel.index_of("O")
+    extents: Any = kernel.dims(kinds[1].shape)
+    channels, window = extents["O"], extents["H"] * extents["W"]
+    if channels % (lanes // 2) == 0 or _products("nn.conv2d", attrs, kinds) < LEAST_PRODUCTS:
+        return None
+    if attrs.data_layout == "NCHW" and has_few_channels(channels, window):
+        return None
+    more = -channels % lanes
+    own = {**dict(attrs.items()), "channels": channels + more}
+    made = call("nn.conv2d", data, _widened(weight, place, more), **own)
+    return call("strided_slice", made, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
+
+
+def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+    """A dense layer with known weights of float32, where vectors and its units do not fit."""
+    data, weight = args
+    lanes = _lanes(target)
+    if lanes is None or not isinstance(weight, Constant) or attrs.weight_layout != "NC":
+        return None
+    kinds = _plain_floats(attrs, args)
+    if kinds is None:
+        return None
+    units = kinds[1].concrete_shape[0]
+    if units % (lanes // 2) == 0 or _products("nn.dense", attrs, kinds) < LEAST_PRODUCTS_OF_UNITS:
+        return None
+    more = -units % lanes
+    own = {**dict(attrs.items()), "units": units + more}
+    made = call("nn.dense", data, _widened(weight, 0, more), **own)
+    last = kinds[0].ndim - 1
+    return call("strided_slice", made, begin=(0,), end=(units,), axes=(last,))
+
+
+def _plain_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] | None:
+    """The operands' types, if all is of float32 and of known shape."""
+    kinds = [infer(arg) for arg in args]
+    found = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
+    if len(found) != 2 or attrs.out_dtype or any(kind.dtype != "float32" for kind in found):
+        return None
+    return found
+
+
+def _widened(weight: Constant, axis: int, more: int) -> RelayExpr:
+    """Weights with so many zeros behind the others along an axis."""
+    array = to_numpy(weight.data)
+    return const(np.pad(array, [(0, more if place == axis else 0) for place in range(array.ndim)]))
+
+
+def _out_layout(attrs: Any) -> str:
+    return str(attrs.out_layout or attrs.data_layout)
+
+
+def _lanes(target: Any) -> int | None:
+    """Numbers of a vector, where code runs that has them."""
+    if target is None or target.kind.name != "llvm":
+        return None
+    if "avx512f" in target.features:
+        return 16
+    if "avx2" in target.features:
+        return 8
+    return 4 if target.features.is_aarch64 else None
+
+
+def _products(name: str, attrs: Any, kinds: list[TensorType]) -> int:
+    record = find(name)
+    assert record.macs is not None
+    out = record.infer(attrs, *kinds)
+    assert isinstance(out, TensorType)
+    return record.macs(attrs, out, *kinds)

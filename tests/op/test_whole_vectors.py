@@ -1,0 +1,73 @@
+"""Layers whose channels fill no vectors, held against their definition."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import graph_executor
+from sterna.relay.op import find
+
+AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512"
+AVX2 = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
+
+
+def layer(name: str, shape: tuple[int, ...], weight: np.ndarray, **attrs: Any) -> tvm.IRModule:
+    x = relay.var("x", shape=shape)
+    call = getattr(relay.nn, name)(x, relay.const(weight), **attrs)
+    return tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(call)))
+
+
+def optimized(mod: tvm.IRModule, target: str) -> str:
+    with tvm.transform.PassContext(opt_level=3):
+        return str(relay.optimize(mod, target)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "window", "attrs"),
+    [
+        ("conv2d", (1, 32, 20, 20), (21, 32, 3, 3), {"padding": 1}),
+        ("conv2d", (2, 20, 20, 64), (1, 1, 64, 13),
+         {"data_layout": "NHWC", "kernel_layout": "HWIO"}),
+        ("conv2d", (1, 16, 24, 24), (3, 16, 7, 7), {"padding": 3}),
+        ("dense", (3, 128), (257, 128), {}),
+        ("dense", (2, 5, 64), (1001, 64), {}),
+    ],
+)  # fmt: skip
+def test_layers_compute_what_they_are(
+    name: str, shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    rng = np.random.default_rng(0)
+    data, weight = (rng.standard_normal(s).astype("float32") for s in (shape, window))
+    mod = layer(name, shape, weight, **attrs)
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(mod, target="llvm -mcpu=native")
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(x=data)
+    record = find(f"nn.{name}")
+    assert record.attrs is not None and record.reference is not None
+    want = np.maximum(record.reference(record.attrs(**attrs), data, weight), 0)
+    np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-3, atol=1e-3)
+
+
+def test_channels_are_added_by_the_width_of_vectors() -> None:
+    weight = np.ones((12, 32, 3, 3), "float32")
+    mod = layer("conv2d", (1, 32, 20, 20), weight, padding=1)
+    assert "strided_slice" in optimized(mod, AVX512)
+    assert "strided_slice" not in optimized(mod, AVX2)
+    assert "strided_slice" not in optimized(mod, "c")
+
+
+def test_small_layers_stay() -> None:
+    mod = layer("conv2d", (1, 3, 4, 4), np.ones((5, 3, 3, 3), "float32"))
+    assert "strided_slice" not in optimized(mod, AVX512)
+    mod = layer("dense", (1, 16), np.ones((10, 16), "float32"))
+    assert "strided_slice" not in optimized(mod, AVX512)
+
+
+def test_few_channels_of_large_windows_are_made_by_pixels() -> None:
+    mod = layer("conv2d", (1, 16, 32, 32), np.ones((3, 16, 9, 9), "float32"), padding=4)
+    text = optimized(mod, AVX512)
+    assert "strided_slice" not in text and "NHWC" not in text
