@@ -8,7 +8,7 @@ and dicts with str keys of these). `==` and `hash` mean identity, except that ex
 comparisons with `==` (see expr.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
 
@@ -41,14 +41,16 @@ class Node:
         """Whether both are the same object."""
         return self is other
 
-    def children(self) -> Iterator["Node"]:
+    def children(self) -> "list[Node]":
         """The nodes in the fields, in order."""
+        found: list[Node] = []
         for name in self.CHILD_FIELDS:
             value = getattr(self, name)
             if isinstance(value, Node):
-                yield value
-            elif isinstance(value, tuple | dict):
-                yield from _nodes_in(value)
+                found.append(value)
+            elif value is not None:
+                _add_nodes_in(value, found)
+        return found
 
 
 @dataclass_transform(eq_default=False)
@@ -76,24 +78,29 @@ def class_name(kind: type[Node]) -> str:
     return kind.NAMESPACE + kind.__name__
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes_in(item)
+def _add_nodes_in(value: Any, found: list[Node]) -> None:
+    if isinstance(value, tuple):
+        items: Iterable[Any] = value
     elif isinstance(value, dict):
-        for item in value.values():
-            yield from _nodes_in(item)
+        items = value.values()
+    else:
+        return
+    for item in items:
+        if isinstance(item, Node):
+            found.append(item)
+        else:
+            _add_nodes_in(item, found)
 
 
 def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
     if isinstance(value, Node):
         return change(value)
     if isinstance(value, tuple) and value:
-        mapped = tuple([_map_value(item, change) for item in value])
-        same = all(a is b for a, b in zip(mapped, value, strict=True))
-        return value if same else mapped
+        mapped = [_map_value(item, change) for item in value]
+        for before, after in zip(value, mapped, strict=True):
+            if before is not after:
+                return tuple(mapped)
+        return value
     if isinstance(value, dict) and value:
         changed = {key: _map_value(item, change) for key, item in value.items()}
         return value if all(changed[key] is value[key] for key in value) else changed
@@ -123,16 +130,19 @@ def map_children(original: NodeType, change: Callable[[Node], Node]) -> NodeType
 
 def post_order(root: Node, visit: Callable[[Node], object]) -> None:
     """Visit every node once, children first."""
-    seen: set[int] = set()
-    stack: list[tuple[Node, Iterator[Node]]] = [(root, root.children())]
-    seen.add(id(root))
+    seen = {id(root)}
+    stack = [(root, iter(root.children()))]
     while stack:
         current, rest = stack[-1]
         for child in rest:
-            if id(child) not in seen:
-                seen.add(id(child))
-                stack.append((child, child.children()))
+            if id(child) in seen:
+                continue
+            seen.add(id(child))
+            inner = child.children()
+            if inner:
+                stack.append((child, iter(inner)))
                 break
+            visit(child)
         else:
             stack.pop()
             visit(current)

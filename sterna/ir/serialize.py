@@ -73,7 +73,7 @@ class _Saver:
                 stack.append((self.owners[id(node)][0], False))
                 continue
             stack.append((node, True))
-            stack.extend((child, False) for child in reversed(list(node.children())))
+            stack.extend((child, False) for child in reversed(node.children()))
 
     def value(self, value: Any) -> Any:
         if isinstance(value, Node):

@@ -39,7 +39,8 @@ class ExprVisitor(_Dispatcher):
 
     def visit(self, node: Node) -> None:
         """Visit a node by its class's method, or its children."""
-        method = self._method(type(node))
+        kind = type(node)
+        method = self._found[kind] if kind in self._found else self._method(kind)
         if method is None:
             self.visit_children(node)
         else:
@@ -56,8 +57,9 @@ class Rewriter(_Dispatcher):
 
     def rewrite(self, node: Any) -> Any:
         """The node, rewritten by its class's method or with its children rewritten."""
-        method = self._method(type(node))
-        return self.rewrite_children(node) if method is None else method(self, node)
+        kind = type(node)
+        method = self._found[kind] if kind in self._found else self._method(kind)
+        return map_children(node, self.rewrite) if method is None else method(self, node)
 
     def rewrite_children(self, node: Any) -> Any:
         """The node with every child rewritten."""

@@ -261,7 +261,7 @@ class ComputeOp(Operation):
 
     def _check(self) -> None:
         for position, expr in enumerate(self.body):
-            inner = expr.children() if isinstance(expr, Reduce) else iter([expr])
+            inner = expr.children() if isinstance(expr, Reduce) else [expr]
             for root in inner:
                 post_order(root, self._refuse_nested_reduce)
             if isinstance(expr, Reduce) != bool(self.reduce_axis):

@@ -200,7 +200,7 @@ def _lane(vector: Expr, lane: int) -> Expr:
 
 def _with_index(index: Expr, make: Callable[[Expr], Expr]) -> Expr:
     """An expression of an index that is used more than once."""
-    if isinstance(index, (Var, Ramp)) or not list(index.children()):
+    if isinstance(index, (Var, Ramp)) or not index.children():
         return make(index)
     var = Var("index", index.dtype)
     return Let(var, index, make(var))

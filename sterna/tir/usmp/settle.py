@@ -146,7 +146,8 @@ class _Memory:
             cost = self.cost(at, size)
             return 2 * cost.foreign + cost.new + cost.in_the_way, cost.age, at
 
-        free = [at for at in tried if all(at + size <= a or a + n <= at for a, n in near)]
+        starts, ends = _joined(near)
+        free = [at for at in tried if bisect_right(ends, at) == bisect_left(starts, at + size)]
         return min(free, key=rank, default=None)
 
     def cost(self, offset: int, size: int) -> _Cost:
@@ -195,6 +196,19 @@ class _Memory:
 
     def _overlapping(self, start: int, end: int) -> list[_Stretch]:
         return self.written[self._range(start, end)]
+
+
+def _joined(pieces: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Where the places that pieces take, each an offset and a size, begin and end, in order."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, length in sorted(pieces):
+        if ends and start < ends[-1]:
+            ends[-1] = max(ends[-1], start + length)
+        else:
+            starts.append(start)
+            ends.append(start + length)
+    return starts, ends
 
 
 def _part(offset: int, size: int, thread: int, threads: int) -> tuple[int, int]:
