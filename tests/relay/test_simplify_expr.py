@@ -51,6 +51,8 @@ ONE = "fn (%x: Tensor[(1, 3, 1), float32])"
         (I32, "add(subtract(%x, 7), 3)", "add(%x, -4)"),
         (X, "multiply(3f, multiply(%x, 2f))", "multiply(%x, 6f)"),
         (X, "multiply(add(multiply(%x, 2f), 1f), 3f)", "add(multiply(%x, 6f), 3f)"),
+        (X, "erf(divide(%x, 4f))", "erf(multiply(%x, 0.25f))"),
+        (X, "tanh(divide(%x, 0.5f))", "tanh(multiply(%x, 2f))"),
         (X, "broadcast_to(%x, shape=[2, 3])", "%x"),
         (X, "add(multiply(nn.relu(nn.relu(%x)), 1f), 0f)", "nn.relu(%x)"),
     ],
@@ -65,6 +67,8 @@ def test_rule(head: str, before: str, after: str) -> None:
         (X, "subtract(0f, %x)"),
         (X, "concatenate((concatenate((%x, %x), axis=0), concatenate((%x, %x), axis=0)), axis=1)"),
         (X, "divide(1f, %x)"),
+        (X, "divide(%x, 3f)"),  # its rounding may be what is asked for
+        (X, "erf(divide(%x, 0f))"),
         (X, "add(subtract(%x, 1f), 2f)"),
         (X, "add(add(%x, 12582912f), -12582912f)"),  # rounds to whole numbers
         (X, "multiply(multiply(%x, 1e-30f), 1e-30f)"),  # the product of both has no digits left

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sterna.relay.arrays import Array, float_info, to_numpy
+from sterna.relay.arrays import Array, float_info, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import call, is_call_of, record_of
 from sterna.relay.passes.fold_constant import evaluate
@@ -72,6 +72,23 @@ def factor_first(product: Call) -> RelayExpr | None:
     if factor is None or not np.all(np.isfinite(_wide(shift))):
         return None
     return call("add", call("multiply", inner[0], factor), shift)
+
+
+def product_for_quotient(made: Call) -> RelayExpr | None:
+    """erf(x / c) -> erf(x * (1 / c)), for functions that pass on a rounding of x no larger"""
+    record, quotient = record_of(made), made.args[0]
+    if not is_call_of(quotient, "divide") or not isinstance(quotient, Call):
+        return None
+    data, divisor = quotient.args
+    if record is None or not isinstance(divisor, Constant):
+        return None
+    info = float_info(DataType(divisor.data.dtype))
+    size = np.abs(_wide(divisor))
+    least, most = float(info.smallest_normal), 1 / float(info.smallest_normal)
+    if not np.all((size >= least) & (size <= most)):
+        return None
+    inverse = from_numpy(np.asarray(1 / _wide(divisor)), divisor.data.dtype)
+    return call(record.name, call("multiply", data, Constant(inverse)))
 
 
 def _split(expr: RelayExpr) -> tuple[RelayExpr, Constant] | None:

@@ -1,7 +1,7 @@
 """Functions of one tensor, element by element."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from sterna.ir.expr import BOOL, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import bind, elementwise, in_float64, quiet
+from sterna.op.tensor._arithmetic import Rule, product_for_quotient
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
@@ -59,6 +60,7 @@ def _register(
     fast: str = "",
     mixed_precision: Literal["always", "follow", "never"] = "follow",
     instructions: int = 0,
+    rewrites: Sequence[Rule] = (),
 ) -> None:
     register(OpRecord(
         name,
@@ -70,6 +72,7 @@ def _register(
         fast=_fast(fast) if fast else None,
         mixed_precision=mixed_precision,
         instructions=instructions,
+        rewrites=rewrites,
         cases=cases,
         doc=doc,
     ))  # fmt: skip
@@ -185,7 +188,8 @@ _of_floats("atan", t.atan, np.arctan, "The arc tangent.")
 _of_floats("sinh", t.sinh, np.sinh, "The hyperbolic sine.", mixed_precision="never")
 _of_floats("cosh", t.cosh, np.cosh, "The hyperbolic cosine.", mixed_precision="never")
 _of_floats("tanh", t.tanh, np.tanh, "The hyperbolic tangent.", fast="fast_tanh",
-           instructions=EXP_INSTRUCTIONS + 1 + INVERSE_INSTRUCTIONS)
+           instructions=EXP_INSTRUCTIONS + 1 + INVERSE_INSTRUCTIONS,
+           rewrites=[product_for_quotient])
 _of_floats("asinh", t.asinh, np.arcsinh, "The inverse hyperbolic sine.")
 _of_floats("acosh", t.acosh, np.arccosh, "The inverse hyperbolic cosine.")
 _of_floats("atanh", t.atanh, np.arctanh, "The inverse hyperbolic tangent.")
@@ -207,7 +211,8 @@ def erf_of(x: Array) -> Array:
 
 _of_floats("sigmoid", t.sigmoid, sigmoid_of, "1 / (1 + exp(-x)).",
            instructions=EXP_INSTRUCTIONS + 1 + INVERSE_INSTRUCTIONS)
-_of_floats("erf", t.erf, erf_of, "The error function.", fast="fast_erf", mixed_precision="never")
+_of_floats("erf", t.erf, erf_of, "The error function.", fast="fast_erf", mixed_precision="never",
+           rewrites=[product_for_quotient])
 
 
 # ---- tests and bits ----
