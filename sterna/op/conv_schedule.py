@@ -296,7 +296,8 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         conv.height, conv.batch, blocks, threads, _most_rows(conv), not conv.has_border
     )
     bands = -(-conv.height // share.rows) * conv.batch
-    if not conv.has_border:
+    whole = conv.channels % size.columns == 0  # fused with bands, the guard of a part would stay
+    if whole and not conv.has_border:
         share = cut_finer(share, bands, blocks, threads)
     tile, runs = _sum_in_registers(conv), runs_of(conv.op)
     n, h, w, c = _axes_of(conv, stage)
