@@ -7,14 +7,15 @@
  * no worker has begun it does itself, so a sleeping, late or missing worker costs time but no
  * progress, and any number of regions can run at once.
  *
- * Between regions workers spin for a moment, yield for another, and then sleep.
+ * Between regions workers spin for a moment, yield for longer than a core is taken away from a virtual
+ * machine, and then sleep: waking them all costs more than small regions take.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { REGIONS = 16, MOST_THREADS = 1024, SPIN_NS = 30000, YIELD_NS = 150000 };
+enum { REGIONS = 16, MOST_THREADS = 1024, SPIN_NS = 30000, YIELD_NS = 4000000 };
 
 typedef struct {
   _Alignas(64) atomic_llong next; /* may run past the end by one per thread */
