@@ -292,12 +292,12 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     """
     blocks = -(-conv.channels // size.columns)
     threads = conv.kernel.processor.threads
-    share = share_rows(
-        conv.height, conv.batch, blocks, threads, _most_rows(conv), not conv.has_border
-    )
+    # A loop over bands and blocks would keep the guard of a last block that is not whole inside.
+    whole = conv.channels % size.columns == 0
+    cut = whole and not conv.has_border
+    share = share_rows(conv.height, conv.batch, blocks, threads, _most_rows(conv), cut)
     bands = -(-conv.height // share.rows) * conv.batch
-    whole = conv.channels % size.columns == 0  # fused with bands, the guard of a part would stay
-    if whole and not conv.has_border:
+    if cut:
         share = cut_finer(share, bands, blocks, threads)
     tile, runs = _sum_in_registers(conv), runs_of(conv.op)
     n, h, w, c = _axes_of(conv, stage)
@@ -323,9 +323,13 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     else:
         write_out(tile, steps_of(tile))
         step = load_together(tile, tile.op.reduce_axis[0], size)
-    if bands >= threads and share.groups == 1:
+    if share.groups == 1 and (bands >= threads or (not whole and bands >= blocks)):
         piece = stage.fuse(n, band)
         _place_border(conv, stage, piece)
+    elif not whole:
+        stage.reorder(block, n, band)
+        piece, blocks = block, 1
+        _place_border(conv, stage, None)
     else:
         groups = share.groups if share.groups > 1 else blocks
         group, block = stage.split(block, nparts=groups)

@@ -112,6 +112,22 @@ def test_the_next_pixels_of_a_large_image_are_fetched(
     assert re.findall(r"prefetch_region\((\w+)", str(lowered.function)) == fetched
 
 
+@pytest.mark.parametrize("size, shared", [(4, "i3.outer"), (12, "i3.outer"), (16, "i0.i1")])
+def test_bands_and_blocks_are_one_loop_only_where_all_blocks_are_whole(
+    size: int, shared: str
+) -> None:
+    """The guard of the last block would stay in the innermost loop else, many times slower."""
+    x, w = relay.var("x", shape=(1, size, size, 8)), relay.var("w", shape=(1, 1, 8, 61))
+    attrs = {"data_layout": "NHWC", "kernel_layout": "HWIO", "channels": 61, "kernel_size": (1, 1)}
+    lowered = check(relay.nn.relu(relay.nn.conv2d(x, w, **attrs)), Processor(512, 32, threads=16))
+    lines = [line.strip() for line in str(lowered.function).split("\n")]
+    (outer,) = [line for line in lines if line.endswith("# parallel")]
+    assert outer.startswith(f"for {shared}")
+    guards = [line for line in lines if line.startswith("if ")]
+    assert guards
+    assert not any("%" in guard for guard in guards)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 16, 64])
 @pytest.mark.parametrize("height, most", [(7, 10), (14, 5), (28, 3), (56, 2), (112, 1), (13, 5)])
 def test_threads_end_together(threads: int, height: int, most: int) -> None:
