@@ -79,6 +79,12 @@ def schedule_default(kernel: Kernel) -> None:
                 schedule_elements(stage, kernel.processor, kernel.is_flat)
 
 
+def schedule_as_written(kernel: Kernel) -> None:
+    """Operators of statements: the loops as they stand, and in the report what they say of them."""
+    schedule_default(kernel)
+    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
+
+
 def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) -> None:
     """Independent elements: rows in parallel, vectors along the last axis.
 

@@ -1,5 +1,6 @@
 """Register tiles of sums of products of bytes in pairs, in the steps of _pair_steps.py."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,10 +9,12 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.expr import Call as ScalarCall
-from sterna.op.dot_schedule import GROUP
-from sterna.op.epilogue import Finish
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import expect_dim, tensor
+from sterna.op.dot_schedule import GROUP, INT32, are_bytes
+from sterna.op.epilogue import Epilogue, Finish, extern_with
 from sterna.op.nn._pair_steps import Steps, steps_of
-from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Constant
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -58,13 +61,36 @@ def steps_as_constants(steps: Steps, places: Array, lanes: int) -> tuple[Constan
     return tuple(Constant(from_numpy(part)) for part in (weight, at, steps.starts))
 
 
+def sample_steps(shape: tuple[int, int, int], places: Array, vectors: int) -> list[Array]:
+    """Operands for a test: weights (output channel, group, 4) of which some fit together."""
+    weights = np.random.default_rng(len(places)).integers(-128, 128, shape).astype("int8")
+    weights[: LEAST_LANES * vectors] //= 8
+    steps = steps_of(weights, LEAST_LANES * vectors)
+    return [to_numpy(part.data) for part in steps_as_constants(steps, places, LEAST_LANES)]
+
+
+def channels_of(data: TensorType, weight: Type, places: Type, starts: Type) -> int:
+    """How many channels the steps make, once all operands are what they should be."""
+    w = tensor(weight, "weight", 4)
+    where, panels = tensor(places, "places", 1), tensor(starts, "starts", 2)
+    if not are_bytes(data) or w.dtype != "int8":
+        raise ValueError(f"data are bytes and weight is int8, not {data.dtype} and {w.dtype}")
+    if where.dtype != INT32 or panels.dtype != INT32:
+        raise ValueError(f"places and starts are int32, not {where.dtype} and {panels.dtype}")
+    groups, vectors, lanes, group = w.concrete_shape
+    expect_dim(group, GROUP, "weight's numbers of a group")
+    expect_dim(where.shape[0], groups, "places' groups")
+    expect_dim(panels.shape[1], 2, "starts' columns")
+    return (panels.concrete_shape[0] - 1) * vectors * lanes
+
+
 def lifted(plain: Array) -> Constant:
     """What a channel's sum is too large by where data with a sign counts SIGN more."""
     return Constant(from_numpy(SIGN * plain.reshape(len(plain), -1).sum(axis=1, dtype="int32")))
 
 
-class PairTiles:
-    """The statements of a tile."""
+class PairTiles(ABC):
+    """The statements of an operator, made of tiles."""
 
     weight: BufferVar
     places: BufferVar
@@ -81,6 +107,26 @@ class PairTiles:
         self.block = self.panels * panel
         self.rows = min(ROWS[self.vectors], columns)
         self.finish: Finish | None = None
+
+    def tensor(
+        self, epilogue: Epilogue | None, out: TensorType, operands: Sequence[Tensor], name: str
+    ) -> Tensor:
+        """What the statements make; what follows is computed while a tile is in the cache."""
+
+        def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
+            data, self.weight, self.places, self.starts, self.out = buffers
+            self.finish = finish
+            self.write(ib, data)
+
+        return extern_with(epilogue, out, operands, write, name, self.describe())
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What it does, for the build report."""
+
+    @abstractmethod
+    def write(self, ib: IRBuilder, data: BufferVar) -> None:
+        """All pieces of the work."""
 
     def shares_of(self, blocks: int, bands: int) -> int:
         """Into how many parts blocks of channels are cut, so that all threads find work."""

@@ -10,7 +10,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, tensor
 from sterna.op.dot_schedule import INT32, LEAST_LANES, dot_lanes
 from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.kernel import Kernel, Processor
+from sterna.op.kernel import Processor
 from sterna.op.nn._conv_factors import factors_apart
 from sterna.op.nn._dense_layout import plain_weight
 from sterna.op.nn._tile_kernel import (
@@ -21,7 +21,7 @@ from sterna.op.nn._tile_kernel import (
     parts_of,
     unpack_tiles,
 )
-from sterna.op.schedules import schedule_default
+from sterna.op.schedules import schedule_as_written
 from sterna.op.windows import Padding, full_padding, pad_array
 from sterna.relay.arrays import Array, from_numpy, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -278,11 +278,6 @@ def _by_tiles(
     return extern_with(epilogue, out, (data, weight), write, name, kernel.describe())
 
 
-def _schedule(kernel: Kernel) -> None:
-    schedule_default(kernel)
-    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
-
-
 def _macs_conv(
     attrs: ConvTilesAttrs, out: TensorType, data: TensorType, weight: TensorType
 ) -> int:
@@ -311,7 +306,7 @@ register(OpRecord(
     reference=_reference_conv,
     macs=_macs_conv,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=_schedule,
+    schedule=schedule_as_written,
     mixed_precision="never",
     cases=[
         Case((((1, 4, 5, 8), "uint8"), _weights(20, 1, 8)), {"channels": 20, "kernel_size": 1}),
@@ -333,7 +328,7 @@ register(OpRecord(
     reference=_reference_dense,
     macs=_macs_dense,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=_schedule,
+    schedule=schedule_as_written,
     mixed_precision="never",
     cases=[
         Case((((3, 70), "uint8"), _weights(17, 1, 70)), {"units": 17}),

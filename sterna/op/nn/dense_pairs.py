@@ -4,7 +4,6 @@ It is a convolution of single pixels, the rows of its data: nn.dense_pair_dots.
 """
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,10 +12,10 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import at_least, expect_dim, tensor
+from sterna.op.checks import at_least
 from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
-from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.kernel import Kernel, Processor
+from sterna.op.epilogue import Epilogue
+from sterna.op.kernel import Processor
 from sterna.op.nn._dense_layout import plain_weight
 from sterna.op.nn._pair_kernel import (
     LEAST_LANES,
@@ -24,14 +23,15 @@ from sterna.op.nn._pair_kernel import (
     SIGN,
     Four,
     PairTiles,
+    channels_of,
     cheapest_steps,
     lifted,
     runs_of,
+    sample_steps,
     steps_as_constants,
 )
-from sterna.op.nn._pair_steps import steps_of
 from sterna.op.nn._tile_kernel import places_of
-from sterna.op.schedules import schedule_default
+from sterna.op.schedules import schedule_as_written
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
@@ -66,18 +66,8 @@ def dense_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
 
 
 def _infer(attrs: None, data: Type, weight: Type, places: Type, starts: Type) -> TensorType:
-    x, w = at_least(data, "data", 2), tensor(weight, "weight", 4)
-    where, panels = tensor(places, "places", 1), tensor(starts, "starts", 2)
-    if not are_bytes(x) or w.dtype != "int8":
-        raise ValueError(f"data are bytes and weight is int8, not {x.dtype} and {w.dtype}")
-    if where.dtype != INT32 or panels.dtype != INT32:
-        raise ValueError(f"places and starts are int32, not {where.dtype} and {panels.dtype}")
-    groups, vectors, lanes, group = w.concrete_shape
-    expect_dim(group, GROUP, "weight's numbers of a group")
-    expect_dim(where.shape[0], groups, "places' groups")
-    expect_dim(panels.shape[1], 2, "starts' columns")
-    units = (panels.concrete_shape[0] - 1) * vectors * lanes
-    return TensorType((*x.shape[:-1], units), INT32)
+    x = at_least(data, "data", 2)
+    return TensorType((*x.shape[:-1], channels_of(x, weight, places, starts)), INT32)
 
 
 def _reference(attrs: None, data: Array, weight: Array, places: Array, starts: Array) -> Array:
@@ -108,12 +98,7 @@ def _compute_with(
     attrs: None, out: TensorType, epilogue: Epilogue | None, *operands: Tensor
 ) -> Tensor:
     kernel = _Kernel(out, *operands)
-
-    def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-        kernel.finish = finish
-        kernel.write(ib, *buffers)
-
-    return extern_with(epilogue, out, operands, write, "T_dense_pair_dots", kernel.describe())
+    return kernel.tensor(epilogue, out, operands, "T_dense_pair_dots")
 
 
 class _Kernel(PairTiles):
@@ -134,18 +119,13 @@ class _Kernel(PairTiles):
         self.blocks = units // self.block // self.shares
 
     def describe(self) -> str:
-        """What it does, for the build report."""
         return (
             f"pairs of bytes, {self.rows} rows x {self.vectors * self.lanes} units in registers, "
             f"{self.band} rows x {self.blocks * self.block} units at a time"
         )
 
-    def write(
-        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, places: BufferVar,
-        starts: BufferVar, out: BufferVar,
-    ) -> None:  # fmt: skip
+    def write(self, ib: IRBuilder, data: BufferVar) -> None:
         """Bands of rows; only the last may end within a tile."""
-        self.weight, self.places, self.starts, self.out = weight, places, starts, out
         with ib.for_range(0, self.bands * self.shares, name="piece", kind="parallel") as piece:
             share, first = piece % self.shares, piece // self.shares * self.band
             count = build.minimum(self.band, self.every - first)
@@ -183,20 +163,6 @@ class _Kernel(PairTiles):
                   lambda row: places_of(first + left + row, self.outer))  # fmt: skip
 
 
-def _schedule(kernel: Kernel) -> None:
-    schedule_default(kernel)
-    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
-
-
-def _case(units: int, depth: int, vectors: int) -> Any:
-    rng = np.random.default_rng(units)
-    weights = rng.integers(-128, 128, (units, depth // GROUP, GROUP)).astype("int8")
-    weights[: 8 * vectors] //= 8
-    steps = steps_of(weights, 8 * vectors)
-    places = np.arange(0, depth, GROUP)
-    return [to_numpy(part.data) for part in steps_as_constants(steps, places, 8)]
-
-
 register(OpRecord(
     "nn.dense_pair_dots",
     inputs=("data", "weight", "places", "starts"),
@@ -206,11 +172,11 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=_schedule,
+    schedule=schedule_as_written,
     mixed_precision="never",
     cases=[
-        Case((((3, 3, 8), "uint8"), *_case(32, 8, 2)), {}),
-        Case((((7, 12), "int8"), *_case(24, 12, 3)), {}),
+        Case((((3, 3, 8), "uint8"), *sample_steps((32, 2, GROUP), np.arange(0, 8, GROUP), 2)), {}),
+        Case((((7, 12), "int8"), *sample_steps((24, 3, GROUP), np.arange(0, 12, GROUP), 3)), {}),
     ],
     doc="A dense layer of bytes; its weights lie in steps whose products fit 16 bits. Data with a "
         "sign counts 128 more.",

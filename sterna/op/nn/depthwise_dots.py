@@ -16,8 +16,8 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
 from sterna.op.dot_schedule import GROUP, INT32, are_bytes
 from sterna.op.epilogue import Begin, Epilogue, Finish, apart, extern_with
-from sterna.op.kernel import Kernel, Processor
-from sterna.op.schedules import schedule_default
+from sterna.op.kernel import Processor
+from sterna.op.schedules import schedule_as_written
 from sterna.op.windows import Padding, full_padding, pad_array
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -377,12 +377,6 @@ class DepthwiseKernel:
             out[index] = value if self.finish is None else self.finish(index, value)
 
 
-def schedule_depthwise(kernel: Kernel) -> None:
-    """One loop nest, that of the statements."""
-    schedule_default(kernel)
-    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
-
-
 def _case(rows: int, columns: int, step: int, lanes: int) -> Array:
     rng = np.random.default_rng(rows)
     return pack_weights(rng.integers(-128, 128, (16, rows, columns)).astype("int8"), step, lanes)
@@ -398,7 +392,7 @@ register(OpRecord(
     reference=reference_depthwise,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_depthwise,
+    schedule=schedule_as_written,
     mixed_precision="never",
     cases=[
         Case((((1, 5, 10, 16), "uint8"), _case(3, 3, 1, 16)), {"padding": 1, "border": 7}),

@@ -24,8 +24,8 @@ from sterna.op.nn.depthwise_dots import (
     infer_depthwise,
     pack_weights,
     reference_depthwise,
-    schedule_depthwise,
 )
+from sterna.op.schedules import schedule_as_written
 from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
@@ -145,7 +145,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_depthwise,
+    schedule=schedule_as_written,
     mixed_precision="never",
     cases=[
         Case((((1, 5, 10, 16), "uint8"), *_case(3, 3, 1)), {"padding": 1, "border": 7}),

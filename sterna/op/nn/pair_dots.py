@@ -5,7 +5,6 @@ nn.conv2d_pair_dots. Rows of data whose border or sign is not what the instructi
 """
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,22 +13,23 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import expect_dim, tensor
+from sterna.op.checks import tensor
 from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
-from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.kernel import Kernel, Processor
+from sterna.op.epilogue import Epilogue
+from sterna.op.kernel import Processor
 from sterna.op.nn._pair_kernel import (
     LEAST_LANES,
     SEEN_BYTES,
     SIGN,
     PairTiles,
+    channels_of,
     cheapest_steps,
     lifted,
     runs_of,
+    sample_steps,
     steps_as_constants,
 )
-from sterna.op.nn._pair_steps import steps_of
-from sterna.op.schedules import schedule_default
+from sterna.op.schedules import schedule_as_written
 from sterna.op.windows import Padding, full_padding, pad_array
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -106,21 +106,12 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
 def _infer(
     attrs: PairDotsAttrs, data: Type, weight: Type, places: Type, starts: Type
 ) -> TensorType:
-    x, w = tensor(data, "data", 4), tensor(weight, "weight", 4)
-    where, panels = tensor(places, "places", 1), tensor(starts, "starts", 2)
-    if not are_bytes(x) or w.dtype != "int8":
-        raise ValueError(f"data are bytes and weight is int8, not {x.dtype} and {w.dtype}")
-    if where.dtype != INT32 or panels.dtype != INT32:
-        raise ValueError(f"places and starts are int32, not {where.dtype} and {panels.dtype}")
-    groups, vectors, lanes, group = w.concrete_shape
-    expect_dim(group, GROUP, "weight's channels of a group")
-    expect_dim(where.shape[0], groups, "places' groups")
-    expect_dim(panels.shape[1], 2, "starts' columns")
+    x = tensor(data, "data", 4)
+    channels = channels_of(x, weight, places, starts)
     batch, height, width, _ = x.concrete_shape
     top, left, bottom, right = full_padding(attrs.padding, 2)
     high = (height + top + bottom - attrs.window[0]) // attrs.strides[0] + 1
     wide = (width + left + right - attrs.window[1]) // attrs.strides[1] + 1
-    channels = (panels.concrete_shape[0] - 1) * vectors * lanes
     return TensorType((batch, high, wide, channels), INT32)
 
 
@@ -166,14 +157,8 @@ def _compute(attrs: PairDotsAttrs, out: TensorType, *operands: Tensor) -> Tensor
 def _compute_with(
     attrs: PairDotsAttrs, out: TensorType, epilogue: Epilogue | None, *operands: Tensor
 ) -> Tensor:
-    """What follows is computed while a tile of results is in the innermost cache."""
     kernel = _Kernel(attrs, out, *operands)
-
-    def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-        kernel.finish = finish
-        kernel.write(ib, *buffers)
-
-    return extern_with(epilogue, out, operands, write, "T_conv2d_pair_dots", kernel.describe())
+    return kernel.tensor(epilogue, out, operands, "T_conv2d_pair_dots")
 
 
 class _Kernel(PairTiles):
@@ -205,18 +190,13 @@ class _Kernel(PairTiles):
         self.blocks = blocks // self.shares
 
     def describe(self) -> str:
-        """What it does, for the build report."""
         return (
             f"pairs of bytes, {self.rows} columns x {self.vectors * self.lanes} channels in "
             f"registers, {self.lines} rows x {self.blocks * self.block} channels at a time"
         )
 
-    def write(
-        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, places: BufferVar,
-        starts: BufferVar, out: BufferVar,
-    ) -> None:  # fmt: skip
+    def write(self, ib: IRBuilder, data: BufferVar) -> None:
         """Some lines and some channels after the other."""
-        self.weight, self.places, self.starts, self.out = weight, places, starts, out
         pieces = self.batch * self.bands * self.shares
         with ib.for_range(0, pieces, name="piece", kind="parallel") as piece:
             share, above = piece % self.shares, piece // self.shares
@@ -297,19 +277,6 @@ class _Kernel(PairTiles):
             some(build.const(whole * self.rows), rest)
 
 
-def _schedule(kernel: Kernel) -> None:
-    schedule_default(kernel)
-    kernel.choices["schedule"] = kernel.anchor[0].op.attrs["schedule"]
-
-
-def _case(shape: tuple[int, int, int], places: list[int], vectors: int) -> Any:
-    rng = np.random.default_rng(len(places))
-    weights = rng.integers(-128, 128, shape).astype("int8")
-    weights[: 8 * vectors] //= 8
-    steps = steps_of(weights, 8 * vectors)
-    return [to_numpy(part.data) for part in steps_as_constants(steps, np.array(places), 8)]
-
-
 register(OpRecord(
     "nn.conv2d_pair_dots",
     inputs=("data", "weight", "places", "starts"),
@@ -320,11 +287,11 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=_schedule,
+    schedule=schedule_as_written,
     mixed_precision="never",
     cases=[
-        Case((((1, 3, 9, 8), "uint8"), *_case((32, 2, 4), [0, 4], 2)), {}),
-        Case((((2, 4, 5, 4), "int8"), *_case((24, 4, 4), [0, 4, 28, 32], 3)),
+        Case((((1, 3, 9, 8), "uint8"), *sample_steps((32, 2, 4), np.array([0, 4]), 2)), {}),
+        Case((((2, 4, 5, 4), "int8"), *sample_steps((24, 4, 4), np.array([0, 4, 28, 32]), 3)),
              {"padding": (1, 1, 0, 1), "strides": (2, 1), "border": -3, "kernel_size": (2, 2)}),
     ],
     doc="A convolution of bytes; its weights lie in steps whose products fit 16 bits. Data with a "
