@@ -4,7 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from sterna.testing import requires_package, requires_program
+from sterna.target import Target, machine_of
+from sterna.target.needed import USED
+from sterna.testing import Feature, requires_package, requires_program
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,3 +29,13 @@ def clean_environment(**changes: str) -> dict[str, str]:
     """The environment without the variables that steer the runtime's threads, and with changes."""
     kept = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     return {**kept, **changes}
+
+
+def absent_feature() -> str:
+    """What code may need and this processor lacks; the test skips or fails where none is known."""
+    here = machine_of(Target("llvm -mcpu=native"))
+    features = USED.get(here.architecture, "").split()
+    absence = None if features else f"nothing looks at what {here.architecture} processors have"
+    known = Feature("processor", "processor with known features", lambda: absence, hardware=True)
+    known.require()
+    return next(name for name in features if not here.has(name))

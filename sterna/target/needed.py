@@ -4,7 +4,7 @@ from sterna.target.machine import Machine
 
 # What LLVM uses unasked, or the code generator on purpose, by architecture. Tiles are not here: the
 # code itself asks for them when it comes to them.
-_USED = {
+USED = {
     "x86": """
         sse3 ssse3 sse4.1 sse4.2 sse4a popcnt lzcnt movbe bmi bmi2 tbm fma4 xop avx avx2 fma f16c
         gfni avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert avx512f avx512cd avx512bw
@@ -23,7 +23,7 @@ def needed(*machines: Machine) -> str:
     Code for several processors may be there for one to be chosen of them.
     """
     first = machines[0]
-    if first.architecture not in _USED:
+    if first.architecture not in USED:
         return ""
-    used = _USED[first.architecture].split()
+    used = USED[first.architecture].split()
     return " ".join([first.cpu, *[f for f in used if all(each.has(f) for each in machines)]])

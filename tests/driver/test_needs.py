@@ -1,6 +1,5 @@
 """Code for a processor with more instructions than this one has is refused, not run."""
 
-import platform
 import re
 from pathlib import Path
 
@@ -12,56 +11,52 @@ from sterna import relay, te
 from sterna.driver import OperatorModule
 from sterna.runtime import _core
 from sterna.target import Target, machine_of, needed
-from sterna.target.needed import _USED
-
-# Of each architecture a feature that no processor has on which this is likely to run.
-ABSENT = {"x86_64": "xop", "aarch64": "sme"}.get(platform.machine(), "")
-TARGET = f"llvm -mattr=+{ABSENT}"
-
-needs_check = pytest.mark.skipif(not ABSENT, reason="processors of this kind are not looked at")
+from sterna.target.needed import USED
+from tests.support import absent_feature
 
 
-def build(target: str = TARGET) -> OperatorModule:
+@pytest.fixture
+def absent() -> str:
+    return absent_feature()
+
+
+def build(absent: str) -> OperatorModule:
     a = te.placeholder((16,), name="A")
     b = te.compute((16,), lambda i: a[i] + 1, name="B")
-    return tvm.build(te.create_schedule(b.op), [a, b], target, name="plus")
+    return tvm.build(te.create_schedule(b.op), [a, b], f"llvm -mattr=+{absent}", name="plus")
 
 
-@needs_check
 @pytest.mark.parametrize("suffix", [".so", ".tar", ".o", ".a"])
-def test_files_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+def test_files_are_refused_by_name(absent: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"plus{suffix}"
-    build().export_library(path)
+    build(absent).export_library(path)
     wanted = rf"cannot load .*plus\{suffix}.* was compiled for -mcpu=\S+, and this processor lacks "
-    with pytest.raises(ValueError, match=f"{wanted}.*{ABSENT}.*-mcpu=native"):
+    with pytest.raises(ValueError, match=f"{wanted}.*{absent}.*-mcpu=native"):
         tvm.runtime.load_module(path)
 
 
-@needs_check
-def test_code_in_memory_is_refused() -> None:
+def test_code_in_memory_is_refused(absent: str) -> None:
     a = np.zeros(16, "float32")
-    with pytest.raises(ValueError, match=f"this processor lacks .*{ABSENT}"):
-        build()(a, a.copy())
+    with pytest.raises(ValueError, match=f"this processor lacks .*{absent}"):
+        build(absent)(a, a.copy())
 
 
-@needs_check
 @pytest.mark.parametrize("executor", ["graph", "aot"])
-def test_models_are_refused(executor: str, tmp_path: Path) -> None:
+def test_models_are_refused(absent: str, executor: str, tmp_path: Path) -> None:
     x = relay.var("x", shape=(4,))
     mod = tvm.IRModule.from_expr(relay.nn.relu(x))
-    made = relay.build(mod, TARGET, executor=relay.backend.Executor(executor))
+    made = relay.build(mod, f"llvm -mattr=+{absent}", executor=relay.backend.Executor(executor))
     made.export_library(tmp_path / "model.so")
-    with pytest.raises(ValueError, match=f"this processor lacks .*{ABSENT}"):
+    with pytest.raises(ValueError, match=f"this processor lacks .*{absent}"):
         tvm.runtime.load_module(tmp_path / "model.so")
 
 
-@needs_check
-def test_of_several_targets_one_may_be_chosen(tmp_path: Path) -> None:
+def test_of_several_targets_one_may_be_chosen(absent: str, tmp_path: Path) -> None:
     one, other = te.placeholder((4,), name="A"), te.placeholder((4,), name="A")
     plus = te.compute((4,), lambda i: one[i] + 1, name="B")
     minus = te.compute((4,), lambda i: other[i] - 1, name="B")
     module = tvm.build({
-        TARGET: tvm.lower(te.create_schedule(plus.op), [one, plus], "plus"),
+        f"llvm -mattr=+{absent}": tvm.lower(te.create_schedule(plus.op), [one, plus], "plus"),
         "llvm": tvm.lower(te.create_schedule(minus.op), [other, minus], "minus"),
     })  # fmt: skip
     module.export_library(tmp_path / "both.so")
@@ -83,7 +78,7 @@ def test_the_runtime_knows_every_feature_that_is_named() -> None:
     root = Path(__file__).parents[2]
     text = (root / "runtime" / "src" / "processor.c").read_text("utf-8")
     known = set(re.findall(r'^    \{"([\w.]+)", ', text, re.MULTILINE))
-    assert known == {name for names in _USED.values() for name in names.split()}
+    assert known == {name for names in USED.values() for name in names.split()}
 
 
 def test_other_architectures_say_nothing() -> None:

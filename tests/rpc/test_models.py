@@ -1,6 +1,5 @@
 """Whole models on a server: what runs them here runs them there."""
 
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from sterna.contrib import graph_executor
 from sterna.contrib.debugger import debug_executor
 from sterna.runtime.executor.aot_executor import AotModule
 from tests.rpc.support import TestServer
-from tests.support import require_program
+from tests.support import absent_feature, require_program
 
 WEIGHTS = np.random.default_rng(0).random((10, 64), dtype="float32")
 INPUT = np.random.default_rng(1).random((1, 64), dtype="float32")
@@ -162,9 +161,7 @@ def test_code_for_another_machine_is_refused_before_it_travels(
 def test_code_that_the_server_cannot_run_is_refused(
     remote: rpc.RPCSession, tmp_path: Path
 ) -> None:
-    absent = {"x86_64": "xop", "aarch64": "sme"}.get(platform.machine())
-    if absent is None:
-        pytest.skip("processors of this kind are not looked at")
+    absent = absent_feature()
     a = te.placeholder((4,), name="A")
     b = te.compute((4,), lambda i: a[i] + 1, name="B")
     module = tvm.build(te.create_schedule(b.op), [a, b], f"llvm -mattr=+{absent}", name="plus")
