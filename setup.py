@@ -19,7 +19,7 @@ MAC = sys.platform == "darwin"
 
 # The runtime is made small: what is hot in a model is the model's own code.
 SMALL = ["-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunction-sections",
-         "-fdata-sections"]  # fmt: skip
+         "-fdata-sections"]
 
 if WINDOWS:
     C_FLAGS = ["/O2", "/std:c11", "/experimental:c11atomics"]
@@ -37,7 +37,7 @@ else:
     SHARED_NAME = "libsterna.so"
     # The library's code runs in pool threads, so it is never unloaded.
     SHARED_FLAGS = ["-Wl,-soname,libsterna.so", "-Wl,-z,nodelete", "-Wl,-s", "-Wl,--gc-sections",
-                    "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-lpthread", "-ldl"]  # fmt: skip
+                    "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-lpthread", "-ldl"]
     EXTENSION_FLAGS = ["-Wl,-rpath,$ORIGIN/../native/lib", "-Wl,-s"]
 
 

@@ -145,7 +145,7 @@ def main() -> int:
     if len(engines) == 1:
         parser.error("no peer is installed: pip install onnxruntime openvino MNN")
     races = [race(path, engines, threads, options.rounds, options.seconds)
-             for threads in options.threads for path in options.models]  # fmt: skip
+             for threads in options.threads for path in options.models]
     show("Engines", head(engines), [r.cells(engines) for r in races], options.markdown)
     print(summary(races))
     return 0 if all(r.ratio >= 1 and r.difference <= MAY_DIFFER for r in races) else 1

@@ -27,7 +27,7 @@ def keyword_network() -> tuple[Any, dict[str, Any]]:
     """A convolution, a pool and a classifier of twelve words."""
     data = relay.var("data", shape=(1, 1, 49, 10))
     conv = relay.nn.conv2d(data, relay.var("w1", shape=(16, 1, 3, 3)), padding=(1, 1), channels=16,
-                           kernel_size=(3, 3))  # fmt: skip
+                           kernel_size=(3, 3))
     pooled = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(relay.nn.relu(conv)))
     out = relay.nn.softmax(relay.nn.dense(pooled, relay.var("w2", shape=(12, 16))))
     rng = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def measure() -> list[Row]:
     interface = {"unpacked-api": True, "interface-api": "c"}
     with tvm.transform.PassContext(opt_level=3, config={"tir.disable_vectorize": True}):
         program = relay.build(mod, target=TARGET, params=params, runtime=Runtime("crt"),
-                              executor=Executor("aot", interface))  # fmt: skip
+                              executor=Executor("aot", interface))
     rows = []
     for toolchain in toolchains():
         found = sizes(program, "cortex-m4", toolchain)

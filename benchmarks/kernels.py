@@ -99,7 +99,7 @@ def time_gemm(peak: Any) -> list[Row]:
             ratio(turns, "one", "all") / threads, "x", 0.9, beside=all_note,
         ),
         Row("schedule to callable for that SGEMM", ready, "s", 1.0, True),
-    ]  # fmt: skip
+    ]
 
 
 def time_vector_add(peak: Any) -> list[Row]:

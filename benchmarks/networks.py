@@ -57,7 +57,7 @@ def measure_resnet50(folder: Path) -> list[Row]:
         Row("loading its file", ready * 1e3, "ms", 100, True, size),
         Row("running it", run * 1e3, "ms", float("inf"), True,
             f"{8.2 / run:.0f} GFLOP/s, {tvm.runtime.num_threads()} threads"),
-    ]  # fmt: skip
+    ]
 
 
 def measure_one_function(folder: Path) -> list[Row]:
@@ -78,7 +78,7 @@ def measure_one_function(folder: Path) -> list[Row]:
     beside = f"{times['aot'] * 1e6:.0f} us against {times['graph'] * 1e6:.0f} us"
     ratio = times["aot"] / times["graph"]
     return [Row("MobileNet of 32 x 32 as one function, to the graph's time", ratio, "x", 1.02, True,
-                beside)]  # fmt: skip
+                beside)]
 
 
 def measure() -> list[Row]:

@@ -69,7 +69,7 @@ def measure(paths: Sequence[Path], least_share: float = 0.01) -> list[tuple[str,
                 path.stem, name, str(held.kernels), f"{held.seconds * 1e3:.2f}",
                 f"{held.seconds / whole:.0%}", f"{held.flops / held.seconds * 1e-9:.0f}",
                 f"{held.least / held.seconds:.0%}",
-            ))  # fmt: skip
+            ))
     return lines
 
 

@@ -64,7 +64,7 @@ def mnn(path: Path, inputs: Arrays, threads: int) -> Runner:
         [Path(sys.executable).with_name("mnnconvert"), "-f", "ONNX", "--modelFile", path,
          "--MNNModel", converted, "--bizCode", "benchmark"],
         check=True, capture_output=True,
-    )  # fmt: skip
+    )
     settings = {"backend": 0, "numThread": threads, "precision": "high"}
     manager = MNN.nn.create_runtime_manager((settings,))
     net = MNN.nn.load_module_from_file(

@@ -61,7 +61,7 @@ def limits(threads: int) -> str:
     size, copies = bounds.gbytes[-1]
     _, reads = bounds.read_gbytes[-1]
     return (f"{bounds.gflops:.0f} GFLOP/s of multiply-adds, {copies:.1f} GB/s of copies and "
-            f"{reads:.1f} GB/s of reads of {size / 1e6:.0f} MB on {threads} threads")  # fmt: skip
+            f"{reads:.1f} GB/s of reads of {size / 1e6:.0f} MB on {threads} threads")
 
 
 def bounded(title: str, command: str, rows: list[Row]) -> str:
@@ -77,7 +77,7 @@ def models(folder: Path, threads: list[int], rounds: int, seconds: float) -> lis
         raise SystemExit(f"there is no .onnx file in {folder}")
     names = [engines.OURS, *peers.installed()]
     races = [engines.race(file, names, number, rounds, seconds)
-             for number in threads for file in files]  # fmt: skip
+             for number in threads for file in files]
     raced = markdown(engines.head(names), [race.cells(names) for race in races])
     reached = markdown(operators.HEAD, operators.measure(files))
     return [

@@ -23,7 +23,7 @@ def main() -> int:
     told = Path("/proc/cpuinfo")
     if not told.is_file() or FLAG not in told.read_text().split():
         print(f"this processor does not let CPUID fault: no {FLAG} in /proc/cpuinfo",
-              file=sys.stderr)  # fmt: skip
+              file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "without_avx512.so"

@@ -92,7 +92,7 @@ DIGITS: list[list[list[Stroke]]] = [
         [[*arc(0.48, 0.28, 0.32, 0.28, 0, -350), (0.8, 0.3), (0.74, 1.0)]],
         [[*arc(0.48, 0.28, 0.32, 0.28, -20, -370), *arc(0.35, 0.5, 0.45, 0.5, -15, 110)]],
     ],
-]  # fmt: skip
+]
 
 
 def segments_of(strokes: Sequence[Stroke]) -> Array:

@@ -94,7 +94,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
         name: ("sterna.support.errors", name)
         for name in ("InternalError", "TVMError", "register_error")
     },
-}  # fmt: skip
+}
 
 __all__ = [
     "__version__",
@@ -106,7 +106,7 @@ __all__ = [
     "lower", "metal", "micro", "nd", "opencl", "register_error", "register_func", "relay",
     "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir",
     "transform", "vpi", "vulkan", "webgpu",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

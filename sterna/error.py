@@ -12,4 +12,4 @@ from sterna.support.errors import (
 __all__ = [
     "InternalError", "OpNotImplemented", "RPCError", "RPCSessionTimeoutError", "TVMError",
     "register_error",
-]  # fmt: skip
+]

@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--search-seconds", type=float, default=20.0,
         help="how long each test throws broken input at something, drawn anew in every run",
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def requirements(search_path: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
         env={"PATH": search_path, "PYTHONPATH": str(ROOT / "build_tools")},
-    )  # fmt: skip
+    )
     return done.stdout.splitlines()[-1]
 
 
@@ -56,7 +56,7 @@ def wheel_without_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    )
     for name in filter(None, listing.stdout.split("\0")):
         if (ROOT / name).is_file() and not name.startswith("tests/"):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def wheel_without_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation",
          "--wheel-dir", str(folder)],
         env=environment, check=True, capture_output=True, timeout=600,
-    )  # fmt: skip
+    )
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -80,7 +80,7 @@ def test_a_wheel_built_by_ziglang_works(wheel_without_compiler: Path, tmp_path: 
     subprocess.run(
         [sys.executable, "-c", USE_IT, str(tmp_path)], check=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
+    )
 
 
 def test_the_wheel_holds_what_users_need_and_no_more(wheel_without_compiler: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_wheel_holds_what_users_need_and_no_more(wheel_without_compiler: Pat
     templates = {f"sterna/micro/templates/{name}" for name in (
         "common/src/example.c", "baremetal/microtvm_api_server.py", "baremetal/boards.json",
         "baremetal/libc/math.h",
-    )}  # fmt: skip
+    )}
     assert templates <= set(names)
     assert not [n for n in names if n.startswith(("tests/", "runtime/", "benchmarks/"))]
     assert not [n for n in names if n.startswith("sterna/runtime/core/")]

@@ -83,7 +83,7 @@ def run_console(text: str, folder: Path, variables: str) -> None:
     done = subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, timeout=120,
         env=clean_environment(PATH=path),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
     outputs = [output.lstrip("\n") for output in done.stdout.split(END)]
     for ran, wanted, printed in zip(commands, expected, outputs, strict=False):

@@ -75,7 +75,7 @@ def test_a_model_in_three_commands(stand_ins: Path) -> None:
     done = subprocess.run(
         ["bash", "-e", "-c", commands], cwd=stand_ins, capture_output=True, text=True,
         timeout=120, env=clean_environment(PATH=path),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "class " in done.stdout
 

@@ -9,4 +9,4 @@ from sterna.arith.substitute import substitute
 __all__ = [
     "Analyzer", "Digits", "IntBound", "Interval", "NoDigits", "detect_linear", "interval",
     "substitute",
-]  # fmt: skip
+]

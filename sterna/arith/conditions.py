@@ -283,7 +283,7 @@ class Conditions(Sums):
                 for j, other in enumerate(sums)
                 if j in kept and j != i and other is not None
                 and any(index in mine for mono in other for index in mono)
-            ]  # fmt: skip
+            ]
             if not extra:
                 continue
             if nonnegative(self.state, plus_const(scale(total, -1), -1), extra):

@@ -50,10 +50,10 @@ _NODES: dict[type[ast.AST], Any] = {
     ast.BitXor: "bitwise_xor", ast.LShift: "shift_left", ast.RShift: "shift_right",
     ast.Lt: LT, ast.LtE: LE, ast.Gt: GT, ast.GtE: GE, ast.Eq: EQ, ast.NotEq: NE,
     ast.And: And, ast.Or: Or, ast.Not: Not, ast.Invert: "bitwise_not",
-}  # fmt: skip
+}
 _FUNCTIONS: dict[str, Any] = {
     "min": Min, "max": Max, "select": Select, "truncdiv": TruncDiv, "truncmod": TruncMod,
-}  # fmt: skip
+}
 _CONSTANTS = "cd"
 
 

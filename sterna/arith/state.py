@@ -114,7 +114,7 @@ class Knowledge:
         return Knowledge(
             dict(self.ranges), list(self.facts), list(self.owners), dict(self.values),
             dict(self.truths), dict(self.moduli), set(self.mentioned),
-        )  # fmt: skip
+        )
 
 
 class State:

@@ -55,7 +55,7 @@ PURE_CALLS = frozenset((
     "fabs", "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "sin",
     "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "atan2", "erf", "sigmoid",
     "fmod", "fma", "copysign", "isnan", "isinf", "isfinite", "popcount", "clz", "reinterpret",
-))  # fmt: skip
+))
 
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")
 # A region of additions longer than this is walked node by node, so that shared parts count once.

@@ -62,7 +62,7 @@ class Module(Program):
         names = {
             "__file__": spec.origin, "__cached__": spec.cached, "__loader__": spec.loader,
             "__package__": spec.parent, "__spec__": spec,
-        }  # fmt: skip
+        }
         super().__init__(argv, path, names)
         self.spec = spec
 

@@ -29,7 +29,7 @@ def make_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sterna", description="Compile machine-learning models to fast, small programs.",
         epilog=f"`sterna COMMAND --help` tells more. Exit status: {codes}.",
-    )  # fmt: skip
+    )
     parser.add_argument("--version", action="version", version=f"sterna {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -46,7 +46,7 @@ def _add(commands: "Subparsers", name: str) -> None:
     commands.choices[name].add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS,
         help="show the traceback of an error",
-    )  # fmt: skip
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

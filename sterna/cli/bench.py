@@ -34,7 +34,7 @@ def add_to(commands: "Subparsers") -> None:
         "bench", help=COMMANDS["bench"],
         description="Time a model from arrays to arrays, on random numbers unless inputs are "
         "given. Engines take turns, so that what else the machine does hits them alike.",
-    )  # fmt: skip
+    )
     add_model(parser)
     add_threads(parser)
     add_inputs(parser)
@@ -45,7 +45,7 @@ def add_to(commands: "Subparsers") -> None:
     parser.add_argument(
         "--beside", metavar="MODEL.onnx",
         help="the model for ONNX Runtime; MODEL itself if it is an .onnx",
-    )  # fmt: skip
+    )
     parser.add_argument("--alone", action="store_true", help="leave ONNX Runtime out")
     parser.set_defaults(run=run)
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             note = f"ONNX Runtime cannot run this model: {error}"
         else:
             agreement = {"largest_difference": largest(differences(ours, theirs)),
-                         "largest_number": largest(theirs)}  # fmt: skip
+                         "largest_number": largest(theirs)}
             contestants[PEER] = run_peer
     times = time_in_turns(contestants, options.turns, options.turn_ms * 1e-3)
     data = {**_data(model, times), **agreement}
@@ -120,12 +120,12 @@ def _text(data: dict[str, Any]) -> str:
         ("Engine", list(engines)),
         ("Median (ms)", [f"{row['median'] * 1e3:.4g}" for row in engines.values()]),
         ("Min (ms)", [f"{row['min'] * 1e3:.4g}" for row in engines.values()]),
-    ])  # fmt: skip
+    ])
     lines = [f"{', '.join(data['inputs'])}, threads: {data['threads']}", "", table]
     if "ratio" in data:
         ratio = data["ratio"]
         lines += ["", f"{PEER} takes {ratio['median']:.2f} x as long by the median, "
                   f"{ratio['min']:.2f} x by the minimum",
                   f"the results differ by {data['largest_difference']:.1e} at most; the largest "
-                  f"number is {data['largest_number']:.3g}"]  # fmt: skip
+                  f"number is {data['largest_number']:.3g}"]
     return "\n".join([*lines, *(["", data["note"]] if "note" in data else [])])

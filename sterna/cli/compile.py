@@ -22,13 +22,13 @@ def add_to(commands: "Subparsers") -> None:
     parser = commands.add_parser(
         "compile", help=COMMANDS["compile"],
         description="Compile a model to one file that holds code, graph and weights.",
-    )  # fmt: skip
+    )
     add_model(parser, compiled_too=False)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE",
         help="what to write; its name ends in .so (a shared library), .tar, .o, .a, .c (of the "
         "target c) or .wasm (of wasm32-wasi)",
-    )  # fmt: skip
+    )
     parser.add_argument("--cc", help="the C compiler that links the file")
     parser.add_argument(
         "--report", action="store_true", help="show what was fused and how it was scheduled"
@@ -61,4 +61,4 @@ def _text(output: Path, model: CompiledModel, whole: bool) -> str:
         f"{output}: {show_bytes(file_size(output))}, {report.counts} for {report.target}",
         f"needs {show_bytes(report.memory.total)} of memory; compiled in "
         f"{show_seconds(sum(report.stages.values()))}",
-    ])  # fmt: skip
+    ])

@@ -72,7 +72,7 @@ def add_to(commands: "Subparsers") -> None:
         "demo", help=COMMANDS["demo"],
         description="Compile a small classifier of digits, show what it reads in some pictures, "
         "time it beside other ways to run it, and export it.",
-    )  # fmt: skip
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -139,7 +139,7 @@ def with_numpy(path: Path) -> Classifier:
     layers = [
         (weights[f"{node.output[0]}.weight"], weights[f"{node.output[0]}.bias"])
         for node in graph.node if node.op_type == "Conv"
-    ]  # fmt: skip
+    ]
 
     def classify(picture: Array) -> Array:
         x = picture.transpose(0, 2, 3, 1)

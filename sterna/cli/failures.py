@@ -73,4 +73,4 @@ def _open_shapes(error: OpenShapeError) -> str:
     return "\n".join([
         "the model leaves dimensions of its inputs open:", *listed,
         f"say which sizes to compile for, such as {' '.join(options)}",
-    ])  # fmt: skip
+    ])

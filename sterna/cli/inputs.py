@@ -21,18 +21,18 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "-i", "--input", action="append", default=[], metavar="[NAME=]FILE",
         help="an input from an .npy file or a picture, or inputs by name from an .npz file; the "
         "name may be left out where the model has one input",
-    )  # fmt: skip
+    )
     group.add_argument("--seed", type=int, default=0, help="for random numbers; 0 if not given")
     group.add_argument(
         "--integers", type=parse_range, default=(0, 2), metavar="FROM:BELOW",
         help="which integers random inputs are drawn from; 0:2 if not given",
-    )  # fmt: skip
+    )
     group = parser.add_argument_group("pictures (with the package Pillow)")
     group.add_argument(
         "--resize", type=int, metavar="SIDE",
         help="make the shorter side so long, then cut out the middle; if not given, as large as "
         "fits the model",
-    )  # fmt: skip
+    )
     group.add_argument("--stretch", action="store_true", help="bring to size, cut nothing off")
     group.add_argument("--scale", type=float, help="divide by this; by 255 if not given")
     group.add_argument("--mean", type=parse_numbers, help="subtract these, one or per channel")
@@ -113,7 +113,7 @@ def _picture(path: Path, spec: TensorSpec, options: argparse.Namespace) -> Any:
     how = ImageOptions(
         options.resize, options.stretch, options.scale, options.mean or mean, options.std or std,
         options.layout, options.bgr,
-    )  # fmt: skip
+    )
     try:
         return image_array(path, spec, how)
     except ModuleNotFoundError as error:

@@ -28,13 +28,13 @@ def add_to(commands: "Subparsers") -> None:
         "inspect", help=COMMANDS["inspect"],
         description="Show what a model consists of: operators, multiply-adds, parameters. Or show "
         "it at a stage on its way to code, or draw it.",
-    )  # fmt: skip
+    )
     add_model(parser)
     parser.add_argument(
         "--show", choices=tuple(STAGES),
         help="the graph as imported, after the passes of --opt-level, or its kernels as loops, "
         "LLVM IR, assembly or C",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--kernel", default="", metavar="TEXT", help="only kernels with this in their names"
     )
@@ -104,4 +104,4 @@ def _text(statistics: Statistics) -> str:
         "",
         lay_out([("Operator", list(counts)), ("Calls", [str(n) for n in counts.values()])],
                 {"Operator": "Total", "Calls": str(sum(counts.values()))}),
-    ])  # fmt: skip
+    ])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 C_INTERFACE = {"unpacked-api": True, "interface-api": "c"}
 PROGRAMS = {"baremetal": "build/program.elf", "zephyr": "build/zephyr/zephyr.elf",
-            "arduino": "build/*.elf"}  # fmt: skip
+            "arduino": "build/*.elf"}
 SMALL = {"relay.Winograd.max_growth": 0}  # flash is scarce: weights must not grow
 SECONDS = 120
 PAINTED = "measured: painted before the program ran, and read afterwards"
@@ -50,7 +50,7 @@ def add_to(commands: "Subparsers") -> None:
         "micro", help=COMMANDS["micro"],
         description="Compile a model for a board, make a project that runs it, build that, and "
         "show what memory it takes. A board that is too small is refused.",
-    )  # fmt: skip
+    )
     parser.add_argument("model", metavar="MODEL", help="an .onnx model")
     parser.add_argument("--board", required=True, help="what it is to run on, such as mps2_an386")
     parser.add_argument(
@@ -62,22 +62,22 @@ def add_to(commands: "Subparsers") -> None:
     parser.add_argument(
         "--project-type", choices=PROJECT_TYPES, default=EXAMPLE,
         help="run once on sample inputs, or obey the host; the first if not given",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--option", action="append", type=parse_option, default=[], metavar="NAME=VALUE",
         help="an option of the project, such as toolchain=zig; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--run", action="store_true", dest="and_run",
         help="show what the board gives, and how far that is from what this machine gives",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--flash", action="store_true", help="bring the program to the board in the end"
     )
     parser.add_argument(
         "--seconds", type=parse_count, default=SECONDS,
         help=f"how long the program may run; {SECONDS} if not given",
-    )  # fmt: skip
+    )
     add_shapes(parser)
     add_json(parser)
     add_inputs(parser)
@@ -139,7 +139,7 @@ def _compile(graph: Graph, board: Board, options: argparse.Namespace) -> AOTProg
         program = relay_build.build(
             mod, target=f"c{cpu}", params=params, executor=Executor("aot", C_INTERFACE),
             runtime=Runtime("crt"),
-        )  # fmt: skip
+        )
     report = program.memory_report()
     ram = report.workspace_bytes + report.output_bytes
     check_room(board, report.constant_bytes, ram, "the network alone")
@@ -157,7 +157,7 @@ def _specs(program: AOTProgram) -> list[TensorSpec]:
 def _generate(
     options: argparse.Namespace, platform: str, program: AOTProgram, inputs: Mapping[str, Any],
     folder: Path, scratch: Path,
-) -> GeneratedProject:  # fmt: skip
+) -> GeneratedProject:
     samples = scratch / "inputs.npz"
     np.savez(samples, **inputs)
     template = TemplateProject.from_directory(platform)
@@ -204,7 +204,7 @@ def _memory(
         "ram": ram, "ram_of_board": board.ram,
         "constants": report.constant_bytes, "arena": report.workspace_bytes,
         "input_bytes": report.input_bytes, "output_bytes": report.output_bytes,
-    }  # fmt: skip
+    }
 
 
 def _measure(
@@ -253,7 +253,7 @@ def _memory_text(data: Mapping[str, Any]) -> str:
             ("Memory", [row[0] for row in rows]), ("Bytes", [str(row[1]) for row in rows]),
             ("", [row[2] for row in rows]),
         ]),
-    ]  # fmt: skip
+    ]
     if data["project"]:
         lines += ["", f"the project is in {data['project']}"]
     return "\n".join(lines)
@@ -264,4 +264,4 @@ def _results_text(data: Mapping[str, Any]) -> str:
         "", outputs_table(data["outputs"]), "",
         f"this machine's results differ by {data['largest_difference']:.1e} at most; the largest "
         f"number is {data['largest_number']:.3g}",
-    ])  # fmt: skip
+    ])

@@ -28,12 +28,12 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", help='what to compile for, such as "llvm -mcpu=cortex-a72"; this machine if '
         "it is not given",
-    )  # fmt: skip
+    )
     add_shapes(parser)
     parser.add_argument(
         "--precision", choices=("float32", "float16", "bfloat16"),
         help="the type that weights and activations are kept in; the model's own if not given",
-    )  # fmt: skip
+    )
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +41,11 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape", action="append", type=parse_shape, metavar="NAME:1,3,224,224", default=[],
         help="the shape of an input, where the model leaves dimensions open; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--opt-level", type=int, choices=range(5), metavar="0..4",
         help="how far to optimize; 3 if it is not given",
-    )  # fmt: skip
+    )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +96,7 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     target = parse_target(options.target)
     with progress(options):
         return models.compile(options.model, target, dict(options.shape), level,
-                              precision=options.precision or "float32")  # fmt: skip
+                              precision=options.precision or "float32")
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:
@@ -122,6 +122,6 @@ def _expect_no_compiling(options: argparse.Namespace) -> None:
                               ("--opt-level", options.opt_level),
                               ("--precision", options.precision))
         if value not in (None, [])
-    ]  # fmt: skip
+    ]
     if given:
         raise UsageError(f"'{options.model}' is compiled already; {given[0]} has no effect on it")

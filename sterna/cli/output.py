@@ -68,7 +68,7 @@ def progress(options: argparse.Namespace) -> Iterator[None]:
         yield
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TextColumn("{task.fields[what]}"))  # fmt: skip
+               TextColumn("{task.fields[what]}"))
     with Progress(*columns, console=console, transient=True) as bars, watching(Bar(bars)):
         yield
 

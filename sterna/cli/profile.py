@@ -25,7 +25,7 @@ def add_to(commands: "Subparsers") -> None:
         description="Time each operator of a model, on random numbers unless inputs are given, and "
         "say at which rate it computes and moves data and which share of what this machine can do "
         "that is.",
-    )  # fmt: skip
+    )
     add_model(parser)
     add_threads(parser)
     add_inputs(parser)

@@ -21,11 +21,11 @@ def add_to(commands: "Subparsers") -> None:
         "rpc-server", help=COMMANDS["rpc-server"],
         description="Compile the RPC server, a program of C alone, for a machine. Copy it there, "
         "start it with --help, and connect with sterna.rpc.connect.",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--target", help='what it runs on, such as "llvm -mtriple=aarch64-linux-gnu"; this machine '
         "if not given",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "-o", "--output", default="rpc_server", metavar="FILE", help="what to write (rpc_server)"
     )

@@ -28,7 +28,7 @@ def add_to(commands: "Subparsers") -> None:
     parser = commands.add_parser(
         "run", help=COMMANDS["run"],
         description="Run a model once and show or save what it gives.",
-    )  # fmt: skip
+    )
     add_model(parser)
     add_threads(parser)
     add_inputs(parser)
@@ -111,7 +111,7 @@ def _top(scores: Array, most: int, labels: list[str]) -> list[dict[str, Any]]:
          "score": float(scores[row, place])}
         for row in range(len(scores))
         for place in order[row]
-    ]  # fmt: skip
+    ]
 
 
 def _text(data: dict[str, Any]) -> str:
@@ -119,7 +119,7 @@ def _text(data: dict[str, Any]) -> str:
         top = data["top"]
         columns = [("Row", [str(row["row"]) for row in top])] if top[-1]["row"] else []
         columns += [("Class", [str(row["class"]) for row in top]),
-                    ("Score", [f"{row['score']:.6g}" for row in top])]  # fmt: skip
+                    ("Score", [f"{row['score']:.6g}" for row in top])]
         if top[0]["label"] is not None:
             columns.append(("Label", [row["label"] for row in top]))
         return lay_out(columns)
@@ -134,7 +134,7 @@ def outputs_table(rows: dict[str, Any]) -> str:
         *((title, [_number(row[title.lower()]) for row in rows.values()])
           for title in ("Min", "Mean", "Max")),
         ("First", [" ".join(map(_number, row["first"])) for row in rows.values()]),
-    ])  # fmt: skip
+    ])
 
 
 def _number(value: float | None) -> str:

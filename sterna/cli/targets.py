@@ -26,14 +26,14 @@ MACHINES = (
     "aarch64-linux-android", "armv7a-linux-androideabi", "x86_64-linux-android",
     "aarch64-apple-macos", "x86_64-apple-macos", "x86_64-windows-gnu", "hexagon-unknown-elf",
     "thumbv7em-none-eabi",
-)  # fmt: skip
+)
 
 
 def add_to(commands: "Subparsers") -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "targets", help=COMMANDS["targets"], description="List the kinds of targets.",
-    )  # fmt: skip
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         "native": _native(), "tools": _tools(), "kinds": kinds,
         "machines": [_machine(options) for options in MACHINES],
         "architectures": list(ARCHITECTURES),
-    }  # fmt: skip
+    }
     show(options, data, lambda: _text(data))
     return 0
 
@@ -55,12 +55,12 @@ def _native() -> dict[str, Any]:
     return {
         "target": NATIVE, "triple": machine.triple, "cpu": machine.cpu, "cores": machine.cores,
         "vector_bits": machine.vector_bits,
-    }  # fmt: skip
+    }
 
 
 def _tools() -> dict[str, str | None]:
     found = {"C compiler and linker": toolchain.find_c_compiler(),
-             "C++ compiler": toolchain.find_cxx_compiler()}  # fmt: skip
+             "C++ compiler": toolchain.find_cxx_compiler()}
     return {name: None if words is None else " ".join(words) for name, words in found.items()}
 
 
@@ -69,7 +69,7 @@ def _kind(kind: TargetKind) -> dict[str, Any]:
     return {
         "kind": kind.name, "builds": builds, "missing": _missing(kind),
         "options": kind.option_names,
-    }  # fmt: skip
+    }
 
 
 def _machine(options: str) -> dict[str, Any]:
@@ -132,13 +132,13 @@ def _text(data: dict[str, Any]) -> str:
         ("Kind", [kind["kind"] for kind in kinds]),
         ("Builds", ["yes" if kind["builds"] else "no" for kind in kinds]),
         ("Missing", [kind["missing"] or "" for kind in kinds]),
-    ])  # fmt: skip
+    ])
     return "\n".join([
         f"This machine: {native['triple']}, {native['cpu']}, {native['cores']} cores, vectors of "
         f"{native['vector_bits']} bits ({native['target']})",
         *tools, "", table, "", *_machines_text(data["machines"]), "",
         f"LLVM's processors: {', '.join(data['architectures'])}",
-    ])  # fmt: skip
+    ])
 
 
 def _machines_text(machines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -147,7 +147,7 @@ def _machines_text(machines: Sequence[Mapping[str, Any]]) -> list[str]:
     rows = [_row(machine, notes) for machine in machines]
     titles = ("Target", ".o", ".a", ".so or .wasm", "Runs here under")
     table = lay_out([(title, column) for title, column in zip(titles, zip(*rows, strict=True),
-                                                              strict=True)])  # fmt: skip
+                                                              strict=True)])
     return [table, *([""] if notes else []), *(f"[{i + 1}] {note}" for i, note in enumerate(notes))]
 
 
@@ -164,4 +164,4 @@ def _row(machine: Mapping[str, Any], notes: list[str]) -> tuple[str, ...]:
     return (
         machine["target"], cell(machine["object"]), cell(machine["static_library"]),
         cell(library), cell(machine["run"], None),
-    )  # fmt: skip
+    )

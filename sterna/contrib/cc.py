@@ -43,7 +43,7 @@ def create_shared(
     toolchain.link_shared(
         Path(output), _paths(objects), options or (), _cached(cc, ccache_env), cwd,
         needs_runtime=_is_for_here(cc), variables=ccache_env,
-    )  # fmt: skip
+    )
 
 
 def create_executable(
@@ -58,7 +58,7 @@ def create_executable(
     toolchain.link_executable(
         Path(output), _paths(objects), options or (), _cached(cc, ccache_env), cwd,
         needs_runtime=_is_for_here(cc), variables=ccache_env,
-    )  # fmt: skip
+    )
 
 
 def create_staticlib(

@@ -38,5 +38,5 @@ def create_llvm(
         toolchain.run_compiler(
             [*command, "-O3", "-g0", "-S", "-emit-llvm", *(options or ()), str(source),
              "-o", str(made)]
-        )  # fmt: skip
+        )
         return made.read_text("utf-8")

@@ -127,7 +127,7 @@ class SternaBackend(Backend):
     def prepare(
         cls, model: ModelProto, device: str = "CPU", target: str = TARGET,
         opt_level: int = OPT_LEVEL, **kwargs: Any,
-    ) -> SternaRep:  # fmt: skip
+    ) -> SternaRep:
         """A handle that runs the model."""
         if not cls.supports_device(device):
             raise ValueError(f"the backend runs models on CPU, not on '{device}'")
@@ -145,7 +145,7 @@ class SternaBackend(Backend):
     def run_node(
         cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None,
         **kwargs: Any,
-    ) -> tuple[Any, ...]:  # fmt: skip
+    ) -> tuple[Any, ...]:
         """What one operator computes from its inputs, of which those it leaves out are not given.
 
         opset_version: by which operator set to read it; the newest one if it is not given.

@@ -63,7 +63,7 @@ class TempDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.remove()
 
 

@@ -92,7 +92,7 @@ def report_of(entry: EntryFunction, graph: Graph, options: Options) -> MemoryRep
         tuple(PoolUse(pool.pool_name, plan.sizes[pool.pool_name], pool.limit)
               for plan in plans for pool in plan.pools),
         entry.plan.in_place,
-    )  # fmt: skip
+    )
 
 
 def layout_of(
@@ -102,7 +102,7 @@ def layout_of(
     return Layout(
         options.algorithm, options.workspace_alignment, scratch, take_over, options.pools,
         options.custom_algorithm, options.holds_operands,
-    )  # fmt: skip
+    )
 
 
 # ---- with the runtime ----
@@ -150,7 +150,7 @@ def build_with_runtime(
 
     def text(form: str) -> str:
         groups = [kernel_functions(n, f, target, False, shares.get(n, ()))
-                  for n, f in functions.items()]  # fmt: skip
+                  for n, f in functions.items()]
         loops = [loop for group in groups for loop in group]
         return LLVMCode([*loops, *main], own, f"tvmgen_{name}", False).source(form)
 
@@ -170,7 +170,7 @@ def _one_node(graph: Graph, entry: EntryFunction) -> Graph:
         "func_name": entry.function.name,
         **{key: str(sum(int(n.attrs.get(key, 0)) for n in graph.nodes))
            for key in ("flops", "bytes", "constant_bytes", "function_steps")},
-    }  # fmt: skip
+    }
     call = Node(entry.function.name, "tvm_op", [(i, 0) for i in inputs], kinds, attrs)
     heads = [(len(nodes), place) for place in range(len(entry.outputs))]
     return Graph([*nodes, call], inputs, heads, graph.params, graph.output_names)
@@ -210,7 +210,7 @@ def build_program(
         graph, f"tvmgen_{name}_steps" if packed else ENTRY.format(name),
         layout_of(options, take_over, scratch),
         ConstantLayout(options.constant_pools, options.constant_alignment),
-    )  # fmt: skip
+    )
     interface = c.Interface(
         name, entry.function.name,
         [c.Operand(t.name, t.bytes) for t in entry.inputs],
@@ -220,7 +220,7 @@ def build_program(
         _constant_pools(entry, graph),
         options.workspace_alignment, options.constant_alignment, options.has_pools,
         entry.input_places, entry.output_places,
-    )  # fmt: skip
+    )
     every, tail = [*kernels, entry.function], interface.run()
     if packed:
         caller = _with_operands(entry, ENTRY.format(name))
@@ -283,4 +283,4 @@ _HELD: Mapping[str, Any] = {
     "bool": "uint8",
     **{name: name for name in ("float32", "float64", "int8", "int16", "int32", "int64",
                                "uint8", "uint16", "uint32", "uint64")},
-}  # fmt: skip
+}

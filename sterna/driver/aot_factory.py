@@ -44,7 +44,7 @@ class AOTProgram:
     def __init__(
         self, params: dict[str, NDArray], name: str, target: Target,
         program: Program, ir_mod: IRModule,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lib = OperatorModule.make(program.code, name, {target: ir_mod})
         self.params = params
         self.libmod_name = name
@@ -100,7 +100,7 @@ class AOTProgram:
 def build_aot(
     functions: dict[str, Function], graph: Graph, name: str, target: Target, options: Options,
     ir_mod: IRModule,
-) -> AOTExecutorFactoryModule | AOTProgram:  # fmt: skip
+) -> AOTExecutorFactoryModule | AOTProgram:
     """A network as one function, with the runtime around it or without one."""
     check_name(name)
     if options.runtime == "crt":

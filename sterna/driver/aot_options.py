@@ -48,7 +48,7 @@ class Options:
         cls, executor: Executor, runtime: Runtime, target: Target,
         workspace_pools: WorkspaceMemoryPools | None = None,
         constant_pools: ConstantMemoryPools | None = None,
-    ) -> "Options":  # fmt: skip
+    ) -> "Options":
         """What an executor and a runtime ask for; combinations that mean nothing are refused."""
         interface = executor.options.get("interface-api", "packed")
         _check_interface(executor, runtime, target, interface)
@@ -65,7 +65,7 @@ class Options:
             algorithm, custom, setting("tir.usmp.use_workspace_io"),
             usable_pools(workspace_pools, WorkspaceMemoryPools, target) or (ARENA,),
             usable_pools(constant_pools, ConstantMemoryPools, target),
-        )  # fmt: skip
+        )
         _check_memory(made)
         return made
 
@@ -125,7 +125,7 @@ def _alignment(executor: Executor, key: str, default: Any) -> int:
 def aot_options(
     executor: Executor, runtime: Runtime, target: Target, workspace_pools: Any = None,
     constant_pools: Any = None,
-) -> Options | None:  # fmt: skip
+) -> Options | None:
     """How a network is called that is one function; None if it is a graph."""
     if executor.name == "aot":
         return Options.of(executor, runtime, target, workspace_pools, constant_pools)

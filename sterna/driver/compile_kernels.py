@@ -26,7 +26,7 @@ START_SECONDS = 1.0
 def compile_kernels(
     functions: dict[str, Function], target: Target, packed: bool = True,
     shares: Mapping[str, Pairs] | None = None,
-) -> dict[str, CompiledKernel]:  # fmt: skip
+) -> dict[str, CompiledKernel]:
     """Each kernel by its name; packed: with a packed function around it; shares: see kernel.py."""
     with stage("compile kernels", len(functions)) as at:
         made = _made(functions, target, packed, shares or {}, at)
@@ -36,7 +36,7 @@ def compile_kernels(
 def _made(
     functions: dict[str, Function], target: Target, packed: bool, shares: Mapping[str, Pairs],
     at: Stage,
-) -> dict[str, bytes]:  # fmt: skip
+) -> dict[str, bytes]:
     """The kernels as bytes, made under the current settings."""
     settings = _settings()
 
@@ -86,7 +86,7 @@ def _settings() -> dict[str, Any] | None:
     return {
         "opt_level": context.opt_level, "config": config,
         "required_pass": context.required_pass, "disabled_pass": context.disabled_pass,
-    }  # fmt: skip
+    }
 
 
 def _request(

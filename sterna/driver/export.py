@@ -129,7 +129,7 @@ class _Export:
         toolchain.link_shared(
             output, self.files, extra, self.tools.command, self.options.get("cwd"),
             needs_runtime=bool(self.addons) and self.tools.is_here,
-        )  # fmt: skip
+        )
 
     def library(self) -> None:
         self.link(self.path)
@@ -177,4 +177,4 @@ _WRITERS: dict[str, Callable[[_Export], None]] = {
     **dict.fromkeys(LIBRARY_FORMS, _Export.library),
     ".tar": _Export.tar, ".a": _Export.archive, ".o": _Export.object, ".c": _Export.source,
     ".wasm": _Export.wasm,
-}  # fmt: skip
+}

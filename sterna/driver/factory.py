@@ -191,7 +191,7 @@ class GraphExecutorFactoryModule:
 def _export(
     lib: OperatorModule, data: ModelData, file_name: str | os.PathLike[str], fcompile: Any,
     addons: Any, workspace_dir: Any, options: dict[str, Any],
-) -> Any:  # fmt: skip
+) -> Any:
     """Write kernels with a graph and its parameters to one file."""
     files = ModelFiles(data, lib.code)
     form = Path(file_name).suffix

@@ -12,9 +12,9 @@ from sterna.codegen import llvm
 from sterna.driver.build import llvm_options
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
-from sterna.op.kernel import Pace, Processor
-from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
+from sterna.schedule.default import schedule_default
+from sterna.schedule.kernel import Pace, Processor
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
 from sterna.tir import pipeline

@@ -46,7 +46,7 @@ class ModelData:
     @cached_property
     def _texts(self) -> list[bytes]:
         return [self.name.encode(), *(name.encode() for name in self.params),
-                self.graph_json.encode()]  # fmt: skip
+                self.graph_json.encode()]
 
     @cached_property
     def _shapes_begin(self) -> int:
@@ -78,7 +78,7 @@ class ModelData:
             index.append(_PARAM.pack(
                 at[1 + i], sizes[1 + i], shape_at, array.ndim, dtype.type_code, dtype.bits,
                 dtype.lanes, self._places[i], array.nbytes,
-            ))  # fmt: skip
+            ))
             shapes.append(struct.pack(f"<{array.ndim}q", *array.shape))
             shape_at += 8 * array.ndim
         body = b"".join([*index, *shapes, *self._texts])
@@ -86,7 +86,7 @@ class ModelData:
         checksum = zlib.adler32(struct.pack("<5Q", *fields) + body)
         return _HEADER.pack(
             MAGIC, BYTE_ORDER_MARK, VERSION, self.size, self._head_size, checksum, *fields
-        ) + body  # fmt: skip
+        ) + body
 
     def write_into(self, buffer: bytearray, at: int = 0) -> None:
         """Put it into a buffer of zeros."""

@@ -94,7 +94,7 @@ def build(
     return GraphExecutorFactoryModule(
         code, graph_json, graph.params, mod_name, wanted, mod, notes,
         links_params=chosen.options["link-params"],
-    )  # fmt: skip
+    )
 
 
 def _note_workspaces(graph: Graph, notes: Mapping[str, KernelNotes]) -> None:

@@ -61,7 +61,7 @@ def settings_of(args: argparse.Namespace) -> ServerSettings:
             sessions=args.max_sessions, session_s=args.max_seconds, disk_bytes=args.max_disk,
             memory_bytes=args.max_memory,
         ),
-    )  # fmt: skip
+    )
     check_settings(settings)
     return settings
 

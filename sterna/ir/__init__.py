@@ -30,6 +30,6 @@ __all__ = [
     "as_expr", "assert_structural_equal", "build", "const", "map_children", "node", "post_order",
     "explain_difference", "instrument", "load_json", "printer", "save_json", "structural_equal",
     "structural_hash", "transform",
-]  # fmt: skip
+]
 
 __getattr__ = classic_names(__name__)

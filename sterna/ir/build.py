@@ -29,6 +29,7 @@ from sterna.ir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Let,
     Max,
     Min,
     Mul,
@@ -39,6 +40,7 @@ from sterna.ir.expr import (
     Sub,
     TruncDiv,
     TruncMod,
+    Var,
 )
 from sterna.support.dtype import DataType
 from sterna.support.float_format import exact_enough, format_of
@@ -534,12 +536,12 @@ def install_operators(cls: type) -> None:
         "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": floormod,
         "lshift": _bit("shift_left"), "rshift": _bit("shift_right"),
         "and": _bit("bitwise_and"), "or": _bit("bitwise_or"), "xor": _bit("bitwise_xor"),
-    }  # fmt: skip
+    }
     single: dict[str, Callable[..., Expr]] = {
         "neg": lambda self: mul(self, const(-1, self.dtype)), "invert": _invert,
         "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
         "eq": _compared(equal), "ne": _compared(not_equal),
-    }  # fmt: skip
+    }
     for name, function in both.items():
         setattr(cls, f"__{name}__", function)
         setattr(cls, f"__r{name}__", _swapped(function))
@@ -550,3 +552,9 @@ def install_operators(cls: type) -> None:
 
 
 install_operators(Expr)
+
+
+def bind(value: Expr, body: Callable[[Expr], Expr], name: str = "x") -> Expr:
+    """body(value), with the value computed once however often the body uses it."""
+    var = Var(name, value.dtype)
+    return Let(var, value, body(var))

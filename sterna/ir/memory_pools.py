@@ -30,7 +30,7 @@ class PoolInfoProperties:
 
     def __post_init__(self) -> None:
         for name in ("size_hint_bytes", "clock_frequency_hz", "read_bandwidth_bytes_per_cycle",
-                     "write_bandwidth_bytes_per_cycle"):  # fmt: skip
+                     "write_bandwidth_bytes_per_cycle"):
             value = getattr(self, name)
             if value != UNKNOWN and value <= 0:
                 raise ValueError(f"{name} must be positive, or -1 for unknown; it is {value}")
@@ -53,7 +53,7 @@ class PoolInfo:
     def __init__(
         self, pool_name: str, targets: Sequence[Any],
         pool_info_properties: PoolInfoProperties | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(pool_name, str) or not pool_name:
             raise ValueError(f"a memory pool has a name; {pool_name!r} is none")
         if isinstance(targets, str) or not isinstance(targets, Sequence):
@@ -95,7 +95,7 @@ class ConstantPoolInfo(PoolInfo):
         self, pool_name: str, targets: Sequence[Any],
         constant_info_arr: Sequence[Any] | None = None,
         pool_info_properties: PoolInfoProperties | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if constant_info_arr:
             raise ValueError(
                 f"the build fills the memory pool {pool_name} with constants: leave "

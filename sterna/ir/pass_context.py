@@ -60,7 +60,7 @@ class PassContext:
         made = PassContext(
             opt_level, self.required_pass, self.disabled_pass, self.instruments, self.config,
             self.trace,
-        )  # fmt: skip
+        )
         made._lent = True
         return made
 

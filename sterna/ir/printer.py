@@ -84,7 +84,7 @@ INFIX_CALLS: dict[str, tuple[str, int]] = {
 RESERVED = frozenset(keyword.kwlist) | {
     "allocate", "attr", "broadcast", "handle", "inf", "let", "nan", "prefetch_region",
     "ramp", "range", "select", "shuffle", "where",
-}  # fmt: skip
+}
 
 # Deeper than this an expression is cut short: text that nobody reads must not exhaust the stack.
 MAX_DEPTH = 100

@@ -24,7 +24,7 @@ __all__ = [
     "ApplyPassToFunction", "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo",
     "PrintIR", "Sequential", "find_pass", "function_pass", "module_pass", "register_config",
     "register_pass",
-]  # fmt: skip
+]
 
 log = logging.getLogger("sterna.transform")
 

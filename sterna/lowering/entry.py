@@ -157,7 +157,7 @@ class _Maker:
         declared = (
             *(t.declared() for t in tensors), *self.constant_pools,
             *(t.declared() for t in results), *self.pools,
-        )  # fmt: skip
+        )
         attrs = {"declared": declared, "noalias": False}
         function = PrimFunc(name, tuple(b.data for b in every), every, body, attrs)
         given = [(n, 0) for n in graph.inputs if graph.nodes[n].name not in graph.params]
@@ -165,7 +165,7 @@ class _Maker:
             function, inputs, constants, self.results, self.plan, self.constant_plan, self.pooled,
             [self.plan.places[entry] for entry in given] if holds_operands else [],
             [self.plan.output_places[head] for head in graph.heads] if holds_operands else [],
-        )  # fmt: skip
+        )
 
     def _call(self, number: int, node: Node) -> Stmt:
         own = [(number, index) for index in range(len(node.types))]

@@ -79,7 +79,7 @@ class Graph:
                 **names,
             },
             "node_row_ptr": first,
-        })  # fmt: skip
+        })
 
 
 def _node_json(node: Node) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, TupleType, flatten_type
-from sterna.op.epilogue import epilogue_of
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, OpRecord, record_of
 from sterna.relay.traverse import post_order
+from sterna.schedule.epilogue import epilogue_of
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
 
 # The tensor of an expression, or those of a tuple.

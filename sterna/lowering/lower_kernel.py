@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
-from sterna.op.kernel import Kernel, Processor
-from sterna.op.row_sums import sums_rows
-from sterna.op.schedules import schedule_default
 from sterna.relay.expr import Function
 from sterna.relay.op import OpRecord
+from sterna.schedule.default import schedule_default
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.row_sums import sums_rows
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
 from sterna.tir.stmt import Buffer, PrimFunc

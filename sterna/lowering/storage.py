@@ -134,7 +134,7 @@ def _tensors(
         found[entry] = BufferInfo(
             describe(node, index), _up(bytes_of(node.types[index]), layout.alignment),
             first, last.get(entry, first) + 1, layout.alignment,
-        )  # fmt: skip
+        )
     return found
 
 
@@ -148,7 +148,7 @@ def _works(graph: Graph, layout: Layout) -> dict[int, list[BufferInfo]]:
         ]
         for number, node in enumerate(graph.nodes)
         if node.op != "null" and layout.scratch.get(node.attrs["func_name"])
-    }  # fmt: skip
+    }
 
 
 def _copies(
@@ -166,7 +166,7 @@ def _copies(
                        end, end + 1, layout.alignment)
             for number, index in dict.fromkeys(constants)
         ]
-    }  # fmt: skip
+    }
 
 
 def _heirs(
@@ -186,7 +186,7 @@ def _heirs(
                 and target not in roots and source not in taken
                 and sources.count(source) == 1 and alone[source].last == number + 1
                 and alone[source].size == alone[target].size
-            ):  # fmt: skip
+            ):
                 roots[target] = roots.get(source, source)
                 taken.add(source)
     return roots
@@ -250,7 +250,7 @@ def plan_constants(graph: Graph, layout: ConstantLayout) -> tuple[PoolPlan, dict
         node.name: BufferInfo(_constant_words(graph, number), _up(bytes_of(node.types[0]),
                               layout.alignment), 0, 1, layout.alignment)
         for number, node in enumerate(graph.nodes) if node.name in graph.params
-    }  # fmt: skip
+    }
     algorithm = "linear_scan" if len(layout.pools) == 1 else "greedy_by_size"
     plan = plan_pools(list(buffers.values()), layout.pools, algorithm)
     found: dict[str, Place] = {}

@@ -46,7 +46,7 @@ __all__ = [
     "UnsupportedInModelLibraryFormatError",
     "export_model_library_format", "generate_project", "generate_project_from_mlf",
     "get_microtvm_template_projects", "project_api", "sizes",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

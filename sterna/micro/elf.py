@@ -91,7 +91,7 @@ def _read(data: bytes, form: _Form) -> Program:
     (start,) = struct.unpack_from(form.word, data, form.start)
     count, names_at = struct.unpack_from("<HH", data, form.counts)
     rows = [struct.unpack_from(form.section, data, start + form.section_bytes * i)
-            for i in range(count)]  # fmt: skip
+            for i in range(count)]
     contents = [b"" if row[1] == NO_BITS else data[row[4] : row[4] + row[5]] for row in rows]
     sections = [
         Section(_text(contents[names_at], row[0]), row[1], row[2], content, row[5], row[6])

@@ -46,7 +46,7 @@ class Sizes:
 def sizes(
     program: AOTProgram, cpu: str = "cortex-m4", toolchain: str | None = None,
     options: Sequence[str] = ("-Os",),
-) -> Sizes:  # fmt: skip
+) -> Sizes:
     """Compile and link a network for a processor, and measure what came of it.
 
     program: what relay.build gives for Executor("aot") with a C interface and Runtime("crt").
@@ -68,7 +68,7 @@ def sizes(
         command = [
             *arm.compile_command(chosen, cpu, str(LIBC)), *options, "-g", "-nostartfiles",
             f"-Wl,--entry={START}", "network.c", "start.c", *arm.libraries(chosen), "-o", "program",
-        ]  # fmt: skip
+        ]
         run_tool(command, folder)
         return _measured(folder / "program", program.interface.prefix, cpu, chosen)
 
@@ -81,7 +81,7 @@ def _caller(program: AOTProgram) -> str:
     if not interface.holds_operands:
         for what, operands in (("inputs", interface.inputs), ("outputs", interface.outputs)):
             lines += [f"static uint64_t {what}_{at}[{operand.bytes // 8 + 1}];"
-                      for at, operand in enumerate(operands)]  # fmt: skip
+                      for at, operand in enumerate(operands)]
             members.append((what, [f"{what}_{at}" for at in range(len(operands))] or ["0"]))
     if interface.takes_pools:
         arrays = []
@@ -103,7 +103,7 @@ def _caller(program: AOTProgram) -> str:
     return "\n".join([
         f'#include "{prefix}.h"', *lines, f"void {START}(void);", f"void {START}(void) {{", *body,
         f"  (void){prefix}_run({', '.join(args)});", "  for (;;) {", "  }", "}", "",
-    ])  # fmt: skip
+    ])
 
 
 def _measured(path: Path, prefix: str, cpu: str, toolchain: str) -> Sizes:

@@ -16,7 +16,7 @@ from sterna.support.numpy_dtype import numpy_dtype
 START, VERSION = 0xA5, 2
 HEAD = struct.Struct("<BHI")
 REASONS = {1: "a message was damaged", 2: "it does not know the command",
-           3: "it has no such input or output", 4: "the size is not that of the input"}  # fmt: skip
+           3: "it has no such input or output", 4: "the size is not that of the input"}
 LONGEST_SILENCE = 1 << 16
 """Bytes of something else that may come before a message."""
 ATTEMPTS = 4

@@ -117,7 +117,7 @@ def _members(tensors: Sequence[Any], members: Sequence[str]) -> list[dict[str, A
         {"name": t.name, "member": member, "dtype": str(t.type.dtype),
          "shape": [int(extent) for extent in t.type.shape], "size": t.bytes}
         for t, member in zip(tensors, members, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _describe_graph(network: GraphExecutorFactoryModule, folder: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _ERRORS: dict[str, type[Exception]] = {
         ValueError, BoardTooSmallError, FileExistsError, FileNotFoundError, MissingToolError,
         CompileError,
     )
-}  # fmt: skip
+}
 
 
 class MicroTVMTemplateProjectNotFoundError(ValueError):
@@ -243,7 +243,7 @@ def generate_project(
     """
     template = template_project_dir if template_project_dir is not None else template_dir
     given = {"template_project_dir": template, "module": module,
-             "generated_project_dir": generated_project_dir}  # fmt: skip
+             "generated_project_dir": generated_project_dir}
     if template_project_dir is not None and template_dir is not None:
         raise TypeError("template_dir is another name of template_project_dir: give one of them")
     missing = [name for name, value in given.items() if value is None]

@@ -31,7 +31,7 @@ _WHERE = {
 __all__ = [
     "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_kept", "compile",
     "keep_model", "load", "measure_bounds", "target_of",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

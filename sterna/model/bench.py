@@ -87,7 +87,7 @@ def largest(arrays: Iterable[Array]) -> float:
 def differences(ours: Sequence[Array], theirs: Sequence[Array]) -> list[Array]:
     """How far two results are apart; the same infinities and NaNs are not."""
     pairs = [(np.asarray(a, "float64"), np.asarray(b, "float64"))
-             for a, b in zip(ours, theirs, strict=True)]  # fmt: skip
+             for a, b in zip(ours, theirs, strict=True)]
     with np.errstate(invalid="ignore"):
         return [
             np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b) for a, b in pairs

@@ -44,7 +44,7 @@ def measure_bounds(threads: int) -> Bounds:
         _giga(read_rates(threads, _best_seconds)),
         _multiply_add_rate(threads, "float16") * 1e-9 if machine.computes_half else None,
         _byte_rate(threads, machine) * 1e-9 if machine.multiplies_bytes else None,
-    )  # fmt: skip
+    )
 
 
 def _giga(rates: Rates) -> Rates:

@@ -15,7 +15,7 @@ LONGEST = 42
 COLOURS = {
     "input": "#ffffff", "output": "#ffffff", "product": "#cfe2f3", "reduction": "#fce5cd",
     "elements": "#d9ead3", "view": "#eeeeee", "other": "#e6dbf0",
-}  # fmt: skip
+}
 
 STYLE = """
 text { font: 11px ui-monospace, Menlo, Consolas, monospace; fill: #222 }
@@ -63,7 +63,7 @@ def to_svg(graph: Boxes, title: str) -> str:
         *_boxes(graph.boxes, layout),
         "</g>",
         "</svg>",
-    ]) + "\n"  # fmt: skip
+    ]) + "\n"
 
 
 def to_html(graph: Boxes, title: str) -> str:
@@ -76,7 +76,7 @@ def to_html(graph: Boxes, title: str) -> str:
         to_svg(graph, title),
         f"<script>{SCRIPT}</script>",
         "</body></html>",
-    ]) + "\n"  # fmt: skip
+    ]) + "\n"
 
 
 def _lines(box: Box) -> list[str]:
@@ -107,7 +107,7 @@ def _box(box: Box, x: float, y: float) -> str:
         f'{kind}>{escape(line)}</text>'
         for i, (line, kind) in enumerate([*((line, "") for line in lines),
                                           (result, ' class="type"')])
-    ]  # fmt: skip
+    ]
     return (
         f"<g><title>{escape(tip)}</title>"
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '

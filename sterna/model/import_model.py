@@ -67,7 +67,7 @@ def _onnx(model: Any, shapes: dict[str, Any]) -> Graph:
     declared = frontend.declared_inputs(loaded.proto)
     named = {dim for dims in declared.values() for dim in dims or () if isinstance(dim, str)}
     extents = {name: _extent(name, shapes.pop(name)) for name in sorted(named & set(shapes))
-               if name not in declared}  # fmt: skip
+               if name not in declared}
     _expect_names(shapes, list(declared))
     opened = {
         name: [extents.get(str(dim), dim) for dim in dims] if dims else ["?"]

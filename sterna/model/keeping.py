@@ -39,7 +39,7 @@ def keep_model(recipe: Recipe, build: Build) -> None:
         "objects": [(name, len(content)) for name, content in code.objects.items()],
         "notes": {name: asdict(note) for name, note in factory.kernel_notes.items()},
         "operators": {name: facts.operators for name, facts in build.kernels().items()},
-    }).encode()  # fmt: skip
+    }).encode()
     size = SIZE.pack(len(head))
     cache.put(recipe.key, size, head, *code.objects.values(), save_param_dict(params))
     cache.trim()

@@ -16,7 +16,7 @@ class OpenShapeError(ValueError):
         super().__init__(
             "the model leaves dimensions of its inputs open:\n" + "\n".join(listed)
             + f"\nsay which sizes to compile for, such as shapes={{{example}}}"
-        )  # fmt: skip
+        )
 
     @property
     def example(self) -> dict[str, tuple[int, ...]]:

@@ -104,7 +104,7 @@ class Report:
         return [
             f"{', '.join(self.inputs)} -> {', '.join(self.outputs)}",
             f"for {self.target}{level}: {self.counts}",
-        ]  # fmt: skip
+        ]
 
     def _table(self) -> str:
         kernels = self.kernels
@@ -116,7 +116,7 @@ class Report:
                      for k in kernels]),
             ("MFLOP", [f"{k.flops * 1e-6:.1f}" for k in kernels]),
             ("Workspace", [show_bytes(k.workspace_bytes) for k in kernels]),
-        ])  # fmt: skip
+        ])
 
     def _memory(self) -> list[str]:
         memory = self.memory
@@ -124,7 +124,7 @@ class Report:
         parts = {
             f"weights{grown}": memory.weights, "activations": memory.activations,
             "inputs": memory.inputs, "workspace": memory.workspace,
-        }  # fmt: skip
+        }
         listed = ", ".join(f"{show_bytes(size)} {what}" for what, size in parts.items())
         return [f"Memory: {show_bytes(memory.total)} ({listed})"]
 
@@ -185,7 +185,7 @@ def _kernel(
         workspace_bytes=int(attrs.get("workspace", 0))
         + threads * int(attrs.get("workspace_of_thread", 0)),
         seconds=0.0 if notes is None else notes.seconds,
-    )  # fmt: skip
+    )
 
 
 def _bytes(spec: "TensorSpec") -> int:

@@ -8,7 +8,7 @@ from sterna.support.discovery import modules_of
 FOLDERS = (
     "sterna.op.tensor", "sterna.op.nn", "sterna.op.image", "sterna.op.qnn", "sterna.op.random",
     "sterna.op.signal", "sterna.op.vision",
-)  # fmt: skip
+)
 
 for _folder in FOLDERS:
     modules_of(_folder)

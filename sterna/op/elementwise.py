@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr, Let, Var
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.te import Tensor, compute
@@ -27,12 +27,6 @@ def elementwise(name: str, scalar: Scalar) -> Callable[..., Tensor]:
         return made
 
     return compute_it
-
-
-def bind(value: Expr, body: Callable[[Expr], Expr], name: str = "x") -> Expr:
-    """body(value), with the value computed once however often the body uses it."""
-    var = Var(name, value.dtype)
-    return Let(var, value, body(var))
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:

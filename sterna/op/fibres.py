@@ -8,7 +8,7 @@ from typing import Any
 from sterna.ir import build
 from sterna.ir.types import Dim
 from sterna.op.indexing import INT32, INT64, unravel
-from sterna.op.schedules import PARALLEL_ELEMENTS
+from sterna.schedule.default import PARALLEL_ELEMENTS
 from sterna.tir.ir_builder import IRBuilder
 
 

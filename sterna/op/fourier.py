@@ -97,7 +97,7 @@ class Transform:
     def _pass(
         self, parts: list[BufferVar], offsets: tuple[Any, Any], radix: Any, rest: Any, done: Any,
         j: Expr, q: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One group of `radix` numbers: their transform, turned by where the group lies."""
         source, target = offsets
 

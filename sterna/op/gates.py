@@ -70,7 +70,7 @@ ACTIVATIONS: dict[str, Activation] = {
         lambda x, a, b: np.where(x > a, x, 0),
         1.0,
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
     if scheme.scale.size > 1 and multiplier and layouts[0].dims(data.shape)["C"] == attrs.groups:
         return None
     made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, operands[1]),
-                **given)  # fmt: skip
+                **given)
     return Quantized(made, replace(scheme, axis=out.index_of("C")))
 
 
@@ -194,7 +194,7 @@ def multiplied(attrs: Any, operands: Sequence[Any]) -> Made:
     data, weight, scheme = factors
     weight = weight if turned else np.ascontiguousarray(weight.T)
     made = call("qnn.dense", data.data, const(weight), *_parameters(data, operands[1]),
-                units=weight.shape[0])  # fmt: skip
+                units=weight.shape[0])
     return Quantized(made, replace(scheme, axis=len(data.shape) - 1))
 
 
@@ -258,4 +258,4 @@ def _settled(data: Quantized) -> Quantized:
 def _parameters(data: Quantized, weight: Quantized) -> list[RelayExpr]:
     """The zero points and scales that follow the operands of quantised products."""
     return [const(data.scheme.zero), const(np.int32(0)), const(data.scheme.scale),
-            const(weight.scheme.scale)]  # fmt: skip
+            const(weight.scheme.scale)]

@@ -15,9 +15,9 @@ import numpy as np
 from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, select
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
-from sterna.op.products import FLOAT32, wide
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
+from sterna.schedule.products import FLOAT32, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, ceil, compute, floor, if_then_else, round
 
@@ -25,7 +25,7 @@ METHODS = ("nearest_neighbor", "linear", "cubic")
 COORDINATES = (
     "half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric", "pytorch_half_pixel",
     "tf_half_pixel_for_nn", "tf_crop_and_resize",
-)  # fmt: skip
+)
 
 # Names for a method by the number of axes.
 ALIASES = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
@@ -203,11 +203,11 @@ def cubic(a: float, x: Any) -> tuple[Any, Any]:
 def stretched(
     data: Tensor, out: TensorType, axes: Mapping[int, Scaling], name: str, names: Sequence[str],
     beyond: float = 0.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor stretched along axes: per axis stages of places and weights, then the sums."""
     dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
     tables = {axis: _tables(scaling, dtype, f"{name}_{names[axis]}")
-              for axis, scaling in axes.items()}  # fmt: skip
+              for axis, scaling in axes.items()}
     cropped = [axis for axis, s in axes.items() if s.coordinates == "tf_crop_and_resize"]
 
     def element(*indices: Expr) -> Any:
@@ -239,7 +239,7 @@ def _tables(scaling: Scaling, dtype: DataType, name: str) -> list[tuple[Tensor, 
 
     def stage(tap: int, part: int, what: str) -> Tensor:
         made: Tensor = compute((scaling.result,), lambda i: scaling.reads(i, dtype)[tap][part],
-                               name=f"{name}_{what}{tap}")  # fmt: skip
+                               name=f"{name}_{what}{tap}")
         return made
 
     return [

@@ -15,13 +15,13 @@ import numpy as np
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import of_kind, same_dtype, tensor, tensors
 from sterna.op.dynamic import tensor_type
-from sterna.op.products import wide
 from sterna.op.recurrence import Network, RecurrentAttrs
 from sterna.op.recurrent_steps import by_layout, units_of_block
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call
+from sterna.schedule.products import wide
 from sterna.te import Tensor
 
 # Sequences that run together where vectors have 512 bits and there are 32 of them.
@@ -63,7 +63,7 @@ def in_steps(
     projected = call(
         "nn.dense", call("reshape", data, newshape=(first * second, features)),
         call("reshape", rows, newshape=(packing.numbers, features)), units=packing.numbers,
-    )  # fmt: skip
+    )
     turned = call("transpose", packing.of_gates(recurrence), axes=(0, 1, 4, 2, 3))
     operands: dict[str, RelayExpr] = {"columns": turned}
     if "bias" in given:
@@ -81,7 +81,7 @@ def in_steps(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],
         rows=ROWS_OF_WIDE_VECTORS if wide_vectors else 1, **options,
-    )  # fmt: skip
+    )
 
 
 def _biases(

@@ -17,13 +17,13 @@ from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
-from sterna.op.kernel import Kernel
-from sterna.op.products import wide, widened
 from sterna.op.recurrent_steps import STATES, Step, by_layout, units_of_block, write_steps
-from sterna.op.schedules import PARALLEL_ELEMENTS, extents_of, schedule_elements
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
+from sterna.schedule.default import PARALLEL_ELEMENTS, extents_of, schedule_elements
+from sterna.schedule.kernel import Kernel
+from sterna.schedule.products import wide, widened
 from sterna.te import ComputeOp, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 from sterna.tir import if_then_else

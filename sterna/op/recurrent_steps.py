@@ -55,7 +55,7 @@ def by_layout(attrs: Options, pair: Sequence[Any]) -> tuple[Any, Any]:
 def write_steps(
     step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
     outs: list[BufferVar], functions: list[list[Gate]], rows: int,
-) -> None:  # fmt: skip
+) -> None:
     """All sequences in all directions; rows: how many sequences run together at most."""
     time, batch = by_layout(attrs, operands["projected"].shape[:2])
     together = _together(batch, rows, "sequence_lens" in operands)
@@ -67,7 +67,7 @@ def write_steps(
         for direction, backwards in enumerate(attrs.directions):
             first = (line - tiles * direction) * together
             steps = Steps(step, attrs, ib, operands, outs, direction, first, together,
-                          functions[direction])  # fmt: skip
+                          functions[direction])
             if count == 1:
                 steps.write(time, backwards)
                 continue
@@ -99,7 +99,7 @@ class Steps:
     def __init__(
         self, step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
         outs: list[BufferVar], direction: int, first: Expr, rows: int, functions: list[Gate],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.attrs, self.ib, self.operands, self.outs = attrs, ib, operands, outs
         self.direction, self.first, self.rows, self.functions = direction, first, rows, functions
         self.columns = operands["columns"]

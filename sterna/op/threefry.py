@@ -64,7 +64,7 @@ def word_exprs(ib: IRBuilder, key: Sequence[Expr], counter: Sequence[Any]) -> li
 def each_block(
     ib: IRBuilder, key: Sequence[Expr], start: Sequence[Expr], shape: Sequence[Dim],
     store: Callable[[Expr, list[Expr]], None],
-) -> None:  # fmt: skip
+) -> None:
     """A parallel loop over groups of four elements: store(first element, their words).
 
     start: where a counter of 128 bits begins, the upper word first.
@@ -80,7 +80,7 @@ def each_block(
 def guarded(
     ib: IRBuilder, shape: Sequence[Dim], first: Expr, values: Sequence[Expr],
     write: Callable[[Expr, Expr], None],
-) -> None:  # fmt: skip
+) -> None:
     """write(place, value) for a group's values as far as there are elements."""
     count = build.cast(INT64, build.as_expr(product(shape)))
     for offset, value in enumerate(values):

@@ -44,7 +44,7 @@ __all__ = [
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
     "bind", "const", "fromtext", "infer", "logsumexp", "mean_std", "mean_variance", "operators",
     "parse", "std", "var",
-]  # fmt: skip
+]
 
 
 def _as_function(expr: _Any) -> Function:

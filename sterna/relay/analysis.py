@@ -177,7 +177,7 @@ def _calls(mod: IRModule) -> list[Call]:
     return [
         found for function in functions for found in post_order(function)
         if isinstance(found, Call) and record_of(found) is not None
-    ]  # fmt: skip
+    ]
 
 
 # ---- parts of graphs ----

@@ -82,7 +82,7 @@ def _signature(record: OpRecord) -> inspect.Signature:
 _FILES = frozenset({
     "algorithm", "image", "kernel", "multibox", "nms", "nn", "op", "rcnn", "reduce", "tensor",
     "transform",
-})  # fmt: skip
+})
 
 
 class Namespace(ModuleType):

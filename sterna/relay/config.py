@@ -6,8 +6,8 @@ register_config("relay.FuseOps.max_depth", int, 256, "the most operators in one 
 register_config(
     "relay.ToMixedPrecision.keep_orig_output_dtype", bool, False,
     "whether results get back the types that they had before ToMixedPrecision",
-)  # fmt: skip
+)
 register_config(
     "relay.Winograd.max_growth", int, 8,
     "how many times larger weights may become by Winograd's way to convolve; 0: it is not used",
-)  # fmt: skip
+)

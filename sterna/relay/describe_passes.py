@@ -57,7 +57,7 @@ def _names() -> list[str]:
     return [
         name for name in transform.__all__
         if getattr(transform, name).__module__.startswith("sterna.relay.passes.")
-    ]  # fmt: skip
+    ]
 
 
 def _summary(name: str) -> str:

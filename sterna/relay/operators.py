@@ -32,12 +32,12 @@ def _binary(name: str, swapped: bool) -> Callable[[RelayExpr, Any], Any]:
 for _symbol, _name in {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
     "floordiv": "floor_divide", "mod": "floor_mod", "pow": "power",
-}.items():  # fmt: skip
+}.items():
     setattr(RelayExpr, f"__{_symbol}__", _binary(_name, False))
     setattr(RelayExpr, f"__r{_symbol}__", _binary(_name, True))
 for _symbol, _name in {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-}.items():  # fmt: skip
+}.items():
     setattr(RelayExpr, f"__{_symbol}__", _binary(_name, False))
 
 

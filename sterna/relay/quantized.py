@@ -85,7 +85,7 @@ class Quantized:
         """The numbers themselves."""
         scale = (self.scheme.scale / np.float32(self.parts)).astype(np.float32)
         made: RelayExpr = call("qnn.dequantize", self.data, const(scale), const(self.scheme.zero),
-                               axis=self.scheme.axis, out_dtype=FLOAT32)  # fmt: skip
+                               axis=self.scheme.axis, out_dtype=FLOAT32)
         return bounded(made, self.low, self.high)
 
     def quantized(self, scheme: Scheme, rounding: str) -> RelayExpr | None:
@@ -103,7 +103,7 @@ class Quantized:
         made = call("qnn.requantize", self.data, const(ratio), const(self.scheme.zero),
                     const(np.float32(1)), const(scheme.zero.reshape(())), axis=self.scheme.axis,
                     rounding=ROUNDINGS[rounding], compute_dtype="float32",
-                    out_dtype=scheme.dtype)  # fmt: skip
+                    out_dtype=scheme.dtype)
         return within(made, self, scheme)
 
 
@@ -143,7 +143,7 @@ class QuantizedPair:
             return None
         made: RelayExpr = call("qnn.scaled_sum", self.a.data, self.b.data,
                                lhs_ratio=float(ratios[0]), rhs_ratio=float(ratios[1]),
-                               start=float(start), out_dtype=scheme.dtype)  # fmt: skip
+                               start=float(start), out_dtype=scheme.dtype)
         return made
 
     def _product(self, scheme: Scheme) -> RelayExpr | None:
@@ -212,4 +212,4 @@ def scheme_of(
     shape = () if single else (-1,)
     kept = np.int32 if dtype.bits <= 32 else np.int64
     return Scheme(factors.reshape(shape), whole.astype(kept).reshape(shape),
-                  -1 if single else axis, dtype)  # fmt: skip
+                  -1 if single else axis, dtype)

@@ -9,7 +9,7 @@ from sterna.relay.expr import RelayExpr, Tuple, TupleWrapper
 def mean_variance(
     data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False,
     unbiased: bool = False,
-) -> TupleWrapper:  # fmt: skip
+) -> TupleWrapper:
     """The mean over axes, and the mean of the squared distances from it."""
     mean = builder("mean")(data, axis=axis, keepdims=True, exclude=exclude)
     variance = builder("variance")(data, axis, keepdims, exclude, unbiased, with_mean=mean)
@@ -19,7 +19,7 @@ def mean_variance(
 def mean_std(
     data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False,
     unbiased: bool = False,
-) -> TupleWrapper:  # fmt: skip
+) -> TupleWrapper:
     """The mean over axes, and the standard deviation from it."""
     mean, variance = mean_variance(data, axis, keepdims, exclude, unbiased)
     return TupleWrapper(Tuple((mean, builder("sqrt")(variance))), 2)
@@ -28,7 +28,7 @@ def mean_std(
 def std(
     data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False,
     unbiased: bool = False,
-) -> RelayExpr:  # fmt: skip
+) -> RelayExpr:
     """The standard deviation over axes: the root of the variance."""
     made: RelayExpr = builder("sqrt")(builder("variance")(data, axis, keepdims, exclude, unbiased))
     return made

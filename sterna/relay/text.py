@@ -41,7 +41,7 @@ SUFFIXES = {
     "float32": "f", "float16": "f16", "float64": "f64", "bfloat16": "bf16", "int32": "",
     "int64": "i64", "int16": "i16", "int8": "i8", "uint8": "u8", "uint16": "u16",
     "uint32": "u32", "uint64": "u64",
-}  # fmt: skip
+}
 INDENT = "  "
 
 

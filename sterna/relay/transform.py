@@ -52,6 +52,6 @@ __all__ = [
     "SimplifyInference", "SumRows", "Tiles",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "Winograd",
     "function_pass", "module_pass",
-]  # fmt: skip
+]
 
 __getattr__ = classic_names(__name__)

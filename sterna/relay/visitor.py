@@ -25,7 +25,7 @@ _METHODS: dict[type, str] = {
     Function: "visit_function", Call: "visit_call", Let: "visit_let", Var: "visit_var",
     GlobalVar: "visit_global_var", If: "visit_if", Tuple: "visit_tuple",
     TupleGetItem: "visit_tuple_getitem", Constant: "visit_constant", Op: "visit_op",
-}  # fmt: skip
+}
 
 # What is visited before what is made of it; the others open a scope and are entered by choice.
 _DATAFLOW = (Call, Tuple, TupleGetItem)

@@ -40,7 +40,7 @@ __all__ = [
     "Limits", "LocalSession", "PopenSession", "Proxy", "RPCError", "RPCProtocolError",
     "RPCSession", "RPCSessionTimeoutError", "SerialSession", "Server", "Tracker", "TrackerSession",
     "connect", "connect_tracker",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -133,7 +133,7 @@ class AsyncServer:
         server = await asyncio.start_server(
             self._connected, sock=listener, ssl=context,
             ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
-        )  # fmt: skip
+        )
         ready()
         async with server:
             await self._ends.wait()

@@ -167,7 +167,7 @@ def split_name(name: str) -> list[str]:
     if (
         not name or name.startswith("/") or "\\" in name or "\0" in name or _DRIVE.match(name)
         or any(part in ("", ".", "..") for part in parts)
-    ):  # fmt: skip
+    ):
         raise ValueError(
             f"the file name {name!r} leads outside the session's folder; name it relative to that "
             "folder, like 'net.tar' or 'parts/net.so'"

@@ -79,7 +79,7 @@ def client_side(hello: Hello, secret: bytes | None) -> ClientSide:
     first = _client_hello.pack(
         MAGIC, VERSION, hello.service, flags, secrets.token_bytes(NONCE), hello.timeout_ms,
         hello.most_head, len(key),
-    ) + key  # fmt: skip
+    ) + key
     yield first
     second = yield _server_hello.size
     magic, version, status, flags, _ = _server_hello.unpack(second)
@@ -177,7 +177,7 @@ def server_side(secret: bytes | None, services: frozenset[int]) -> ServerSide:
     said = _verdict.pack(
         ACCEPTED, PROXIED if verdict.is_proxied else 0, verdict.timeout_ms, verdict.most_head,
         verdict.most_bytes, len(name),
-    ) + name  # fmt: skip
+    ) + name
     yield said + _prove(secret, SERVER_LABEL, first, second, proof, said)
     return hello
 

@@ -270,7 +270,7 @@ class Peer:
     def take_array(
         self, owner: int, handle: int, offset: int, device: tuple[int, int], dtype: DataType,
         shape: tuple[int, ...],
-    ) -> NDArray:  # fmt: skip
+    ) -> NDArray:
         """The array that the other side means."""
         raise NotImplementedError
 

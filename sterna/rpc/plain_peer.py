@@ -41,7 +41,7 @@ class PlainPeer(Peer):
     def take_array(
         self, owner: int, handle: int, offset: int, device: tuple[int, int], dtype: DataType,
         shape: tuple[int, ...],
-    ) -> NDArray:  # fmt: skip
+    ) -> NDArray:
         """Refused."""
         raise RPCProtocolError(REFUSAL)
 

@@ -53,7 +53,7 @@ def start_program(binary: Any, args: Sequence[str] = (), folder: str | None = No
         process = subprocess.Popen(
             [str(path), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except OSError as error:
         if made is not None:
             made.cleanup()

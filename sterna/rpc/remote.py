@@ -158,7 +158,7 @@ class ClientPeer(Peer):
     def take_array(
         self, owner: int, handle: int, offset: int, device: tuple[int, int], dtype: DataType,
         shape: tuple[int, ...],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """An array of the server's."""
         count = 1
         for extent in shape:
@@ -286,5 +286,5 @@ class RemoteModule(Module):
         evaluate = self._server.peer.call(
             "rpc.time_evaluator", self.get_function(func_name), dev, number, repeat, min_repeat_ms,
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
-        )  # fmt: skip
+        )
         return lambda *args: BenchmarkResult(evaluate(*args))

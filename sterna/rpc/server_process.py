@@ -49,7 +49,7 @@ class Server:
         settings = ServerSettings(
             key, _address(tracker_addr), (host, port) if is_proxy else None, custom_addr,
             _libraries(load_library), silent, no_fork, tls_cert, tls_key, tls_ca, limits,
-        )  # fmt: skip
+        )
         check_settings(settings)
         listener = None
         if not is_proxy:
@@ -97,7 +97,7 @@ def _start_fresh(
         [sys.executable, "-c", f"from {__name__} import main; main()", str(number), str(reads),
          settings.to_json()],
         pass_fds=[n for n in (number, reads) if n >= 0], stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     os.close(reads)
 
     def stop() -> None:

@@ -236,7 +236,7 @@ class ServerPeer(Peer):
     def take_array(
         self, owner: int, handle: int, offset: int, device: tuple[int, int], dtype: DataType,
         shape: tuple[int, ...],
-    ) -> NDArray:  # fmt: skip
+    ) -> NDArray:
         """An array of the session, or a view of one."""
         if owner != RECEIVERS:
             raise RPCProtocolError("clients own no arrays")

@@ -105,7 +105,7 @@ class Matches:
                 }
                 for key in keys
             },
-        }  # fmt: skip
+        }
 
 
 class TrackerServer(AsyncServer):
@@ -159,7 +159,7 @@ class TrackerServer(AsyncServer):
     def _update(
         self, side: AsyncSide, own: list[Registered], key: str, address: str, port: int,
         match_key: str, holder: str,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         if not own:
             own.append(Registered(key, address or side.host, port))
             self._matches.servers.append(own[0])

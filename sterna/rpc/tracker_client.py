@@ -97,7 +97,7 @@ class TrackerSession:
                 return connect(
                     host, port, match_key, session_timeout, session_constructor_args,
                     tls_ca=self._tls_ca,
-                )  # fmt: skip
+                )
             except PermissionError:
                 raise
             except RPCError as error:

@@ -92,7 +92,7 @@ class _Line:
                 is_good = peer.call(
                     "tracker.update", self._settings.key, self._settings.custom_addr or "",
                     self._port, *self._state,
-                )  # fmt: skip
+                )
                 if not is_good:
                     self._pipe.sendall(b"x")
                 self._listen(EVERY_S)

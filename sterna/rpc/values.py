@@ -49,7 +49,7 @@ class ObjectsOfASession(Protocol):
     def take_array(
         self, owner: int, handle: int, offset: int, device: tuple[int, int], dtype: DataType,
         shape: tuple[int, ...],
-    ) -> NDArray:  # fmt: skip
+    ) -> NDArray:
         """The array that the other side means."""
 
     def take_object(self, tag: int, owner: int, handle: int) -> Any:
@@ -145,7 +145,7 @@ def _encode_array(out: bytearray, array: NDArray, objects: ObjectsOfASession) ->
     out += _array.pack(
         ARRAY, owner, handle, offset, device.device_type, device.device_id,
         dtype.type_code, dtype.bits, dtype.lanes, len(shape),
-    )  # fmt: skip
+    )
     out += struct.pack(f"<{len(shape)}q", *shape)
 
 

@@ -65,7 +65,7 @@ def prepare(folder: str, settings: ServerSettings) -> None:
     limits = settings.limits
     for which, most in (
         (resource.RLIMIT_FSIZE, limits.disk_bytes), (resource.RLIMIT_AS, limits.memory_bytes)
-    ):  # fmt: skip
+    ):
         if most:
             resource.setrlimit(which, (most, most))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write past the limit fails instead
@@ -124,5 +124,5 @@ def main() -> NoReturn:
     run_worker(
         socket.socket(fileno=sock), socket.socket(fileno=control), granted, folder,
         ServerSettings.from_json(settings),
-    )  # fmt: skip
+    )
 

@@ -62,6 +62,6 @@ __all__ = [
     "list_global_func_names", "load_extension", "load_module", "load_param_dict", "metal",
     "ndarray", "num_threads", "opencl", "register_func", "remove_global_func", "rocm",
     "save_param_dict", "set_num_threads", "system_lib", "vpi", "vulkan", "webgpu",
-]  # fmt: skip
+]
 
 __getattr__ = classic_names(__name__)

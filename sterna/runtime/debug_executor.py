@@ -96,7 +96,7 @@ class GraphModuleDebug(GraphModule):
             _count(attrs.get("constant_bytes")) or 0, _count(attrs.get("written_bytes")) or 0,
             self._dtypes[self._rows[index]], _count(attrs.get("function_steps")) or 0,
             tuple(json.loads(attrs.get("sources", "[]"))),
-        )  # fmt: skip
+        )
 
     def _index_of(self, node: str | int) -> int:
         if isinstance(node, int):
@@ -132,7 +132,7 @@ class GraphModuleDebug(GraphModule):
         return self.module.time_evaluator(
             "run_node", self.device, number, repeat, min_repeat_ms,
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
-        )(self._index_of(index))  # fmt: skip
+        )(self._index_of(index))
 
     def run_individual(
         self,
@@ -151,7 +151,7 @@ class GraphModuleDebug(GraphModule):
                 cooldown_interval_ms, repeats_to_cooldown,
             )
             for index in range(len(self.nodes))
-        ]  # fmt: skip
+        ]
 
     def exit(self) -> None:
         """Nothing is left behind; kept for programs that call it."""

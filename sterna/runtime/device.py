@@ -21,7 +21,7 @@ DEVICE_TYPES: dict[str, int] = {
     "oneapi": 14,
     "webgpu": 15,
     "hexagon": 16,
-}  # fmt: skip
+}
 
 # The types of the nth other machine's devices are theirs plus n + 1 times this.
 REMOTE_DEVICES = 128

@@ -223,7 +223,7 @@ class GraphModule:
         settings = (
             device, number, repeat, min_repeat_ms, limit_zero_time_iterations,
             cooldown_interval_ms, repeats_to_cooldown,
-        )  # fmt: skip
+        )
         if end_to_end:
             return make_evaluator(PackedFunc(whole), *settings)()
         return self.module.time_evaluator(func_name, *settings)()

@@ -103,7 +103,7 @@ class Module(_core.Module):
         return make_evaluator(
             self.get_function(func_name), dev, number, repeat, min_repeat_ms,
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
-        )  # fmt: skip
+        )
 
     @property
     def type_key(self) -> str:

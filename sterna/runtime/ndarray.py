@@ -15,7 +15,7 @@ from sterna.support.float_format import is_small_float
 
 __all__ = [
     "NDArray", "array", "cpu", "cuda", "device", "empty", "from_dlpack", "numpyasarray", "opencl",
-]  # fmt: skip
+]
 
 NumPyArray = npt.NDArray[Any]
 

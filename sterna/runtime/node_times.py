@@ -72,7 +72,7 @@ class Bounds:
         rate = {
             "float32": self.gflops, "float16": self.half_gflops, "int8": self.byte_gflops,
             "uint8": self.byte_gflops, "int32": self.byte_gflops,
-        }.get(node.dtype)  # fmt: skip
+        }.get(node.dtype)
         if rate and node.flops is not None:
             found.append((node.flops + 2 * node.function_steps) / (rate * 1e9))
         if node.bytes is not None:
@@ -121,7 +121,7 @@ class NodeTimes:
                  "share_of_bound": self.share_of_bound(node)}
                 for node in self.nodes
             ],
-        }  # fmt: skip
+        }
 
     def table(self, sort: bool = True) -> str:
         """The nodes as a table, those that take longest first unless sort is off."""
@@ -156,12 +156,12 @@ class NodeTimes:
             details: dict[str, Any] = {
                 "function": node.function, "shapes": [list(s) for s in node.shapes],
                 "flops": node.flops, "bytes": node.bytes, "sources": list(node.sources) or None,
-            }  # fmt: skip
+            }
             details = {key: value for key, value in details.items() if value is not None}
             events.append({
                 "name": node.name, "cat": "node", "ph": "X", "pid": 0, "tid": 0,
                 "ts": round(at * 1e6, 3), "dur": round(node.seconds * 1e6, 3), "args": details,
-            })  # fmt: skip
+            })
             at += node.seconds
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
 

@@ -32,7 +32,7 @@ def _array_head(array: NDArray) -> bytes:
     return struct.pack(
         f"<QQiiiBBH{len(shape)}qq", ARRAY_MAGIC, 0, *CPU, len(shape), code, bits, dtype.lanes,
         *shape, array.nbytes,
-    )  # fmt: skip
+    )
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytearray:

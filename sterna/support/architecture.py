@@ -26,12 +26,12 @@ _NAMES = {
     ("powerpc", 32): "32-bit PowerPC", ("s390x", 64): "s390x", ("loongarch", 64): "LoongArch",
     ("loongarch", 32): "32-bit LoongArch", ("mips", 32): "MIPS", ("mips", 64): "64-bit MIPS",
     ("avr", 32): "AVR",
-}  # fmt: skip
+}
 _FORMATS = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF", "wasm": "wasm"}
 _FLOATS = {
     "hard": "hard float", "soft": "soft float", "single": "single float", "double": "double float",
     "quad": "quad float",
-}  # fmt: skip
+}
 
 
 class MixedCodeError(BrokenFileError):
@@ -63,7 +63,7 @@ class Architecture:
             (self.format, self.processor, self.bits, self.little_endian)
             == (machine.format, machine.processor, machine.bits, machine.little_endian)
             and (not self.float_abi or not machine.float_abi or self.float_abi == machine.float_abi)
-        )  # fmt: skip
+        )
 
     def __str__(self) -> str:
         name = _NAMES.get((self.processor, self.bits), f"{self.processor} ({self.bits} bits)")
@@ -230,7 +230,7 @@ def _of_fat(view: FileView) -> tuple[Architecture, ...] | None:
 _ELF_MACHINES = {
     3: "x86", 62: "x86", 183: "aarch64", 40: "arm", 243: "riscv", 164: "hexagon", 20: "powerpc",
     21: "powerpc", 22: "s390x", 258: "loongarch", 8: "mips", 83: "avr",
-}  # fmt: skip
+}
 _RISCV_FLOATS = ("soft", "single", "double", "quad")
 
 
@@ -259,7 +259,7 @@ _MACHO_PROCESSORS = {7: "x86", 12: "aarch64", 18: "powerpc"}
 _MACHO_MAGICS = {
     b"\xce\xfa\xed\xfe": (32, True), b"\xcf\xfa\xed\xfe": (64, True),
     b"\xfe\xed\xfa\xce": (32, False), b"\xfe\xed\xfa\xcf": (64, False),
-}  # fmt: skip
+}
 
 
 def _macho(view: FileView) -> Architecture | None:
@@ -282,7 +282,7 @@ def _wasm(view: FileView) -> Architecture | None:
 
 _COFF_MACHINES = {
     0x8664: ("x86", 64), 0x14C: ("x86", 32), 0xAA64: ("aarch64", 64), 0x1C4: ("arm", 32),
-}  # fmt: skip
+}
 _COFF_HEADER = 20
 
 

@@ -14,12 +14,12 @@ _CODES: dict[str, tuple[int, int | None]] = {
     "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8),
     "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6),
     "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
-}  # fmt: skip
+}
 
 _BITS = {
     "int": range(1, 65), "uint": range(1, 65), "float": (16, 32, 64), "bfloat": (16,),
     "complex": (64, 128),
-}  # fmt: skip
+}
 
 _KINDS = "|".join(sorted(_CODES, key=len, reverse=True))
 _NAME = re.compile(rf"({_KINDS})(\d{{1,3}})?(?:x(\d{{1,5}}))?")

@@ -128,7 +128,7 @@ FORMATS = {
     "float6_e2m3fn": FloatFormat(6, 2, 3, 1, "finite"),
     "float6_e3m2fn": FloatFormat(6, 3, 2, 3, "finite"),
     "float4_e2m1fn": FloatFormat(4, 2, 1, 1, "finite"),
-}  # fmt: skip
+}
 
 
 @cache

@@ -10,7 +10,7 @@ from sterna.support import cross, native, toolchain
 SMALL = (
     "-std=c11", "-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
     "-ffunction-sections", "-fdata-sections", "-fvisibility=hidden", "-DSTERNA_BUILD", "-rdynamic",
-)  # fmt: skip
+)
 
 LINKING = {
     "linux": ("-s", "-Wl,--gc-sections", "-Wl,--hash-style=gnu", "-lpthread", "-ldl", "-lm"),

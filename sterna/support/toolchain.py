@@ -91,7 +91,7 @@ def run_compiler(
     done = subprocess.run(
         command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", check=False, env={**os.environ, **(variables or {})},
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         raise CompileError(
             f"Compilation error (exit status {done.returncode}):\n{done.stdout.strip()}\n"
@@ -124,7 +124,7 @@ def _link(
             [*command, *mode, "-o", aside, f"-I{native.include_folder()}",
              *_listed(inputs, base), *extra, *runtime],
             cwd, variables,
-        )  # fmt: skip
+        )
         os.chmod(aside, 0o777 & ~_umask())
         os.replace(aside, target)
 

@@ -23,6 +23,6 @@ __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "intel_graphics", "list_tags",
     "machine_of", "mali", "needed", "riscv_cpu", "rocm", "runs_here",
-]  # fmt: skip
+]
 
 __getattr__ = classic_names(__name__)

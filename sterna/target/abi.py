@@ -19,7 +19,7 @@ _ABIS: dict[str, dict[str, str]] = {
     "loongarch": {
         "ilp32s": "", "ilp32f": "f", "ilp32d": "d", "lp64s": "", "lp64f": "f", "lp64d": "d",
     },
-}  # fmt: skip
+}
 
 _EABI = re.compile(r"(?P<rest>.*eabi)(?P<hard>hf)?")
 

@@ -17,7 +17,7 @@ _OF_AARCH64 = {
     "asimddp": "dotprod", "asimdfhm": "fp16fml", "asimdhp": "fullfp16", "asimdrdm": "rdm",
     "bf16": "bf16", "fcma": "complxnum", "frint": "fptoint", "i8mm": "i8mm", "jscvt": "jsconv",
     "lrcpc": "rcpc", "sve": "sve", "sve2": "sve2",
-}  # fmt: skip
+}
 # Of Linux on x86-64: the number of a system call and what it is asked.
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 

@@ -48,7 +48,7 @@ _LESS = {"aarch64": "-fp-armv8,"}
 ARM_ARCHITECTURES = (
     "armv4t", "armv5te", "armv6", "armv6m", "armv7a", "armv7l", "armv7r", "armv7m", "armv7em",
     "armv7s", "armv7k", "armv8a", "armv8r", "armv8m.base", "armv8m.main", "armv8.1m.main",
-)  # fmt: skip
+)
 
 # Only these features of AArch64 are instructions; the others tune the code generator.
 _AARCH64_INSTRUCTIONS = re.compile(r"^(Enable|Support|FEAT_)")
@@ -194,7 +194,7 @@ def _paragraph(head: str, names: Sequence[str]) -> str:
     return textwrap.fill(
         f"{head}: {' '.join(names)}".rstrip(), 100, subsequent_indent="  ",
         break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    )
 
 
 def describe(architecture: str) -> str:

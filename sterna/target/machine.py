@@ -116,7 +116,7 @@ _DOTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "x86": (("avx512vnni", "avx512bw", "avx512vl"), ("avxvnni",), ("avx512bw", "avx512vl"),
             ("avx2",), ("sse2",)),
     "aarch64": (("i8mm", "dotprod"), ("dotprod",)),
-}  # fmt: skip
+}
 
 # Features that compute with float16 in registers of all widths.
 _HALF = {"x86": ("avx512fp16", "avx512vl"), "aarch64": ("fullfp16", "neon")}
@@ -129,7 +129,7 @@ _DEFAULT_CPUS = {
     "riscv32": "generic-rv32", "riscv64": "generic-rv64", "hexagon": "hexagonv68",
     "nvptx": "sm_50", "amdgcn": "gfx900", "avr": "avr2", "loongarch": "generic-la64",
     "mips": "mips32r2",
-}  # fmt: skip
+}
 
 # The triple for a processor of another architecture than this machine's.
 _DEFAULT_TRIPLES = {
@@ -140,7 +140,7 @@ _DEFAULT_TRIPLES = {
     "amdgcn": "amdgcn-amd-amdhsa", "avr": "avr-unknown-unknown",
     "powerpc": "powerpc64le-unknown-linux-gnu", "s390x": "s390x-unknown-linux-gnu",
     "loongarch": "loongarch64-unknown-linux-gnu", "mips": "mips-unknown-linux-gnu",
-}  # fmt: skip
+}
 
 
 @cache

@@ -11,7 +11,7 @@ from functools import cache
 ARCHITECTURES = (
     "x86", "aarch64", "arm", "riscv64", "riscv32", "wasm", "hexagon", "nvptx", "amdgcn", "avr",
     "powerpc", "s390x", "loongarch", "mips",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

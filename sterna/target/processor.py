@@ -76,5 +76,5 @@ def _check_features(attrs: dict[str, Value], known: Sequence[str]) -> dict[str, 
             raise unknown(
                 change[1:], features or all_features(),
                 f"It should be a feature in -mattr{f' of {where}' if where else ''}",
-            )  # fmt: skip
+            )
     return {"mattr": signed}

@@ -43,7 +43,7 @@ def intel_graphics(model: str = "unknown", options: Options = None) -> Target:
     return _make(
         "opencl", "-device=intel_graphics", f"-model={model}", "-thread_warp_size=16",
         options=options,
-    )  # fmt: skip
+    )
 
 
 def adreno(model: str = "unknown", options: Options = None, backend: str = "opencl") -> Target:
@@ -96,7 +96,7 @@ def riscv_cpu(model: str = "sifive-u54", options: Options = None) -> Target:
     if model not in _RISCV_BOARDS:
         raise unknown(model, _RISCV_BOARDS, "It should be a model of riscv_cpu")
     return _make("llvm", "-device=riscv_cpu", f"-model={model}", _RISCV_BOARDS[model],
-                 options=options)  # fmt: skip
+                 options=options)
 
 
 def hexagon(version: str = "v68", num_cores: int = 4, vtcm_capacity: int | None = None) -> Target:
@@ -112,4 +112,4 @@ def hexagon(version: str = "v68", num_cores: int = 4, vtcm_capacity: int | None 
         "mattr": vector_features(cpu),
         "num-cores": num_cores,
         "vtcm-capacity": capacity,
-    })  # fmt: skip
+    })

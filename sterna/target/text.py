@@ -62,7 +62,7 @@ def find_option(name: str, kind: TargetKind, text: str) -> Option:
         raise unknown(
             name, kind.option_names,
             f"It stands as an option of target kind '{kind.name}' in '{text}'",
-        )  # fmt: skip
+        )
     return option
 
 

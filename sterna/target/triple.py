@@ -35,7 +35,7 @@ _NAMES = (
     "x86_64", "i686", "aarch64", "arm64", "arm", "armv7a", "thumbv7em", "riscv32", "riscv64",
     "wasm32", "wasm64", "hexagon", "nvptx64", "amdgcn", "avr", "powerpc64le", "s390x",
     "loongarch64", "mips",
-)  # fmt: skip
+)
 
 _BIG_ENDIAN = re.compile(
     r"aarch64_be|.*eb(v.*)?|riscv\d\dbe|(powerpc|ppc)(32|64)?|s390x|systemz|mips(64)?"

@@ -45,7 +45,7 @@ __all__ = [
     "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis",
     "var",
     *_op.__all__,
-]  # fmt: skip
+]
 
 # What has a file of its own and is a method all the same.
 Stage.env_threads = env_threads  # type: ignore[method-assign,assignment]

@@ -56,7 +56,7 @@ class ExternOp(Operation):
         return ExternOp(
             self.name, inputs, self.shapes, self.input_placeholders, self.output_placeholders,
             self.body, self.tag, self.attrs,
-        )  # fmt: skip
+        )
 
 
 def extern(
@@ -177,7 +177,7 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **optio
     return extern(
         [b.shape for b in outs], input_tensors, lambda _ins, _outs: primfunc.body,
         in_buffers=ins, out_buffers=outs, **options,
-    )  # fmt: skip
+    )
 
 
 def _stored_buffers(body: Stmt) -> list[Buffer]:
@@ -229,7 +229,7 @@ def _takes_address(body: Stmt, buffer: Buffer) -> bool:
 def _bind(
     op: ExternOp, values: dict[Var, Expr], stand_in: Buffer, what: str, declared: Sequence[Expr],
     actual: Sequence[Expr],
-) -> None:  # fmt: skip
+) -> None:
     """Variables in a declared shape or strides stand for what the tensor has there."""
     for a, b in zip(declared, actual, strict=True):
         if isinstance(a, Var) and a is not b:

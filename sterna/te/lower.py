@@ -181,7 +181,7 @@ class Lowering:
                 axis_separators=stage.axis_separators,
             )
             for t, shape in zip(stage.op.outputs, shapes, strict=True)
-        ]  # fmt: skip
+        ]
         self.places[stage] = Place(buffers, mins, buffers, roll)
 
     def place_parts(self, stage: Stage, op: ScanOp) -> None:

@@ -313,7 +313,7 @@ def _tensor_operator(
 for _name, _function in {
     "add": build.add, "sub": build.sub, "mul": build.mul, "truediv": build.div,
     "floordiv": build.floordiv, "mod": build.floormod,
-}.items():  # fmt: skip
+}.items():
     setattr(Tensor, f"__{_name}__", _tensor_operator(_function, f"T_{_name}", False))
     setattr(Tensor, f"__r{_name}__", _tensor_operator(_function, f"T_{_name}", True))
 setattr(Tensor, "__neg__", lambda self: _elementwise(build.mul, self, -1, "T_neg"))  # noqa: B010

@@ -84,7 +84,7 @@ def scan(
             ("init", init), ("update", update), ("state_placeholder", state_placeholder),
             ("inputs", [] if inputs is None else inputs),
         )
-    )  # fmt: skip
+    )
     if not first or not len(first) == len(later) == len(states):
         raise ValueError(
             f"scan {name}: init, update and state_placeholder need a tensor for each state, not "
@@ -127,7 +127,7 @@ def _check_state(
     same = Analyzer().can_prove_equal
     rows = [(init.shape[0], begin), (update.shape[0], end), (state.shape[0], end)]
     columns = [*zip(init.shape[1:], state.shape[1:], strict=True),
-               *zip(update.shape[1:], state.shape[1:], strict=True)]  # fmt: skip
+               *zip(update.shape[1:], state.shape[1:], strict=True)]
     if not all(same(a, b) for a, b in [*rows, *columns]):
         shown = ", ".join(f"{t.name} {list(t.shape)}" for t in (init, update, state))
         raise ValueError(
@@ -185,7 +185,7 @@ class _Step:
         update = [self.storing(i, t, body, "update") for i, t in enumerate(self.op.update)]
         op = self.op
         placed = ScanOp(op.name, op.scan_axis, init, update, op.state_placeholder, op.inputs,
-                        op.tag, op.attrs)  # fmt: skip
+                        op.tag, op.attrs)
         self.schedule.replace_op(self.stage, placed)
         for tensor in init:
             stage = self.schedule[tensor]

@@ -440,7 +440,7 @@ def find_scope(parent: Stage, scope: IterVar) -> None:
 
 
 _KIND_NAMES = ("DataPar", "ThreadIndex", "CommReduce", "Ordered", "Opaque", "Unrolled",
-               "Vectorized", "Parallelized", "Tensorized")  # fmt: skip
+               "Vectorized", "Parallelized", "Tensorized")
 
 
 def _kind_name(kind: int) -> str:

@@ -92,6 +92,6 @@ __all__ = [
     "dot2", "dot4", "fold2", "ir_builder", "parse", "reinterpret", "script", "tile_configure",
     "tile_dot", "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
     *_op.__all__,
-]  # fmt: skip
+]
 
 __getattr__ = classic_names(__name__)

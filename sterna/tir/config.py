@@ -46,12 +46,12 @@ register_config(
 register_config(
     "tir.InjectDoubleBuffer", InjectDoubleBufferConfig, InjectDoubleBufferConfig(),
     "how loops with double buffers run",
-)  # fmt: skip
+)
 register_config(
     "tir.add_lower_pass", list, [],
     "passes of your own, as pairs (phase, pass): 0 before all others, 1 when buffers have one "
     "dimension, 2 when vectors and unrolled loops are written out, 3 after all others",
-)  # fmt: skip
+)
 register_config(
     "tir.instrument_bound_checkers", bool, False, "check every index, and name it in an error"
 )
@@ -61,7 +61,7 @@ register_config(
 register_config(
     "tir.disable_assert", bool, False,
     "check nothing while the code runs: a call with wrong arguments has no meaning then",
-)  # fmt: skip
+)
 register_config("tir.disable_cse_tir", bool, False, "compute again what was computed before")
 register_config("tir.disable_vectorize", bool, False, "make serial loops of vectorized ones")
 register_config("tir.disable_storage_rewrite", bool, False, "let no buffers share memory")
@@ -71,17 +71,17 @@ register_config(
 register_config(
     "tir.usmp.enable", bool, False,
     "plan the memory of a network that is one function by tir.usmp.algorithm",
-)  # fmt: skip
+)
 register_config(
     "tir.usmp.algorithm", str, "greedy_by_size",
     "how that memory is planned: greedy_by_size, greedy_by_conflicts, linear_scan, hill_climb, "
     "optimal, or auto, which networks use that do not say",
-)  # fmt: skip
+)
 register_config(
     "tir.usmp.custom_algorithm", str, "",
     "a registered function tir.usmp.algo.<this name> that plans instead of tir.usmp.algorithm",
-)  # fmt: skip
+)
 register_config(
     "tir.usmp.use_workspace_io", bool, False,
     "inputs and outputs lie in the planned memory too; a C interface says where",
-)  # fmt: skip
+)

@@ -246,7 +246,7 @@ def _span(index: Expr, extents: dict[Var, Expr]) -> tuple[Expr | None, Expr | No
 _OPERATORS: dict[type[Expr], Callable[..., Any]] = {
     Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod,
     Min: np.minimum, Max: np.maximum,
-}  # fmt: skip
+}
 
 
 def _numbers(index: Expr, at: Mapping[Var, Any]) -> Any:
@@ -273,7 +273,7 @@ def _argument_names(
     ):
         raise ValueError("an index map's function takes indices, without defaults or **keywords")
     positional = [p.name for p in parameters if p.kind in (
-        kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]  # fmt: skip
+        kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
     keywords = [p.name for p in parameters if p.kind is kinds.KEYWORD_ONLY]
     several = next((p.name for p in parameters if p.kind is kinds.VAR_POSITIONAL), None)
     named = len(positional) + len(keywords)

@@ -209,6 +209,6 @@ _ROWS = (
     Intrinsic("tensor_shape", 2, None, result="int64"),
     Intrinsic("tensor_has_strides", 1, None, result="bool"),
     Intrinsic("tensor_stride", 2, None, result="int64"),
-)  # fmt: skip
+)
 
 INTRINSICS = {row.name: row for row in _ROWS}

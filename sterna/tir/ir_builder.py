@@ -37,7 +37,7 @@ from sterna.tir.stmt import (
 _KINDS: dict[str, LoopKind] = {
     "serial": "serial", "parallel": "parallel", "unroll": "unrolled", "unrolled": "unrolled",
     "vectorize": "vectorized", "vectorized": "vectorized",
-}  # fmt: skip
+}
 
 # What is around everything that follows it in its scope: a buffer, a variable, an attribute.
 Opening = Callable[[Stmt], Stmt]

@@ -15,7 +15,7 @@ __all__ = [
     "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "nearbyint", "popcount",
     "power", "round", "rsqrt", "select", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
     "truncdiv", "truncmod",
-]  # fmt: skip
+]
 
 div = build.div
 floordiv = indexdiv = build.floordiv

@@ -31,7 +31,7 @@ _OPERATORS: dict[str, tuple[type[Expr] | str, int]] = {
 
 _FUNCTIONS: dict[str, type[E.BinaryExpr]] = {
     "min": E.Min, "max": E.Max, "truncdiv": E.TruncDiv, "truncmod": E.TruncMod,
-}  # fmt: skip
+}
 
 
 def as_dtype(name: str) -> DataType | None:

@@ -24,7 +24,7 @@ class Region:
     __slots__ = (
         "ends", "inner", "is_certain", "parent", "place", "roots", "stmt", "writes",
         "writes_anything",
-    )  # fmt: skip
+    )
 
     def __init__(self, stmt: Stmt, parent: "Region | None", place: int, is_certain: bool) -> None:
         self.stmt = stmt
@@ -81,7 +81,7 @@ def roots_of(stmt: Stmt) -> list[tuple[Expr, bool]]:
 def find_regions(
     stmt: Stmt, numbers: ValueNumbers, parent: Region | None = None, place: int = 0,
     is_certain: bool = True,
-) -> Region:  # fmt: skip
+) -> Region:
     """A statement and all inside it; a statement of another kind is taken as a whole."""
     region = Region(stmt, parent, place, is_certain)
     for expr, exact in roots_of(stmt):

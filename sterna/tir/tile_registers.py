@@ -47,7 +47,7 @@ class TileRegisters:
             shapes = ", ".join(str(tile.shape) for tile in (c, first, second))
             raise ValueError(f"tiles of {shapes} bytes do not multiply")
         left, right = (_numbers(tile, kind) for tile, kind in zip((first, second), kinds.split(),
-                                                                  strict=True))  # fmt: skip
+                                                                  strict=True))
         rows, columns = len(c), second.shape[1] // GROUP_BYTES
         deep = right.reshape(len(second), columns, -1).transpose(0, 2, 1).reshape(-1, columns)
         with np.errstate(all="ignore"):

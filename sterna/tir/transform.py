@@ -35,7 +35,7 @@ __all__ = [
     "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoopPartition",
     "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp", "Simplify",
     "SkipAssert", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
-]  # fmt: skip
+]
 
 
 class PrimFuncPass(FunctionPass):

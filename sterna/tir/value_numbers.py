@@ -49,12 +49,12 @@ class Value:
     __slots__ = (
         "acts", "children", "exact", "expr", "is_candidate", "is_fixed", "is_interesting",
         "is_safe", "number", "reads", "weight",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, number: int, expr: Expr, exact: bool, children: tuple["Value", ...], weight: int,
         is_safe: bool, is_fixed: bool, acts: bool, reads: frozenset[Buffer],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.number = number
         """Larger than those of its operands."""
         self.expr = expr
@@ -110,7 +110,7 @@ class ValueNumbers:
         self, key: Any, expr: Expr, exact: bool, children: tuple[Value, ...], weight: int,
         is_safe: bool = True, is_fixed: bool = False, acts: bool = False,
         reads: frozenset[Buffer] = _NOTHING,
-    ) -> Value:  # fmt: skip
+    ) -> Value:
         for child in children:
             weight += child.weight
             is_safe = is_safe and child.is_safe
@@ -175,7 +175,7 @@ class ValueNumbers:
         args = tuple([
             self.of(arg, op == "exact" or (exact and is_choice and i > 0))
             for i, arg in enumerate(expr.args)
-        ])  # fmt: skip
+        ])
         key = (op, expr.dtype, exact and is_choice, args)
         known = self._known.get(key)
         if known is not None:
@@ -205,7 +205,7 @@ class ValueNumbers:
         elif isinstance(expr, Select):
             children = (
                 self.of(expr.condition), self.of(expr.then, exact), self.of(expr.otherwise, exact)
-            )  # fmt: skip
+            )
         elif isinstance(expr, Ramp):
             children = (self.of(expr.base, exact), self.of(expr.stride, exact))
             extra = expr.lanes

@@ -70,13 +70,13 @@ _FREE_TYPES = frozenset({
     "tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
     "tensor_has_strides", "tensor_stride", "ldexp",
     "tile_configure", "tile_zero", "tile_load", "tile_store", "tile_dot", "tile_release",
-})  # fmt: skip
+})
 
 
 _BY_NAME = frozenset({
     "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin",
     "call_llvm_void", "call_packed", "try_call",
-})  # fmt: skip
+})
 
 
 def verify(func: PrimFunc, level: Level = "full") -> PrimFunc:
@@ -424,7 +424,7 @@ class _Verifier:
             self.require(dtype.is_bool and found.value in (0, 1), "{} is no {}", found, dtype)
             return
         low, high = (-1 << dtype.bits - 1, 1 << dtype.bits - 1) if dtype.is_int else (
-            0, 1 << dtype.bits)  # fmt: skip
+            0, 1 << dtype.bits)
         self.require(low <= found.value < high, "{} does not fit in {}", found, dtype)
 
 

@@ -70,7 +70,7 @@ class Generator:
         if kind == "select":
             return build.select(self.condition(depth - 1), a, b)
         builders = {"add": build.add, "sub": build.sub, "mul": build.mul,
-                    "min": build.minimum, "max": build.maximum}  # fmt: skip
+                    "min": build.minimum, "max": build.maximum}
         return builders[kind](a, b)
 
     def idiom(self, depth: int) -> Expr:
@@ -122,6 +122,6 @@ class Generator:
                 (Mul(left, c), build.const(self.source.randint(0, 20), self.dtype)),
                 (FloorDiv(left, c), right),
                 (Mul(FloorDiv(left, c), d), Mul(left, c)),
-            ))  # fmt: skip
+            ))
         made: Expr = compare(left, right)
         return made

@@ -194,7 +194,7 @@ INTERVALS: list[tuple[Expr, dict[Var, tuple[Expr, Expr]], str]] = [
     (x + y, {x: (const(0), y), y: (const(0), const(3))}, "0 .. 6"),
     (Call(DataType("int32"), "hash", (x,)), {x: (const(0), const(3))}, "None .. None"),
     (x & 7, {x: (const(0), const(99))}, "0 .. 7"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("expr", "domains", "wanted"), INTERVALS, ids=lambda c: text(c)[:50])

@@ -115,7 +115,7 @@ INDEX_CASES: list[tuple[Expr, str]] = [
     # lets
     (Let(t, const(3), t + x), "(x + 3)"),
     (Let(t, y * 2, t // 8), "Let(t, (y * 2), 0)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("expr", "wanted"), INDEX_CASES, ids=lambda case: text(case)[:60])
@@ -164,7 +164,7 @@ CONDITION_CASES: list[tuple[Expr, str]] = [
     (x // 4 >= n, "((n * 4) <= x)"),
     (w < x // 4, "(((w * 4) + 3) < x)"),
     (b + const(1, "uint8") > b, "((b + 1) > b)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("expr", "wanted"), CONDITION_CASES, ids=lambda case: text(case)[:60])
@@ -191,7 +191,7 @@ FLOAT_CASES: list[tuple[Expr, str]] = [
     (build.cast("float32", build.cast("float64", f)), "f"),
     (build.cast("float16", build.cast("float32", f.astype("float16"))), "Cast(float16, f)"),
     (build.const(1.5, "float32") + 2.0, "3.5"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("expr", "wanted"), FLOAT_CASES, ids=lambda case: text(case)[:60])
@@ -220,7 +220,7 @@ VECTOR_CASES: list[tuple[Expr, str]] = [
     (ramp(x * 4) < Broadcast(n * 4, 4), "Broadcast((x < n), 4)"),
     (Ramp(x + 0 * w, const(0), 4), "Broadcast(x, 4)"),
     (build.select(ramp(y) < 7, ramp(x), Broadcast(w, 4)), "Ramp(x, 1, 4)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("expr", "wanted"), VECTOR_CASES, ids=lambda case: text(case)[:60])
@@ -235,7 +235,7 @@ def test_what_is_simple_stays_the_same_object(analyzer: Analyzer) -> None:
         x * 4 + y, (x * n + w) * m + z, x // 4 * 8 + w, build.minimum(x, w), x < w,
         build.logical_and(x < w, w < n), f * 2.0 + g, ramp(x * 8), Call(f.dtype, "exp", (f,)),
         build.select(x < w, x, w) + 1, b + const(3, "uint8"), build.cast("int64", x + 1),
-    ):  # fmt: skip
+    ):
         assert analyzer.simplify(expr) is expr, text(expr)
 
 

@@ -30,7 +30,7 @@ def test_json_has_the_whole_report(sterna: Sterna, folder: Path) -> None:
     done = sterna(
         "compile", "open.onnx", "-o", "open.c", "--shape", "image:2,6", "--target", "c",
         "--opt-level", "1", "--json",
-    )  # fmt: skip
+    )
     assert done.status == 0 and not done.err
     assert done.data["output"] == "open.c" and done.data["opt_level"] == 1
     assert done.data["bytes"] == (folder / "open.c").stat().st_size
@@ -128,6 +128,6 @@ def test_the_command_runs_in_a_process_of_its_own(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sterna", "compile", "missing.onnx", "-o", "a.so"],
         capture_output=True, text=True, timeout=60, cwd=folder,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "sterna: No such file or directory: 'missing.onnx'\n"

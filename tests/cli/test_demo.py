@@ -104,7 +104,7 @@ def test_a_picture_with_colours_has_every_level() -> None:
     assert line.plain == "▀▀"
     assert [str(span.style) for span in line.spans] == [
         "rgb(0,0,0) on rgb(7,7,7)", "rgb(200,200,200) on rgb(9,9,9)",
-    ]  # fmt: skip
+    ]
 
 
 def test_pictures_stand_side_by_side_at_half_size() -> None:

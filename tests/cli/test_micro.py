@@ -15,7 +15,7 @@ from tests.support import require_module, require_program
 def wide(columns: int) -> Any:
     """A product with so many columns of weights: 4 * 64 * columns bytes."""
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size])
-            for name, size in (("x", 64), ("y", columns))]  # fmt: skip
+            for name, size in (("x", 64), ("y", columns))]
     weight = numpy_helper.from_array(np.ones((64, columns), "float32"), "w")
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     graph = helper.make_graph([node], "wide", ends[:1], ends[1:], [weight])
@@ -30,7 +30,7 @@ def require_board() -> None:
 def test_one_command(sterna: Sterna, folder: Path) -> None:
     require_board()
     done = sterna("micro", "dense.onnx", "--board", "mps2_an386", "-o", "made", "--run",
-                  "--option", "toolchain=gcc", "--option", "warning_as_error=true")  # fmt: skip
+                  "--option", "toolchain=gcc", "--option", "warning_as_error=true")
     assert done.status == 0 and not done.err, done.err
     assert done.out.startswith("mps2_an386 (cortex-m4, baremetal)\n")
     for word in ("flash ", "arena ", "stack ", "painted", "the project is in made", "scores"):
@@ -43,7 +43,7 @@ def test_numbers_for_programs(sterna: Sterna, folder: Path) -> None:
     require_module("ziglang")
     np.save(folder / "image.npy", np.ones((2, 6), "float32"))
     done = sterna("micro", "dense.onnx", "--board", "microbit", "-i", "image.npy", "--json",
-                  "--option", "toolchain=zig", "--run")  # fmt: skip
+                  "--option", "toolchain=zig", "--run")
     assert done.status == 0 and not done.err, done.err
     data = done.data
     assert data["board"] == "microbit" and data["ram_of_board"] == 16384 and not data["project"]
@@ -91,7 +91,7 @@ def test_a_board_that_is_too_small(sterna: Sterna, folder: Path) -> None:
         (["--board", "microbit", "--option", "tool=zig"], 3, "there is no option 'tool'"),
         (["--board", "microbit", "--option", "toolchain=tcc"], 3, "it is one of gcc, zig"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_message_and_leave_nothing(
     sterna: Sterna, folder: Path, words: list[str], status: int, message: str
 ) -> None:

@@ -113,7 +113,7 @@ def test_pictures_need_pillow(
         (["dense.onnx", "--random", "--target", "llvm -mcpu=cortex-a72 -mtriple=aarch64-linux-gnu"],
          4, "another machine than this"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_message(
     sterna: Sterna, folder: Path, words: list[str], status: int, message: str
 ) -> None:

@@ -27,7 +27,7 @@ _SCALARS = {
     "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64, "bool": ctypes.c_uint8,
     "float16": ctypes.c_float, "bfloat16": ctypes.c_float, "float32": ctypes.c_float,
     "float64": ctypes.c_double,
-}  # fmt: skip
+}
 
 
 class Host(ctypes.Structure):
@@ -63,7 +63,7 @@ class RecordingHost:
             ctypes.sizeof(Host), Host.SET_ERROR(self._set_error), Host.PARALLEL(self._parallel),
             Host.NUM_THREADS(self._num_threads), Host.ALLOCATE(self._allocate),
             Host.RELEASE(self._release),
-        )  # fmt: skip
+        )
 
     def _set_error(self, kind: bytes, message: bytes) -> int:
         self.errors.append((kind.decode(), message.decode()))
@@ -107,7 +107,7 @@ class Library:
             toolchain.run_compiler(
                 [*command, *STRICT, *flags, "-shared", "-fPIC", str(source), "-o", str(output),
                  "-lm"]
-            )  # fmt: skip
+            )
             self.handle = ctypes.CDLL(str(output))
         self.host = host
         if host is not None:

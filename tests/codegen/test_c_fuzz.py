@@ -50,10 +50,10 @@ class Maker:
             op = self.random.choice(["cast", "saturate"])
             inner = self.make(source, depth - 1)
             return inner.astype(dtype) if op == "cast" else build.call_intrinsic(
-                "saturate", inner, dtype=dtype)  # fmt: skip
+                "saturate", inner, dtype=dtype)
         if choice == 4 and kind.is_integer:
             divisor = const(self.random.choice([1, 2, 3, 7, *([-1, -5] if kind.is_int else [])]),
-                            dtype)  # fmt: skip
+                            dtype)
             return self.random.choice(DIVISIONS)(a, divisor)
         if choice == 5 and kind.is_integer:
             op = self.random.choice(["bitwise_and", "bitwise_or", "bitwise_xor"])

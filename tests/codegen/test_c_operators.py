@@ -34,7 +34,7 @@ def edge_values(dtype: str) -> list[Any]:
     kind = DataType(dtype)
     if kind.is_float:
         values = [0.0, -0.0, 1.0, -1.5, 0.1, 3.0, 1e-3, 65504.0, -300.25, float("inf"),
-                  float("-inf"), float("nan"), 6e-8, 1.0009765625]  # fmt: skip
+                  float("-inf"), float("nan"), 6e-8, 1.0009765625]
         return values if dtype == "float16" else [*values, 1e30, -1e-30, 3e38]
     top = 2 ** (kind.bits - kind.is_int)
     low = [-top, -top + 1, -7, -3, -1] if kind.is_int else []
@@ -106,7 +106,7 @@ for _t in INTS:
         add_case(f"{_name}_{_t}", call(_name), [_t, _t], _t, [_a, _shift])
 
 for _t, _u in [("float32", "int32"), ("float64", "uint64"), ("float16", "int16"),
-               ("bfloat16", "uint16"), ("int32", "uint32")]:  # fmt: skip
+               ("bfloat16", "uint16"), ("int32", "uint32")]:
     _a, _b = pairs(_t)[0], pairs(_u)[0]
     add_case(f"bits_{_t}_{_u}", call("reinterpret", _u), [_t], _u, [_a])
     add_case(f"bits_{_u}_{_t}", call("reinterpret", _t), [_u], _t, [_b])
@@ -155,7 +155,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "shift_left": np.left_shift,
     "shift_right": np.right_shift, "abs": np.abs, "bitwise_not": np.bitwise_not,
-}  # fmt: skip
+}
 
 
 # NumPy has no bfloat16.
@@ -178,7 +178,7 @@ MATH = {
     "atanh": (-0.9, 0.9), "erf": (-2, 2), "sigmoid": (-9, 9), "floor": (-3, 3), "ceil": (-3, 3),
     "trunc": (-3, 3), "round": (-3, 3), "nearbyint": (-3, 3), "isnan": (-1, 1), "isinf": (-1, 1),
     "isfinite": (-1, 1),
-}  # fmt: skip
+}
 MATH2 = ["atan2", "pow", "fmod", "hypot", "copysign", "nextafter"]
 
 
@@ -212,7 +212,7 @@ def test_mathematics() -> None:
         np.testing.assert_allclose(
             compiled(library, case).astype(np.float64), interpret(case).astype(np.float64),
             rtol=tolerance[case.output], atol=tolerance[case.output] / 10, err_msg=case.func.name,
-        )  # fmt: skip
+        )
 
 
 def test_zig_takes_every_operator() -> None:

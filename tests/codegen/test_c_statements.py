@@ -53,7 +53,7 @@ def store(target: Buffer, value: Expr, *indices: Expr | int) -> Stmt:
 def loop(
     extent: Expr | int, body: Callable[[Var], Stmt], kind: Any = "serial", low: Expr = ZERO,
     name: str = "i",
-) -> Stmt:  # fmt: skip
+) -> Stmt:
     var = Var(name)
     return For(var, low, build.as_expr(extent), kind, body(var))
 
@@ -100,7 +100,7 @@ def test_matmul_in_tiles() -> None:
         )
 
     body = loop(9, lambda i: loop(9, lambda j: loop(12, lambda k: tile(i, j, k), name="k"),
-                                  name="j"))  # fmt: skip
+                                  name="j"))
     text = check(function("matmul", body, a, b, c), numbers(10, 12), numbers(12, 9), numbers(10, 9))
     assert "sterna_floordiv" not in text, "i cannot be negative"
 
@@ -115,7 +115,7 @@ def test_parallel_loops(threads: int) -> None:
         Var("twice", F32), const(2.0) * scale,
         loop(n - low, lambda i: loop(4, lambda j: store(c, load(a, i, j) * scale, i, j), name="j"),
              "parallel", low),
-    )  # fmt: skip
+    )
     func = function("scaled", body, a, c, scale, low, n)
     host = RecordingHost(threads) if threads else None
     check(func, numbers(11, 4), numbers(11, 4), 2.5, 2, 11, host=host)
@@ -130,7 +130,7 @@ def test_parallel_loops_inside_each_other_and_local_arrays() -> None:
         loop(5, lambda k: store(table, k.astype("float32"), k)),
         loop(6, lambda i: loop(5, lambda j: store(a, load(table, j) + i.astype("float32"), i, j),
                                "parallel"), "parallel"),
-    )))  # fmt: skip
+    )))
     check(function("task", body, a), numbers(6, 5), host=RecordingHost())
 
 
@@ -142,7 +142,7 @@ def test_allocations_come_from_the_host_when_they_are_large() -> None:
         loop(n, lambda i: store(big, load(a, i) * const(2.0), i)),
         loop(7, lambda i: store(small, i.astype("float32"), i)),
         loop(n, lambda i: store(a, load(big, n - 1 - i) + load(small, i % 7), i)),
-    ))))  # fmt: skip
+    ))))
     host = RecordingHost()
     check(function("reverse", body, a, n), numbers(50), 50, host=host)
     assert host.allocated == [200]
@@ -155,7 +155,7 @@ def test_a_failed_check_releases_and_reports() -> None:
     body = Allocate(big, SeqStmt((
         store(big, const(1.0), 0),
         AssertStmt(build.less(n, 10), "ValueError", 'n is too large: "??/\n\u00e9'),
-    )))  # fmt: skip
+    )))
     host = RecordingHost()
     library = Library([function("f", body, n)], ["gcc"], host=host)
     assert library("f", 5) == 0
@@ -183,7 +183,7 @@ def test_vectors(kind: str) -> None:
             BufferStore(c, build.cast("float16x8", x), (lanes,),
                         build.less(lanes, build.cast(f"{kind}x8", const(21, kind)))),
         )),
-    ))  # fmt: skip
+    ))
     inputs = numbers(32), numbers(32), numbers(32, dtype="float16")
     check(function("vectors", body, a, b, c), *inputs)
 
@@ -229,7 +229,7 @@ def test_external_functions_and_addresses() -> None:
     text = E.Call(E.INT32, "call_extern", (StringImm("puts"), StringImm("")))
     copy = E.Call(E.INT32, "call_extern", (
         StringImm("memcpy"), build.call_intrinsic("address_of", load(a, 1), dtype="handle"),
-        a.data, const(4, "uint64")))  # fmt: skip
+        a.data, const(4, "uint64")))
     body = SeqStmt((store(a, call, 0), Evaluate(copy), Evaluate(text)))
     func = verify(PrimFunc("ext", (a.data,), (a,), body))
     library = Library([func], ["gcc"])
@@ -246,7 +246,7 @@ def packed_pair() -> list[PrimFunc]:
     kernel = function(
         "add_one_kernel", loop(n, lambda i: store(c, load(a, i) + const(1.0), i), "parallel"),
         a, c, n,
-    )  # fmt: skip
+    )
     handle = DataType("handle")
     self_, args, ret = (Var(name, handle) for name in ("self", "args", "ret"))
     count, size = Var("n"), Var("size", is_size=True)
@@ -278,14 +278,14 @@ def packed_pair() -> list[PrimFunc]:
         AssertStmt(flat, "ValueError", "x is not flat"),
         AssertStmt(shape <= limit, "ValueError", "x is longer than the limit"),
         body,
-    ))  # fmt: skip
+    ))
     body = LetStmt(y, ask("any_tensor", args, 1, dtype="handle"), body)
     body = LetStmt(x, ask("any_tensor", args, 0, dtype="handle"), body)
     types = [build.equal(ask("any_type", args, 2, dtype="int32"), 1)]
     body = SeqStmt((
         AssertStmt(build.equal(count, 3), "TypeError", "add_one takes 3 arguments"),
         AssertStmt(types[0], "TypeError", "the limit is no int"), body,
-    ))  # fmt: skip
+    ))
     none = (None, None, None, None)
     packed = PrimFunc("add_one", (self_, args, count, ret), none, body, {"packed": True})
     return [kernel, verify(packed)]
@@ -385,5 +385,5 @@ def test_every_index_form_of_a_vector_store(rows: int, lanes: int) -> None:
     body = For(row, ZERO, const(rows), "serial", SeqStmt((
         BufferStore(a, value, (row, index)),
         BufferStore(a, load(a, row, picked), (E.Broadcast(row, lanes), index)),
-    )))  # fmt: skip
+    )))
     check(function("f", body, a), np.arange(rows * 16, dtype=np.int32).reshape(rows, 16))

@@ -60,7 +60,7 @@ def numpy_type(dtype: str) -> Any:
 def elementwise(
     compute: Callable[..., Expr], result: str, inputs: list[tuple[str, Array]], lanes: int = 1,
     options: LLVMOptions | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Applies an expression to arrays, so many elements at once."""
     size = len(inputs[0][1])
     padded = -(-size // lanes) * lanes
@@ -82,7 +82,7 @@ def scale_kernel() -> PrimFunc:
     i = Var("i")
     value = BufferLoad(a, (i,)) * 2.0 + 1.0
     return kernel("scale", [a, b], For(i, const(0), const(100), "serial",
-                                       BufferStore(b, value, (i,))))  # fmt: skip
+                                       BufferStore(b, value, (i,))))
 
 
 def test_every_form_of_a_module_is_made() -> None:

@@ -40,7 +40,7 @@ UNARY: dict[str, tuple[Callable[[Array], Any], float, float]] = {
     "acosh": (np.arccosh, 2, 3), "atanh": (np.arctanh, 2, 3),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 2, 2), "sqrt": (np.sqrt, 0.5001, 0.5001),
     "erf": (lambda x: np.array([math.erf(v) for v in x.tolist()], "longdouble"), 2, 3),
-}  # fmt: skip
+}
 
 
 def samples(bits: int) -> Array:
@@ -55,7 +55,7 @@ def samples(bits: int) -> Array:
     info = np.finfo(dtype)
     parts.append(np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 2, 8, 10, 100, np.inf, -np.inf, np.nan,
                            info.smallest_subnormal, -info.smallest_subnormal, info.tiny, info.max,
-                           info.min], dtype))  # fmt: skip
+                           info.min], dtype))
     return np.concatenate(parts)
 
 
@@ -91,7 +91,7 @@ def test_unary(op: str, bits: int) -> None:
     results = []
     for lanes in (1, 16):
         got = elementwise(lambda v: call_intrinsic(op, v), f"float{bits}", [(f"float{bits}", x)],
-                          lanes)  # fmt: skip
+                          lanes)
         worst = np.where(flushed(op, got, wanted), 0.0, errors(got, wanted))
         at = int(np.argmax(worst))
         limit = limit32 if bits == 32 else limit64
@@ -109,7 +109,7 @@ def test_sigmoids_of_any_vectors(options: LLVMOptions, lanes: int) -> None:
     x = np.concatenate([samples(32)[::17], np.linspace(-87.4, -87.3, 1000, dtype="float32")])
     wanted = _sigmoid(x.astype("longdouble"))
     got = elementwise(lambda v: call_intrinsic("sigmoid", v), "float32", [("float32", x)], lanes,
-                      options)  # fmt: skip
+                      options)
     worst = np.where(flushed("sigmoid", got, wanted), 0.0, errors(got, wanted))
     assert worst.max() <= 2, x[int(np.argmax(worst))]
 
@@ -127,7 +127,7 @@ def test_half(op: str) -> None:
 
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, math.inf, -math.inf, math.nan,
-           1e10, -1e10, 1.5, 1e-30, 1e30, 2.0**53, 1e-40, -1e-40]  # fmt: skip
+           1e10, -1e10, 1.5, 1e-30, 1e30, 2.0**53, 1e-40, -1e-40]
 
 
 def pairs(bits: int) -> tuple[Array, Array]:
@@ -135,9 +135,9 @@ def pairs(bits: int) -> tuple[Array, Array]:
     x, y = (grid.ravel() for grid in np.meshgrid(SPECIAL, SPECIAL))
     n = 2000
     x = np.concatenate([x, np.exp(rng.normal(size=n) * 3), np.exp(rng.normal(size=n) * bits),
-                        1 + rng.normal(size=n) * 1e-3, -rng.integers(1, 50, n)])  # fmt: skip
+                        1 + rng.normal(size=n) * 1e-3, -rng.integers(1, 50, n)])
     y = np.concatenate([y, rng.normal(size=n) * 30, rng.normal(size=n) * 3,
-                        rng.normal(size=n) * 1e4, rng.integers(-20, 20, n)])  # fmt: skip
+                        rng.normal(size=n) * 1e4, rng.integers(-20, 20, n)])
     return x.astype(f"float{bits}"), y.astype(f"float{bits}")
 
 
@@ -168,7 +168,7 @@ def _exact(function: Callable[..., Any]) -> Callable[..., Any]:
 BINARY: dict[str, tuple[Callable[[float, float], Any], float]] = {
     "pow": (_pow, 4), "atan2": (_exact(np.arctan2), 3), "hypot": (_exact(np.hypot), 2),
     "fmod": (_fmod, 0.5), "copysign": (math.copysign, 0.5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -181,7 +181,7 @@ def test_binary(op: str, bits: int) -> None:
     kind = f"float{bits}"
     for lanes in (1, 8):
         got = elementwise(lambda a, b: call_intrinsic(op, a, b), kind, [(kind, x), (kind, y)],
-                          lanes)  # fmt: skip
+                          lanes)
         worst = errors(got, wanted)
         at = int(np.argmax(worst))
         assert worst[at] <= limit, f"{op}({x[at]!r}, {y[at]!r}) = {got[at]!r}, not {wanted[at]!r}"
@@ -195,5 +195,5 @@ def test_functions_of_bits(bits: int) -> None:
     np.testing.assert_array_equal(got, np.nextafter(x, y))
     n = np.resize(np.array([0, 1, -1, -30, -140, 140, -1100, 1074, 5000, -5000]), len(x))
     got = elementwise(lambda a, b: call_intrinsic("ldexp", a, b), kind,
-                      [(kind, x), ("int32", n)], 8)  # fmt: skip
+                      [(kind, x), ("int32", n)], 8)
     np.testing.assert_array_equal(got, np.ldexp(x, n))

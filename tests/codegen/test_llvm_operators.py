@@ -31,7 +31,7 @@ def float_samples(dtype: str) -> tuple[Array, Array]:
     info = np.finfo(dtype)
     rng = np.random.default_rng(2)
     edge = [0.0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, np.inf, -np.inf, np.nan, info.max, -info.max,
-            info.tiny, info.smallest_subnormal, 3e-6]  # fmt: skip
+            info.tiny, info.smallest_subnormal, 3e-6]
     values = np.concatenate([np.array(edge), rng.normal(size=9)]).astype(dtype)
     a, b = np.meshgrid(values, values)
     return a.ravel(), b.ravel()
@@ -95,7 +95,7 @@ COMPARES: dict[str, tuple[Callable[..., Expr], Callable[[Array, Array], Any]]] =
     "lt": (build.less, np.less), "le": (build.less_equal, np.less_equal),
     "gt": (build.greater, np.greater), "ge": (build.greater_equal, np.greater_equal),
     "eq": (build.equal, np.equal), "ne": (build.not_equal, np.not_equal),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", *FLOATS])
@@ -114,7 +114,7 @@ FLOAT_OPS: dict[str, tuple[Callable[..., Expr], Callable[[Array, Array], Any]]] 
     "min": (build.minimum, lambda a, b: np.where(a < b, a, b)),
     "max": (build.maximum, lambda a, b: np.where(a > b, a, b)),
     "copysign": (lambda a, b: call_intrinsic("copysign", a, b), np.copysign),
-}  # fmt: skip
+}
 
 
 def same_floats(got: Array, wanted: Array) -> None:
@@ -139,7 +139,7 @@ UNARY: dict[str, Callable[[Array], Any]] = {
     "sqrt": np.sqrt,
     "round": lambda x: np.copysign(np.where(np.abs(x) < 2.0**52, np.floor(
         np.abs(x).astype("longdouble") + 0.5), np.abs(x)), x),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -194,7 +194,7 @@ def test_saturate(source: str, target: str) -> None:
         got = elementwise(
             lambda v: call_intrinsic("saturate", v, dtype=_like(target, v)), target,
             [(source, x)], lanes,
-        )  # fmt: skip
+        )
         np.testing.assert_array_equal(got, np.array(wanted, target))
 
 
@@ -206,7 +206,7 @@ def test_the_nearest_whole_number(lanes: int) -> None:
     got = elementwise(
         lambda v: cast(_like("int32", v), call_intrinsic("nearbyint", v)), "int32",
         [("float32", x)], lanes,
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(got, np.rint(x).astype("int32"))
 
 
@@ -264,14 +264,14 @@ def test_shifts_and_counts() -> None:
                 ("abs", wrapped([abs(v) for v in wide], dtype)),
             ):
                 got = elementwise(lambda x, op=op: call_intrinsic(op, x), dtype,
-                                  [(dtype, a)], lanes)  # fmt: skip
+                                  [(dtype, a)], lanes)
                 np.testing.assert_array_equal(got, wanted)
 
 
 def test_reinterpret() -> None:
     x = float_samples("float32")[0]
     got = elementwise(lambda v: call_intrinsic("reinterpret", v, dtype=_like("int32", v)),
-                      "int32", [("float32", x)], 8)  # fmt: skip
+                      "int32", [("float32", x)], 8)
     np.testing.assert_array_equal(got, x.view("int32"))
 
 
@@ -283,7 +283,7 @@ def test_kinds_of_floats() -> None:
                 got = elementwise(
                     lambda v, op=op: call_intrinsic(op, v, dtype=_like("bool", v)), "bool",
                     [(dtype, x)], lanes,
-                )  # fmt: skip
+                )
                 np.testing.assert_array_equal(got, reference(x))
 
 
@@ -296,7 +296,7 @@ def test_truth() -> None:
             (build.logical_and, a & b), (build.logical_or, a | b),
             (lambda x, y: build.logical_not(x), ~a), (lambda x, y: x ^ y, a ^ b),
             (build.equal, a == b), (lambda x, y: build.select(x, y, ~y), np.where(a, b, ~b)),
-        ):  # fmt: skip
+        ):
             np.testing.assert_array_equal(elementwise(ours, "bool", both, lanes), wanted)
 
 
@@ -304,6 +304,6 @@ def test_multiply_and_add_is_fused() -> None:
     rng = np.random.default_rng(3)
     a, b, c = (rng.normal(size=100).astype("float32") for _ in range(3))
     got = elementwise(lambda x, y, z: x * y + z, "float32",
-                      [("float32", each) for each in (a, b, c)], 4)  # fmt: skip
+                      [("float32", each) for each in (a, b, c)], 4)
     exact = (a.astype("longdouble") * b + c).astype("float32")
     np.testing.assert_array_equal(got, exact)

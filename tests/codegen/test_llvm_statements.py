@@ -221,7 +221,7 @@ def test_masked_scalars_are_read_only_when_wanted() -> None:
 def test_shuffles() -> None:
     a, out = make_buffer("a", "int32", 16), make_buffer("out", "int32", 8)
     parts = (BufferLoad(a, (Ramp(const(0), const(1), 4),)), BufferLoad(a, (const(9),)),
-             BufferLoad(a, (Ramp(const(12), const(1), 3),)))  # fmt: skip
+             BufferLoad(a, (Ramp(const(12), const(1), 3),)))
     picks = (7, 0, 4, 5, 3, 3, 6, 1)
     body = BufferStore(out, Shuffle(parts, picks), (Ramp(const(0), const(1), 8),))
     x = np.arange(16, dtype="int32")
@@ -298,7 +298,7 @@ def test_allocation(size: int, with_host: bool) -> None:
     i, j, k = Var("i"), Var("j"), Var("k")
     body = loop(k, 2, Allocate(space, seq(
         loop(i, size, BufferStore(space, i * 2 + k, (i,))),
-        loop(j, size, BufferStore(out, BufferLoad(space, (size - 1 - j,)), (j,))))))  # fmt: skip
+        loop(j, size, BufferStore(out, BufferLoad(space, (size - 1 - j,)), (j,))))))
     run = Loaded(kernel("f", [out], body))
     if not with_host:
         run.jit.set_host(0)
@@ -311,7 +311,7 @@ class Host(ctypes.Structure):
     """struct sterna_host"""
 
     _fields_ = [("size", ctypes.c_uint64), *[(name, ctypes.c_void_p) for name in (
-        "set_error", "parallel", "num_threads", "allocate", "release")]]  # fmt: skip
+        "set_error", "parallel", "num_threads", "allocate", "release")]]
 
 
 class FakeHost:
@@ -400,7 +400,7 @@ def parallel_kernel() -> PrimFunc:
     store = BufferStore(out, BufferLoad(a, (i, j)) + cast("float32", n), (i, j))
     inner = loop(j, 8, store, "parallel")
     check = AssertStmt(build.logical_not(build.logical_and(build.equal(i, 90), n > 5)),
-                       "ValueError", "ninety")  # fmt: skip
+                       "ValueError", "ninety")
     return kernel("f", [a, out, n], loop(i, 100, seq(check, inner), "parallel"))
 
 
@@ -438,7 +438,7 @@ def test_few_iterations_make_few_tasks() -> None:
 
 class Any16(ctypes.Structure):
     _fields_ = [("type_index", ctypes.c_int32), ("zero", ctypes.c_uint32),
-                ("payload", ctypes.c_int64)]  # fmt: skip
+                ("payload", ctypes.c_int64)]
 
 
 class Tensor(ctypes.Structure):
@@ -447,14 +447,14 @@ class Tensor(ctypes.Structure):
                 ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
                 ("shape", ctypes.POINTER(ctypes.c_int64)),
                 ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]  # fmt: skip
+                ("byte_offset", ctypes.c_uint64)]
 
 
 def packed_module() -> list[PrimFunc]:
     """scale(a, b, factor) with checks, and the kernel behind it."""
     n = Var("n", is_size=True)
     a, b, factor = make_buffer("a", "float32", n), make_buffer("b", "float32", n), Var(
-        "factor", DataType("float64"))  # fmt: skip
+        "factor", DataType("float64"))
     i = Var("i")
     inner = kernel("compute", [a, b, factor, n], loop(
         i, n, BufferStore(b, BufferLoad(a, (i,)) * cast("float32", factor), (i,)), "parallel"))
@@ -470,23 +470,23 @@ def packed_module() -> list[PrimFunc]:
     size = cast("int32", call("tensor_shape", "int64", ta, 0))
     data = [call("tensor_data", "handle", tensor) for tensor in (ta, tb)]
     run = Evaluate(call("try_call", "int32", StringImm("compute"), *data,
-                        call("any_value", "float64", args, 2), size))  # fmt: skip
+                        call("any_value", "float64", args, 2), size))
     checks = [
         (build.equal(call("tensor_ndim", "int32", ta), 1), "ValueError", "a must have 1 dimension"),
         (build.equal(call("tensor_dtype", "int32", ta), 2 | 32 << 8 | 1 << 16), "TypeError",
          "a must be float32"),
         (build.equal(call("tensor_device", "int32", ta), 1), "ValueError", "a must be on the CPU"),
         (build.logical_not(call("tensor_has_strides", "bool", ta)), "ValueError", "a has gaps"),
-    ]  # fmt: skip
+    ]
     body = seq(*[AssertStmt(*check) for check in checks], run)
     body = LetStmt(ta, call("any_tensor", "handle", args, 0),
-                   LetStmt(tb, call("any_tensor", "handle", args, 1), body))  # fmt: skip
+                   LetStmt(tb, call("any_tensor", "handle", args, 1), body))
     body = seq(
         AssertStmt(build.equal(count, 3), "TypeError", "scale takes 3 arguments"),
         AssertStmt(build.equal(call("any_type", "int32", args, 2), 3), "TypeError",
                    "factor must be a number"),
         body,
-    )  # fmt: skip
+    )
     outer = PrimFunc("scale", (self_, args, count, ret), (None,) * 4, body, {"packed": True})
     return [outer, inner]
 
@@ -494,13 +494,13 @@ def packed_module() -> list[PrimFunc]:
 def as_tensor(array: Array, offset: int = 0) -> Tensor:
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
     return Tensor(array.ctypes.data - offset, 1, 0, array.ndim, 2, array.itemsize * 8, 1, shape,
-                  None, offset)  # fmt: skip
+                  None, offset)
 
 
 def call_packed(address: int, *args: Any16) -> int:
     values = (Any16 * max(len(args), 1))(*args)
     function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int,
-                                ctypes.c_void_p)(address)  # fmt: skip
+                                ctypes.c_void_p)(address)
     return int(function(None, values, len(args), None))
 
 
@@ -526,11 +526,11 @@ def test_packed_functions() -> None:
     assert call_packed(address, *views, Any16(8, 0, 0)) == -1
     wrong = as_tensor(x.astype("float64"))
     assert call_packed(address, Any16(7, 0, ctypes.addressof(wrong)), views[1],
-                       float_value(1)) == -1  # fmt: skip
+                       float_value(1)) == -1
     assert fake.errors == [
         ("TypeError", "scale takes 3 arguments"), ("TypeError", "factor must be a number"),
         ("TypeError", "a must be float32"),
-    ]  # fmt: skip
+    ]
 
 
 def test_errors_without_a_host() -> None:
@@ -565,7 +565,7 @@ def test_extern_prefetch_and_address() -> None:
                     (const(0),)),
         Evaluate(Call(HANDLE, "call_extern", (StringImm("memset"), address, const(0),
                                               const(8, "int64")))),
-    )  # fmt: skip
+    )
     x, got = np.ones(4, "float32"), np.zeros(1)
     Loaded(kernel("f", [a, out], body))(x, got)
     assert got[0] == 1024

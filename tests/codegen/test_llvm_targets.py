@@ -102,7 +102,7 @@ def test_shared_library_stands_alone(tmp_path: Path) -> None:
     (tmp_path / "m.o").write_bytes(CompiledModule(everything()).object_bytes())
     target = tmp_path / "m.so"
     subprocess.run([compiler, "-shared", "-nostdlib", "-Wl,-z,defs", "-o", str(target),
-                    str(tmp_path / "m.o")], check=True)  # fmt: skip
+                    str(tmp_path / "m.o")], check=True)
     library = ctypes.CDLL(str(target))
     assert library.__tvm_ffi_scale(None, None, 0, None) == -1
     assert not hasattr(library, "maths")
@@ -131,7 +131,7 @@ def test_rounding_without_instructions(name: str) -> None:
         x = np.concatenate([float_samples(dtype)[0], more])
         for lanes in (1, 4):
             got = elementwise(lambda v: call_intrinsic(name, v), dtype, [(dtype, x)], lanes,
-                              BASELINE)  # fmt: skip
+                              BASELINE)
             same_floats(got, np.asarray(UNARY[name](x)).astype(dtype))
 
 
@@ -140,13 +140,13 @@ def test_rounding_without_instructions(name: str) -> None:
 def test_half_without_instructions() -> None:
     bits = np.arange(65536, dtype="uint16").view("float16")
     got = elementwise(lambda v: cast("float32", v), "float32", [("float16", bits)],
-                      options=BASELINE)  # fmt: skip
+                      options=BASELINE)
     np.testing.assert_array_equal(got, bits.astype("float32"))
     rng = np.random.default_rng(6)
     x = rng.integers(0, 1 << 32, 100000, "uint32").view("float32")
     x = np.concatenate([x, bits.astype("float32") * np.float32(1.0004883), bits.astype("float32"),
                         (rng.normal(size=1000) * 1e-6).astype("float32"),
-                        np.array([65504, 65519.996, 65520, 2e5], "float32")])  # fmt: skip
+                        np.array([65504, 65519.996, 65520, 2e5], "float32")])
     got = elementwise(lambda v: cast("float16", v), "float16", [("float32", x)], options=BASELINE)
     np.testing.assert_array_equal(got, x.astype("float16"))
     a, b = float_samples("float16")
@@ -161,7 +161,7 @@ def test_bfloat_on_a_plain_processor() -> None:
     x = np.random.default_rng(7).normal(size=100).astype("float32")
     lanes = DataType("bfloat16x4")
     got = elementwise(lambda v: cast(lanes, v) * cast(lanes, v), "bfloat16", [("float32", x)], 4,
-                      BASELINE)  # fmt: skip
+                      BASELINE)
     rounded = bfloat_values(bfloat_bits(x))
     np.testing.assert_array_equal(got, bfloat_bits(rounded * rounded))
 
@@ -171,14 +171,14 @@ def micro_kernel(rows: int, columns: int, depth: int) -> PrimFunc:
     a = make_buffer("a", "float32", depth * rows, alignment=64)
     b = make_buffer("b", "float32", depth * columns, alignment=64)
     c, sums = make_buffer("c", "float32", rows * columns), make_buffer(
-        "sums", "float32", rows * columns, scope="local")  # fmt: skip
+        "sums", "float32", rows * columns, scope="local")
     k = Var("k")
     start, update, finish = [], [], []
     for i in range(rows):
         row = Ramp(const(i * columns), const(1), columns)
         start.append(BufferStore(sums, Broadcast(const(0.0), columns), (row,)))
         product = Broadcast(BufferLoad(a, (k * rows + i,)), columns) * BufferLoad(
-            b, (Ramp(k * columns, const(1), columns),))  # fmt: skip
+            b, (Ramp(k * columns, const(1), columns),))
         update.append(BufferStore(sums, BufferLoad(sums, (row,)) + product, (row,)))
         finish.append(BufferStore(c, BufferLoad(sums, (row,)), (row,)))
     loop = For(k, const(0), const(depth), "serial", seq(*update))
@@ -196,7 +196,7 @@ def test_sums_stay_in_registers(rows: int, columns: int, cpu: str) -> None:
     assert not any("rsp" in line or "rbp" in line for line in inner)
     assert {n for n in names if n.startswith("v")} <= {
         "vfmadd231ps", "vfmadd132ps", "vfmadd213ps", "vbroadcastss", "vmovaps", "vmovups",
-    }  # fmt: skip
+    }
     width = 8 if cpu == "haswell" else 16
     assert sum("vfmadd" in line for line in inner) % (rows * columns // width) == 0
 

@@ -54,7 +54,7 @@ def test_arguments_of_every_kind(target: str, register: Any) -> None:
     call = tir.call_packed(
         "test.take", n, x, small, te.const(200, "uint8"), truth, "a text, ä",
         te.const(0.5, "float16"), te.const(2**63 + 5, "uint64"),
-    )  # fmt: skip
+    )
     make(target, call, n, x)(2**40, 1.25)
     # What has no sign and 64 bits passes as the same bits.
     expected = [2**40, 1.25, -3, 200, True, "a text, ä", 0.5]
@@ -77,7 +77,7 @@ def test_buffers_are_arrays_that_share_memory(target: str, dtype: str, register:
     given = memory
     if dtype == "bfloat16":
         given = memory if target == "interpreter" else tvm.nd.from_dlpack(memory)._view(
-            (2, 3), "bfloat16", 0)  # fmt: skip
+            (2, 3), "bfloat16", 0)
     make(target, tir.call_packed("test.fill", a), a)(given)
     assert seen == [((2, 3), dtype, (3, 1))] and memory.all()
 
@@ -152,7 +152,7 @@ def test_addresses_are_pointers(target: str, register: Any) -> None:
 
 RESULTS = (
     "bool", "float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -183,7 +183,7 @@ def test_results_become_numbers_or_errors(target: str, register: Any) -> None:
         ("uint64", 2**62, 2**62), ("uint32", 2**32 - 1, 2**32 - 1), ("int32", True, 1),
         ("bool", True, True), ("bool", 0, False), ("float32", 0.1, np.float32(0.1)),
         ("float64", 0.1, 0.1), ("float32", 3, 3.0), ("float16", 0.1, np.float16(0.1)),
-    ]  # fmt: skip
+    ]
     for dtype, value, expected in good:
         assert give(dtype, value) == expected
     bad: list[tuple[str, Any, type[Exception], str]] = [

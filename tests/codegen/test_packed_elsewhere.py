@@ -223,7 +223,7 @@ def every_kind_of_call() -> tir.PrimFunc:
         "aarch64-apple-darwin", "x86_64-pc-windows-msvc", "armv7-unknown-linux-gnueabihf",
         "i686-unknown-linux-gnu", "wasm32-unknown-unknown", "s390x-unknown-linux-gnu",
     ],
-)  # fmt: skip
+)
 def test_llvm_compiles_calls_for_every_system(triple: str) -> None:
     """Short pointers, other formats of objects, the other order of bytes."""
     options = llvm.LLVMOptions(triple)

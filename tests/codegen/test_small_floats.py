@@ -57,13 +57,13 @@ def around(name: str) -> Array:
     return np.concatenate([
         finite.astype(np.float32), between, np.nextafter(between, np.float32(np.inf)),
         np.nextafter(between, np.float32(-np.inf)), spread, ends, beyond,
-    ])  # fmt: skip
+    ])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_number_widens(engine: str) -> None:
     pairs = [*((name, "float32") for name in TINY), ("float8_e4m3fn", "float16"),
-             ("float8_e5m2", "float64")]  # fmt: skip
+             ("float8_e5m2", "float64")]
     cases = [Case(lambda x, out=out: x.astype(out), [every_code(name)], out) for name, out in pairs]
     for (name, out), found in zip(pairs, run_all(engine, cases), strict=True):
         with np.errstate(over="ignore"):
@@ -135,7 +135,7 @@ def test_arithmetic_is_rounded_after_each_step(engine: str) -> None:
     computes = [
         lambda u, v: u + v, lambda u, v: u * v, lambda u, v: u - v,
         lambda u, v: te.if_then_else(u < v, u, v),
-    ]  # fmt: skip
+    ]
     cases = [Case(compute, [x, y], name, vectors(8)) for compute in computes]
     for exact, found in zip(expected, run_all(engine, cases), strict=True):
         assert same(numbers(found), reference(exact, name)).all()

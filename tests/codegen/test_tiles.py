@@ -87,7 +87,7 @@ def test_a_product_is_that_of_numpy(shape: tuple[int, int, int], a: str, b: str)
     kind = np.float32 if a == "bfloat16" else np.int32
     made = [np.full((rows, columns), 99, kind)]
     interpreter.run(function, x.view("uint16") if a == "bfloat16" else x,
-                    y.view("uint16") if b == "bfloat16" else y, made[0])  # fmt: skip
+                    y.view("uint16") if b == "bfloat16" else y, made[0])
     for target in (NATIVE, WITHOUT, *(["c"] if shape == SHAPES[2] else [])):
         made.append(np.full((rows, columns), 99, kind))
         tvm.build(function, target=target)(*[tvm.nd.array(each) for each in (x, y)], made[-1])
@@ -136,7 +136,7 @@ def load_elsewhere(path: Path, **environment: str) -> subprocess.CompletedProces
     return subprocess.run(
         [sys.executable, "-c", LOAD, str(path)], capture_output=True, text=True, check=False,
         env=clean_environment(**environment),
-    )  # fmt: skip
+    )
 
 
 def test_libraries_ask_for_tiles(tmp_path: Path) -> None:

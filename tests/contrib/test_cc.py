@@ -118,7 +118,7 @@ def test_a_program_links_with_the_runtime(tmp_path: Path) -> None:
     source = write(
         tmp_path, "p.c", '#include "sterna.h"\n#include <stdio.h>\n'
         "int main(void) { puts(sterna_version()); return 0; }\n",
-    )  # fmt: skip
+    )
     cc.create_executable(tmp_path / "p", source)
     done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == tvm.__version__

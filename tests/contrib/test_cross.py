@@ -28,7 +28,7 @@ EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 MACHINES = (
     "aarch64-linux-gnu -mattr=+neon", "armv7l-linux-gnueabihf", "riscv64-linux-gnu",
     "riscv64-linux-gnu -mattr=+v", "x86_64-linux-gnu",
-)  # fmt: skip
+)
 ELSEWHERE = [options for options in MACHINES if not cross.is_here(options.split()[0])]
 
 
@@ -152,7 +152,7 @@ def test_libraries_for_android(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     "triple,name",
     [("armv7a-linux-androideabi", "arm"), ("x86_64-linux-android", "x86"),
      ("x86_64-apple-macos", "x86")],
-)  # fmt: skip
+)
 def test_archives_need_no_compiler(
     triple: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

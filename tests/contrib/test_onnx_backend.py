@@ -23,7 +23,7 @@ def model(shape: tuple[int | str, ...]) -> ModelProto:
         ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ("a", "b"))],
         [helper.make_tensor("w", TensorProto.FLOAT, (1,), [1.0])],
-    )  # fmt: skip
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -49,11 +49,11 @@ def test_one_node_runs() -> None:
 def test_sequences_of_one_and_beside_tensors() -> None:
     nodes = [helper.make_node("SequenceConstruct", ["x"], ["one"]),
              helper.make_node("SequenceConstruct", ["x", "x"], ["two"]),
-             helper.make_node("Neg", ["x"], ["y"])]  # fmt: skip
+             helper.make_node("Neg", ["x"], ["y"])]
     kind = helper.make_tensor_type_proto(TensorProto.FLOAT, (2,))
     whole = helper.make_sequence_type_proto(kind)
     outputs = [helper.make_value_info("one", whole), helper.make_value_info("y", kind),
-               helper.make_value_info("two", whole)]  # fmt: skip
+               helper.make_value_info("two", whole)]
     graph = helper.make_graph(nodes, "g", [helper.make_value_info("x", kind)], outputs)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     x = np.array([1, 2], "float32")

@@ -22,7 +22,7 @@ from tests.support import require_program
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]
 C_INTERFACE = {"unpacked-api": True, "interface-api": "c"}
 DRAWN = [(draw_shapes, 0, 6), (draw_shapes, 1, 6), (draw_shapes, 3, 6), (draw_network, 100, 6),
-         (draw_network, 101, 6)]  # fmt: skip
+         (draw_network, 101, 6)]
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ class Program:
         self.built = relay.build(
             mod, target="c", executor=Executor("aot", C_INTERFACE), runtime=Runtime("crt"),
             mod_name=name, **options,
-        )  # fmt: skip
+        )
         source, library = folder / f"{name}.c", folder / f"{name}.so"
         source.write_text(self.built.get_lib().get_source())
         command = [cc, *STRICT, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
@@ -135,17 +135,17 @@ def test_outputs_that_no_kernel_writes(tmp_path: Path) -> None:
     mod = tvm.IRModule.from_expr(body)
     given = np.arange(6, dtype="float32").reshape(2, 3)
     want = [given, given * 2, (given * 2).reshape(3, 2), np.arange(4, dtype="int32"),
-            given.ravel(), given * 2]  # fmt: skip
+            given.ravel(), given * 2]
     lib = relay.build(mod, target="llvm", executor=Executor("aot"))
     for got, wanted in zip(results(AotModule(lib["default"](tvm.cpu(0))), {"x": given}), want,
-                           strict=True):  # fmt: skip
+                           strict=True):
         np.testing.assert_array_equal(got, wanted)
     for got, wanted in zip(Program(mod, tmp_path)([given], want), want, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "bfloat16",
-                                   "float64", "float8_e4m3fn"])  # fmt: skip
+                                   "float64", "float8_e4m3fn"])
 def test_constants_of_any_type(dtype: str, tmp_path: Path) -> None:
     numbers = np.array([0, 1, 1, 0.5]) if "float" in dtype else np.array([0, 1, 1, 0])
     held = from_numpy(numbers, dtype)
@@ -177,7 +177,7 @@ def test_algorithms(algorithm: str) -> None:
     config = {"tir.usmp.enable": True, "tir.usmp.algorithm": algorithm}
     with tvm.transform.PassContext(opt_level=3, config=config):
         built = relay.build(mod, target="c", params=params, runtime=Runtime("crt"),
-                            executor=Executor("aot", C_INTERFACE))  # fmt: skip
+                            executor=Executor("aot", C_INTERFACE))
     report = built.memory_report()
     assert report.algorithm == algorithm and report.workspace_bytes >= report.workspace_bound
 
@@ -190,7 +190,7 @@ def test_several_models_in_one_program(tmp_path: Path) -> None:
         built = relay.build(
             tvm.IRModule.from_expr(body), target="c", mod_name=name, runtime=Runtime("crt"),
             executor=Executor("aot", C_INTERFACE),
-        )  # fmt: skip
+        )
         built.export_library(tmp_path / f"{name}.c")
         (tmp_path / f"tvmgen_{name}.h").write_text(built.get_c_header())
         sources.append(str(tmp_path / f"{name}.c"))
@@ -211,7 +211,7 @@ int main(void) {
 """)
     program = str(tmp_path / "program")
     subprocess.run([cc, *STRICT, str(tmp_path / "main.c"), *sources, "-o", program, "-lm"],
-                   check=True)  # fmt: skip
+                   check=True)
     done = subprocess.run([program], capture_output=True, text=True, check=True)
     want = np.exp(np.arange(4, dtype="float32") + 1)
     np.testing.assert_allclose(np.array(done.stdout.split(), "float32"), want, rtol=1e-6)
@@ -223,7 +223,7 @@ def test_a_packed_interface_without_a_runtime() -> None:
     built = relay.build(
         mod, target="c", params=params, runtime=Runtime("crt"),
         executor=Executor("aot", {"unpacked-api": True, "interface-api": "packed"}),
-    )  # fmt: skip
+    )
     out = tvm.nd.array(np.zeros((1, 12), "float32"))
     built.get_lib()["tvmgen_default___tvm_main__"](tvm.nd.array(x), out)
     np.testing.assert_allclose(out.numpy(), want[0], rtol=1e-5)
@@ -259,7 +259,7 @@ def test_inputs_of_one_name_in_c() -> None:
         relay.build(
             tvm.IRModule.from_expr(body), target="c", runtime=Runtime("crt"),
             executor=Executor("aot", C_INTERFACE),
-        )  # fmt: skip
+        )
 
 
 PAIRS = [(False, "packed"), (True, "packed"), (False, "c"), (True, "c")]
@@ -279,7 +279,7 @@ def test_every_combination_builds_or_is_refused(
 
     def build() -> Any:
         return relay.build(mod, target="c", params=params, executor=executor,
-                           runtime=Runtime(runtime, {"system-lib": True}))  # fmt: skip
+                           runtime=Runtime(runtime, {"system-lib": True}))
 
     if not fits:
         with pytest.raises(ValueError, match="when targeting c"):

@@ -274,7 +274,7 @@ def test_each_target_gets_its_functions(tmp_path: Path) -> None:
     inputs: dict[Any, Any] = {
         "llvm": scaled("one", 1), tvm.target.Target("c"): scaled("two", 2),
         "llvm -mcpu=native": scaled("three", 3),
-    }  # fmt: skip
+    }
     module = tvm.build(inputs)
     names = ("one", "two", "three")
     assert [first_of(module[name]) for name in names] == [1, 2, 3]
@@ -298,7 +298,7 @@ def test_functions_may_name_their_target() -> None:
     module = tvm.build([scaled("one", 1), function])
     assert {t.kind.name: list(m.functions) for t, m in module.ir_module_by_target.items()} == {
         "llvm": ["one"], "c": ["two"],
-    }  # fmt: skip
+    }
     assert tvm.build(function, target="llvm").target.kind.name == "llvm"
 
 

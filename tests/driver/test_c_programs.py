@@ -76,13 +76,13 @@ def network() -> Function:
         return relay.qnn.op.requantize(
             value, relay.const(scale), relay.const(0), relay.const(1.0), relay.const(0),
             axis=-1, out_dtype="int8",
-        )  # fmt: skip
+        )
 
     def conv(value: Any, weight: Any, channels: int, groups: int = 1) -> Any:
         made = relay.qnn.op.conv2d(
             value, weight, relay.const(0), relay.const(0), relay.const(1.0), relay.const(1.0),
             kernel_size=(3, 3), channels=channels, padding=(1, 1), groups=groups,
-        )  # fmt: skip
+        )
         return requantized(relay.nn.relu(made), 1 / 400)
 
     x = relay.var("x", shape=(1, 3, 12, 12), dtype="int8")
@@ -91,17 +91,17 @@ def network() -> Function:
     y = relay.nn.max_pool2d(y, (2, 2), strides=(2, 2))
     y = relay.nn.batch_flatten(y)
     y = relay.qnn.op.dense(y, weights(10, 288), relay.const(0), relay.const(0), relay.const(1.0),
-                           relay.const(1.0), units=10)  # fmt: skip
+                           relay.const(1.0), units=10)
     return Function((x,), requantized(y, 1 / 4000))
 
 
 def build(function: Function, name: str, config: Any = None, options: Any = None,
-          **more: Any) -> Any:  # fmt: skip
+          **more: Any) -> Any:
     with tvm.transform.PassContext(opt_level=3, config=config or {}):
         return relay.build(
             tvm.IRModule({"main": function}), target="c", mod_name=name, runtime=Runtime("crt"),
             executor=Executor("aot", {**C_INTERFACE, **(options or {})}), **more,
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def _recursive(source: str) -> set[str]:
     """Functions that are called, by themselves or others, while they run."""
     calls: dict[str, set[str]] = {}
     for match in re.finditer(r"^static [^\n(]*?(\w+)\([^;]*?\) \{$(.*?)^\}", source,
-                             re.MULTILINE | re.DOTALL):  # fmt: skip
+                             re.MULTILINE | re.DOTALL):
         calls[match[1]] = set(re.findall(r"\b(\w+)\(", match[2]))
     assert calls
     reached = {name: direct & set(calls) for name, direct in calls.items()}
@@ -165,7 +165,7 @@ OPTIONS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"tir.usmp.use_workspace_io": True}, {"constant-byte-alignment": 8},
      {"constant_memory_pools": constants(9000)}),
     ({}, {"link-params": False}, {}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

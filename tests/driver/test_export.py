@@ -60,7 +60,7 @@ def run_python(code: str, path: Path, **environment: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=120,
         env=environment or None,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
 
 

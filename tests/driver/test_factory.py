@@ -145,7 +145,7 @@ def run_fresh(path: Path, name: str = "default") -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, str(path), str(weights)], capture_output=True, text=True,
         timeout=120, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -233,7 +233,7 @@ def test_fcompile_gets_all_files(tmp_path: Path) -> None:
     "target",
     ["llvm -mtriple=aarch64-linux-gnu", "llvm -mtriple=x86_64-windows-gnu",
      "llvm -mtriple=arm64-apple-macos", "llvm -mtriple=riscv64-linux-gnu"],
-)  # fmt: skip
+)
 def test_other_systems_get_their_objects(target: str, tmp_path: Path) -> None:
     files: dict[str, bytes] = {}
 
@@ -254,7 +254,7 @@ def test_many_kinds_of_parameters_pass_through_files(tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "a": np.arange(7, dtype="int8"), "b": np.float64(3.5), "empty": np.zeros((0, 4), "int32"),
         "flags": np.array([True, False]), "wide": sample(3, (2, 3, 4)), "ä": np.arange(3),
-    }  # fmt: skip
+    }
     small = tvm.nd.empty((3,), "int4")
     small._copy_from_buffer(np.array([0x21, 0x03], "uint8"))
     values = {name: tvm.nd.array(value) for name, value in values.items()} | {"small": small}
@@ -326,7 +326,7 @@ def test_a_hundred_megabytes_load_in_no_time(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", LOAD_LARGE, str(tmp_path / "large.so")], capture_output=True,
             text=True, timeout=60, check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
         results.append(json.loads(done.stdout))
     assert min(seconds for seconds, _ in results) < 0.05

@@ -56,7 +56,7 @@ def inspect(path: Path, names: str = "f") -> Any:
     done = subprocess.run(
         [sys.executable, "-c", INSPECT, str(path), names],
         capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -85,7 +85,7 @@ FAMILY = {
             {"kind": "library", "h": 1001, "main": 1001, "imports": []},
         ]},
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def compiler() -> None:
         (".so", ("llvm",) * 3), (".so", ("c",) * 3), (".so", ("c", "llvm", "c")),
         (".o", ("llvm",) * 3), *((suffix, ("llvm", "c", "llvm")) for suffix in SUFFIXES),
     ],
-)  # fmt: skip
+)
 def test_a_fresh_process_finds_every_module(
     suffix: str, targets: tuple[str, str, str], tmp_path: Path
 ) -> None:
@@ -212,7 +212,7 @@ def test_tvm_ffi_loads_it(targets: tuple[str, str, str], tmp_path: Path) -> None
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE, str(tmp_path / "family.so")],
         capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -373,7 +373,7 @@ def caller(target: str) -> OperatorModule:
     y = te.extern(
         (4,), [x], lambda ins, outs: tvm.tir.call_packed("helper", ins[0], outs[0]), name="y",
         dtype="float32",
-    )  # fmt: skip
+    )
     return tvm.build(te.create_schedule(y.op), [x, y], target=target, name="f")
 
 
@@ -404,7 +404,7 @@ def registered_helper() -> Iterator[None]:
         *itertools.product(["", ".so"], [("llvm", "llvm"), ("c", "c"), ("llvm", "c")]),
         (".o", ("llvm", "llvm")), (".a", ("llvm", "c")),
     ],
-)  # fmt: skip
+)
 def test_each_module_calls_what_it_imports_itself(
     suffix: str, targets: tuple[str, str], tmp_path: Path, registered_helper: None
 ) -> None:

@@ -81,7 +81,7 @@ def test_functions(target: str, apart: Any) -> None:
 def test_programs(algorithm: str, apart: Any, tmp_path: Path) -> None:
     _, inputs = network()
     options = {"target": "c", "executor": Executor("aot", C_INTERFACE), "runtime": Runtime("crt"),
-               "algorithm": algorithm}  # fmt: skip
+               "algorithm": algorithm}
     free, shared = apart(**options), together(mod_name="shared", **options)
     reports = [lib.memory_report() for lib in (free, shared)]
     assert reports[0].workspace_bound - reports[1].workspace_bound >= BYTES
@@ -121,7 +121,7 @@ def test_random_graphs(draw: Any, seed: int, tmp_path: Path) -> None:
     inputs = {p.name_hint: v for p, v in zip(drawn.function.params, drawn.values, strict=True)}
     with tvm.transform.PassContext(opt_level=0, config={"tir.usmp.use_workspace_io": True}):
         program = relay.build(mod, target="c", executor=Executor("aot", C_INTERFACE),
-                              runtime=Runtime("crt"))  # fmt: skip
+                              runtime=Runtime("crt"))
     with tvm.transform.PassContext(opt_level=0):
         lib = relay.build(mod, target="llvm")
     assert program.memory_report().in_place > 0

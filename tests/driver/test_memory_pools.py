@@ -17,7 +17,7 @@ from tests.driver.test_aot import by_graph, keywords, results
 KB = 1024
 ALGORITHMS = [
     "auto", "greedy_by_size", "greedy_by_conflicts", "linear_scan", "hill_climb", "optimal"
-]  # fmt: skip
+]
 
 
 def workspace(*sizes: int, **more: Any) -> tvm.WorkspaceMemoryPools:
@@ -26,7 +26,7 @@ def workspace(*sizes: int, **more: Any) -> tvm.WorkspaceMemoryPools:
         tvm.WorkspacePoolInfo(name, [tvm.target.Target("c")],
                               tvm.PoolInfoProperties(size_hint_bytes=size, **more))
         for name, size in zip("abcdef", sizes, strict=False)
-    ])  # fmt: skip
+    ])
 
 
 def constants(*sizes: int) -> tvm.ConstantMemoryPools:
@@ -34,17 +34,17 @@ def constants(*sizes: int) -> tvm.ConstantMemoryPools:
         tvm.ConstantPoolInfo(f"flash{place}", [tvm.target.Target("c")],
                              pool_info_properties=tvm.PoolInfoProperties(size_hint_bytes=size))
         for place, size in enumerate(sizes)
-    ])  # fmt: skip
+    ])
 
 
 def build(config: dict[str, Any] | None = None, options: dict[str, Any] | None = None,
-          **more: Any) -> Any:  # fmt: skip
+          **more: Any) -> Any:
     mod, params, _ = keywords()
     with tvm.transform.PassContext(opt_level=3, config=config or {}):
         return relay.build(
             mod, target="c", params=params, runtime=Runtime("crt"),
             executor=Executor("aot", {**C_INTERFACE, **(options or {})}), **more,
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_everything_in_pools(wanted: list[Any], tmp_path: Path) -> None:
     built = build(
         {"tir.usmp.use_workspace_io": True}, {"workspace-byte-alignment": 128},
         workspace_memory_pools=workspace(4 * KB, 40 * KB), constant_memory_pools=constants(2 * KB),
-    )  # fmt: skip
+    )
     check(built, wanted, tmp_path)
     header = built.get_c_header()
     assert "tvmgen_default_run(struct tvmgen_default_workspace_pools *workspace_pools);" in header
@@ -113,7 +113,7 @@ def test_outputs_that_are_inputs_or_constants_in_the_workspace(tmp_path: Path) -
         built = relay.build(
             tvm.IRModule.from_expr(body), target="c", runtime=Runtime("crt"),
             executor=Executor("aot", C_INTERFACE), constant_memory_pools=constants(64),
-        )  # fmt: skip
+        )
     given = np.arange(6, dtype="float32").reshape(2, 3)
     numbers = np.arange(4, dtype="int32")
     want = [given, given * 2, numbers, given.ravel(), given * 2, numbers]
@@ -195,7 +195,7 @@ def test_fast_pools_are_preferred() -> None:
                 ),
             )
             for at, name in enumerate(("slow", "fast"))
-        ]  # fmt: skip
+        ]
         report = build(workspace_memory_pools=tvm.WorkspaceMemoryPools(infos)).memory_report()
         return [use.name for use in report.pools if use.bytes]
 
@@ -212,9 +212,9 @@ def test_pools_of_a_network_with_the_runtime() -> None:
     info = tvm.PoolInfoProperties(size_hint_bytes=8 * KB)
     pools = tvm.WorkspaceMemoryPools([
         tvm.WorkspacePoolInfo("near", ["llvm"], info), tvm.WorkspacePoolInfo("far", ["llvm"])
-    ])  # fmt: skip
+    ])
     lib = relay.build(mod, target="llvm", params=params, executor=Executor("aot"),
-                      workspace_memory_pools=pools)  # fmt: skip
+                      workspace_memory_pools=pools)
     np.testing.assert_array_equal(
         results(AotModule(lib["default"](tvm.cpu(0))), {"data": x})[0], want[0]
     )
@@ -240,7 +240,7 @@ def test_alignment_is_of_every_tensor(tmp_path: Path) -> None:
     mod, params, _ = keywords()
     target = "c -workspace-byte-alignment=256 -constants-byte-alignment=128"
     asked = relay.build(mod, target=target, params=params, runtime=Runtime("crt"),
-                        executor=Executor("aot", C_INTERFACE))  # fmt: skip
+                        executor=Executor("aot", C_INTERFACE))
     assert "STERNA_ALIGNED(256) uint8_t" in asked.get_lib().get_source()
     assert "STERNA_ALIGNED(128) float" in asked.get_lib().get_source()
 
@@ -259,7 +259,7 @@ def test_pools_that_mean_nothing(more: dict[str, Any], words: str) -> None:
     chosen = {
         "target": "c", "runtime": Runtime("crt"), "executor": Executor("aot", C_INTERFACE),
         "workspace_memory_pools": workspace(KB), **more,
-    }  # fmt: skip
+    }
     with pytest.raises((ValueError, TypeError), match=words):
         relay.build(mod, params=params, **chosen)
 

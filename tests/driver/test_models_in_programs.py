@@ -91,7 +91,7 @@ def test_a_static_program_holds_everything(gcc: str, suffix: str, tmp_path: Path
     check_program([program])
     assert program.stat().st_size < 130_000
     run([gcc, *WARNINGS, "-static", include, EXAMPLE, *whole, library, "-o", program,
-         *SYSTEM, "-Wl,--no-warnings"])  # fmt: skip
+         *SYSTEM, "-Wl,--no-warnings"])
     check_program([program])
 
 

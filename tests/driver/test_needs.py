@@ -58,7 +58,7 @@ def test_of_several_targets_one_may_be_chosen(absent: str, tmp_path: Path) -> No
     module = tvm.build({
         f"llvm -mattr=+{absent}": tvm.lower(te.create_schedule(plus.op), [one, plus], "plus"),
         "llvm": tvm.lower(te.create_schedule(minus.op), [other, minus], "minus"),
-    })  # fmt: skip
+    })
     module.export_library(tmp_path / "both.so")
     a, b = np.ones(4, "float32"), np.ones(4, "float32")
     tvm.runtime.load_module(tmp_path / "both.so")["minus"](a, b)

@@ -25,7 +25,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 LEVELS = {"mlp": (0, 1, 2, 3), "resnet": (0, 1, 2, 3), "mobilenet": (0, 3),
-          "squeezenet": (1, 3)}  # fmt: skip
+          "squeezenet": (1, 3)}
 
 
 @pytest.fixture(scope="module", autouse=True)

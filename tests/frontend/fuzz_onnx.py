@@ -26,7 +26,7 @@ SLOWEST = 20.0
 MOST_MEMORY = 3 << 30
 
 WHOLE = (0, 1, -1, 2, 3, 4, 7, 8, 16, 255, 65536, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**60,
-         2**62, 2**63 - 1, -(2**63))  # fmt: skip
+         2**62, 2**63 - 1, -(2**63))
 REAL = (0.0, 1.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
 
 
@@ -126,7 +126,7 @@ def _scalar(field: Any, old: Any, root: Any, rng: random.Random) -> Any:
         names = [
             value for part in messages(root) for inner, value in part.ListFields()
             if inner.cpp_type == inner.CPPTYPE_STRING and isinstance(value, str)
-        ]  # fmt: skip
+        ]
         return rng.choice([*names, "", "x", old + "_", "../x", "Relu", "Reshape", "Conv"])
     if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
         return rng.choice((*REAL, -old))
@@ -179,4 +179,4 @@ if __name__ == "__main__":
     faulthandler.enable()
     warnings.simplefilter("ignore")
     print(run(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]),
-              [Path(name) for name in sys.argv[4:]]))  # fmt: skip
+              [Path(name) for name in sys.argv[4:]]))

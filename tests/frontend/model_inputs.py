@@ -91,4 +91,4 @@ FEEDS: dict[str, Callable[[], dict[str, Array]]] = {
         "data_0": (picture("resized_cat_224", 224, 224) - 120).astype("float16")},
     "vision/ultraface_rfb_320": lambda: {"input": (picture("grace_hopper", 240, 320) - 127) / 128},
     "vision/yunet_n_320": lambda: {"input": picture("grace_hopper", 320, 320)},
-}  # fmt: skip
+}

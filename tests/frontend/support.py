@@ -17,7 +17,7 @@ from tests.support import require_module
 def model_of(
     nodes: Sequence[NodeProto], feeds: dict[str, Array], weights: dict[str, Array],
     outputs: Sequence[str], opset: int,
-) -> ModelProto:  # fmt: skip
+) -> ModelProto:
     """A model of these nodes with inputs like the arrays, and what ONNX finds out of shapes."""
     return onnx.shape_inference.infer_shapes(bare_model(nodes, feeds, weights, outputs, opset))
 
@@ -25,7 +25,7 @@ def model_of(
 def bare_model(
     nodes: Sequence[NodeProto], feeds: dict[str, Array], weights: dict[str, Array],
     outputs: Sequence[str], opset: int,
-) -> ModelProto:  # fmt: skip
+) -> ModelProto:
     """A model of these nodes with inputs like the arrays."""
     inputs = [
         helper.make_tensor_value_info(
@@ -37,7 +37,7 @@ def bare_model(
         list(nodes), "test", inputs,
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )  # fmt: skip
+    )
     domains = {"com.microsoft": 1, "ai.onnx.preview": 1, "ai.onnx.preview.training": 1}
     imports = [helper.make_opsetid(*pair) for pair in [("", opset), *domains.items()]]
     return helper.make_model(graph, opset_imports=imports, ir_version=9)
@@ -83,7 +83,7 @@ def compare(got: Sequence[Array], want: Sequence[Array], tolerance: float = 1e-5
 def check(
     kind: str, *inputs: Any, opset: int = 17, weights: Sequence[int] = (), outputs: int = 1,
     tolerance: float = 1e-5, domain: str = "", reference: Any = run_reference, **attrs: Any,
-) -> None:  # fmt: skip
+) -> None:
     """One node for these arrays (None: left out), of which those at weights belong to the model."""
     names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
     results = [f"y{place}" for place in range(outputs)]

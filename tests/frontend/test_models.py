@@ -32,14 +32,14 @@ QUICK = {
     "audio/dtln_model_1": 1e-5, "audio/whisper80_preproc": 1e-3, "text/byte_sb_bidi_lstm": 1e-5,
     "text/magika_standard_v3_3": 1e-4, "text/thai2rom_encoder": 1e-5, "vision/mnist_cntk": 1e-5,
     "vision/fns_candy_style": 2e-3,
-}  # fmt: skip
+}
 SLOW = {
     "audio/basic_pitch_nmp": 1e-4, "audio/gtcrn_simple": 1e-5, "audio/silero_vad_v6": 1e-4,
     "audio/smart_turn_v3.2_int8": 1e-2, "ocr/PP-OCRv6_det_tiny": 5e-5,
     "ocr/PP-OCRv6_rec_tiny": 1e-4, "ocr/ch_ppocr_mobile_v2.0_cls": 1e-5,
     "vision/fastestdet": 1e-5, "vision/mobilenet_v2_int8_qdq_maui": 0.04,
     "vision/squeezenet_fp16": 1e-2, "vision/ultraface_rfb_320": 1e-5, "vision/yunet_n_320": 1e-5,
-}  # fmt: skip
+}
 
 
 def load(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:

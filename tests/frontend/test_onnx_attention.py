@@ -24,7 +24,7 @@ HOW: dict[str, Any] = {"opset": 25, "reference": run_evaluator, "outputs": 4}
 def test_what_the_scores_show(mode: int) -> None:
     cap = 1.5 if mode else 0.0  # the evaluator shows capped scores as raw ones
     check("Attention", QUERY, KEY, VALUE, floats(3, 5), qk_matmul_output_mode=mode, softcap=cap,
-          scale=0.7, **HOW)  # fmt: skip
+          scale=0.7, **HOW)
 
 
 @pytest.mark.parametrize("causal", [0, 1])
@@ -46,7 +46,7 @@ def test_windows_and_caches(causal: int) -> None:
     counts = np.array([5, 2])
     check("Attention", QUERY, KEY, VALUE, None, None, None, counts, **how)
     check("Attention", QUERY, KEY, VALUE, None, None, None, counts, left_window_size=1,
-          right_window_size=2, **how)  # fmt: skip
+          right_window_size=2, **how)
 
 
 def test_heads_side_by_side() -> None:
@@ -57,7 +57,7 @@ def test_heads_side_by_side() -> None:
 def test_halves_do_not_overflow() -> None:
     query, key = (np.full((1, 1, 2, 64), 60, "float16") for _ in range(2))
     check("Attention", query, key, floats(1, 1, 2, 4).astype("float16"), opset=23, outputs=1,
-          reference=run_evaluator, tolerance=2e-3)  # fmt: skip
+          reference=run_evaluator, tolerance=2e-3)
 
 
 def test_attention_tells_what_is_wrong() -> None:

@@ -52,7 +52,7 @@ def function(name: str, *body: NodeProto, attributes: Any = (), defaults: Any = 
         "own", name, ["a"], ["b"], list(body),
         [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
         attributes=list(attributes), attribute_protos=list(defaults),
-    )  # fmt: skip
+    )
 
 
 def reference(attribute: str, to: str, kind: Any) -> AttributeProto:
@@ -65,7 +65,7 @@ def calling(*functions: Any, **attrs: Any) -> ModelProto:
         [helper.make_node(functions[0].name, ["x"], ["y"], name="it", domain="own", **attrs)], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-    )  # fmt: skip
+    )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     return helper.make_model(
         graph, functions=list(functions), opset_imports=imports, ir_version=10
@@ -116,7 +116,7 @@ def models() -> dict[str, ModelProto]:
         "norm": one("LayerNormalization", X, np.ones(3, "float32")), "cast": one("Cast", X, to=7),
         "scatter": one("ScatterND", X, ints([[1]]), X[:1]),
         "spectrum": one("DFT", X.reshape(1, 6, 1), axis=1),
-    }  # fmt: skip
+    }
     for name in ("split", "topk"):
         made[name].graph.node[0].output.append("z")
     return made
@@ -177,7 +177,7 @@ def test_constants_that_would_grow_are_left_to_the_run() -> None:
         bare_model([node("ConstantOfShape", "s")], {}, {"s": many}, ["y"], 17),
         bare_model([node("Range", "a", "b", "c")], {},
                  {"a": ints(0), "b": ints(1 << 32), "c": ints(1)}, ["y"], 17),
-    ):  # fmt: skip
+    ):
         for entry in list(model.graph.input):
             model.graph.initializer.append(numpy_helper.from_array(X[:1, :1], entry.name))
         mod, _ = from_onnx(model)
@@ -249,7 +249,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
                       "output 'y' is declared as int64; the model computes float32"),
     "opset": (lambda m: setattr(m.opset_import[0], "version", -1), "version -1"),
     "no output": (lambda m: m.graph.ClearField("output"), "has no output"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -286,7 +286,7 @@ ABSURD: dict[str, tuple[ModelProto, str]] = {
     "tile": (one("Tile", X, ints([1 << 40, 1 << 40])), "which no memory holds"),
     "expand": (one("Expand", X, ints([1 << 62, 2, 3])), "too large"),
     "equation": (one("Einsum", X, W, equation="ab,bc->"[:3]), "it"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", ABSURD)
@@ -431,7 +431,7 @@ def test_everything_unsupported_is_listed_at_once() -> None:
     for part in (
         "com.microsoft.Nowhere (opset 1): one", "Dropout (opset 17): dropping", ": two",
         "StringNormalizer (opset 17): three", "input 's' holds elements of type string",
-    ):  # fmt: skip
+    ):
         assert part in text
 
 

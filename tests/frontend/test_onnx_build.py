@@ -34,7 +34,7 @@ def convolutional() -> Any:
         "w": floats(6, 3, 3, 3), "g": floats(6), "b": floats(6), "m": floats(6),
         "v": np.abs(floats(6)) + 1, "scales": np.array([1, 1, 2, 2], "float32"),
         "fc": floats(5, 12),
-    }  # fmt: skip
+    }
     return nodes, {"x": floats(1, 3, 8, 8)}, weights
 
 
@@ -54,7 +54,7 @@ def attention() -> Any:
     weights = {
         "wq": floats(8, 8) / 3, "split": np.array([0, 0, 2, 4]), "join": np.array([0, 0, -1]),
         "g": floats(8), "b": floats(8),
-    }  # fmt: skip
+    }
     return nodes, {"x": floats(1, 5, 8)}, weights
 
 

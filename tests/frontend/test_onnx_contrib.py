@@ -35,7 +35,7 @@ def test_transformers() -> None:
     own("Attention", data, floats(8, 24), floats(24), mask, num_heads=2)
     ids = RNG.integers(0, 9, (2, 3)).astype("int32")
     own("EmbedLayerNormalization", ids, ids % 2, floats(9, 8), floats(5, 8), floats(2, 8),
-        floats(8), floats(8), mask, outputs=2)  # fmt: skip
+        floats(8), floats(8), mask, outputs=2)
 
 
 def test_experimental_operators() -> None:

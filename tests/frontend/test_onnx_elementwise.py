@@ -19,7 +19,7 @@ def floats(*shape: int) -> Any:
     "HardSwish", "Identity", "IsNaN", "IsInf", "LeakyRelu", "Neg", "Reciprocal", "Relu", "Round",
     "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Tan", "Tanh",
     "ThresholdedRelu", "Celu", "Shrink",
-])  # fmt: skip
+])
 def test_unary(kind: str) -> None:
     check(kind, floats(3, 4))
 

@@ -20,7 +20,7 @@ def test_a_definition_that_depends_on_types() -> None:
     """With operands that are left out and attributes that are not given."""
     how: dict[str, Any] = {
         "opset": 27, "reference": run_evaluator, "tolerance": 1e-4, "outputs": 2
-    }  # fmt: skip
+    }
     data, weight = floats(2, 3, 7), floats(3, 1, 4)
     check("CausalConvWithState", data, weight, **how)
     check("CausalConvWithState", data, weight, None, floats(2, 3, 3), **how)
@@ -34,7 +34,7 @@ def test_a_definition_for_all_types() -> None:
 def test_operators_of_another_set() -> None:
     query, key, value = floats(1, 2, 3, 8), floats(1, 2, 5, 8), floats(1, 2, 5, 8)
     check("FlexAttention", query, key, value, domain="ai.onnx.preview", opset=26,
-          reference=run_evaluator)  # fmt: skip
+          reference=run_evaluator)
 
 
 def test_nodes_of_a_definition_are_named_by_their_node() -> None:

@@ -34,7 +34,7 @@ def test_no_broken_model_crashes_or_hangs(tmp_path: Path, search_seconds: float)
         done = subprocess.run(
             [*command, str(tmp_path), *paths], cwd=ROOT, capture_output=True, text=True,
             timeout=search_seconds + 120, check=False,
-        )  # fmt: skip
+        )
         ending, said = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as error:
         ending, said = -1, str(error)

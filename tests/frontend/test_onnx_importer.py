@@ -41,7 +41,7 @@ def test_nodes_may_come_in_any_order_and_name_what_they_become() -> None:
     assert params == {}
     assert [(str(call.op), call.span) for call in calls_of(mod)] == [
         ("nn.dense", "first"), ("nn.relu", "last"),
-    ]  # fmt: skip
+    ]
     compare(run_imported(small_model(), {"x": X}), [np.maximum(X @ W, 0)])
 
 
@@ -108,7 +108,7 @@ def test_functions_of_the_model_are_inlined() -> None:
         [helper.make_node("AddRelu", ["x", "x"], ["y"], domain="own")], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 3))],
-    )  # fmt: skip
+    )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     model = helper.make_model(graph, functions=[function], opset_imports=imports, ir_version=9)
     compare(run_imported(model, {"x": X}), [np.maximum(2 * X, 0)])

@@ -74,7 +74,7 @@ class Graph:
         model = model_of(self.nodes, self.feeds, self.weights, [result], 13)
         mod, params = from_onnx(model)
         passes = [transform.InferType(), transform.IntegerArithmetic(),
-                  transform.SimplifyInference(), transform.InferType()]  # fmt: skip
+                  transform.SimplifyInference(), transform.InferType()]
         with tvm.transform.PassContext(opt_level=3):
             made = tvm.transform.Sequential(passes)(mod)["main"]
         given = {**self.feeds, **{name: value.numpy() for name, value in params.items()}}
@@ -113,7 +113,7 @@ def test_convolutions(kind: str, per_channel: bool, dtype: str) -> None:
 
 @pytest.mark.parametrize(("bounds", "dtype", "zero"), [
     (None, "uint8", 0), ((0.0, 6.0), "uint8", 0), ((0.0, 6.0), "int8", -128),
-])  # fmt: skip
+])
 def test_activations_become_bounds(bounds: Any, dtype: str, zero: int) -> None:
     g = Graph()
     x = g.data(whole((1, 4, 5, 5), "uint8"), 0.05, 128)
@@ -137,7 +137,7 @@ def test_pairs(op: str, dtype: str) -> None:
         if op == "Mul":
             scales[2] *= 10
         a, b = (g.data(whole((1, 7, 40, 41), dtype), s, z)
-                for s, z in zip(scales[:2], zeros[:2], strict=True))  # fmt: skip
+                for s, z in zip(scales[:2], zeros[:2], strict=True))
         g.check(g.quantized(g.add(op, a, b), scales[2], zeros[2], dtype), floats=op == "Mul")
 
 
@@ -190,12 +190,12 @@ def test_operators_on_integers(dtype: str) -> None:
         *g.parameters(scales, np.zeros(6), "int8"),
         *g.parameters(0.03, zero + 2, dtype), g.known(whole((6,), "int32", 900), "int32"),
         pads=[1, 1, 1, 1],
-    )  # fmt: skip
+    )
     made = g.add(
         "QLinearMatMul", conv, *g.parameters(0.03, zero + 2, dtype),
         g.known(whole((8, 5), "int8", 63), "int8"), *g.parameters(0.01, 0, "int8"),
         *g.parameters(0.09, zero, dtype),
-    )  # fmt: skip
+    )
     g.check(made)
 
 

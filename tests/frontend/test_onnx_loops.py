@@ -22,7 +22,7 @@ def floats(*shape: int) -> Any:
 def graph(nodes: Any, inputs: Any, outputs: Any, weights: Any = None) -> Any:
     """A graph of a node; inputs and outputs are names with types and shapes."""
     first, last = ([helper.make_tensor_value_info(*one) for one in side]
-                   for side in (inputs, outputs))  # fmt: skip
+                   for side in (inputs, outputs))
     held = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
     return helper.make_graph(nodes, "body", first, last, held)
 
@@ -56,7 +56,7 @@ def test_scan(back: int) -> None:
 
 def test_scan_of_batches() -> None:
     node = helper.make_node("Scan", ["", "first", "data"], ["last", "all"], body=step(),
-                            num_scan_inputs=1)  # fmt: skip
+                            num_scan_inputs=1)
     check([node], {"first": floats(2, 3), "data": floats(2, 4, 3)}, ["last", "all"], opset=8)
 
 
@@ -86,14 +86,14 @@ def test_loops_without_a_near_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fail(kind: type[Exception], message: str, condition: str, *given: str) -> None:
         node = helper.make_node("Loop", [*given, "first"], ["last"], "round",
-                                body=body_of_loop(condition))  # fmt: skip
+                                body=body_of_loop(condition))
         feeds = {"first": floats(2), "outer": floats(2), "go": np.array(True)}
         with pytest.raises(kind, match=message):
             from_onnx(model_of([node], feeds, {}, ["last"], 17))
 
     fail(ValueError, r"node 'round'.*more than 2 iterations", "Less", "", "")
     fail(OpNotImplemented, r"Loop.*ends by a condition on the model's inputs: round", "Less", "",
-         "go")  # fmt: skip
+         "go")
 
 
 def test_an_operator_without_converter_in_a_loop() -> None:
@@ -115,7 +115,7 @@ def test_sequences() -> None:
         helper.make_node("ConcatFromSequence", ["fewer"], ["joined"], axis=1),
     ]
     weights = {"sizes": np.array([1, 3, 2]), "one": np.int64(1), "zero": np.int64(0),
-               "last": np.int64(-1)}  # fmt: skip
+               "last": np.int64(-1)}
     check(nodes, {"data": floats(2, 6)}, ["second", "count", "joined"], weights)
 
 
@@ -144,6 +144,6 @@ def test_a_sequence_as_a_result() -> None:
 
 def test_a_place_that_a_sequence_lacks() -> None:
     nodes = [helper.make_node("SequenceConstruct", ["x"], ["s"]),
-             helper.make_node("SequenceAt", ["s", "place"], ["y"], "pick")]  # fmt: skip
+             helper.make_node("SequenceAt", ["s", "place"], ["y"], "pick")]
     with pytest.raises(ValueError, match=r"node 'pick'.*position 1 is none of a sequence of 1"):
         from_onnx(model_of(nodes, {"x": floats(2)}, {"place": np.array(1)}, ["y"], 17))

@@ -33,10 +33,10 @@ def test_resizes_of_other_kinds() -> None:
     for how in ("round_prefer_ceil", "floor", "ceil"):
         check("Resize", data, None, None, np.array([1, 2, 7, 9]), weights=[3], nearest_mode=how)
     check("Resize", data, None, None, np.array([7, 9]), weights=[3], opset=18, axes=[2, 3],
-          mode="linear")  # fmt: skip
+          mode="linear")
     roi = np.array([0, 0, 0.2, 0.3, 1, 1, 0.8, 1.2], "float32")
     check("Resize", data, roi, None, np.array([1, 2, 6, 7]), weights=[1, 3], mode="linear",
-          coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)  # fmt: skip
+          coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)
     scales = np.array([1, 1, 2, 3], "float32")
     check("Upsample", data, scales, weights=[1], opset=9)
     check("Upsample", data, opset=7, scales=[1.0, 1.0, 2.0, 3.0])
@@ -51,15 +51,15 @@ def test_resizes_as_the_standard_says(mode: str) -> None:
         how["coordinate_transformation_mode"] = places
         for scale in (0.43, 1.7):
             check("Resize", data, None, np.array([scale, 0.6], "float32"), weights=[2], opset=19,
-                  axes=[2, 3], **how)  # fmt: skip
+                  axes=[2, 3], **how)
         for policy in ("not_larger", "not_smaller"):
             check("Resize", data, None, None, np.array([4, 9]), weights=[3], opset=19, axes=[3, 1],
-                  keep_aspect_ratio_policy=policy, **how)  # fmt: skip
+                  keep_aspect_ratio_policy=policy, **how)
     check("Resize", data, None, None, np.array([3, 2, 4, 7]), weights=[3], opset=19, **how)
     roi = np.array([0.1, 0.3, 0.8, 1.2], "float32")
     how["coordinate_transformation_mode"] = "tf_crop_and_resize"
     check("Resize", data, roi, None, np.array([4, 9]), weights=[1, 3], opset=19, axes=[1, 2],
-          extrapolation_value=2.5, **how)  # fmt: skip
+          extrapolation_value=2.5, **how)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
@@ -80,7 +80,7 @@ def test_resizes_of_whole_numbers() -> None:
         data = RNG.integers(0, 255, (1, 2, 6, 5)).astype(dtype)
         for smooth in (0, 1):
             check("Resize", data, None, scales, weights=[2], opset=19, mode="cubic",
-                  reference=run_evaluator, antialias=smooth)  # fmt: skip
+                  reference=run_evaluator, antialias=smooth)
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
@@ -110,15 +110,15 @@ def test_recurrent_networks(kind: str, gates: int, direction: str) -> None:
     many = 3 if kind == "LSTM" else 2
     check(kind, data, weight, back, weights=[1, 2], outputs=many, **how)
     check(kind, data, weight, back, floats(d, gates * 10), np.array([4, 2], "int32"),
-          floats(d, 2, 5), weights=[1, 2, 3], outputs=many, **how)  # fmt: skip
+          floats(d, 2, 5), weights=[1, 2, 3], outputs=many, **how)
 
 
 def test_gru_and_lstm_of_other_kinds() -> None:
     data = floats(4, 2, 3)
     check("GRU", data, floats(1, 15, 3), floats(1, 15, 5), floats(1, 30), hidden_size=5,
-          linear_before_reset=1, tolerance=1e-4)  # fmt: skip
+          linear_before_reset=1, tolerance=1e-4)
     check("LSTM", data, floats(1, 20, 3), floats(1, 20, 5), floats(1, 40), None, floats(1, 2, 5),
-          floats(1, 2, 5), floats(1, 15), hidden_size=5, tolerance=1e-4)  # fmt: skip
+          floats(1, 2, 5), floats(1, 15), hidden_size=5, tolerance=1e-4)
 
 
 def test_quantised_tensors() -> None:
@@ -126,7 +126,7 @@ def test_quantised_tensors() -> None:
     scale, point = np.float32(0.4), np.uint8(120)
     check("QuantizeLinear", data, scale, point, weights=[1, 2])
     check("QuantizeLinear", data, np.array([0.3, 0.5, 2], "float32"), np.array([1, 2, -3], "int8"),
-          weights=[1, 2])  # fmt: skip
+          weights=[1, 2])
     whole = RNG.integers(-128, 127, (2, 3, 4)).astype("int8")
     check("DequantizeLinear", whole, scale, np.int8(3), weights=[1, 2])
     check("DequantizeLinear", whole, np.array([0.3, 0.5, 2], "float32"))
@@ -144,7 +144,7 @@ def test_products_of_whole_numbers() -> None:
     check("ConvInteger", x, w.astype("uint8"), np.uint8(3), pads=[1, 1, 1, 1])
     check("QLinearConv", x, s, np.uint8(7), w, np.array([0.1, 0.2, 0.3], "float32"),
           np.zeros(3, "int8"), np.float32(0.3), np.uint8(100), np.array([5, 6, 7], "int32"),
-          weights=[3, 4, 5, 8])  # fmt: skip
+          weights=[3, 4, 5, 8])
 
 
 def test_spectra() -> None:

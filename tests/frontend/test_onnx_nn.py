@@ -19,7 +19,7 @@ def test_convolutions(rank: int) -> None:
     data, weight = floats(1, 4, *(6,) * rank), floats(6, 2, *(3,) * rank)
     pads = [1, 0, 2][:rank] * 2
     check("Conv", data, weight, floats(6), weights=[1, 2], group=2, pads=pads,
-          strides=[2] * rank, tolerance=1e-4)  # fmt: skip
+          strides=[2] * rank, tolerance=1e-4)
     for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
         check("Conv", data, floats(5, 4, *(2,) * rank), weights=[1], auto_pad=mode, tolerance=1e-4)
     check("Conv", data, weight, group=2, dilations=[2] * rank, tolerance=1e-4)
@@ -30,7 +30,7 @@ def test_transposed_convolutions(rank: int) -> None:
     data, weight = floats(1, 4, *(3,) * rank), floats(4, 2, *(3,) * rank)
     two = [2] * rank
     check("ConvTranspose", data, weight, floats(4), weights=[1, 2], group=2, strides=two,
-          pads=[1] * rank * 2, output_padding=[1] * rank, tolerance=1e-4)  # fmt: skip
+          pads=[1] * rank * 2, output_padding=[1] * rank, tolerance=1e-4)
     check("ConvTranspose", data, weight, strides=two, auto_pad="SAME_UPPER", tolerance=1e-4)
     check("ConvTranspose", data, weight, strides=two, output_shape=[8] * rank, tolerance=1e-4)
 
@@ -79,7 +79,7 @@ def test_softmax(kind: str) -> None:
 @pytest.mark.parametrize("a, b", [
     ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((4,), (4, 5)), ((3, 4), (4,)),
     ((4,), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((4,), (2, 4, 3)), ((3, 4), (2, 4, 3)),
-])  # fmt: skip
+])
 def test_matmul(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     check("MatMul", floats(*a), floats(*b))
     check("MatMul", floats(*a), floats(*b), weights=[1])

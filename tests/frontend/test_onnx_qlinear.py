@@ -50,14 +50,14 @@ def test_element_by_element(dtype: str) -> None:
     own("QLinearSoftmax", a, *scales, number(1 / 256), point(0, dtype), axis=-1, opset=13)
     mask = RNG.integers(0, 2, (3, 4)).astype(bool)
     own("QLinearWhere", mask, a, *scales, b, number(0.05), point(9, dtype), number(0.06),
-        point(11, dtype))  # fmt: skip
+        point(11, dtype))
 
 
 @pytest.mark.parametrize("dtype", KINDS)
 def test_parts_of_their_own_scales(dtype: str) -> None:
     first, second = whole(2, 3, 4, dtype=dtype), whole(2, 2, 4, dtype=dtype)
     own("QLinearConcat", number(0.03), point(4, dtype), first, number(0.02), point(3, dtype),
-        second, number(0.05), point(9, dtype), axis=1)  # fmt: skip
+        second, number(0.05), point(9, dtype), axis=1)
 
 
 @pytest.mark.parametrize("dtype", KINDS)
@@ -67,7 +67,7 @@ def test_averages(dtype: str) -> None:
     own("QLinearGlobalAveragePool", data, *scales, *after, channels_last=0)
     own("QLinearGlobalAveragePool", data, *scales, *after, channels_last=1)
     own("QLinearAveragePool", data, *scales, *after, kernel_shape=[3, 2], strides=[2, 1],
-        pads=[1, 0, 1, 1])  # fmt: skip
+        pads=[1, 0, 1, 1])
 
 
 @pytest.mark.parametrize("dtype", KINDS)
@@ -91,9 +91,9 @@ def test_products_to_floats(dtype: str) -> None:
     bias = RNG.standard_normal(6).astype("float32")
     one, every = number(0.03), RNG.random(6).astype("float32")
     own("MatMulIntegerToFloat", data, weight, number(0.02), one, point(5, dtype), None, bias,
-        tolerance=1e-4)  # fmt: skip
+        tolerance=1e-4)
     own("MatMulIntegerToFloat", data, weight, number(0.02), every, point(5, dtype),
-        tolerance=1e-4)  # fmt: skip
+        tolerance=1e-4)
     floats = RNG.standard_normal((3, 8)).astype("float32")
     own("DynamicQuantizeMatMul", floats, weight, one, point(3, "int8"), bias, tolerance=1e-4)
     own("DynamicQuantizeMatMul", floats, weight, every, tolerance=1e-4)
@@ -103,4 +103,4 @@ def test_numbers_of_sixteen_bits() -> None:
     floats = RNG.standard_normal((3, 8)).astype("float32")
     own("QuantizeLinear", floats, number(1e-4), point(30000, "uint16"))
     own("DequantizeLinear", whole(3, 8, dtype="uint16"), number(1e-4), point(30000, "uint16"),
-        tolerance=1e-4)  # fmt: skip
+        tolerance=1e-4)

@@ -62,7 +62,7 @@ def test_slice() -> None:
     check("Slice", data, opset=9, starts=[1, 0], ends=[3, -1])
     check("Slice", data, ints(1), ints(1000), ints(1), weights=[1, 2, 3])
     check("Slice", data, ints(-1, 5), ints(-1000, 0), ints(0, 1), ints(-1, -2),
-          weights=[1, 2, 3, 4])  # fmt: skip
+          weights=[1, 2, 3, 4])
     check("Slice", data, ints(3), ints(0), ints(-1), ints(-1), weights=[1, 2, 3, 4])
     check("Slice", data, ints(100), ints(-3), ints(-1), ints(-1), weights=[1, 2, 3, 4])
 
@@ -88,7 +88,7 @@ def test_picks() -> None:
     check("GatherND", floats(2, 3, 4), np.array([[1], [0]]), batch_dims=1)
     check("ScatterElements", data, np.array([[0, -1], [2, 1]]), floats(2, 2), axis=1)
     check("ScatterElements", data, np.array([[0, 0]]), floats(1, 2), axis=1, opset=18,
-          reduction="add")  # fmt: skip
+          reduction="add")
     check("ScatterND", data, np.array([[0], [2]]), floats(2, 5))
     check("ScatterND", data, np.array([[0, 1], [3, 2]]), floats(2), opset=18, reduction="max")
     check("OneHot", ints(0, 2, -1), np.int64(4), np.array([0, 3], "float32"), weights=[1])
@@ -114,7 +114,7 @@ def test_order() -> None:
 @pytest.mark.parametrize("kind", [
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
     "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-])  # fmt: skip
+])
 def test_reductions(kind: str) -> None:
     data = np.abs(floats(2, 3, 4))
     check(kind, data, opset=11, axes=[-1], keepdims=0)

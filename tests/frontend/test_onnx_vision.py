@@ -25,7 +25,7 @@ def test_roi_align(mode: str, places: str) -> None:
     how.update(mode=mode, tolerance=1e-4)
     data = floats(2, 3, 7, 9)
     check("RoiAlign", data, ROIS, IMAGES, opset=16, coordinate_transformation_mode=places,
-          sampling_ratio=2, **how)  # fmt: skip
+          sampling_ratio=2, **how)
     check("RoiAlign", data, ROIS, IMAGES, opset=10, **how)
 
 
@@ -68,9 +68,9 @@ def test_steps_of_training() -> None:
         pairs = [floats(3), floats(2, 2), floats(3), floats(2, 2)]
         states = [abs(floats(3)), abs(floats(2, 2))]
         check("Adagrad", rate, count, *pairs, *states, outputs=4, norm_coefficient=norm,
-              decay_factor=0.1, epsilon=1e-5, **how)  # fmt: skip
+              decay_factor=0.1, epsilon=1e-5, **how)
         check("Adam", rate, count, *pairs, *pairs[:2], *states, outputs=6, alpha=0.8, beta=0.9,
-              epsilon=1e-2, norm_coefficient=norm, norm_coefficient_post=0.1, **how)  # fmt: skip
+              epsilon=1e-2, norm_coefficient=norm, norm_coefficient_post=0.1, **how)
         for mode in ("standard", "nesterov"):
             check("Momentum", rate, count, *pairs, *states, outputs=4, alpha=0.9, beta=0.7,
-                  mode=mode, norm_coefficient=norm, **how)  # fmt: skip
+                  mode=mode, norm_coefficient=norm, **how)

@@ -55,7 +55,7 @@ def interesting(name: str) -> Array:
         random * top / 3, random / 100, random * 2.0 ** np.arange(-250, 250),
         [0.0, -0.0, math.inf, -math.inf, math.nan],
         np.array([1.01, 1.03, 1.05, 1.07, 1.2, 1.5, 2.0, -1.04, -3.0]) * top,
-    ])  # fmt: skip
+    ])
 
 
 def same(a: Array, b: Array) -> Any:

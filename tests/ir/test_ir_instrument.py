@@ -69,7 +69,7 @@ def test_the_order_of_events() -> None:
     assert events == [
         "1 enter", "2 enter", "1 should_run p", "2 should_run p", "1 before p", "2 before p",
         "p runs", "1 after p", "2 after p", "1 exit", "2 exit",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_sequential_is_seen_around_its_passes() -> None:
@@ -93,7 +93,7 @@ def test_all_instruments_must_agree() -> None:
         assert writes("p", events)(mod) is mod
     assert events == [
         "1 enter", "2 enter", "1 should_run p", "2 should_run p", "1 exit", "2 exit",
-    ]  # fmt: skip
+    ]
 
 
 def test_required_passes_need_no_agreement() -> None:
@@ -150,7 +150,7 @@ def test_override_instruments() -> None:
     assert events == [
         "1 enter", "1 exit", "2 enter", "2 should_run p", "2 before p", "p runs", "2 after p",
         "2 exit", "q runs",
-    ]  # fmt: skip
+    ]
 
 
 def test_override_instruments_of_the_outermost_context() -> None:

@@ -78,7 +78,7 @@ def test_one_printer_keeps_names() -> None:
     a, b = Var("i"), Var("i")
     assert [printer.expr(a), printer.expr(b), printer.expr(b), printer.expr(a)] == [
         "i", "i_1", "i_1", "i",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_deep_expression_is_cut_short() -> None:

@@ -53,7 +53,7 @@ DIFFERENT = [
         build.call_intrinsic("f", X), build.call_intrinsic("f", X, X),
         "at args: 1 items against 2",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("a", "b"), EQUAL)

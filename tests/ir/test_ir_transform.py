@@ -141,7 +141,7 @@ def test_config_of_several_settings() -> None:
         ({"test.limits": {"steps": "3"}}, TypeError,
          "'test.limits.steps' must be of type int, not str"),
     ],
-)  # fmt: skip
+)
 def test_config_refuses(config: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         PassContext(config=config)
@@ -203,7 +203,7 @@ def test_required_passes_run_first() -> None:
     again = appends("again", 0, ["needs"])
     assert ran(Sequential([again, needs])(IRModule())) == [
         "test.first", "needs", "again", "test.first", "needs",
-    ]  # fmt: skip
+    ]
 
 
 def test_required_passes_that_cannot_be() -> None:

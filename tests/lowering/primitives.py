@@ -7,8 +7,8 @@ import numpy as np
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
-from sterna.op.kernel import Processor
 from sterna.relay.interpreter import interpret
+from sterna.schedule.kernel import Processor
 
 
 def kernels(body: Any, processor: Processor, *more: Any) -> list[Any]:

@@ -6,8 +6,8 @@ import pytest
 
 from sterna import relay
 from sterna.lowering.work import work_of
-from sterna.op.conv_chain import rows_of_a_band
-from sterna.op.kernel import Processor
+from sterna.schedule.conv_chain import rows_of_a_band
+from sterna.schedule.kernel import Processor
 from tests.lowering.primitives import check_kernel, kernels
 
 # A cache that holds ten rows of what lies between, and one that holds all of it.
@@ -36,7 +36,7 @@ def block(
         wide, relay.var("v", shape=(window, window, 32, 1)), data_layout="NHWC",
         kernel_layout="HWOI", groups=32, channels=32, kernel_size=window, strides=stride,
         padding=window // 2, border=border,
-    )  # fmt: skip
+    )
     return deep if plain else relay.clip(relay.add(deep, relay.var("c", shape=(32,))), 0.0, 6.0)
 
 
@@ -49,7 +49,7 @@ def block(
 def test_one_kernel_gives_what_two_do(
     shape: Any, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sterna.op.conv_chain.MOST_TWICE", 1.0)
+    monkeypatch.setattr("sterna.schedule.conv_chain.MOST_TWICE", 1.0)
     (kernel,) = kernels(block(*shape), processor)
     assert "in a chain" in check_kernel(kernel, processor).choices["schedule"]
 
@@ -80,7 +80,7 @@ def test_results_that_others_read_are_kept() -> None:
     deep = relay.nn.conv2d(
         wide, relay.var("v", shape=(3, 3, 32, 1)), data_layout="NHWC", kernel_layout="HWOI",
         groups=32, channels=32, kernel_size=3, strides=2, padding=1,
-    )  # fmt: skip
+    )
     assert len(kernels(relay.Tuple((wide, deep)), SMALL)) == 2
 
 

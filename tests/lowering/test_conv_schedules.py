@@ -9,11 +9,11 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
-from sterna.op.conv_schedule import even_part
-from sterna.op.kernel import Processor
-from sterna.op.register_tile import register_tile
-from sterna.op.sharing import Share, cut_finer, share_rows
 from sterna.relay.interpreter import interpret
+from sterna.schedule.direct_conv import even_part
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import register_tile
+from sterna.schedule.sharing import Share, cut_finer, share_rows
 
 WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
 # Caches that hold no weights, so that these are read part by part.
@@ -63,7 +63,7 @@ CASES = [
 
 PROCESSORS = {
     "wide": WIDE, "parts": PARTS, "avx2": AVX2, "neon": NEON, "neon in parts": NEON_PARTS,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("processor", PROCESSORS.values(), ids=PROCESSORS.keys())
@@ -99,7 +99,7 @@ def test_the_next_block_of_single_weights_is_fetched(window: int, fetches: int) 
 
 @pytest.mark.parametrize("size, stride, fetched", [
     (12, 1, ["p3", "p1", "p0"]), (8, 1, ["p1"]), (12, 2, ["p1"]),
-])  # fmt: skip
+])
 def test_the_next_pixels_of_a_large_image_are_fetched(
     size: int, stride: int, fetched: list[str]
 ) -> None:
@@ -162,7 +162,7 @@ def test_depthwise_convolutions(
     made = relay.nn.conv2d(
         x, w, data_layout="NHWC", kernel_layout="HWOI", groups=20, channels=20,
         kernel_size=window, strides=stride, dilation=dilation, padding=window // 2 * dilation,
-    )  # fmt: skip
+    )
     body = relay.clip(relay.add(made, relay.var("b", shape=(20,))), 0.0, 6.0)
     lowered = check(body, processor)
     assert "depthwise" in lowered.choices["schedule"]
@@ -174,12 +174,12 @@ def test_depthwise_convolutions(
     (14, 1, "7 rows x 14 columns x 48 channels"),
     (14, 2, "4 rows x 7 columns x 48 channels"),
     (7, 1, "1 rows x 7 columns x 16 channels"),
-])  # fmt: skip
+])
 def test_a_depthwise_thread_reads_what_it_wrote(side: int, stride: int, share: str) -> None:
     """Rows of an image whose rows are shared out, channels of one whose channels are."""
     x, w = relay.var("x", shape=(1, side, side, 48)), relay.var("w", shape=(3, 3, 48, 1))
     made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=48, channels=48,
-                           kernel_size=3, padding=1, strides=stride)  # fmt: skip
+                           kernel_size=3, padding=1, strides=stride)
     assert share in check(made, WIDE).choices["schedule"]
 
 
@@ -187,14 +187,14 @@ def test_a_depthwise_thread_reads_what_it_wrote(side: int, stride: int, share: s
     (3, 24576, 1, "3 rows x 18 columns x 32 channels"),
     (3, 4096, 3, "3 rows x 30 columns x 16 channels"),
     (5, 16384, 1, "3 rows x 6 columns x 32 channels"),
-])  # fmt: skip
+])
 def test_depthwise_windows_stay_in_the_cache(
     window: int, l1_bytes: int, threads: int, seen: str
 ) -> None:
     """Some columns of all channels pass by row after row, or whole rows of a line of channels."""
     x, w = relay.var("x", shape=(1, 9, 30, 32)), relay.var("w", shape=(window, window, 32, 1))
     made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=32, channels=32,
-                           kernel_size=window, padding=window // 2)  # fmt: skip
+                           kernel_size=window, padding=window // 2)
     body = relay.clip(relay.add(made, relay.var("b", shape=(32,))), 0.0, 6.0)
     processor = Processor(128, 32, l1_bytes=l1_bytes, l2_bytes=65536, threads=threads)
     assert seen in check(body, processor).choices["schedule"]
@@ -204,7 +204,7 @@ def test_columns_at_a_border_are_tiles_of_their_own() -> None:
     """Between them no question is asked in the loops over columns, at rows of a border or not."""
     x, w = relay.var("x", shape=(1, 16, 56, 32)), relay.var("w", shape=(3, 3, 32, 1))
     made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=32, channels=32,
-                           kernel_size=3, padding=1)  # fmt: skip
+                           kernel_size=3, padding=1)
     function = check(made, Processor(512, 32, l1_bytes=1 << 16, threads=2)).function
     loops = str(tvm.tir.transform.LoopPartition()(tvm.IRModule({"kernel": function})))
     assert "range(1, 6)" in loops and "pragma" not in loops
@@ -215,7 +215,7 @@ def test_columns_at_a_border_are_tiles_of_their_own() -> None:
 def test_channels_that_are_multiplied() -> None:
     x, w = relay.var("x", shape=(1, 6, 6, 8)), relay.var("w", shape=(3, 3, 8, 2))
     check(relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=8, channels=16,
-                          kernel_size=3, padding=1), WIDE)  # fmt: skip
+                          kernel_size=3, padding=1), WIDE)
 
 
 @pytest.mark.parametrize("size, most, part", [(56, 14, 14), (13, 4, 4), (9, 4, 3), (3, 4, 3)])
@@ -239,7 +239,7 @@ def test_what_follows_a_sum_of_any_width_is_vectors(width: int) -> None:
     """A sigmoid names its operand; a name for a vector of no power of two would be slow."""
     x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(2, 1, 1, 8, width))
     made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout=f"OHWI{width}o",
-                           channels=2 * width, kernel_size=1)  # fmt: skip
+                           channels=2 * width, kernel_size=1)
     function = check(relay.multiply(made, relay.sigmoid(made)), WIDE).function
     loops = str(tvm.tir.transform.VectorizeLoop()(tvm.IRModule({"kernel": function})))
     stores = [line for line in loops.split("\n") if "sigmoid" in line]

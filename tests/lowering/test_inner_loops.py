@@ -248,7 +248,7 @@ NEON_LAYERS = {
     "96 -> 24 at 56": (96, 24, 56, 1, {}), "3x3 by 2": (64, 128, 56, 3, {"strides": 2}),
     "3x3 by 2 at 14": (256, 512, 14, 3, {"strides": 2}), "3x3 at 56": (64, 64, 56, 3, {}),
     "3x3 at 14": (256, 256, 14, 3, {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("layer", NEON_LAYERS.values(), ids=NEON_LAYERS.keys())

@@ -38,7 +38,7 @@ def test_branches_are_finished_before_others_begin() -> None:
 
 def test_an_order_that_is_best_stays() -> None:
     nodes = [Node("x", "null", [], [tensor(8)]), step("a", 100, 0), step("b", 50, 1),
-             step("c", 20, 2)]  # fmt: skip
+             step("c", 20, 2)]
     graph = Graph(nodes, [0], [(3, 0)], {})
     assert order_steps(graph) is graph
 
@@ -51,7 +51,7 @@ def random_graph(seed: int) -> Graph:
         made = step(f"s{i}", int(rng.integers(1, 400)), *map(int, known))
         if rng.random() < 0.2:
             made = Node(f"v{i}", "tvm_op", made.inputs[:1], nodes[made.inputs[0][0]].types,
-                        {"func_name": "__nop"})  # fmt: skip
+                        {"func_name": "__nop"})
         nodes.append(made)
     used = {number for node in nodes for number, _ in node.inputs}
     heads = [(n, 0) for n in range(2, len(nodes)) if n not in used]

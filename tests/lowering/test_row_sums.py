@@ -7,8 +7,8 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.op.kernel import Processor
 from sterna.relay.interpreter import interpret
+from sterna.schedule.kernel import Processor
 from tests.lowering.primitives import check_kernel, kernels
 
 WIDE, NEON = Processor(512, 32, threads=2), Processor(128, 32, by_element=True)
@@ -23,7 +23,7 @@ def image(shape: tuple[int, ...], window: int, stride: int = 1, dtype: str = "fl
         x, relay.var("w", shape=(window, window, channels, 1), dtype=dtype), data_layout="NHWC",
         kernel_layout="HWOI", groups=channels, channels=channels, kernel_size=window,
         strides=stride, padding=window // 2,
-    )  # fmt: skip
+    )
     made = relay.add(made, relay.var("b", shape=(channels,), dtype=dtype))
     return relay.multiply(made, relay.sigmoid(made))
 
@@ -62,7 +62,7 @@ def test_sums_are_made_in_chains() -> None:
     made = relay.nn.conv2d(
         wide, relay.var("v", shape=(3, 3, 32, 1)), data_layout="NHWC", kernel_layout="HWOI",
         groups=32, channels=32, kernel_size=3, strides=2, padding=1,
-    )  # fmt: skip
+    )
     processor = Processor(512, 32, l2_bytes=40960, threads=2)
     first, *_ = summed(pooled(made), processor)
     assert "in a chain" in check_kernel(first, processor).choices["schedule"]
@@ -141,7 +141,7 @@ def test_a_network_with_sums_gives_what_the_interpreter_gives() -> None:
     body = relay.nn.conv2d(
         pooled(pooled(image((1, 12, 12, 32), 3))), relay.var("v", shape=(1, 1, 32, 8)),
         data_layout="NHWC", kernel_layout="HWIO",
-    )  # fmt: skip
+    )
     module = tvm.IRModule.from_expr(body)
     given = given_for(module["main"])
     names = [p.name_hint for p in module["main"].params]

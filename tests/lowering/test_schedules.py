@@ -9,15 +9,15 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.kernel import Processor
-from sterna.op.register_tile import register_tile
-from sterna.op.schedules import vectors_beside
 from sterna.relay.interpreter import interpret
+from sterna.schedule.default import vectors_beside
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import register_tile
 
 PROCESSORS = [
     Processor(128, 16), Processor(256, 16), Processor(512, 32), Processor(32, 8),
     Processor(128, 32, by_element=True),
-]  # fmt: skip
+]
 
 
 def check(body: Any, processor: Processor, target: str = "llvm") -> None:
@@ -159,7 +159,7 @@ def test_a_row_alone_has_sums_side_by_side() -> None:
 @pytest.mark.parametrize("rows, vectors, threads, beside", [
     (1, 2, 1, 2), (1, 2, 2, 1), (1, 9, 2, 3), (1, 6, 1, 6), (1, 15, 1, 5), (1, 72, 2, 4),
     (100, 7, 4, 7), (1, 11, 1, 1),
-])  # fmt: skip
+])
 def test_vectors_are_reduced_beside_each_other(
     rows: int, vectors: int, threads: int, beside: int
 ) -> None:

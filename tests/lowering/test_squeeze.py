@@ -6,7 +6,7 @@ import pytest
 
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel
-from sterna.op.kernel import Processor
+from sterna.schedule.kernel import Processor
 from tests.lowering.primitives import check_kernel, kernels
 
 WIDE, AVX2 = Processor(512, 32, threads=2), Processor(256, 16)
@@ -75,7 +75,7 @@ def test_the_sum_alone_is_shared() -> None:
         lambda: squeezed(average(7, 7, 64), 1),
     ],
     ids=["two images", "parts of vectors", "more channels", "the largest", "other axes", "one"],
-)  # fmt: skip
+)
 def test_what_is_computed_apart(body: Any) -> None:
     assert len(kernels(body(), WIDE)) == 2
 

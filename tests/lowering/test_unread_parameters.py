@@ -5,7 +5,7 @@ import numpy as np
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.kernel import Processor
+from sterna.schedule.kernel import Processor
 
 
 def test_a_parameter_that_is_not_read_is_still_one() -> None:

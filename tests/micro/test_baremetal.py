@@ -57,7 +57,7 @@ def template() -> Iterator[micro.TemplateProject]:
 def test_a_board_gives_what_this_machine_gives(
     board: str, toolchain: str, archive: Path, template: micro.TemplateProject, tmp_path: Path,
     expected: list[Any],
-) -> None:  # fmt: skip
+) -> None:
     require_program("qemu-system-arm")
     if toolchain == "gcc":
         require_program("arm-none-eabi-gcc")
@@ -86,7 +86,7 @@ def test_random_networks(
     names = [param.name_hint for param in drawn.function.params]
     np.savez(tmp_path / "inputs.npz", **dict(zip(names, drawn.values, strict=True)))
     options = {"board": board, "project_type": "example_project", "toolchain": "gcc",
-               "sample_inputs": tmp_path / "inputs.npz"}  # fmt: skip
+               "sample_inputs": tmp_path / "inputs.npz"}
     built = build(tvm.IRModule({"main": drawn.function}))
     project = template.generate_project(built, tmp_path / "project", options)
     project.build()
@@ -107,7 +107,7 @@ def test_make_builds_it_without_us(
     done = subprocess.run(
         [make, "-s", "run"], cwd=tmp_path / "project", capture_output=True, text=True, timeout=60,
         check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     made = read_example(done.stdout + done.stderr)
     assert_agree(list(made.outputs.values()), expected)
 
@@ -161,12 +161,12 @@ def test_a_board_that_the_host_drives_by_its_uart(
 # ---- mathematics of compilers without a C library ----
 
 ONE = ["log1p", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
-       "nearbyint", "rint"]  # fmt: skip
+       "nearbyint", "rint"]
 TWO = ["atan2", "pow", "hypot", "copysign", "nextafter"]
 SPECIAL = [
     0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 5e-324, -5e-324, 1e308, -1e308, 1e-300,
     2.5, 0.5, -0.5, 1.5, -2.5, 3.0, -3.0, 709.5, 1e-9, 4503599627370497.5,
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, ct
          "-fno-builtin", "-shared", "-fPIC", f"-I{LIBC}", str(LIBC / "math.c"), "-o", str(made),
          "-lm"],
         check=True,
-    )  # fmt: skip
+    )
     return ctypes.CDLL(str(made)), ctypes.CDLL("libm.so.6")
 
 
@@ -192,7 +192,7 @@ def calls(libraries: tuple[ctypes.CDLL, ctypes.CDLL], name: str, kinds: list[Any
 
 
 @pytest.mark.parametrize(("suffix", "kind", "tolerance"),
-                         [("", ctypes.c_double, 1e-13), ("f", ctypes.c_float, 3e-7)])  # fmt: skip
+                         [("", ctypes.c_double, 1e-13), ("f", ctypes.c_float, 3e-7)])
 @pytest.mark.parametrize("name", [*ONE, *TWO])
 def test_functions_of_our_own(
     libraries: tuple[ctypes.CDLL, ctypes.CDLL], name: str, suffix: str, kind: Any, tolerance: float

@@ -25,7 +25,7 @@ def build(target: str = TARGET, config: Any = None, **more: Any) -> Any:
     settings = {"tir.disable_vectorize": True, **(config or {})}
     with tvm.transform.PassContext(opt_level=3, config=settings):
         return relay.build(mod, target=target, params=params, runtime=Runtime("crt"),
-                           executor=Executor("aot", C_INTERFACE), **more)  # fmt: skip
+                           executor=Executor("aot", C_INTERFACE), **more)
 
 
 @pytest.fixture(params=["gcc", "zig"])
@@ -54,7 +54,7 @@ def test_pools_are_counted_too() -> None:
     require_program("arm-none-eabi-gcc")
     config = {"tir.usmp.use_workspace_io": True}
     program = build("c", config, workspace_memory_pools=workspace(5000, 40000),
-                    constant_memory_pools=constants(2000))  # fmt: skip
+                    constant_memory_pools=constants(2000))
     found, plain = sizes(program, toolchain="gcc"), sizes(build("c"), toolchain="gcc")
     assert found.weights == plain.weights and abs(found.code - plain.code) < 200
 

@@ -46,7 +46,7 @@ def test_a_network_in_c(tmp_path: Path) -> None:
     assert names == {
         "metadata.json", "codegen/host/src/default_lib0.c", "src/default.relay",
         "codegen/host/include/tvmgen_default.h", "parameters/default.params",
-    }  # fmt: skip
+    }
     described = meta["modules"]["default"]
     assert meta["version"] == 7 and described["executors"] == ["aot"]
     assert described["style"] == "full-model" and described["target"] == [str(built.target)]
@@ -58,7 +58,7 @@ def test_a_network_in_c(tmp_path: Path) -> None:
     operators = described["memory"]["functions"]["operator_functions"]
     assert {row["function_name"] for row in operators} == {
         "tvmgen_default_fused_nn_dense", "tvmgen_default_fused_nn_softmax",
-    }  # fmt: skip
+    }
     params = load_param_dict((tmp_path / "out" / "parameters" / "default.params").read_bytes())
     assert [array.nbytes for array in params.values()] == [128]
     source = tmp_path / "out" / "codegen" / "host" / "src" / "default_lib0.c"
@@ -78,7 +78,7 @@ def test_a_graph(tmp_path: Path) -> None:
     built = build("net", target="llvm", executor=None, runtime=None)
     names, meta = unpack(export_model_library_format(built, tmp_path / "m.tar"), tmp_path / "out")
     assert {"codegen/host/lib/net_lib0.o", "executor-config/graph/net.graph", "runtime/sterna.c",
-            "runtime/sterna.h"} <= names  # fmt: skip
+            "runtime/sterna.h"} <= names
     memory = meta["modules"]["net"]["memory"]
     assert memory["functions"]["main"][0]["inputs"] == {"x": {"dtype": "float32", "size": 32}}
     assert meta["modules"]["net"]["executors"] == ["graph"]

@@ -44,7 +44,7 @@ class Handler(ProjectAPIHandler):
     def generate_project(
         self, model_library_format_path: Path, standalone_crt_dir: Path | None,
         project_dir: Path, options: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.asked.append((model_library_format_path, standalone_crt_dir, project_dir, options))
 
     def build(self, options: dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ def test_any_bytes_are_answered_or_end_the_server(lines: list[bytes]) -> None:
 @given(st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda more: st.lists(more, max_size=3) | st.dictionaries(st.sampled_from(WORDS), more),
-))  # fmt: skip
+))
 def test_any_json_is_answered(value: Any) -> None:
     (reply,) = answer(json.dumps(value).encode() + b"\n")
     assert reply["jsonrpc"] == "2.0" and ("error" in reply) != ("result" in reply)

@@ -70,7 +70,7 @@ def test_inputs_of_ones_own(archive: Path, crt: micro.TemplateProject, tmp_path:
     require_program("cc")
     rng = np.random.default_rng(7)
     inputs = {"image": rng.standard_normal((1, 1, 8, 8)).astype("float32"),
-              "signal:0": rng.integers(-128, 128, (1, 16)).astype("int8")}  # fmt: skip
+              "signal:0": rng.integers(-128, 128, (1, 16)).astype("int8")}
     np.savez(tmp_path / "inputs.npz", **inputs)  # type: ignore[arg-type]
     given = {**EXAMPLE, "sample_inputs": str(tmp_path / "inputs.npz")}
     project = crt.generate_project_from_mlf(archive, tmp_path / "project", given)
@@ -78,7 +78,7 @@ def test_inputs_of_ones_own(archive: Path, crt: micro.TemplateProject, tmp_path:
     assert_agree(list(run_example(project).outputs.values()), run_here(mixed(), inputs))
     project.close()
     for name, array, reason in (("image", np.zeros(3), "the file has float64"),
-                                ("signals", inputs["image"], "the file has none")):  # fmt: skip
+                                ("signals", inputs["image"], "the file has none")):
         np.savez(tmp_path / "inputs.npz", **{name: array})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=reason):
             crt.generate_project_from_mlf(archive, tmp_path / "other", given)
@@ -118,7 +118,7 @@ def test_a_network_that_the_host_drives(
         for seed in range(3):
             rng = np.random.default_rng(seed)
             inputs = {"image": rng.standard_normal((1, 1, 8, 8)).astype("float32"),
-                      "signal:0": rng.integers(-128, 128, (1, 16)).astype("int8")}  # fmt: skip
+                      "signal:0": rng.integers(-128, 128, (1, 16)).astype("int8")}
             assert_agree(driven(**inputs), run_here(mixed(), inputs))
         with pytest.raises(ValueError, match="no input 'picture'; it has image, signal:0"):
             driven.set_input("picture", 1)
@@ -158,7 +158,7 @@ def test_networks_in_pools_of_memory(
              tvm.WorkspacePoolInfo("slow", [target], tvm.PoolInfoProperties(1 << 16))]),
         "constant_memory_pools": tvm.ConstantMemoryPools(
             [tvm.ConstantPoolInfo("flash", [target], [])]),
-    }  # fmt: skip
+    }
     with tvm.transform.PassContext(opt_level=3, config={"tir.usmp.use_workspace_io": inside}):
         built = build(mixed(), target=target, **pools)
     project = crt.generate_project(built, tmp_path / "project", project_type)
@@ -230,7 +230,7 @@ def test_defaults_and_boards() -> None:
         assert template.info().is_template and template.info().platform_name == platform
         defaults = {name: options[name].default for name in (
             "verbose", "cmsis_path", "warning_as_error", "compile_definitions", "extra_files_tar",
-        )}  # fmt: skip
+        )}
         assert list(defaults.values()) == [False, None, False, [], None]
         assert len((options["board"].choices or []) if count else []) == count
     assert "arduino_cli_cmd" not in options
@@ -287,7 +287,7 @@ def test_names_that_c_would_stumble_over() -> None:
     row = {"name": 'a"\\?\n', "member": "a", "dtype": "bool", "shape": [0], "size": 0}
     network = Network.from_json({"name": "n", "inputs": [row], "outputs": [],
                                  "workspace_bytes": 0, "constant_bytes": 0,
-                                 "pools": [], "operands_in_pools": False})  # fmt: skip
+                                 "pools": [], "operands_in_pools": False})
     text = model_source(network, None)
     assert '{"a\\042\\134\\077\\012", "bool[0]", \'u\', 1, 0, (void *)input_0}' in text
 
@@ -307,7 +307,7 @@ def test_what_is_no_example() -> None:
 def test_a_missing_tool_is_named(
     template: str, board: str, tool: str, program: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     options = {**EXAMPLE, "board": board}
     project = micro.generate_project(template, program, tmp_path / "project", options)
@@ -359,7 +359,7 @@ print("ok")
 def test_a_users_program(tmp_path: Path) -> None:
     require_program("cc")
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True,
-                          text=True, timeout=120, check=False)  # fmt: skip
+                          text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ok\n" and not done.stderr
 

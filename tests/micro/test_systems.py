@@ -73,7 +73,7 @@ def compile_all(folder: Path, language: list[str], files: list[Path], flags: lis
         done = subprocess.run(
             [*language, *STRICT, *flags, "-c", str(file), "-o", str(folder / "made.o")],
             capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -81,13 +81,13 @@ def compile_all(folder: Path, language: list[str], files: list[Path], flags: lis
 def test_zephyr(project_type: str, program: Any, tmp_path: Path) -> None:
     gcc, headers = require_program("gcc"), tmp_path / "zephyr"
     for name, text in (("kernel.h", KERNEL), ("device.h", DEVICE), ("drivers/uart.h", UART),
-                       ("sys/printk.h", PRINTK)):  # fmt: skip
+                       ("sys/printk.h", PRINTK)):
         (headers / name).parent.mkdir(parents=True, exist_ok=True)
         (headers / name).write_text(text)
     folder = tmp_path / "project"
     generate("zephyr", "nucleo_l4r5zi", project_type, program, folder).close()
     compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")),
-                [f"-I{tmp_path}", "-DCONFIG_MAIN_STACK_SIZE=4096"])  # fmt: skip
+                [f"-I{tmp_path}", "-DCONFIG_MAIN_STACK_SIZE=4096"])
     settings = (folder / "prj.conf").read_text()
     assert "CONFIG_MAIN_STACK_SIZE=8192\n" in settings and "CONFIG_FPU=y\n" in settings
     assert "project(sterna_default C)" in (folder / "CMakeLists.txt").read_text()
@@ -101,7 +101,7 @@ def test_arduino(project_type: str, program: Any, tmp_path: Path) -> None:
     generate("arduino", "nano33ble", project_type, program, folder).close()
     compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")), [])
     compile_all(tmp_path, [gxx, "-std=gnu++14", "-x", "c++"], [folder / "wings.ino"],
-                ["-include", str(tmp_path / "Arduino.h")])  # fmt: skip
+                ["-include", str(tmp_path / "Arduino.h")])
 
 
 RECORD = """#!/bin/sh
@@ -171,7 +171,7 @@ def test_arduino_cli_is_asked(program: Any, tmp_path: Path) -> None:
 def test_ports_of_boards() -> None:
     rows = [{"matching_boards": [{"fqbn": "a:b:c"}], "port": {"address": "p", "hardware_id": "1"}},
             {"matching_boards": [{"fqbn": "a:b:c"}], "port": {"address": "q", "hardware_id": "2"}},
-            {"port": {"address": "r"}}]  # fmt: skip
+            {"port": {"address": "r"}}]
     for listed in (json.dumps(rows), json.dumps({"detected_ports": rows})):
         assert find_ports(listed, "a:b:c", None) == ["p", "q"]
         assert find_ports(listed, "a:b:c", "2") == ["q"]

@@ -183,7 +183,7 @@ def test_the_report_tells_what_was_done(model: sterna.CompiledModel) -> None:
     assert set(report.stages) == {
         "import the model", "optimize the graph", "order the steps", "compile kernels",
         "plan memory",
-    }  # fmt: skip
+    }
     text = str(report)
     assert "nn.relu" in text and "Memory: " in text and "Compiled in " in text
     assert json.loads(report.to_json())["memory"]["total"] == report.memory.total

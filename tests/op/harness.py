@@ -77,7 +77,7 @@ def check_case(record: OpRecord, case: Case, target: str = "llvm") -> None:
 def compiled(
     record: OpRecord, attrs: Any, operands: list[Any], kind: Type | None = None,
     target: str = "llvm",
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The results of an operator's computation; kind is their type where the run must tell."""
     inferred = record.infer(attrs, *[type_of(value) for value in operands])
     kind = kind or inferred
@@ -182,7 +182,7 @@ def evaluate(root: RelayExpr, values: Mapping[Var, Any]) -> Any:
             assert record is not None and record.reference is not None
             found[expr] = record.reference(expr.attrs, *[found[arg] for arg in expr.args])
             for have, part in zip(flatten(found[expr]), flatten_type(expr.checked_type),
-                                  strict=True):  # fmt: skip
+                                  strict=True):
                 assert fits(type_of(have), part), f"{type_of(have)!r} of {show_call(expr)}"
     return found[root]
 

@@ -37,6 +37,6 @@ def run_on_aarch64(made: Any, options: str, x: np.ndarray[Any, Any], tmp_path: P
     done = subprocess.run(
         [*shlex.split(emulator), program], input=x.astype("float32").tobytes(),
         env={**os.environ, "QEMU_CPU": "max"}, capture_output=True, timeout=120, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr.decode()
     return np.frombuffer(done.stdout, "float32")

@@ -8,11 +8,11 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.kernel import Processor
-from sterna.op.nn._attention_schedule import Product, best_share
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import call
 from sterna.relay.traverse import post_order
+from sterna.schedule.attention import Product, best_share
+from sterna.schedule.kernel import Processor
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 2, 5, 7, 3, 4
 
@@ -101,7 +101,7 @@ NEAR_MISSES = {
                                relay.var("v", shape=(BATCH, KEYS, HEADS, 6), dtype="float64")),
     "where_of_tensors": lambda: mixed(relay.nn.softmax(
         relay.where(condition(), scores(), relay.var("m", shape=(QUERIES, KEYS))))),
-}  # fmt: skip
+}
 
 
 def random_inputs(func: Any) -> list[Any]:
@@ -111,7 +111,7 @@ def random_inputs(func: Any) -> list[Any]:
         rng.integers(0, 2, t.shape).astype("bool") if t.dtype == "bool"
         else rng.standard_normal(t.shape).astype(str(t.dtype))
         for t in kinds
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("name", RECOGNISED)
@@ -144,7 +144,7 @@ def test_odd_shapes(seed: int) -> None:
         keys, width, values = 32, 16, 64
     batch, heads = int(rng.integers(1, 3)), int(rng.integers(1, 4))
     shapes = [(batch, queries, heads, width), (batch, keys, heads, width),
-              (batch, keys, heads, values), (1, heads, queries, keys)]  # fmt: skip
+              (batch, keys, heads, values), (1, heads, queries, keys)]
     given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
     params = [relay.var(f"p{i}", shape=shape) for i, shape in enumerate(shapes)]
     body = call("nn.masked_attention", *params, scale=0.3)
@@ -198,7 +198,7 @@ def test_rows_pages_apart() -> None:
     arguments = [given[0], given[1], given[1]][: len(main.body.op.params)]
     tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, arguments), out)
     np.testing.assert_allclose(out.numpy(), interpret(main.body.op, *arguments),
-                               rtol=1e-4, atol=1e-4)  # fmt: skip
+                               rtol=1e-4, atol=1e-4)
 
 
 def test_a_row_that_is_masked_everywhere_is_not_a_number() -> None:
@@ -206,7 +206,7 @@ def test_a_row_that_is_masked_everywhere_is_not_a_number() -> None:
     seen = relay.var("m", shape=(3, 3), dtype="bool")
     func = relay.Function((*params, seen), call("nn.masked_attention", *params, seen))
     given = [np.random.default_rng(i).standard_normal((1, 3, 1, 4)).astype("float32")
-             for i in range(3)]  # fmt: skip
+             for i in range(3)]
     mask = np.array([[True, False, True], [False] * 3, [True] * 3])
     main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(func))["main"]
     loops = lower_kernel(main.body.op, "kernel", Processor(256, 16)).function

@@ -13,11 +13,11 @@ from sterna.contrib import graph_executor
 from sterna.driver.kernel import processor_of
 from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.nn._tile_kernel import pack_tiles, parts_of, unpack_tiles
 from sterna.op.nn.conv_tiles import ConvTilesAttrs
 from sterna.relay.arrays import Array
 from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import Case, Op, find
+from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
 from sterna.support.dtype import DataType
 from sterna.target import Target
 from sterna.tir import interpreter
@@ -45,7 +45,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     )
     height, width = (
         draw(st.integers(k * d, 12)) for k, d in zip(window, dilation, strict=True)
-    )  # fmt: skip
+    )
     depth, channels = draw(st.integers(4, 80)), draw(st.integers(1, 70))
     runs, run = window[0], window[1] * depth
     if dilation[1] > 1:
@@ -58,7 +58,7 @@ def convolutions(draw: st.DrawFn) -> Case:
         "channels": channels, "kernel_size": window, "strides": strides, "dilation": dilation,
         "padding": tuple(draw(st.lists(st.integers(0, 2), min_size=4, max_size=4))),
         "border": draw(st.integers(0, 127)), "threads": draw(st.integers(1, 3)),
-    })  # fmt: skip
+    })
 
 
 def check_interpreted(name: str, case: Case) -> None:
@@ -82,7 +82,7 @@ def check_interpreted(name: str, case: Case) -> None:
     ((2, 3, 3, 13), {"channels": 35, "kernel_size": 1, "threads": 2}),
     ((1, 3, 4, 6), {"channels": 3, "kernel_size": (3, 2), "strides": 2, "padding": (1, 0, 2, 1),
                     "dilation": (1, 2), "border": -3}),
-])  # fmt: skip
+])
 def test_convolutions_in_the_interpreter(shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     runs = 1 if attrs["kernel_size"] == 1 else 6
@@ -151,7 +151,7 @@ def test_what_they_take() -> None:
         record.infer(attrs, data, TensorType((1, 1, 2, 16, 4), DataType("int8")))
     with pytest.raises(ValueError, match="integers of 8 bits, not float32 and int8"):
         record.infer(attrs, TensorType((1, 4, 4, 8), DataType("float32")),
-                     TensorType((2, 1, 2, 16, 4), DataType("int8")))  # fmt: skip
+                     TensorType((2, 1, 2, 16, 4), DataType("int8")))
     with pytest.raises(ValueError, match="at least 4 of uint8 side by side, not 3"):
         record.infer(attrs, TensorType((1, 4, 4, 3), DataType("uint8")),
-                     TensorType((2, 1, 1, 16, 4), DataType("int8")))  # fmt: skip
+                     TensorType((2, 1, 1, 16, 4), DataType("int8")))

@@ -26,7 +26,7 @@ def test_layers(kind: str) -> None:
     made = relay.qnn.conv1d(
         relay.var("x", shape=shape, dtype="int8"), relay.const(w), relay.const(77), relay.const(0),
         one, one, kernel_size=kernel[2], channels=kernel[0], **attrs,
-    )  # fmt: skip
+    )
     with tvm.transform.PassContext(opt_level=3):
         lib = relay.build(tvm.IRModule.from_expr(made), target="llvm")
     assert "conv1d" not in lib.get_graph_json()
@@ -36,7 +36,7 @@ def test_layers(kind: str) -> None:
     flat = {
         "strides": (1, attrs.get("strides", 1)), "dilation": attrs.get("dilation", 1),
         "padding": (0, int(padding[0]), 0, int(padding[1])), "groups": attrs.get("groups", 1),
-    }  # fmt: skip
+    }
     want = convolved(x.astype("int64")[:, :, None] - 77, w.astype("int64")[:, :, None], flat)
     np.testing.assert_array_equal(module.get_output(0).numpy(), want[:, :, 0])
 

@@ -33,7 +33,7 @@ def test_convolution_is_torchs(rank: int) -> None:
         want = getattr(functional(), f"conv{rank}d")(
             tensor(x), tensor(w), None, attrs["strides"], attrs["padding"], attrs["dilation"],
             attrs["groups"],
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(reference(f"nn.conv{rank}d", x, w, **attrs), want.numpy())
 
 
@@ -50,7 +50,7 @@ def test_transposed_convolution_is_torchs(rank: int) -> None:
         want = getattr(functional(), f"conv_transpose{rank}d")(
             tensor(x), tensor(w), None, attrs["strides"], attrs["padding"],
             attrs["output_padding"], attrs["groups"], attrs["dilation"],
-        )  # fmt: skip
+        )
         got = reference(f"nn.conv{rank}d_transpose", x, w, **attrs)
         np.testing.assert_allclose(got, want.numpy(), atol=1e-12)
 
@@ -79,7 +79,7 @@ def test_layouts_say_the_same(name: str, groups: int, data: str, kernel: str, ou
         transform(x, layout_of("NCHW"), layout_of(data)),
         transform(w, layout_of(plain), layout_of(kernel)),
         data_layout=data, kernel_layout=kernel, out_layout=out, **attrs,
-    )  # fmt: skip
+    )
     back = transform(got, layout_of(out or data), layout_of("NCHW"))
     np.testing.assert_allclose(back, want)
 

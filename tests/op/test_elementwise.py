@@ -22,7 +22,7 @@ WIDE = np.concatenate([RNG.standard_normal(200) * 10.0 ** RNG.integers(-3, 3, 20
     "abs", "ceil", "floor", "trunc", "negative", "exp", "expm1", "log", "log2", "log10",
     "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
     "asinh", "acosh", "atanh", "sigmoid", "erf", "isnan", "isfinite", "isinf",
-])  # fmt: skip
+])
 def test_unary_reference(torch: Any, name: str) -> None:
     wanted = getattr(torch, name)(torch.from_numpy(WIDE.astype("float64"))).numpy()
     got = reference(name, WIDE.astype("float64"))
@@ -32,7 +32,7 @@ def test_unary_reference(torch: Any, name: str) -> None:
 def test_round_even_is_the_one_of_onnx_and_round_the_one_of_c(torch: Any) -> None:
     halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5], "float32")
     np.testing.assert_array_equal(reference("round_even", halves), torch.round(
-        torch.from_numpy(halves)).numpy())  # fmt: skip
+        torch.from_numpy(halves)).numpy())
     np.testing.assert_array_equal(reference("round", halves), [-3, -2, -1, 1, 2, 3])
 
 
@@ -52,7 +52,7 @@ def test_round_even_is_the_one_of_onnx_and_round_the_one_of_c(torch: Any) -> Non
     ("nn.celu", {"alpha": 0.7}, lambda f, x: f.celu(x, 0.7)),
     ("nn.thresholded_relu", {"alpha": 1.5}, lambda f, x: f.threshold(x, 1.5, 0.0)),
     ("clip", {"a_min": -1.5, "a_max": 2}, lambda f, x: f.hardtanh(x, -1.5, 2.0)),
-])  # fmt: skip
+])
 def test_activation_reference(
     torch: Any, name: str, attrs: dict[str, Any], function: Any
 ) -> None:
@@ -83,7 +83,7 @@ def _pairs(kind: str) -> tuple[Any, Any]:
         a, b, rounding_mode=None if a.dtype.is_floating_point else "trunc")),
     ("floor_divide", lambda t, a, b: t.div(a, b, rounding_mode="floor")),
     ("trunc_divide", lambda t, a, b: t.div(a, b, rounding_mode="trunc")),
-])  # fmt: skip
+])
 def test_binary_reference(torch: Any, name: str, function: Any, kind: str) -> None:
     a, b = _pairs(kind)
     division = "mod" in name or "divide" in name
@@ -126,9 +126,9 @@ def test_powers_of_integers(base: int, exponent: int) -> None:
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(-31, 0))
 def test_fixed_point_products(x: int, multiplier: int, shift: int) -> None:
     exact = math.floor(x * multiplier / 2.0 ** (31 - shift) + 0.5) if abs(x) < 2**20 else (
-        x * multiplier + (1 << (30 - shift)) >> (31 - shift))  # fmt: skip
+        x * multiplier + (1 << (30 - shift)) >> (31 - shift))
     got = reference("fixed_point_multiply", np.array(x, "int32"), multiplier=multiplier,
-                    shift=shift)  # fmt: skip
+                    shift=shift)
     assert got == exact
 
 
@@ -150,7 +150,7 @@ def test_references_know_int4() -> None:
     np.testing.assert_array_equal(reference("abs", x).astype(int), [-8, 1, 0, 7])
     np.testing.assert_array_equal(reference("divide", x, x).astype(int), [1, 1, 0, 1])
     np.testing.assert_array_equal(reference("clip", x, a_min=-2, a_max=99).astype(int),
-                                  [-2, -1, 0, 7])  # fmt: skip
+                                  [-2, -1, 0, 7])
 
 
 @pytest.mark.parametrize(("name", "bound"), [
@@ -223,7 +223,7 @@ def test_shapes_that_are_expressions() -> None:
     (lambda x, i: relay.fixed_point_multiply(x, 1, 0), "data has elements of type int32, not"),
     (lambda x, i: relay.fixed_point_multiply(i, 1 << 40, 0), "is no number of 32 bits"),
     (lambda x, i: relay.full(x, (2,)), r"fill_value has 0 dimensions, not shape \(2, 3\)"),
-])  # fmt: skip
+])
 def test_messages(build: Any, text: str) -> None:
     x, i = relay.var("x", shape=(2, 3)), relay.var("i", shape=(2, 3), dtype="int32")
     with pytest.raises(ValueError, match=text):

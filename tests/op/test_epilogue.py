@@ -8,10 +8,10 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.epilogue import apart, epilogue_of
-from sterna.op.kernel import Processor
-from sterna.op.nn._winograd import transform_weights
 from sterna.relay.interpreter import interpret
+from sterna.schedule.epilogue import apart, epilogue_of
+from sterna.schedule.kernel import Processor
+from sterna.schedule.winograd_plan import transform_weights
 
 SHAPE = (2, 9, 6, 16)
 WEIGHTS = transform_weights(
@@ -36,7 +36,7 @@ def residual(made: Any) -> Any:
 
 EPILOGUES = [
     swish, residual, lambda made: relay.cast(made, "float16"), lambda made: relay.add(made, made),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("epilogue", EPILOGUES)

@@ -5,7 +5,7 @@ import pytest
 
 import sterna as tvm
 from sterna import te
-from sterna.op.exponential import MOST, quick_exp
+from sterna.schedule.exponential import MOST, quick_exp
 
 
 def computed(x: np.ndarray, target: str) -> np.ndarray:

@@ -127,7 +127,7 @@ def test_the_order_of_arguments_is_the_classic_one() -> None:
     (lambda x: relay.scatter_nd(x, ints(1, 4), var(4, 2)), "dimension 1 of updates is 3, not 2"),
     (lambda x: relay.sparse_to_dense(ints(4), (2, 2), var(4)), "are rows of 2 numbers"),
     (lambda x: relay.adv_index([x, ints(2), ints(2), ints(2)]), "for one to 2 of its axes, not 3"),
-])  # fmt: skip
+])
 def test_messages(make: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make(var(2, 3))

@@ -9,9 +9,9 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.contrib import graph_executor
-from sterna.op.runs import MOST, run_of
 from sterna.relay.arrays import Array
 from sterna.relay.op import find
+from sterna.schedule.chunked_sum import MOST, run_of
 from sterna.support import cross
 from sterna.target import Target, machine_of
 from tests.op.on_aarch64 import TRIPLE, run_on_aarch64
@@ -51,7 +51,7 @@ def test_arithmetic_is_that_of_numpy(target: str) -> None:
             "root": lambda i: te.sqrt(te.abs(a[i])), "least": lambda i: te.min(a[i], b[i]),
             "below": lambda i: te.if_then_else(a[i] < b[i], a[i], b[i] + b[i]),
         }.items()
-    ]  # fmt: skip
+    ]
     s = te.create_schedule([tensor.op for tensor in made])
     for tensor in made:
         _, lane = s[tensor].split(tensor.op.axis[0], factor=32)
@@ -63,7 +63,7 @@ def test_arithmetic_is_that_of_numpy(target: str) -> None:
     tvm.build(s, [a, b, *made], target=target)(x, y, *found)
     with np.errstate(all="ignore"):
         want = [x + y, x - y, x * y, x / y, np.sqrt(np.abs(x)), np.minimum(x, y),
-                np.where(x < y, x, y + y)]  # fmt: skip
+                np.where(x < y, x, y + y)]
     for tensor, one, other in zip(made, found, want, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=tensor.op.name)
 
@@ -74,7 +74,7 @@ def test_arithmetic_is_that_of_numpy(target: str) -> None:
 @pytest.mark.parametrize(("sizes", "run"), [
     ([64], 64), ([768], 64), ([37], 37), ([67], 0), ([160], 40), ([3, 7, 7], 21), ([3, 3, 3], 27),
     ([16, 3, 3], 48), ([64, 3, 3], 64), ([48, 3, 3], 48), ([96, 1, 1], 48), ([3, 3], 9), ([0], 0),
-])  # fmt: skip
+])
 def test_how_long_runs_are(sizes: list[int], run: int) -> None:
     assert run_of(sizes) == run
     assert run <= MOST

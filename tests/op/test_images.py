@@ -68,7 +68,7 @@ def test_nearest_elements() -> None:
         "floor": [0, 0, 1, 1, 2, 2, 3, 3], "ceil": [0, 1, 1, 2, 2, 3, 3, 3],
         "round_prefer_floor": [0, 0, 1, 1, 2, 2, 3, 3],
         "round_prefer_ceil": [0, 1, 1, 2, 2, 3, 3, 3], "round": [0, 1, 1, 2, 2, 3, 3, 3],
-    }.items():  # fmt: skip
+    }.items():
         assert resized(line, 8, rounding_method=rounding, **mode) == want
 
 
@@ -76,7 +76,7 @@ def test_coordinates() -> None:
     line = [1.0, 2.0, 3.0, 4.0]
     # the places by hand: scale 0.6 shows 2 of 2.4 elements, around the middle
     symmetric = resized(line, 2, coordinate_transformation_mode="half_pixel_symmetric",
-                        scales=(0.6,))  # fmt: skip
+                        scales=(0.6,))
     assert symmetric == [1.666667, 3.333333]
     assert resized(line, 2, scales=(0.6,)) == [1.333333, 3.0]
     assert resized(line, 1, coordinate_transformation_mode="pytorch_half_pixel") == [1.0]
@@ -85,7 +85,7 @@ def test_coordinates() -> None:
     assert resized(line, 3, roi=(0.5, 1.5), **crop) == [2.5, 4.0, 9.0]
     assert resized(line, 1, roi=(0.0, 1.0), **crop) == [2.5]
     half = resized(line, 4, coordinate_transformation_mode="tf_half_pixel_for_nn",
-                   method="nearest_neighbor", rounding_method="floor")  # fmt: skip
+                   method="nearest_neighbor", rounding_method="floor")
     assert half == line
 
 
@@ -103,7 +103,7 @@ def test_grid_sample_is_torchs(padding: str, corners: bool) -> None:
         for mode in modes:
             want = sample(tensor(x), tensor(grid), mode, padding, corners).numpy()
             got = reference("image.grid_sample", x, moved, method=mode, layout=layout,
-                            padding_mode=padding, align_corners=corners)  # fmt: skip
+                            padding_mode=padding, align_corners=corners)
             np.testing.assert_allclose(got, want, atol=1e-9)
 
 

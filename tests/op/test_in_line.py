@@ -9,10 +9,10 @@ import sterna as tvm
 from sterna import relay
 from sterna.driver.kernel import processor_of
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.kernel import Processor
 from sterna.op.nn._conv_layout import alter_conv2d
 from sterna.relay.infer import TypeInferenceError
 from sterna.relay.interpreter import interpret
+from sterna.schedule.kernel import Processor
 from sterna.target import Target
 
 
@@ -64,7 +64,7 @@ def test_where_it_pays() -> None:
 
 
 @pytest.mark.parametrize("attrs", [{"strides": (2, 2)}, {"padding": (1, 1)},
-                                   {"out_layout": "NCHW"}])  # fmt: skip
+                                   {"out_layout": "NCHW"}])
 def test_only_single_pixels(attrs: Any) -> None:
     with pytest.raises(TypeInferenceError, match="in_line is for windows of one pixel"):
         tvm.IRModule.from_expr(conv((1, 7, 7, 24), 16, **attrs))

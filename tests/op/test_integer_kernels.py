@@ -9,8 +9,8 @@ import pytest
 import sterna as tvm
 from sterna import relay, te, tir
 from sterna.contrib import graph_executor
-from sterna.op.dot_schedule import add_by_dots
 from sterna.relay.arrays import Array
+from sterna.schedule.dot4 import add_by_dots
 from sterna.support import cross
 from sterna.support.dtype import DataType
 from sterna.target import Target, machine_of
@@ -36,7 +36,7 @@ MACHINES = ["llvm -mcpu=native", *here([
     "llvm -mtriple=x86_64-linux-gnu -mattr=+avx512vnni,+avx512bw,+avx512vl",
     "llvm -mtriple=aarch64-linux-gnu -mattr=+neon",
     "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod",
-])]  # fmt: skip
+])]
 
 
 def extremes(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -73,7 +73,7 @@ def product(signs: tuple[str, str], lanes: int) -> tuple[Any, list[Any]]:
 
 @pytest.mark.parametrize(("signs", "lanes"), [
     (SIGNS[0], 4), (SIGNS[0], 16), *[(signs, 8) for signs in SIGNS],
-])  # fmt: skip
+])
 def test_four_products_in_a_lane(signs: tuple[str, str], lanes: int) -> None:
     rng = np.random.default_rng(lanes)
     s, args = product(signs, lanes)
@@ -244,7 +244,7 @@ def quantised(kind: str, signs: tuple[str, str], seed: int) -> tuple[Any, dict[s
         relay.nn.bias_add(made, relay.const(bias), axis=axis), relay.const(scales),
         relay.const(0), one, relay.const(zero), axis=axis, rounding="TONEAREST_EVEN",
         compute_dtype="float32", out_dtype=signs[0],
-    )  # fmt: skip
+    )
     along = [-1 if place == 1 else 1 for place in range(total.ndim)]
     sums = (total + bias.reshape(along)).astype("float32")
     want = np.clip(np.rint(sums * scales.reshape(along)) + zero, info.min, info.max)
@@ -316,7 +316,7 @@ def pictured(shape: tuple[int, ...]) -> Any:
     """A picture as bytes with channels last, padded to four as products of bytes want them."""
     x = relay.var("x", shape=shape)
     made = relay.qnn.quantize(x, relay.const(0.25), relay.const(7), out_dtype="uint8",
-                              rounding="TO_EVEN")  # fmt: skip
+                              rounding="TO_EVEN")
     made = relay.nn.pad(made, pad_width=((0, 0), (0, 4 - shape[1]), (0, 0), (0, 0)))
     return relay.layout_transform(made, src_layout="NCHW", dst_layout="NHWC")
 

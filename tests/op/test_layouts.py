@@ -31,7 +31,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
             relay.const(np.array(values, "int32"))
             for values in ([1 << 30, 5 << 27, 1 << 29, 3 << 28], [0, 1, 2, 3], [3, 2, 1, 0])],
         True, True, [1]),
-}  # fmt: skip
+}
 PASSED_BY = {
     "expand_dims": lambda y: relay.expand_dims(y, 1),
     "broadcast_to": lambda y: relay.broadcast_to(y, (3, *y.checked_type.shape)),

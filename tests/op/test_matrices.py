@@ -20,7 +20,7 @@ def test_col2im_is_torchs_fold(
     columns = functional().unfold(image, (3, 2), **options)
     want = functional().fold(columns, (9, 8), (3, 2), **options).numpy()
     got = reference("nn.col2im", columns.numpy(), image_shape=(9, 8), block_shape=(3, 2),
-                    strides=strides, dilation=dilation, padding=padding)  # fmt: skip
+                    strides=strides, dilation=dilation, padding=padding)
     np.testing.assert_allclose(got, want, atol=1e-12)
 
 

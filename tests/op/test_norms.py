@@ -113,4 +113,4 @@ def test_mistakes() -> None:
         relay.nn.nll_loss(
             relay.var("x", shape=(2, 3)), relay.var("y", shape=(2,), dtype="int32"),
             relay.var("w", shape=(3,)), reduction="all",
-        )  # fmt: skip
+        )

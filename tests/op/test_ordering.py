@@ -81,7 +81,7 @@ def test_long_lines_in_parallel() -> None:
         ("sort", {}), ("argsort", {"is_ascend": False}), ("topk", {"k": 2, "ret_type": "values"}),
         ("cumsum", {"axis": 1, "reverse": True}), ("unique", {}), ("argwhere_padded", {}),
     ],
-)  # fmt: skip
+)
 def test_an_extent_may_be_a_variable(name: str, attrs: dict[str, Any]) -> None:
     record = find(name)
     assert record.attrs is not None and record.compute is not None

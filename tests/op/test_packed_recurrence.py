@@ -26,11 +26,11 @@ def operands_of(
         "weight": (count, rows, features), "recurrence": (count, rows, size),
         "bias": (count, 2 * rows), "initial_h": state, "initial_c": state,
         "peepholes": (count, 3 * size),
-    }  # fmt: skip
+    }
     made: dict[str, np.ndarray] = {
         name: rng.uniform(-0.4, 0.4, shapes[name]).astype("float32")
         for name in ("weight", "recurrence", *given) if name != "sequence_lens"
-    }  # fmt: skip
+    }
     if "sequence_lens" in given:
         made["sequence_lens"] = rng.integers(0, time + 1, batch).astype("int32")
     data = (batch, time, features) if turned else (time, batch, features)
@@ -63,7 +63,7 @@ def run(kind: str, data: np.ndarray, parts: dict[str, np.ndarray], attrs: dict[s
         ("lstm", ("sequence_lens",), 4, 5, {"input_forget": True}),
         ("lstm", (), 1, 96, {"direction": "bidirectional"}),
     ],
-)  # fmt: skip
+)
 def test_networks_compute_what_they_are(
     kind: str, given: tuple[str, ...], batch: int, size: int, attrs: dict[str, Any]
 ) -> None:

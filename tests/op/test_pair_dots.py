@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 import sterna as tvm
 from sterna import relay, te, tir
 from sterna.contrib import graph_executor
-from sterna.op.nn._pair_steps import fits_pairs, steps_of
 from sterna.op.nn.depthwise_dots import pack_weights
 from sterna.op.nn.depthwise_pairs import halved
 from sterna.relay.arrays import Array
+from sterna.schedule.byte_pair_steps import fits_pairs, steps_of
 from sterna.tir import interpreter
 from tests.op.test_integer_kernels import MACHINES, convolved, extremes, here
 
 PAIRS = here([
     "llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+fma",
     "llvm -mtriple=x86_64-linux-gnu -mattr=+avx512bw,+avx512vl",
-])  # fmt: skip
+])
 
 
 # ---- the instructions ----
@@ -43,7 +43,7 @@ def called(signs: tuple[str, str], lanes: int, shared: bool) -> Any:
 @pytest.mark.parametrize(("signs", "lanes", "shared"), [
     (("uint8", "int8"), 1, False), (("uint8", "int8"), 8, True), (("uint8", "int8"), 16, False),
     (("int8", "uint8"), 4, True), (("uint8", "uint8"), 8, False),
-])  # fmt: skip
+])
 def test_two_products_in_16_bits_and_two_of_them_in_32(
     signs: tuple[str, str], lanes: int, shared: bool
 ) -> None:
@@ -152,7 +152,7 @@ def layer(kind: str, sign: str, seed: int) -> tuple[Any, Array, Array]:
     made = relay.qnn.conv2d(
         relay.var("x", shape=shape, dtype=sign), relay.const(w), relay.const(zero), relay.const(0),
         one, one, kernel_size=kernel[2:], channels=kernel[0], **attrs,
-    )  # fmt: skip
+    )
     return made, x, convolved(x.astype("int64") - zero, w.astype("int64"), attrs)
 
 
@@ -192,7 +192,7 @@ def test_any_layer(data: Any) -> None:
     made = relay.nn.conv2d(
         relay.var("x", shape=shape, dtype=sign), relay.const(w), kernel_size=kernel[2:],
         channels=kernel[0], out_dtype="int32", **attrs,
-    )  # fmt: skip
+    )
     want = convolved(x.astype("int64"), w.astype("int64"), attrs)
     for target in PAIRS[:1]:
         module = graph_executor.GraphModule(built(made, target)["default"](tvm.cpu(0)))
@@ -203,7 +203,7 @@ def test_any_layer(data: Any) -> None:
 @pytest.mark.parametrize(("shape", "units", "sign"), [
     ((1, 44), 24, "uint8"), ((2, 35, 1024), 32, "int8"), ((2, 35, 1024), 80, "uint8"),
     ((7, 12), 8, "int8"),
-])  # fmt: skip
+])
 def test_dense_layers(shape: tuple[int, ...], units: int, sign: str) -> None:
     """In one band or several, with what follows in the same kernel."""
     rng = np.random.default_rng(units)
@@ -232,7 +232,7 @@ HASWELL = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
     ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "pointwise", True),
     ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", "depthwise", False),
     ("llvm -mtriple=x86_64-linux-gnu", "pointwise", False),
-])  # fmt: skip
+])
 def test_where_it_is_chosen(target: str, kind: str, expected: bool) -> None:
     lib = built(layer(kind, "uint8", 0)[0], target)
     assert ("pair_dots" in lib.get_graph_json()) is expected

@@ -17,7 +17,7 @@ from tests.op.harness import evaluate, reference
     st.sampled_from(["NCHW", "NHWC"]), st.integers(2, 4), st.integers(1, 4),
     st.tuples(*[st.integers(2, 9)] * 2), st.tuples(*[st.integers(0, 3)] * 4),
     st.tuples(*[st.integers(9, 17)] * 2), st.sampled_from([1, 4, 8, 16]),
-)  # fmt: skip
+)
 def test_blocks_convolve_as_pixels_do(
     layout: str, step: int, channels: int, window: Any, padding: Any, image: Any, lanes: int
 ) -> None:

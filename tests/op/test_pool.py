@@ -31,7 +31,7 @@ def test_max_pool_is_torchs(rank: int) -> None:
         want, where = getattr(functional(), f"max_pool{rank}d")(
             tensor(x), attrs["pool_size"], attrs["strides"], attrs["padding"], attrs["dilation"],
             attrs["ceil_mode"], return_indices=True,
-        )  # fmt: skip
+        )
         np.testing.assert_array_equal(reference(f"nn.max_pool{rank}d", x, **attrs), want.numpy())
         values, places = reference(f"nn.max_pool{rank}d_with_indices", x, **attrs)
         np.testing.assert_array_equal(values, want.numpy())
@@ -48,7 +48,7 @@ def test_avg_pool_is_torchs(rank: int) -> None:
         want = getattr(functional(), f"avg_pool{rank}d")(
             tensor(x), attrs["pool_size"], attrs["strides"], attrs["padding"],
             attrs["ceil_mode"], attrs["count_include_pad"],
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(reference(f"nn.avg_pool{rank}d", x, **attrs), want.numpy())
 
 
@@ -151,7 +151,7 @@ def test_gradients_are_torchs(name: str) -> None:
         if name == "avg":
             attrs["count_include_pad"] = bool(rng.integers(0, 2))
             made = functional().avg_pool2d(leaf, *given, attrs["ceil_mode"],
-                                           attrs["count_include_pad"])  # fmt: skip
+                                           attrs["count_include_pad"])
         else:
             made = functional().max_pool2d(leaf, *given, ceil_mode=attrs["ceil_mode"])
         worth = rng.standard_normal(tuple(made.shape))

@@ -57,7 +57,7 @@ def test_requantize_is_one_product_rounded_once(rounding: str, exact: Any) -> No
         zero, out_zero = (int(z) for z in rng.integers(-128, 128, 2))
         operands = [have, np.array(zero), want, np.array(out_zero)]
         got = reference("qnn.requantize", data.astype("int32"), *map(np.asarray, operands),
-                        rounding=rounding, out_dtype="int16")  # fmt: skip
+                        rounding=rounding, out_dtype="int16")
         moved = [exact((int(x) - zero) * ratio) + out_zero for x in data]
         assert got.tolist() == [min(max(x, -(2**15)), 2**15 - 1) for x in moved]
 
@@ -67,7 +67,7 @@ def test_requantize_halves() -> None:
     for rounding, want in {
         "UPWARD": [-1, 0, 1, 2, 3], "TONEAREST": [-2, -1, 1, 2, 3],
         "TONEAREST_EVEN": [-2, 0, 0, 2, 2],
-    }.items():  # fmt: skip
+    }.items():
         for how in ("int64", "float32"):
             got = reference("qnn.requantize", data, *operands, rounding=rounding, compute_dtype=how)
             assert got.tolist() == want
@@ -118,7 +118,7 @@ def test_build_of_a_quantised_network(level: int, zero: int) -> None:
     made = relay.qnn.op.requantize(made, 0.02 * scales, relay.const(0), *tail, axis=1)
     sums = reference("qnn.conv2d", x, w, *operands, **attrs)
     want = reference("qnn.requantize", sums, (np.float32(0.02) * scales).astype("float32"),
-                     np.array(0), *tail, axis=1)  # fmt: skip
+                     np.array(0), *tail, axis=1)
     np.testing.assert_array_equal(run(made, level, x=x), want)
 
 

@@ -10,9 +10,9 @@ import sterna as tvm
 from sterna import relay
 from sterna.ir.types import TensorType, TupleType
 from sterna.op.gates import ACTIVATIONS, gates_of
-from sterna.op.kernel import Kernel, Processor
 from sterna.op.recurrence import schedule_recurrent
 from sterna.relay.op import find
+from sterna.schedule.kernel import Kernel, Processor
 from sterna.te import create_schedule, placeholder
 from tests.support import require_module
 
@@ -113,7 +113,7 @@ def infer(expr: Any) -> Any:
     params = tuple(relay.analysis.free_vars(expr))
     return relay.transform.InferType()(
         tvm.IRModule.from_expr(relay.Function(params, expr))
-    )["main"]  # fmt: skip
+    )["main"]
 
 
 def test_its_schedule_changes_nothing() -> None:

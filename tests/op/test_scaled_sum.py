@@ -28,10 +28,10 @@ def test_it_is_rounded_once() -> None:
     """The operator's own reference against numbers that are never rounded."""
     ratios = [np.float32(x) for x in RATIOS[0]]
     first = [rounded_once(b * Fraction(float(ratios[1])) + Fraction(float(ratios[2])))
-             for b in range(256)]  # fmt: skip
+             for b in range(256)]
     a, b = np.mgrid[0:256:5, 0:256:3].astype("uint8")
     want = [rounded_once(int(x) * Fraction(float(ratios[0])) + Fraction(first[y]))
-            for x, y in zip(a.flat, b.flat, strict=True)]  # fmt: skip
+            for x, y in zip(a.flat, b.flat, strict=True)]
     attrs = ScaledSumAttrs(*RATIOS[0], UINT8)
     reference = find("qnn.scaled_sum").reference
     assert reference is not None

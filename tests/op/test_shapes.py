@@ -71,7 +71,7 @@ def test_reshape_divides_only_what_it_regroups() -> None:
     ((ANY, 3, 4), (-3, 0), (ANY, 4)),
     ((2, 6), (0, -4, -1, 3), (2, 2, 3)),
     ((0, 3), (-1, 3), (0, 3)),
-])  # fmt: skip
+])
 def test_shapes_of_reshape(
     shape: tuple[Dim, ...], newshape: tuple[int, ...], wanted: tuple[Dim, ...]
 ) -> None:
@@ -91,7 +91,7 @@ def test_reshape_keeps_symbolic_dimensions() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 6), st.integers(-9, 9), st.integers(-9, 9),
-       st.sampled_from([-3, -2, -1, 1, 2, 3]))  # fmt: skip
+       st.sampled_from([-3, -2, -1, 1, 2, 3]))
 def test_slices_are_pythons(dim: int, begin: int, end: int, stride: int) -> None:
     data = np.arange(dim)
     attrs = {"begin": (begin,), "end": (end,), "strides": (stride,)}
@@ -111,9 +111,9 @@ def test_pad_is_pytorchs(torch: Any, mode: str) -> None:
     wanted = torch.nn.functional.pad(
         torch.from_numpy(data), (3, 1, 2, 0),
         mode={"edge": "replicate", "wrap": "circular"}.get(mode, mode),
-    ).numpy()  # fmt: skip
+    ).numpy()
     got = reference("nn.pad", data, np.array(0.0),
-                    pad_width=((0, 0), (0, 0), (2, 0), (3, 1)), pad_mode=mode)  # fmt: skip
+                    pad_width=((0, 0), (0, 0), (2, 0), (3, 1)), pad_mode=mode)
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -143,7 +143,7 @@ def test_arange_is_numpys() -> None:
 def test_arange_takes_numbers_constants_and_expressions() -> None:
     assert relay.arange(5).checked_type == kind((5,))
     assert relay.arange(relay.const(1), relay.const(7), relay.const(2), "int32").checked_type == (
-        kind((3,), "int32"))  # fmt: skip
+        kind((3,), "int32"))
     stop = relay.var("stop", shape=(), dtype="int64")
     assert relay.arange(0, stop, dtype="int64").checked_type == kind((ANY,), "int64")
 
@@ -174,7 +174,7 @@ def test_shapes_that_are_constants() -> None:
     width = relay.const(np.array([[0, 1], [2, 0]]))
     assert relay.nn.pad(x, width).checked_type == kind((3, 5))
     assert relay.strided_slice(x, [0, 1], relay.const(np.array([1, 3]))).checked_type == (
-        kind((1, 2)))  # fmt: skip
+        kind((1, 2)))
 
 
 def test_several_results() -> None:
@@ -199,7 +199,7 @@ def test_unknown_dimensions() -> None:
     assert relay.nn.pad(x, ((0, 0), (1, 1))).checked_type == kind((ANY, 5))
     assert relay.tile(x, (2, 2)).checked_type == kind((ANY, 6))
     assert relay.layout_transform(var(ANY, 32, 7, 7), "NCHW", "NCHW16c").checked_type == (
-        kind((ANY, 2, 7, 7, 16)))  # fmt: skip
+        kind((ANY, 2, 7, 7, 16)))
 
 
 def test_untyped_bias_gets_its_type() -> None:
@@ -239,7 +239,7 @@ def test_untyped_bias_gets_its_type() -> None:
     (lambda x: relay.slice_like(x, var(3, 3)), "shape_like is 3 along axis 0, where data"),
     (lambda x: relay.nn.space_to_depth(var(1, 1, 3, 4), 2), "the height is a multiple of 2"),
     (lambda x: relay.matrix_set_diag(x, var(2), k=5), r"k \(5, 5\) lies outside of a matrix"),
-])  # fmt: skip
+])
 def test_messages(make: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make(var(2, 3))

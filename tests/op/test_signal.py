@@ -89,7 +89,7 @@ def test_spectra_and_windows_are_torchs() -> None:
     want = torch.stft(
         torch.from_numpy(x), 12, 5, 9, torch.from_numpy(window), center=False, normalized=True,
         return_complex=True,
-    )  # fmt: skip
+    )
     got = reference("stft", x, window, n_fft=12, hop_length=5, win_length=9, normalized=True)
     np.testing.assert_allclose(got, torch.view_as_real(want).numpy(), atol=1e-12)
     pairs = reference("signal.stft", x[..., None], window, frame_step=4)

@@ -30,7 +30,7 @@ SQUARE = (RNG.standard_normal((6, 6)) * (RNG.random((6, 6)) < 0.3)).astype("floa
 def test_products_and_sums_are_those_of_whole_matrices() -> None:
     sparse, dense = rows_of(SQUARE), RNG.standard_normal((4, 6)).astype("float32")
     np.testing.assert_allclose(reference("nn.sparse_dense", dense, *sparse), dense @ SQUARE.T,
-                               rtol=1e-5, atol=1e-6)  # fmt: skip
+                               rtol=1e-5, atol=1e-6)
     left = reference("nn.sparse_dense", dense, *sparse, sparse_lhs=True)
     np.testing.assert_allclose(left, SQUARE @ dense.T, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(reference("nn.sparse_add", SQUARE, *sparse), 2 * SQUARE)
@@ -38,7 +38,7 @@ def test_products_and_sums_are_those_of_whole_matrices() -> None:
 
 def test_transposed() -> None:
     for got, want in zip(reference("nn.sparse_transpose", *rows_of(SQUARE)), rows_of(SQUARE.T),
-                         strict=True):  # fmt: skip
+                         strict=True):
         np.testing.assert_array_equal(got, want)
 
 

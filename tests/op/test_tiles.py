@@ -10,10 +10,10 @@ import sterna as tvm
 from sterna import relay, te
 from sterna.contrib import graph_executor
 from sterna.driver.kernel import processor_of
-from sterna.op.kernel import Processor
-from sterna.op.nn._tile_kernel import pack_tiles, parts_of, unpack_tiles
-from sterna.op.rounded_once import rounded_once, short_erf
 from sterna.relay.arrays import Array, from_numpy, to_numpy
+from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
+from sterna.schedule.kernel import Processor
+from sterna.schedule.rounded_once import rounded_once, short_erf
 from sterna.target import Target
 from sterna.tir import Cast, Var, const
 
@@ -57,7 +57,7 @@ def layer(kind: str) -> tuple[Any, dict[str, Array], Array, Array]:
     want, size = (reference(plain, *map(change, wide)) for change in (np.copy, np.abs))
     bias, other = narrow(rng, (want.shape[1 if attrs else -1],)), narrow(rng, want.shape)
     added = relay.nn.bias_add(made, relay.const(from_numpy(bias.astype("float32"), "bfloat16")),
-                              axis=1 if attrs else -1)  # fmt: skip
+                              axis=1 if attrs else -1)
     rest = relay.var("rest", shape=other.shape, dtype="bfloat16")
     column = bias.reshape(-1, *[1] * (want.ndim - 2) if attrs else []).astype("float64")
     want = np.maximum(want + column + other.astype("float64"), 0)
@@ -72,7 +72,7 @@ def built(made: Any, target: str) -> Any:
 def built_as_loops(made: Any) -> Any:
     """The same calls of tiles, which are in memory here."""
     steps = [relay.transform.InferType(), relay.transform.AlterOpLayout(TILES),
-             relay.transform.FoldConstant(), relay.transform.Tiles(TILES)]  # fmt: skip
+             relay.transform.FoldConstant(), relay.transform.Tiles(TILES)]
     with tvm.transform.PassContext(opt_level=3):
         mod = tvm.transform.Sequential(steps)(tvm.IRModule.from_expr(made))
     assert "_tiles" in str(mod)
@@ -85,7 +85,7 @@ def test_parts_of_floats() -> None:
     assert found == {
         32: (1, 32), 768: (24, 32), 48: (2, 24), 144: (5, 30), 80: (3, 28), 2: (1, 2),
         9: (2, 6), 21: (2, 12), 67: (3, 24),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("run", [48, 21])

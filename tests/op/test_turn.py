@@ -5,8 +5,8 @@ import pytest
 
 import sterna as tvm
 from sterna import te
-from sterna.op.kernel import Processor
-from sterna.op.turn import SIDES, side_of_squares, turn_intrinsic
+from sterna.schedule.kernel import Processor
+from sterna.schedule.transpose_tile import SIDES, side_of_squares, turn_intrinsic
 from sterna.support.dtype import DataType
 
 

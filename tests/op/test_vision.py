@@ -16,11 +16,11 @@ def limits(most: int, overlap: float, least: float) -> list[np.ndarray]:
 
 def test_boxes_that_overlap_better_ones_are_dropped() -> None:
     boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11],
-                       [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], "float32")  # fmt: skip
+                       [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], "float32")
     scores = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]], "float32")
     name = "vision.all_class_non_max_suppression"
     for given, want in {(3, 0.5, 0.0): [3, 0, 5], (2, 0.5, 0.0): [3, 0], (3, 0.5, 0.4): [3, 0],
-                        (9, 1.0, 0.0): [3, 0, 1, 2, 4, 5]}.items():  # fmt: skip
+                        (9, 1.0, 0.0): [3, 0, 1, 2, 4, 5]}.items():
         rows, count = reference(name, boxes, scores, *limits(*given))
         assert rows[: count[0]].tolist() == [[0, 0, place] for place in want]
         assert not rows[count[0] :].any()
@@ -53,7 +53,7 @@ def test_regions_of_a_plane_are_planes() -> None:
     plane = (2 * y - 3 * x)[None, None]
     roi = np.array([[0, 2.0, 3.0, 10.0, 9.0]])
     aligned = reference("vision.roi_align", plane, roi, pooled_size=(3, 4), spatial_scale=1.0,
-                        aligned=True)  # fmt: skip
+                        aligned=True)
     rows, columns = 3 + 2 * np.arange(3) + 1 - 0.5, 2 + 2 * np.arange(4) + 1 - 0.5
     np.testing.assert_allclose(aligned[0, 0], 2 * rows[:, None] - 3 * columns)
     pooled = reference("vision.roi_pool", plane, roi, pooled_size=(1, 1), spatial_scale=1.0)
@@ -63,7 +63,7 @@ def test_regions_of_a_plane_are_planes() -> None:
 def test_anchors() -> None:
     made = reference("vision.multibox_prior", np.zeros((1, 3, 1, 2)), sizes=(0.4,), ratios=(1, 4))
     want = [[0.15, 0.3, 0.35, 0.7], [0.05, 0.4, 0.45, 0.6],
-            [0.65, 0.3, 0.85, 0.7], [0.55, 0.4, 0.95, 0.6]]  # fmt: skip
+            [0.65, 0.3, 0.85, 0.7], [0.55, 0.4, 0.95, 0.6]]
     np.testing.assert_allclose(made[0], want)
     scores = np.array([[[0.3], [0.6], [0.1]]], "float32")
     anchor = np.array([[[0.2, 0.2, 0.4, 0.6]]], "float32")

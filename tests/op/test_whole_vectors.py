@@ -35,7 +35,7 @@ def optimized(mod: tvm.IRModule, target: str) -> str:
         ("dense", (3, 128), (257, 128), {}),
         ("dense", (2, 5, 64), (1001, 64), {}),
     ],
-)  # fmt: skip
+)
 def test_layers_compute_what_they_are(
     name: str, shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any]
 ) -> None:

@@ -14,9 +14,10 @@ import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.kernel import Processor
-from sterna.op.nn._linear_steps import linear_steps
-from sterna.op.nn._winograd import (
+from sterna.relay.op import is_call_of
+from sterna.schedule.kernel import Processor
+from sterna.schedule.linear_steps import linear_steps
+from sterna.schedule.winograd_plan import (
     SIZES,
     WINDOWS,
     Sum,
@@ -25,7 +26,6 @@ from sterna.op.nn._winograd import (
     transform_weights,
     winograd_plan,
 )
-from sterna.relay.op import is_call_of
 from tests.op.harness import reference
 
 MACHINE = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20, threads=2)
@@ -103,19 +103,19 @@ def test_kernels_convolve(
     body = relay.nn.conv2d_winograd(
         x, w, tile_size=m, window=r, padding=border, block_tiles=5, lanes=8, registers=16,
         split=split, together=together,
-    )  # fmt: skip
+    )
     got, _ = result(tvm.IRModule.from_expr(relay.Function((x,), body)), data)
     want = reference(
         "nn.conv2d", data.astype("float64"), weight.astype("float64"), data_layout="NHWC",
         kernel_layout="OIHW", padding=border,
-    )  # fmt: skip
+    )
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
 
 def network(
     shape: tuple[int, ...], channels: int, padding: Any = 1, window: int = 3, layout: str = "NCHW",
     **attrs: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """A convolution with a bias and a relu."""
     rng = np.random.default_rng(1)
     x = relay.var("x", shape=shape)
@@ -189,7 +189,7 @@ def windows_of_3(size: int, inputs: int, outputs: int) -> Sum:
     "size, inputs, outputs, m",
     [(56, 64, 64, 4), (28, 128, 128, 4), (14, 256, 256, 2), (56, 128, 32, 4), (14, 128, 32, 5),
      (55, 16, 64, 5), (27, 32, 128, 4), (13, 48, 192, 2)],
-)  # fmt: skip
+)
 def test_the_tile_is_what_was_fastest(size: int, inputs: int, outputs: int, m: int) -> None:
     """As measured on a processor with vectors of 512 bits and 2 MiB for each core."""
     assert plan(size, inputs, outputs).m == m
@@ -221,7 +221,7 @@ def test_the_choice_is_explained() -> None:
     assert re.fullmatch(
         r"[\d,]+ k cycles expected, F\(2, 3\) [\d,]+ k, F\(5, 3\) [\d,]+ k, F\(6, 3\) [\d,]+ k, "
         r"direct [\d,]+ k", why,
-    )  # fmt: skip
+    )
     _, lib = result(network((1, 16, 56, 56), 16), np.ones((1, 16, 56, 56), "float32"))
     shown = [notes.choices["schedule"] for notes in lib.kernel_notes.values() if notes.choices]
     assert any("cycles expected" in text and "times as large" in text for text in shown)
@@ -232,7 +232,7 @@ def test_the_choice_is_explained() -> None:
     [({"tile_size": 7}, "tile_size is 7: it should be 2 to 6"),
      ({"tile_size": 7, "window": 4}, "tile_size is 7: it should be 2 to 5"),
      ({"window": 6}, "window is 6: it should be 2 to 5")],
-)  # fmt: skip
+)
 def test_tiles_have_a_largest_size(attrs: Any, message: str) -> None:
     x, w = relay.var("x", shape=(1, 9, 9, 4)), relay.var("w", shape=(81, 1, 4, 4))
     with pytest.raises(Exception, match=message):
@@ -274,7 +274,7 @@ def test_only_what_it_can_do_is_changed() -> None:
     ):
         mod = tvm.IRModule.from_expr(body)
         order = [relay.transform.AlterOpLayout(MACHINE), relay.transform.FoldConstant(),
-                 relay.transform.Winograd(MACHINE)]  # fmt: skip
+                 relay.transform.Winograd(MACHINE)]
         with tvm.transform.PassContext(opt_level=3):
             made = tvm.transform.Sequential(order)(mod)["main"]
         found: list[Any] = []

@@ -166,7 +166,7 @@ def _conv(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
         "nn.conv2d", data, _weights(graph, *shape, scale=0.3), padding=kernel // 2, groups=groups,
         strides=graph.pick(((1, 1), (1, 1), (2, 2))), data_layout=layout,
         kernel_layout="OIHW" if layout == "NCHW" else "HWIO",
-    )  # fmt: skip
+    )
 
 
 def _norm(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
@@ -219,7 +219,7 @@ def _join(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
     fits = [
         e for e in graph.pool
         if _picture(e) and {**_shape(e, layout), "C": 0} == {**dims, "C": 0}
-    ]  # fmt: skip
+    ]
     parts = [graph.pick(fits) for _ in range(graph.pick((1, 2, 3)))]
     return call("concatenate", Tuple((data, *parts)), axis=graph.pick((axis, axis - 4)))
 
@@ -235,7 +235,7 @@ def _reduce(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
     axis = graph.pick(((1,), (2, 3), (-1,), (0, 2), None))
     name = graph.pick(("mean", "max", "sum"))
     return call(name, data, axis=axis, keepdims=bool(graph.pick((0, 1))),
-                exclude=bool(graph.pick((0, 0, 1))) and axis is not None)  # fmt: skip
+                exclude=bool(graph.pick((0, 0, 1))) and axis is not None)
 
 
 def _move(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
@@ -266,7 +266,7 @@ def _classify(graph: _Graph, data: RelayExpr, layout: str) -> RelayExpr:
 _STEPS = (
     _conv, _conv, _conv, _norm, _norm, _bias, _arithmetic, _arithmetic, _residual, _activation,
     _activation, _pool, _global_pool, _join, _split, _reduce, _move, _softmax, _pad, _classify,
-)  # fmt: skip
+)
 
 
 # ---- shapes and types of all kinds ----
@@ -393,4 +393,4 @@ def _step_conv(graph: _Graph, data: RelayExpr) -> RelayExpr | None:
 _SHAPE_STEPS = (
     _step_unary, _step_binary, _step_binary, _step_where, _step_cast, _step_reduce, _step_move,
     _step_join, _step_cut, _step_pad, _step_rows, _step_dense, _step_conv, _step_conv,
-)  # fmt: skip
+)

@@ -23,7 +23,7 @@ def function(text: str) -> relay.Function:
 def text_of(expr: Any) -> str:
     """A function's body as one line, without types and the version line."""
     lines = str(relay.Function(expr.params, expr.body) if isinstance(expr, relay.Function)
-                else expr).splitlines()  # fmt: skip
+                else expr).splitlines()
     return " ".join(line.strip() for line in lines if not line.startswith("#["))
 
 

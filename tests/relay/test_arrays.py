@@ -9,7 +9,7 @@ from sterna.relay.arrays import from_numpy, to_numpy
 TYPES = [
     "bool", "int8", "uint64", "float16", "bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "int4",
     "uint4", "int2", "uint2", "float4_e2m1fn",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -27,7 +27,7 @@ def test_names_and_options() -> None:
             '"runtime.BoxBool"',
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         relay.backend.Executor(name, options)
@@ -72,7 +72,7 @@ def test_the_options_are_listed() -> None:
         "link-params": "runtime.BoxBool", "unpacked-api": "runtime.BoxBool",
         "interface-api": "runtime.String", "workspace-byte-alignment": "runtime.BoxInt",
         "constant-byte-alignment": "runtime.BoxInt",
-    }  # fmt: skip
+    }
     assert relay.backend.Executor.list_registered_options("graph") == {
         "link-params": "runtime.BoxBool"
     }

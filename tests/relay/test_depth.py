@@ -13,10 +13,10 @@ import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.ir import load_json, save_json, structural_equal, structural_hash
-from sterna.op.kernel import Processor
 from sterna.relay import pipeline, transform
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order, rewrite
+from sterna.schedule.kernel import Processor
 
 DEPTH = 50_000
 
@@ -76,7 +76,7 @@ CHANGES = [
     transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]}), transform.DynamicToStatic(),
     transform.ToBasicBlockNormalForm(),
     transform.ToMixedPrecision(), transform.FuseOps(0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.info.name)
@@ -111,7 +111,7 @@ def test_what_rules_take_away(chain: tvm.IRModule) -> None:
     body: Any = x
     for place in range(DEPTH // 2):
         body = (relay.transpose(body), relay.nn.relu(body), relay.add(body, relay.const(1.0)),
-                relay.reshape(body, (-1,) if place % 8 < 4 else (2, 3)))[place % 4]  # fmt: skip
+                relay.reshape(body, (-1,) if place % 8 < 4 else (2, 3)))[place % 4]
     mod = tvm.IRModule.from_expr(body)
     for change in (transform.SimplifyExpr(), transform.FoldScaleAxis(), transform.FuseOps(2)):
         change(mod)

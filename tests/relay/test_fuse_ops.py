@@ -57,7 +57,7 @@ def test_a_kernel_s_result_is_quantised_in_it() -> None:
     x = _picture()
     scale, zero = relay.const(np.float32(0.25)), relay.const(np.uint8(3))
     body = relay.qnn.quantize(relay.nn.relu(relay.nn.conv2d(x, CONV)), scale, zero,
-                              out_dtype="uint8")  # fmt: skip
+                              out_dtype="uint8")
     first = ["nn.conv2d", "nn.relu", "qnn.quantize"]
     assert kernels(relay.Function((x,), body)) == [first]
     again = relay.nn.conv2d(relay.qnn.dequantize(body, scale, zero), CONV)
@@ -84,7 +84,7 @@ def test_two_convolutions_are_two_kernels() -> None:
     body = relay.nn.relu(relay.add(two, one))
     assert kernels(relay.Function((x,), body)) == [
         ["nn.conv2d", "nn.relu"], ["nn.conv2d", "add", "nn.relu"],
-    ]  # fmt: skip
+    ]
 
 
 def test_diamonds() -> None:
@@ -99,7 +99,7 @@ def test_diamonds() -> None:
 def test_a_diamond_around_an_opaque_operator() -> None:
     text = f"{X} {{ %0 = exp(%x); add(nn.relu(%0), argsort(%0, dtype=\"float32\")) }}"
     assert kernels(text) == [["exp"], ["argsort"], ["nn.relu", "add"]] or kernels(text) == [
-        ["exp"], ["nn.relu", "add"], ["argsort"]]  # fmt: skip
+        ["exp"], ["nn.relu", "add"], ["argsort"]]
 
 
 def test_reductions_take_what_stands_before_them() -> None:

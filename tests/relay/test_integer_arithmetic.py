@@ -35,7 +35,7 @@ def test_convolutions_are_exact_sums_rounded_once(data: st.DataObject) -> None:
     shape = (1, groups * inputs, draw(st.integers(5, 7)), draw(st.integers(5, 7)))
     pads = tuple(draw(st.integers(0, 2)) for _ in range(4))
     attrs = {"groups": groups, "padding": pads, "dilation": draw(st.integers(1, 2)),
-             "strides": (draw(st.integers(1, 2)), draw(st.integers(1, 2)))}  # fmt: skip
+             "strides": (draw(st.integers(1, 2)), draw(st.integers(1, 2)))}
     kind, out = draw(st.sampled_from(["int8", "uint8"])), draw(st.sampled_from(["int8", "uint8"]))
     ends, own = np.iinfo(kind), np.iinfo(out)
     zero, out_zero = draw(st.integers(ends.min, ends.max)), draw(st.integers(own.min, own.max))
@@ -51,11 +51,11 @@ def test_convolutions_are_exact_sums_rounded_once(data: st.DataObject) -> None:
     weight = relay.qnn.dequantize(relay.const(w), relay.const(scales), relay.const(0), axis=0)
     made = relay.nn.conv2d(real, weight, channels=len(w), kernel_size=window, **attrs)
     added = relay.qnn.dequantize(relay.const(bias), relay.const(scale * scales), relay.const(0),
-                                 axis=0)  # fmt: skip
+                                 axis=0)
     made = relay.nn.bias_add(made, added)
     made = relay.clip(made, 0.0, 6.0) if bounded else made
     made = relay.qnn.quantize(made, number(out_scale, "float32"), number(out_zero, out),
-                              out_dtype=out, rounding="TO_EVEN")  # fmt: skip
+                              out_dtype=out, rounding="TO_EVEN")
     func = rewritten(made)
     text = str(func)
     assert "qnn.conv2d" in text and "qnn.dequantize" not in text and "qnn.quantize" not in text
@@ -67,7 +67,7 @@ def test_convolutions_are_exact_sums_rounded_once(data: st.DataObject) -> None:
     want = np.clip(np.rint(total.astype("float32") * ratio) + out_zero, own.min, own.max)
     if bounded:
         low, high = (np.clip(np.rint(np.float32(b) / out_scale) + out_zero, own.min, own.max)
-                     for b in (0, 6))  # fmt: skip
+                     for b in (0, 6))
         want = np.clip(want, low, high)
     found: Array = interpret(func, x)
     np.testing.assert_array_equal(found, want.astype(out))

@@ -76,7 +76,7 @@ def test_indices_may_be_expressions() -> None:
     way = bijective_layout("NCHW", "NCHW4c")
     assert [str(i) for i in way.forward_index([const(0), const(9), const(1), const(2)])] == [
         "0", "2", "1", "2", "1",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_block_that_is_not_full_is_padded() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.op.kernel import Processor
 from sterna.relay import pipeline, transform
 from sterna.relay.op import is_call_of
+from sterna.schedule.kernel import Processor
 from tests.relay.support import apply, assert_same_values, run
 
 NHWC = {"nn.conv2d": ["NHWC", "default"]}
@@ -141,7 +141,7 @@ def test_axes_that_the_user_calls_otherwise() -> None:
     )
     before = relay.Function((x,), body)
     for change in (transform.ConvertLayout(NHWC), transform.AlterOpLayout(Processor()),
-                   transform.ConvertLayout({"nn.conv2d": ["NCHW", "default"]})):  # fmt: skip
+                   transform.ConvertLayout({"nn.conv2d": ["NCHW", "default"]})):
         assert_same_values(run(apply(change, before)), run(before))
 
 
@@ -150,7 +150,7 @@ def test_blocked_layouts() -> None:
     body = relay.nn.relu(relay.nn.conv2d(
         x, array(3, 2, 3, 3, 4, 2), data_layout="NCHW4c", kernel_layout="OIHW4i2o",
         out_layout="NCHW2c",
-    ))  # fmt: skip
+    ))
     before = relay.Function((x,), relay.add(body, array(1, 3, 1, 1, 2)))
     made = apply(transform.ConvertLayout(NHWC), before)
     assert_same_values(run(made), run(before))
@@ -162,7 +162,7 @@ def test_there_and_back_is_nothing() -> None:
     there = apply(transform.ConvertLayout(NHWC), before)
     back = apply(transform.ConvertLayout({"nn.conv2d": ["NCHW", "default"]}), there)
     made = apply(tvm.transform.Sequential([transform.SimplifyExpr(), transform.FoldConstant(),
-                                           transform.SimplifyExpr()]), back)  # fmt: skip
+                                           transform.SimplifyExpr()]), back)
     assert "layout_transform" not in str(made)
     assert_same_values(run(made), run(before))
 

@@ -27,7 +27,7 @@ def array(*shape: int, seed: int = 0) -> Any:
 
 def test_constants_are_computed() -> None:
     check(transform.FoldConstant(), f"{X} {{ add(%x, multiply(2f, exp(0f))) }}",
-          f"{X} {{ add(%x, 2f) }}")  # fmt: skip
+          f"{X} {{ add(%x, 2f) }}")
     check(transform.FoldConstant(), f"{X} {{ %0 = (%x, 1f); %0.0 }}", f"{X} {{ %x }}")
 
 
@@ -55,14 +55,14 @@ def test_constants_do_not_grow() -> None:
         ("%0 = split(%x, indices_or_sections=3, axis=1); add(%0.1, %0.1)",
          "%0 = split(%x, indices_or_sections=3, axis=1); %1 = %0.1; add(%1, %1)"),
     ],
-)  # fmt: skip
+)
 def test_equal_calls(before: str, after: str) -> None:
     check(transform.EliminateCommonSubexpr(), f"{X} {{ {before} }}", f"{X} {{ {after} }}")
 
 
 def test_calls_that_differ_stay() -> None:
     for body in ("add(sum(%x, axis=[0], keepdims=True), sum(%x, axis=[1], keepdims=True))",
-                 "multiply(add(%x, 1f), add(%x, 2f))"):  # fmt: skip
+                 "multiply(add(%x, 1f), add(%x, 2f))"):
         check(transform.EliminateCommonSubexpr(), f"{X} {{ {body} }}", None)
     skip = transform.EliminateCommonSubexpr(lambda e: str(e.op) == "nn.relu")  # type: ignore[attr-defined]
     check(skip, f"{X} {{ add(nn.relu(%x), nn.relu(%x)) }}", None)
@@ -75,7 +75,7 @@ def test_normal_forms() -> None:
     graph = f"{X} {{ %0 = add(%x, %x); multiply(%0, %0) }}"
     kind = "Tensor[(2, 3), float32]"
     named = check(transform.ToANormalForm(), graph, f"{X} {{ let %x_0: {kind} = add(%x, %x); "
-                  f"let %x_1: {kind} = multiply(%x_0, %x_0); %x_1 }}")  # fmt: skip
+                  f"let %x_1: {kind} = multiply(%x_0, %x_0); %x_1 }}")
     check(transform.ToGraphNormalForm(), named, graph)
 
 
@@ -155,12 +155,12 @@ def test_every_reader_has_its_cast() -> None:
     before = f'{head} {{ %0 = cast(%x, dtype="int32"); add(multiply(%0, %y), subtract(%0, %y)) }}'
     made = check(transform.CanonicalizeCast(), before, f'{head} {{ %0 = cast(%x, dtype="int32"); '
                  '%1 = multiply(%0, %y); %2 = cast(%x, dtype="int32"); %3 = subtract(%2, %y); '
-                 "add(%1, %3) }")  # fmt: skip
+                 "add(%1, %3) }")
     assert ops(made)["cast"] == 2
     narrowing = before.replace("int8", "int64")
     check(transform.CanonicalizeCast(), narrowing, None)
     check(transform.CanonicalizeCast(), f'{head} {{ %0 = cast(%x, dtype="int32"); add(%0, %0) }}',
-          None)  # fmt: skip
+          None)
 
 
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
@@ -172,7 +172,7 @@ def test_products_are_narrow(narrow: str) -> None:
     after = apply(transform.ToMixedPrecision(narrow), before)
     kinds = {str(e.op): str(e.checked_type.dtype) for e in _calls(after) if str(e.op) != "cast"}
     assert kinds == {"nn.dense": narrow, "nn.bias_add": narrow, "nn.relu": narrow,
-                     "nn.softmax": "float32"}  # fmt: skip
+                     "nn.softmax": "float32"}
     assert_same_values(run(after), run(before), 5e-2)
 
 
@@ -204,12 +204,12 @@ def test_what_has_no_place_in_the_narrow_type_stays_wide() -> None:
     made = apply(transform.ToMixedPrecision(), relay.Function((x,), body))
     assert str(made.body.checked_type.dtype) == "float32"
     assert str(apply(transform.ToMixedPrecision("bfloat16"), relay.Function((x,), body))
-               .body.checked_type.dtype) == "bfloat16"  # fmt: skip
+               .body.checked_type.dtype) == "bfloat16"
 
 
 @pytest.mark.parametrize(("narrow", "groups", "wide"), [
     ("bfloat16", 1, False), ("bfloat16", 4, True), ("float16", 4, False),
-])  # fmt: skip
+])
 def test_groups_of_channels_in_bfloat16_stay_wide(narrow: str, groups: int, wide: bool) -> None:
     x = relay.var("x", shape=(1, 4, 5, 5))
     made = relay.nn.conv2d(x, array(4, 4 // groups, 3, 3), padding=1, groups=groups)
@@ -295,7 +295,7 @@ def test_factors_go_into_weights(layout: str, groups: int) -> None:
     shape, before_shape = ((8,), (4,)) if last else ((8, 1, 1), (4, 1, 1))
     scaled = relay.multiply(x, array(*before_shape, seed=3))
     conv = relay.nn.conv2d(scaled, weight, groups=groups, padding=1, data_layout=layout,
-                           kernel_layout="HWIO" if last else "OIHW")  # fmt: skip
+                           kernel_layout="HWIO" if last else "OIHW")
     biased = relay.nn.bias_add(conv, array(8, seed=1), axis=layout.index("C"))
     before = relay.Function((x,), relay.multiply(biased, array(*shape, seed=2)))
     made = apply(transform.FoldScaleAxis(), before)
@@ -307,7 +307,7 @@ def test_factors_go_into_weights_per_input_channel() -> None:
     x = relay.var("x", shape=(1, 5, 5, 4))
     scaled = relay.multiply(x, array(4, seed=3))
     conv = relay.nn.conv2d(scaled, array(3, 3, 4, 2), groups=4, channels=8, data_layout="NHWC",
-                           kernel_layout="HWOI")  # fmt: skip
+                           kernel_layout="HWOI")
     before = relay.Function((x,), relay.multiply(conv, array(8, seed=2)))
     made = apply(transform.FoldScaleAxis(), before)
     assert ops(made) == {"nn.conv2d": 1}
@@ -383,6 +383,6 @@ def test_products_that_need_one_another_are_not_joined() -> None:
 def test_passes_leave_what_they_do_not_change() -> None:
     before = function(f"{X} {{ nn.softmax(%x) }}")
     for change in (transform.FoldScaleAxis(), transform.CanonicalizeOps(), transform.FastMath(),
-                   transform.DynamicToStatic(), transform.DefuseOps()):  # fmt: skip
+                   transform.DynamicToStatic(), transform.DefuseOps()):
         made = apply(change, before)
         assert made is before or "fast" in text_of(made)

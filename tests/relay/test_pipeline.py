@@ -6,11 +6,11 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.op.kernel import Processor
 from sterna.relay import pipeline
 from sterna.relay.describe_passes import describe
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.testing import mobilenet
+from sterna.schedule.kernel import Processor
 from tests.relay.support import assert_same_values, function, run
 from tests.support import ROOT
 
@@ -28,7 +28,7 @@ def test_the_classic_order() -> None:
         "FoldConstant", "FoldScaleAxis", "SimplifyExpr", "CanonicalizeCast", "CanonicalizeOps",
         "FlattenAtrousConv", "AlterOpLayout", "SimplifyExprPostAlterOp", "FastMath",
         "FoldConstant", "FuseOps",
-    ]  # fmt: skip
+    ]
     kept = [name for name in names if name in classic]
     assert kept == classic
 

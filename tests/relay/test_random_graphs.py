@@ -6,8 +6,8 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.op.kernel import Processor
 from sterna.relay import pipeline, transform
+from sterna.schedule.kernel import Processor
 from tests.relay.agreement import hold, tolerance_of, value
 from tests.relay.random_graphs import Drawn, draw_cases, draw_network
 
@@ -16,7 +16,7 @@ NCHW = {"nn.conv2d": ["NCHW", "default"]}
 
 FOLDED = tvm.transform.Sequential([
     transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(),
-])  # fmt: skip
+])
 
 # Passes that leave every bit of a result, and those that may round differently.
 EXACT = [
@@ -27,13 +27,13 @@ EXACT = [
     transform.CanonicalizeOps(), transform.RemoveUnusedFunctions(), transform.CanonicalizeCast(),
     transform.Inline(), transform.FoldExplicitPadding(), transform.FlattenAtrousConv(),
     tvm.transform.Sequential([transform.FuseOps(4), transform.DefuseOps()]),
-]  # fmt: skip
+]
 CLOSE = [
     transform.SimplifyInference(), transform.SimplifyExpr(), FOLDED,
     transform.AlterOpLayout(Processor()), transform.ConvertLayout(NHWC),
     transform.ConvertLayout(NCHW), transform.Legalize(), transform.CombineParallelConv2D(2),
     transform.CombineParallelDense(2), transform.CombineParallelBatchMatmul(2),
-]  # fmt: skip
+]
 
 
 def _check(drawn: Drawn, transforms: list[Any], tolerance: float) -> None:

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 AXES = [
     ({}, None), ({"axis": 1}, 1), ({"axis": -1, "keepdims": True}, 2), ({"axis": (0, 2)}, (0, 2)),
     ({"axis": 0, "exclude": True}, (1, 2)),
-]  # fmt: skip
+]
 
 
 def evaluate(build: Callable[..., Any], data: Array, **attrs: Any) -> Any:

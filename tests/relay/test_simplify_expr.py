@@ -56,7 +56,7 @@ ONE = "fn (%x: Tensor[(1, 3, 1), float32])"
         (X, "broadcast_to(%x, shape=[2, 3])", "%x"),
         (X, "add(multiply(nn.relu(nn.relu(%x)), 1f), 0f)", "nn.relu(%x)"),
     ],
-)  # fmt: skip
+)
 def test_rule(head: str, before: str, after: str) -> None:
     check(transform.SimplifyExpr(), f"{head} {{ {before} }}", f"{head} {{ {after} }}")
 
@@ -82,7 +82,7 @@ def test_rule(head: str, before: str, after: str) -> None:
         (X, "clip(clip(%x, a_min=-1f, a_max=0f), a_min=1f, a_max=6f)"),
         (X, "multiply(add(%x, 1f), 3f)"),  # no fewer calls, and less exact
     ],
-)  # fmt: skip
+)
 def test_what_stays(head: str, body: str) -> None:
     check(transform.SimplifyExpr(), f"{head} {{ {body} }}", None)
 
@@ -91,7 +91,7 @@ def test_a_constant_that_makes_the_result_larger_stays() -> None:
     x = relay.var("x", shape=(3,))
     for constant in (np.zeros((2, 1), "float32"), np.zeros((1, 3), "float32")):
         check(transform.SimplifyExpr(), relay.Function((x,), relay.add(x, relay.const(constant))),
-              None)  # fmt: skip
+              None)
 
 
 def test_constants_whose_sum_would_be_larger_than_both_stay() -> None:
@@ -118,7 +118,7 @@ def test_integers_wrap_as_before() -> None:
     x = relay.var("x", shape=(4,), dtype="int8")
     body = relay.add(relay.add(x, relay.const(100, "int8")), relay.const(100, "int8"))
     made = check(transform.SimplifyExpr(), relay.Function((x,), body), "fn (%x: Tensor[(4), int8]) "
-                 "{ add(%x, -56i8) }")  # fmt: skip
+                 "{ add(%x, -56i8) }")
     assert text_of(made) == text_of(apply(transform.SimplifyExprPostAlterOp(), made))
 
 

@@ -75,7 +75,7 @@ class Maker:
             ["rpc.upload", "rpc.download", "rpc.remove", "rpc.listdir", "rpc.load_module",
              "rpc.link", "rpc.get_function", "rpc.module_function", "rpc.server_info",
              "rpc.device_exists", "rpc.time_evaluator", "fuzz.same", "fuzz.call", "none"]
-        )  # fmt: skip
+        )
         args = [
             chance.choice([
                 name, 0, size, 1.5, True, None, bytes(size), [name, [1]], Device(1, 0),
@@ -83,7 +83,7 @@ class Maker:
                 function,
             ])
             for _ in range(chance.randint(0, 5))
-        ]  # fmt: skip
+        ]
         makers: list[Callable[[], bytes]] = [
             lambda: self.alloc((size,), "uint8"),
             lambda: self.alloc((size,), "uint8", bytes(size)),

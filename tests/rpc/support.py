@@ -27,7 +27,7 @@ class TestServer:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.rpc.serve", "127.0.0.1", str(port), chosen],
             cwd=ROOT, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        )
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
 

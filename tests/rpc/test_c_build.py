@@ -39,7 +39,7 @@ def test_its_command_line(tmp_path: Path, sanitized: Path) -> None:
         done = subprocess.run(
             [sanitized, *words], capture_output=True, text=True, timeout=20, check=False,
             env=environment,
-        )  # fmt: skip
+        )
         return done.returncode, done.stdout + done.stderr
 
     assert run("--help")[0] == 0 and "--max-memory" in run("--help")[1]

@@ -13,10 +13,10 @@ from tests.rpc import wire
 from tests.rpc.c_server import Running, memory_of, running
 
 INTERESTING = (0, 1, -1, 2, 7, 8, 31, 32, 33, 64, 255, 256, 4096, 1 << 16, (1 << 31) - 1, 1 << 31,
-               (1 << 32) - 1, 1 << 32, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))  # fmt: skip
+               (1 << 32) - 1, 1 << 32, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))
 
 NAMES = ("x.so", "x.so", "x.tar", "x.tar", "x.o", "d/x", "d", "..", "../x", "/etc/passwd", "", ".",
-         "a\0b", "\u00e9", "x" * 600)  # fmt: skip
+         "a\0b", "\u00e9", "x" * 600)
 
 
 def any_value(rng: random.Random, depth: int = 0) -> bytes:
@@ -32,7 +32,7 @@ def any_value(rng: random.Random, depth: int = 0) -> bytes:
         lambda: wire.array(handle, (2, rng.randrange(4)), rng.randrange(20)),
         lambda: wire.function(handle, rng.randrange(2)), lambda: wire.module(handle),
         lambda: b"\x0e" + b"".join(wire.text("e")[1:] for _ in range(3)),
-    ]  # fmt: skip
+    ]
     if depth < 3:
         kinds.append(
             lambda: wire.listed(*(any_value(rng, depth + 1) for _ in range(rng.randrange(4))))
@@ -48,7 +48,7 @@ CALLS = {
     "rpc.remove": "n", "rpc.listdir": "n", "rpc.device_exists": "d", "rpc.device_sync": "d",
     "rpc.time_evaluator": "fdcccccc", "rpc.server_info": "", "tvm.graph_executor.create": "smd",
     "sterna.load_params": "r", "no.such": "i",
-}  # fmt: skip
+}
 
 
 def archive_of(data: bytes) -> bytes:

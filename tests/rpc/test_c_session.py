@@ -129,7 +129,7 @@ def test_values_come_back_as_they_went(tricks: tvm.Module, remote: rpc.RPCSessio
     values: list[Any] = [
         None, True, False, 0, -(2**63), 2**63 - 1, 0.5, "", "täglich\0", "short", b"", b"\0\xff",
         [], [1, ["a", [None]]], "x" * 100_000,
-    ]  # fmt: skip
+    ]
     assert tricks["same"](*values) == values
     assert tricks["same"](tvm.DataType("int8x4"), remote.cpu(3)) == ["int8x4", remote.cpu(3)]
     x = tvm.nd.array(np.arange(6, dtype="int16").reshape(2, 3), remote.cpu(0))

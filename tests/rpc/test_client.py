@@ -33,7 +33,7 @@ def pretended_server(*answers: bytes) -> Iterator[int]:
             run_server_side(
                 stream, None, frozenset({SESSION}),
                 lambda hello: Verdict(timeout_ms=hello.timeout_ms),
-            )  # fmt: skip
+            )
             for answer in answers:
                 frames.read(stream, frames.MOST_HEAD)
                 stream.send(answer)

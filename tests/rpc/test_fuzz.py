@@ -25,7 +25,7 @@ def test_no_frame_harms_a_server(tmp_path: Path, search_seconds: float) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True,
         timeout=search_seconds + 120, check=False,
-    )  # fmt: skip
+    )
     if done.returncode:
         said = (done.stdout + done.stderr)[-4000:]
         pytest.fail(f"seed {seed}, {tmp_path / 'broken.bin'} ended with {done.returncode}:\n{said}")

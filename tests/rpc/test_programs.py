@@ -20,7 +20,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(
         [sys.executable, "-m", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True,
         env=clean_environment(STERNA_RPC_SECRET=SECRET),
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     return process, process.stderr.readline().rpartition(":")[2].strip()
 

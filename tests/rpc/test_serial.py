@@ -130,7 +130,7 @@ def device() -> Iterator[str]:
     server = subprocess.Popen(
         [sys.executable, "-c", code, str(ours)], pass_fds=[ours], cwd=ROOT,
         env=clean_environment(STERNA_RPC_SECRET=""),
-    )  # fmt: skip
+    )
     yield name
     server.kill()
     server.wait()

@@ -77,7 +77,7 @@ def test_nobody_listens_to_the_world_without_a_secret() -> None:
         done = subprocess.run(
             [sys.executable, "-m", f"sterna.exec.{program}", "--host=0.0.0.0", "--port=0"],
             capture_output=True, text=True, timeout=60, env=clean_environment(STERNA_RPC_SECRET=""),
-        )  # fmt: skip
+        )
         assert done.returncode == 1 and "set STERNA_RPC_SECRET" in done.stderr
 
 
@@ -118,7 +118,7 @@ def is_closed(sock: socket.socket) -> bool:
     "name",
     ["../escape", "/etc/escape", "a/../../b", "..", "", "/", "a//b", "a\\..\\b", "C:escape", "c:/x",
      "a\0b", "a/", "x" * 300, "/".join("a" * 20)],
-)  # fmt: skip
+)
 def test_names_stay_inside_the_folder(remote: rpc.RPCSession, name: str) -> None:
     before = remote.listdir()
     for use in (
@@ -395,7 +395,7 @@ def test_the_program_takes_the_known_flags() -> None:
         [sys.executable, "-m", "sterna.exec.rpc_server", "--host", "127.0.0.1", "--port", "0",
          "--port-end", "9999", "--key", "board", "--max-seconds", "20"],
         stderr=subprocess.PIPE, text=True, cwd=ROOT, env=clean_environment(STERNA_RPC_SECRET=""),
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     port = int(process.stderr.readline().rpartition(":")[2])
     with rpc.connect("127.0.0.1", port, key="board") as remote:

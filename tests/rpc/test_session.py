@@ -23,7 +23,7 @@ def test_values_come_back_as_they_went(remote: rpc.RPCSession) -> None:
     values: list[Any] = [
         None, True, False, 0, -(2**63), 2**63 - 1, 0.5, "", "täglich\0", b"", b"\0\xff", [],
         [1, ["a", [None]]],
-    ]  # fmt: skip
+    ]
     assert same(*values) == values
     assert [type(v) for v in same(True, 1, 1.0)] == [bool, int, float]
     assert same(tvm.DataType("float16"), tvm.DataType("int8x4")) == ["float16", "int8x4"]

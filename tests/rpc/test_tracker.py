@@ -201,7 +201,7 @@ def test_strangers_ask_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT,
         env=clean_environment(STERNA_RPC_SECRET="other"),
-    )  # fmt: skip
+    )
     assert "PermissionError" in done.stderr and "the secret is wrong" in done.stderr
     tracker.terminate()
 
@@ -217,13 +217,13 @@ def test_the_programs_work_together() -> None:
     server = subprocess.Popen(
         [*start, "sterna.exec.rpc_server", "--port=0", f"--tracker=127.0.0.1:{port}", "--key=rpi4",
          "--silent"], env=env,
-    )  # fmt: skip
+    )
     with rpc.connect_tracker("127.0.0.1", int(port)) as session:
         session.request("rpi4").close()
         asked = subprocess.run(
             [*start, "sterna.exec.query_rpc_tracker", "--port", port], capture_output=True,
             text=True, timeout=60, env=env,
-        )  # fmt: skip
+        )
         assert asked.returncode == 0 and "server:rpi4" in asked.stdout
     for process in (server, tracker):
         process.terminate()

@@ -23,7 +23,7 @@ scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
     | st.text() | st.binary()
     | st.sampled_from(["float32", "int8x4", "bool", "float8_e4m3fn", "bfloat16"]).map(DataType)
-)  # fmt: skip
+)
 trees = st.recursive(scalars, lambda each: st.lists(each, max_size=4), max_leaves=20)
 
 
@@ -72,7 +72,7 @@ def test_any_bytes_are_read_or_refused_by_a_server(data: bytes) -> None:
     "data",
     [b"\x0f", b"\3\0", b"\5\xff\xff\xff\xff", b"\x0a\xff\xff\xff\x7f", b"\x09\xff\xff\xff\xff",
      b"\5\1\0\0\0\xff", b"\x0a\1\0\0\0" * 40 + b"\0", b"\7\xee\xee\xee\xee"],
-)  # fmt: skip
+)
 def test_lengths_and_tags_are_not_believed(data: bytes) -> None:
     with pytest.raises(RPCProtocolError):
         values.decode_all(data, PLAIN)

@@ -65,7 +65,7 @@ def test_both_ends_prove_themselves_through_a_proxy(monkeypatch: pytest.MonkeyPa
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT,
         env=clean_environment(STERNA_RPC_SECRET="other"),
-    )  # fmt: skip
+    )
     assert "PermissionError" in done.stderr and "the secret is wrong" in done.stderr
     server.terminate()
     proxy.terminate()
@@ -79,7 +79,7 @@ def test_a_server_passes_a_session_on() -> None:
         with rpc.connect(
             "127.0.0.1", gate.port, "gate",
             session_constructor_args=["rpc.Connect", "127.0.0.1", inner.port, "inner", False],
-        ) as remote:  # fmt: skip
+        ) as remote:
             assert remote.get_function("test.add_one")(1) == 2
             x = tvm.nd.array(np.arange(1 << 20, dtype="float32"), remote.cpu(0))
             remote.get_function("test.double_in_place")(x)
@@ -90,7 +90,7 @@ def test_a_server_passes_a_session_on() -> None:
             rpc.connect(
                 "127.0.0.1", gate.port, "gate",
                 session_constructor_args=["rpc.Connect", "127.0.0.1", inner.port, "wrong"],
-            )  # fmt: skip
+            )
         with pytest.raises(ValueError, match=r"not by 'rpc\.Magic'"):
             rpc.connect("127.0.0.1", gate.port, "gate", session_constructor_args=["rpc.Magic"])
 
@@ -156,7 +156,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, st
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
              "/CN=server", "-out", folder / "cert.pem", "-keyout", folder / "key.pem"],
             check=True, capture_output=True,
-        )  # fmt: skip
+        )
         made.append((str(folder / "cert.pem"), str(folder / "key.pem")))
     return made
 

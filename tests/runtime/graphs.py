@@ -79,7 +79,7 @@ class Graph:
     def call(
         self, function: str, *arguments: int, outputs: list[tuple[int, ...]] | None = None,
         **attrs: str,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """A node that calls a function; its outputs."""
         shapes = outputs or [self.shapes[arguments[0]]]
         node = {
@@ -90,7 +90,7 @@ class Graph:
                 "num_outputs": str(len(shapes)), "flatten_data": "0", **attrs,
             },
             "inputs": [[*self.places[a], 0] for a in arguments],
-        }  # fmt: skip
+        }
         return self._add(node, shapes, self.dtypes[arguments[0]])
 
     def json(self, storage_ids: list[int] | None = None, **attrs: Any) -> str:
@@ -106,7 +106,7 @@ class Graph:
                 **attrs,
             },
             "node_row_ptr": self.rows,
-        })  # fmt: skip
+        })
 
     def planned_json(self) -> str:
         """The graph with its intermediate entries in one arena, packed by their live ranges."""
@@ -127,7 +127,7 @@ class Graph:
             alive = sorted(
                 offsets[e] for e in range(entry)
                 if offsets[e] >= 0 and last[e] >= number
-            )  # fmt: skip
+            )
             offsets[entry] = next(o for o in range(0, 64 * len(owner), 64) if o not in alive)
             arena = max(arena, offsets[entry] + 64)
         return self.json(storage_offset=["list_int", offsets], arena_bytes=["int", arena])

@@ -172,7 +172,7 @@ def test_broken_bytes_are_an_error_of_one_type(triple: str, tmp_path: Path) -> N
         b"\xcf\xfa\xed\xfe", b"!<arch>\n", b"\0asm", b"MZ", b"\x64\x86", b"", bytes(257) + b"ustar",
     ]),
     rest=st.binary(max_size=600),
-)  # fmt: skip
+)
 def test_any_bytes(
     magic: bytes, rest: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -26,7 +26,7 @@ SANITIZED = [name for name in PROGRAMS if name != "forks"]
 THREADED = [
     "bindings", "callsites", "errors", "foreign", "functions", "libraries", "models", "modules",
     "pool", "values",
-]  # fmt: skip
+]
 
 LONG_NAME = "long_" + "name_" * 60 + "end"
 LANGUAGE = ["-std=c11", f"-I{RUNTIME}"]
@@ -36,7 +36,7 @@ SYSTEM = ["-rdynamic", "-lpthread", "-ldl"]
 SMALL = [
     "-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunction-sections",
     "-fdata-sections", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu",
-]  # fmt: skip
+]
 LARGEST = 100_000  # bytes of the runtime as a stripped shared library
 CROSS_TARGETS = [
     "x86_64-windows-gnu",
@@ -150,7 +150,7 @@ class Workshop:
             [gcc, *LANGUAGE, *WARNINGS, *options, *define, "-c", TESTS / f"{name}.c", "-o",
              place / f"{name}.o"]
             for name in ["check", *programs_of(options)]
-        )  # fmt: skip
+        )
         return place
 
     @cache  # noqa: B019
@@ -237,7 +237,7 @@ def test_program(workshop: Workshop, build: str, name: str) -> None:
     done = subprocess.run(
         [*prefix, workshop.program(made, name)], capture_output=True, text=True, timeout=280,
         check=False, env=environment,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}{done.stderr}"
 
 

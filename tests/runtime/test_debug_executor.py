@@ -76,7 +76,7 @@ def test_another_graph_is_refused() -> None:
 
 @pytest.mark.parametrize(("dtype", "share"), [
     ("float32", 0.5), ("uint8", 0.125), ("int8", 0.125), ("int32", 0.125), ("float64", None),
-])  # fmt: skip
+])
 def test_a_bound_is_that_of_the_type_that_is_computed(dtype: str, share: float | None) -> None:
     node = NodeTime("conv", "f", 2e-3, 2, ((1, 8),), flops=4_000_000, dtype=dtype)
     times = NodeTimes([node], Bounds(gflops=4, byte_gflops=16))
@@ -98,12 +98,12 @@ READS = [(1_000, 16), (1_000_000, 8), (10_000_000, 2)]
     (3_000_000, 0, 1_000_000, 2_000_000 / 4),  # a copy of what it writes, the rest beside it
     (1_600_000, 0, 1_500_000, 100_000 / 8 * 2),  # what it fills counts as far as it is a copy
     (500_000, 400_000, 0, 400_000 / 2),  # a parameter is as far away as all of them
-], ids=["near reads", "reads", "copies", "fills", "parameters"])  # fmt: skip
+], ids=["near reads", "reads", "copies", "fills", "parameters"])
 def test_bytes_count_by_where_they_come_from(
     moved: int, constant: int, written: int, least: float
 ) -> None:
     node = NodeTime("f", "f", 1e-3, 1, ((8,),), bytes=moved, constant_bytes=constant,
-                    written_bytes=written)  # fmt: skip
+                    written_bytes=written)
     others = NodeTime("g", "g", 1e-3, 1, ((8,),), bytes=10_000_000, constant_bytes=10_000_000)
     bounds = Bounds(gbytes=[(1_000, 8), (1_000_000, 4)], read_gbytes=READS)
     share = NodeTimes([node, others], bounds).share_of_bound(node)

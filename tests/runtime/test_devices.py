@@ -19,7 +19,7 @@ from sterna.runtime import DataType
         ("webgpu", (15, 0)), ("hexagon", (16, 0)), ("llvm -mcpu=skylake", (1, 0)), (2, (2, 0)),
         ("cuda -arch=sm_80", (2, 0)), ("stackvm", (1, 0)), (1, (1, 0)),
     ],
-)  # fmt: skip
+)
 def test_devices_by_name(name: str | int, expected: tuple[int, int]) -> None:
     device = sterna.device(name)
     assert (device.device_type, device.device_id) == expected

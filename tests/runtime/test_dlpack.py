@@ -49,7 +49,7 @@ class Exporter:
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
         "float16", "float32", "float64", "complex64", "complex128",
     ],
-)  # fmt: skip
+)
 def test_numpy_both_ways(dtype: str) -> None:
     for shape in ((), (3,), (2, 3), (0, 2)):
         values = np.ones(shape, dtype)
@@ -117,7 +117,7 @@ def test_strides_of_single_elements_do_not_matter(library: sterna.Module) -> Non
 
 def test_numpy_types_without_dlpack_are_refused() -> None:
     for values in (np.array(["a"]), np.array([None]), np.array(["2020"], "M8[D]"),
-                   np.zeros(2, ">f4"), np.zeros(2, [("x", "f4")])):  # fmt: skip
+                   np.zeros(2, ">f4"), np.zeros(2, [("x", "f4")])):
         with pytest.raises(BufferError):
             nd.from_dlpack(values)
 
@@ -155,7 +155,7 @@ def test_from_dlpack_of_our_own_is_itself() -> None:
         "bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32",
         "float64", "complex64",
     ],
-)  # fmt: skip
+)
 def test_torch_both_ways(torch: Any, dtype: str) -> None:
     for shape in ((), (3,), (2, 3), (0, 2)):
         tensor = torch.ones(shape, dtype=getattr(torch, dtype))
@@ -240,7 +240,7 @@ def test_our_own_table_of_c_functions() -> None:
 def test_a_capsule_is_taken_once(probe: ctypes.CDLL) -> None:
     cases: list[tuple[bytes, int]] = [
         (PLAIN, probe.probe_plain(0)), (VERSIONED, probe.probe_versioned(0, 1, 0)),
-    ]  # fmt: skip
+    ]
     for name, managed in cases:
         before = probe.probe_deleted()
         capsule = _new(managed, name, None)
@@ -351,7 +351,7 @@ def test_capsules_of_both_forms() -> None:
     cases: list[tuple[dict[str, Any], bytes]] = [
         ({}, PLAIN), ({"max_version": None}, PLAIN), ({"max_version": (0, 8)}, PLAIN),
         ({"max_version": (1, 0)}, VERSIONED), ({"max_version": (2, 5)}, VERSIONED),
-    ]  # fmt: skip
+    ]
     for wishes, name in cases:
         capsule = array.__dlpack__(**wishes)
         assert _name(capsule) == name
@@ -411,7 +411,7 @@ def test_devices_and_streams_on_demand() -> None:
         {"max_version": 1}, {"max_version": "1.0"}, {"max_version": (1, 0, 0)}, {"other": 1},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_demands_that_make_no_sense(wishes: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=next(iter(wishes)) + "|interpreted as an integer"):
         nd.array([1.0]).__dlpack__(**wishes)

@@ -11,7 +11,7 @@ NAMES = [
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",
     "float4_e2m1fn", "float32x4", "int8x16", *[f"int{b}" for b in (1, 2, 4, 8, 16, 32, 64)],
     *[f"uint{b}" for b in (2, 4, 8, 16, 32, 64)],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -45,7 +45,7 @@ def lines(error: BaseException) -> list[str]:
         ValueError("zero \0 and \ud800 inside"), RecursionError("not really"), AssertionError(),
     ],
     ids=lambda error: type(error).__name__,
-)  # fmt: skip
+)
 def test_the_exception_itself_comes_back(library: sterna.Module, raised: BaseException) -> None:
     def fail() -> None:
         raise raised
@@ -197,7 +197,7 @@ def test_errors_let_go_of_what_they_hold(library: sterna.Module) -> None:
         ("KeyboardInterrupt", KeyboardInterrupt), ("OSError", OSError),
         ("TVMError", sterna.TVMError), ("InternalError", sterna.InternalError),
     ],
-)  # fmt: skip
+)
 def test_known_kinds(
     library: sterna.Module, kind: str, expected: type[BaseException]
 ) -> None:
@@ -250,7 +250,7 @@ def test_registered_kinds(library: sterna.Module, registered: None) -> None:
     assert sterna.register_error("ValueError", SecondError) is SecondError
     for kind, expected in (
         ("FirstError", FirstError), ("lib.Second", SecondError), ("ValueError", SecondError),
-    ):  # fmt: skip
+    ):
         with pytest.raises(expected, match="text"):
             library["fail"](kind, "text")
     bad_classes: list[Any] = [int, "text", 5]

@@ -95,7 +95,7 @@ def _calls(library: sterna.Module) -> Paths:
         "dtype": dtype, "array": array, "function": in_c, "callable": len, "module": library,
         "object": thing, "pointer": ctypes.c_void_p(8), "numpy scalar": np.int32(3),
         "list": [1, "a longer text", [thing, array]], "numpy array": values,
-    }  # fmt: skip
+    }
     paths: Paths = {}
     for name, value in kinds.items():
         paths[f"{name} to C"] = partial(in_c, value)
@@ -310,7 +310,7 @@ class _Mallinfo(ctypes.Structure):
             "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
             "fordblks", "keepcost",
         )
-    ]  # fmt: skip
+    ]
 
 
 def in_use() -> int:
@@ -355,7 +355,7 @@ def test_references_to_arguments_are_exact(library: sterna.Module) -> None:
     watched: list[Any] = [
         thing, values, text, data, callable_thing, number, array, items, library, library["echo"],
         sterna.cuda(5), None.__class__, Thing,
-    ]  # fmt: skip
+    ]
     steps: list[Step] = [
         lambda: library["echo"](items),
         lambda: library["pack"](*watched),

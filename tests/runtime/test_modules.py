@@ -248,7 +248,7 @@ def test_object_files_and_unreadable_files_are_refused(build: Build, tmp_path: P
     subprocess.run(
         [compiler, "-c", "source.c", "-o", "object.so", f"-I{native.include_folder()}"],
         cwd=tmp_path, check=True,
-    )  # fmt: skip
+    )
     with pytest.raises(ValueError, match="object file"):
         load_module(tmp_path / "object.so")
     with pytest.raises(ValueError, match=r"cannot load '/proc/self/mem'|not a shared"):
@@ -303,7 +303,7 @@ def test_an_extension_that_calls_python_while_it_loads(build: Build, registry: N
           sterna_function_call(f, &arg, 1, &ret);
           sterna_release(f);
         }
-        """)  # fmt: skip
+        """)
     load_extension(path)
     assert seen == [42]
 

@@ -21,10 +21,10 @@ from tests.support import require_module
 NUMPY_TYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128",
-]  # fmt: skip
+]
 SHAPES: list[tuple[int, ...]] = [
     (), (1,), (5,), (0,), (2, 3), (0, 3), (3, 0), (1, 1, 1), (2, 3, 4, 5), (1,) * 32,
-]  # fmt: skip
+]
 
 
 def sample(shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -132,7 +132,7 @@ def test_array_from_anything_numpy_reads() -> None:
     sources: list[Any] = [
         [1.0, 2.0], (1.0, 2.0), np.array([1.0, 2.0]), nd.array(np.array([1.0, 2.0])), range(1, 3),
         memoryview(b"\1\2"),
-    ]  # fmt: skip
+    ]
     for source in sources:
         assert nd.array(source).numpy().tolist() == [1, 2]
     assert nd.array(3).shape == () and nd.array(3).dtype == "int64"
@@ -153,7 +153,7 @@ def test_array_from_torch(torch: Any) -> None:
         np.array([1], "m8[ns]"), np.zeros(2, [("x", "f4")]), np.zeros(2, np.longdouble),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_sources_that_are_no_numbers_are_refused(source: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         nd.array(source)
@@ -166,7 +166,7 @@ def test_sources_that_are_no_numbers_are_refused(source: Any) -> None:
         lambda x: np.asfortranarray(x), lambda x: np.broadcast_to(x[0], x.shape),
         lambda x: x.astype(">f4"), lambda x: x.view(np.rec.recarray).view(np.ndarray),
     ],
-)  # fmt: skip
+)
 def test_sources_of_any_layout(shuffle: Callable[[Any], Any]) -> None:
     values = shuffle(sample((4, 6)))
     np.testing.assert_array_equal(nd.array(values).numpy(), values)
@@ -410,7 +410,7 @@ def test_types_from_ml_dtypes() -> None:
         "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
         "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
     ],
-)  # fmt: skip
+)
 def test_float8_travels_as_its_bits(dtype: str) -> None:
     array = nd.empty((256,), dtype).copyfrom(np.arange(256, dtype="uint8"))
     assert array.numpy().dtype == "uint8" and array.numpy().tolist() == list(range(256))

@@ -46,7 +46,7 @@ def test_the_bytes_are_those_of_the_classic_system() -> None:
         + struct.pack("<iiiBBH", 1, 0, 2, 2, 32, 1)
         + struct.pack("<qqq", 1, 2, 8)
         + values.tobytes()
-    )  # fmt: skip
+    )
     assert save_param_dict({"w1": tvm.nd.array(values)}) == expected
 
 

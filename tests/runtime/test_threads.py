@@ -23,7 +23,7 @@ def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, "-c", program], env=clean_environment(**environment),
         capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    )
 
 
 # ---- the GIL ----

@@ -60,7 +60,7 @@ def same(left: Any, right: Any) -> bool:
         bytearray(b""), bytearray(b"abc"), bytearray(range(256)),
     ],
     ids=lambda value: f"{type(value).__name__}-{str(value)[:12]!r}",
-)  # fmt: skip
+)
 def test_plain_values_come_back(echo: Echo, value: Any) -> None:
     assert same(echo(value), bytes(value) if isinstance(value, bytearray) else value)
 
@@ -106,7 +106,7 @@ def test_subclasses_come_back_as_their_base(echo: Echo) -> None:
     for value, plain in (
         (Number(5), 5), (Colour.RED, 3), (Real(0.5), 0.5), (Text("abc"), "abc"),
         (Text("a longer text"), "a longer text"), (Flavour.UP, "up"), (Point(1, 2), [1, 2]),
-    ):  # fmt: skip
+    ):
         assert same(echo(value), plain)
 
 
@@ -115,13 +115,13 @@ def test_the_kinds_that_c_sees(library: sterna.Module) -> None:
     array = sterna.nd.empty((1,))
     assert kinds(None, 1, True, 1.5, ctypes.c_void_p(1), DataType("int8"), sterna.cpu()) == [
         0, 1, 2, 3, 4, 5, 6,
-    ]  # fmt: skip
+    ]
     # Long text and bytes are lent, short ones travel in the value.
     assert kinds("eight by", b"eight by", "short", b"short") == [8, 9, 11, 12]
     assert kinds("eight by\0", bytearray(b"eight by")) == [65, 66]
     assert kinds(kinds, len, array, np.zeros(2), [], (1,), library, {}) == [
         68, 68, 70, 70, 71, 71, 73, 74,
-    ]  # fmt: skip
+    ]
 
 
 def test_c_reads_what_python_passes(library: sterna.Module) -> None:
@@ -169,7 +169,7 @@ def test_c_refuses_other_kinds(
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
         "float16", "float32", "float64",
     ],
-)  # fmt: skip
+)
 def test_numpy_scalars_become_numbers(echo: Echo, name: str) -> None:
     scalar = np.dtype(name).type(1)
     assert same(echo(scalar), scalar.item())
@@ -190,7 +190,7 @@ def test_numpy_text_and_bytes(echo: Echo) -> None:
         np.datetime64("2020-01-01"), np.timedelta64(5, "ns"), np.timedelta64(5, "D"),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_other_numpy_scalars_are_refused(echo: Echo, scalar: Any) -> None:
     with pytest.raises(TypeError, match=type(scalar).__name__):
         echo(scalar)
@@ -281,7 +281,7 @@ def test_other_objects_come_back_themselves(echo: Echo) -> None:
         pass
 
     for thing in (Thing(), object(), {"a": 1}, {1, 2}, 1j, range(3), iter([]), ..., sys,
-                  memoryview(b"abc"), ValueError("a value"), slice(1)):  # fmt: skip
+                  memoryview(b"abc"), ValueError("a value"), slice(1)):
         before = sys.getrefcount(thing)
         assert echo(thing) is thing
         assert sys.getrefcount(thing) == before
@@ -391,7 +391,7 @@ SCALARS = (
     st.none() | st.booleans() | st.integers(INT_MIN, INT_MAX) | st.floats() | st.binary()
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.sampled_from([DataType("int8"), DataType("bfloat16"), sterna.cpu(), sterna.cuda(1)])
-)  # fmt: skip
+)
 VALUES = st.recursive(SCALARS, lambda items: st.lists(items) | st.lists(items).map(tuple))
 
 _SUITE: dict[str, PackedFunc] = {}

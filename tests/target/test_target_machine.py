@@ -55,7 +55,7 @@ MACHINES = [
     ("nvptx -mcpu=sm_80", ("nvptx", 64, 128, 0, True, "elf")),
     ("cuda -arch=sm_80", ("nvptx", 64, 128, 0, True, "elf")),
     ("rocm -mcpu=gfx90a", ("amdgcn", 64, 128, 0, True, "elf")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "wanted"), MACHINES)
@@ -64,7 +64,7 @@ def test_machines(text: str, wanted: tuple[str, int, int, int, bool, str]) -> No
     assert wanted == (
         made.architecture, made.pointer_bits, made.vector_bits, made.vector_registers,
         made.has_fma, made.object_format,
-    )  # fmt: skip
+    )
     known = core_of(made.cpu)
     assert made.core is known
     assert made.l1_bytes == (known.l1_kib * 1024 if known.l1_kib else None)
@@ -76,7 +76,7 @@ def test_what_a_machine_says_to_llvm() -> None:
     made = Target("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+crc,-lse").resolved()
     assert (made.triple, made.cpu, made.features) == (
         "aarch64-unknown-linux-gnu", "cortex-a72", "+crc,-lse",
-    )  # fmt: skip
+    )
     assert (made.lanes(32), made.lanes(8), made.endianness) == (4, 16, "little")
     assert machine_of(Target("hexagon -mcpu=v68")).cpu == "hexagonv68"
     assert machine_of(Target("hexagon")).triple == "hexagon-unknown-unknown-elf"
@@ -139,7 +139,7 @@ LISTED = "processor\t: 0\nFeatures\t: fp asimd {}\nCPU part\t: {}\n\nprocessor\t
 def test_what_linux_lists_of_aarch64(
     cpu: str, listed: str, dot: str, half: bool, lacks: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "cpuinfo").write_text(LISTED.format(listed, "0xd0c"))
     monkeypatch.setattr(host_module, "_PROCESSORS", tmp_path / "cpuinfo")
     monkeypatch.setattr(binding, "get_process_triple", lambda: "aarch64-linux-gnu")
@@ -201,7 +201,7 @@ def test_no_machine() -> None:
         ("llvm -mtriple=riscv64-unknown-elf -mattr=+v", ["v", "rvv", "zve64d", "f"], ["c"]),
         ("opencl", [], ["dotprod", "avx2"]),
     ],
-)  # fmt: skip
+)
 def test_features(text: str, has: list[str], lacks: list[str]) -> None:
     features = Target(text).features
     assert {name: getattr(features, f"has_{name}") for name in (*has, *lacks)} == {

@@ -61,7 +61,7 @@ def test_text_round_trips(text: str) -> None:
     for again in (
         Target(str(made)), Target(made.export()), Target(json.dumps(made.export())), Target(made),
         pickle.loads(pickle.dumps(made)), copy.deepcopy(made),
-    ):  # fmt: skip
+    ):
         assert again == made
         assert hash(again) == hash(made)
         assert str(again) == str(made)
@@ -80,7 +80,7 @@ def test_kinds() -> None:
         "llvm", "c", "cuda", "nvptx", "rocm", "opencl", "metal", "vulkan", "webgpu", "sdaccel",
         "aocl", "aocl_sw_emu", "hexagon", "stackvm", "ext_dev", "hybrid", "composite", "test",
         "ccompiler",
-    }  # fmt: skip
+    }
     assert wanted <= set(Target.list_kinds())
 
 
@@ -160,7 +160,7 @@ def test_dicts() -> None:
     assert made == Target("llvm -mattr=+avx2 -libs=mkl,dnnl")
     assert made.export() == {
         "kind": "llvm", "tag": "", "keys": ["cpu"], "libs": ["mkl", "dnnl"], "mattr": ["+avx2"],
-    }  # fmt: skip
+    }
 
 
 def test_inequality() -> None:
@@ -306,7 +306,7 @@ def test_reading_a_target_does_not_load_llvm() -> None:
 WORDS = st.text(
     st.characters(codec="utf-8", exclude_categories=["C", "Z"]) | st.sampled_from(" ,'\"-=\\/"),
     min_size=0, max_size=8,
-).map(str.strip)  # fmt: skip
+).map(str.strip)
 FREE = st.sampled_from(["llvm", "c", "opencl", "metal", "vulkan", "hexagon", "webgpu", "aocl"])
 NAMED = {"mcpu", "mattr", "mtriple", "mfloat-abi", "tag", "host", "from_device", "devices", "keys"}
 

@@ -61,7 +61,7 @@ def with_bodies(func: tir.PrimFunc) -> tir.PrimFunc:
 def check(
     schedule: Any, args: Sequence[te.Tensor], arrays: Sequence[Any], expected: Any,
     targets: Sequence[str] = ("llvm",), bodies: bool = True,
-) -> str:  # fmt: skip
+) -> str:
     """The last argument must become what is expected, however the schedule is run; its loops."""
     loops = verify(lower_schedule(schedule, args, "f"))
     assert explain_difference(loops, parse(str(loops))) is None

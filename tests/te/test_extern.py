@@ -120,7 +120,7 @@ def test_c_functions_are_called() -> None:
             "handle", "memcpy", outs[0], ins[0], te.const(N * M * 4, "uint64")
         ),
         name="y",
-    )  # fmt: skip
+    )
     z = te.compute((N, M), lambda i, j: tir.call_pure_extern("float32", "fabsf", y[i, j]), name="z")
     schedule = te.create_schedule(z.op)
     schedule[z].vectorize(z.op.axis[1])  # a C function takes one number: the loop stays a loop
@@ -254,7 +254,7 @@ def test_constants_have_the_type_that_holds_them() -> None:
         (3, "int32"), (2**31, "int64"), (-(2**31), "int32"), (0.1, "float32"), (1e300, "float64"),
         (float("inf"), "float32"), (True, "bool"), (np.float64(0.1), "float64"),
         (np.int8(3), "int8"),
-    ]  # fmt: skip
+    ]
     for value, dtype in cases:
         made = te.const(value)
         assert isinstance(made, tir.IntImm | tir.FloatImm) and made.dtype == dtype

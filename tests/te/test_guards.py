@@ -64,7 +64,7 @@ def test_a_store_predicate_may_use_every_axis() -> None:
     n = np.arange(12)
     for predicate, chosen in (
         (inner < 2, n % 4 < 2), (outer.equal(1), n // 4 == 1), (i >= 5, n >= 5),
-    ):  # fmt: skip
+    ):
         s[b].set_store_predicate(predicate)
         y[:] = -1
         interpreter.run(lower_schedule(s, [a, b], "f"), x, y)

@@ -64,7 +64,7 @@ MESSAGES: list[tuple[str, Callable[[Net], Any]]] = [
     ("create_schedule takes operations", lambda n: te.create_schedule(n.d)),
     ("create_schedule takes at least one operation", lambda n: te.create_schedule([])),
     ("args must be given for lowering a schedule", lambda n: tvm.build(n.s)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "mistake"), MESSAGES, ids=[text for text, _ in MESSAGES])

@@ -92,7 +92,7 @@ def pooling(rng: random.Random) -> Computation:
 
 COMPUTATIONS: list[Callable[[random.Random], Computation]] = [
     elementwise, matmul, convolution, row_maximum, pooling,
-]  # fmt: skip
+]
 
 
 def schedule_loops(rng: random.Random, stage: Any) -> None:

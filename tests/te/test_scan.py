@@ -111,11 +111,11 @@ def lstm() -> tuple[list[Any], list[Any], list[Any]]:
     i2h = te.compute(
         (T, 4, batch, hidden),
         lambda t, g, b, j: te.sum(x[t, b, f] * wx[g, j, f], axis=f), name="i2h",
-    )  # fmt: skip
+    )
     h2h = te.compute(
         (T, 4, batch, hidden),
         lambda t, g, b, j: te.sum(sh[t - 1, b, k] * wh[g, j, k], axis=k), name="h2h",
-    )  # fmt: skip
+    )
     gates = te.compute(
         (T, 4, batch, hidden), lambda *i: i2h(*i) + h2h(*i), name="gates"
     )
@@ -128,7 +128,7 @@ def lstm() -> tuple[list[Any], list[Any], list[Any]]:
     h = te.compute(
         (T, batch, hidden),
         lambda t, b, j: te.sigmoid(gates[t, 3, b, j]) * te.tanh(c[t, b, j]), name="h",
-    )  # fmt: skip
+    )
     states = te.scan(zero, [h, c], [sh, sc], inputs=[x, wx, wh], name="lstm")
     return [x, wx, wh], [i2h, h2h, gates, c, h], states
 

@@ -70,7 +70,7 @@ def gemv(m: int, n: int) -> Any:
                         "int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"),
                         bb.access_ptr("r"), m, n, bb.strides[0],
                     )
-                )  # fmt: skip
+                )
             return ib.get()
 
         return write(True, True), write(True, False), write(False, True)
@@ -184,7 +184,7 @@ def int8_dot(instruction: bool) -> Any:
             if not instruction:
                 for at in range(4):
                     column = tir.BufferLoad(ins[1], (tir.Ramp(tir.const(0), tir.const(1), 16),
-                                                     tir.const(at)))  # fmt: skip
+                                                     tir.const(at)))
                     factor = ins[0].vload([at]).astype("int32").astype("int32x16")
                     start = start + column.astype("int32x16") * factor
                 ib.emit(outs[0].vstore(0, start))
@@ -194,7 +194,7 @@ def int8_dot(instruction: bool) -> Any:
             dot = tir.call_llvm_pure_intrin(
                 "int32x16", "llvm.x86.avx512.vpdpbusd.512", tir.const(0, "uint32"),
                 start, a.astype("int32x16"), tir.reinterpret("int32x16", b),
-            )  # fmt: skip
+            )
             ib.emit(outs[0].vstore(0, dot))
             return ib.get()
 
@@ -342,7 +342,7 @@ def test_an_intrinsic_may_bring_its_own_text() -> None:
     a = te.placeholder((4,), name="a")
     c = te.compute((4,), lambda i: a[i] + 1.0, name="c")
     text = "static int more(float *c, const float *a, int at) { for (int i = 0; i < 4; i++) " \
-           "c[i] = a[at + i] + 1; return 0; }"  # fmt: skip
+           "c[i] = a[at + i] + 1; return 0; }"
 
     def fcompute(ins: Any, outs: Any) -> Any:
         ib = tir.ir_builder.create()

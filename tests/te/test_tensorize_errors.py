@@ -80,7 +80,7 @@ def test_other_places() -> None:
     refuse(s, [x, y, c], "against a[i, k]*b[k, j]")
     square = te.placeholder((16, 16), name="S")
     c = te.compute((16, 16), lambda i, j: te.sum(x[i, k] * square[k, j], axis=k,
-                                                 where=k.var < 9), name="C")  # fmt: skip
+                                                 where=k.var < 9), name="C")
     s = te.create_schedule(c.op)
     tiled(s, c)
     refuse(s, [x, square, c], "k < 9 against True")

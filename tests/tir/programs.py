@@ -41,7 +41,7 @@ def vecadd() -> PrimFunc:
     i = Var("i")
     value = BufferLoad(a, (i,)) + BufferLoad(b, (i,))
     return function("vecadd", For(i, ZERO, const(1024), "parallel", BufferStore(c, value, (i,))),
-                    a, b, c)  # fmt: skip
+                    a, b, c)
 
 
 def everything() -> PrimFunc:
@@ -66,14 +66,14 @@ def everything() -> PrimFunc:
         AttrStmt("pragma", i, const(1), LetStmt(
             x, BufferLoad(a, (i, ZERO)) * 2.0,
             BufferStore(a, wide, (row, lanes), build.less(lanes, E.Broadcast(n, 4))))),
-    ))  # fmt: skip
+    ))
     lets = LetStmt(m, const(7, "int64"), Allocate(table, SeqStmt((
         For(k, const(2, "int64"), const(5, "int64"), "unrolled",
             BufferStore(table, k * 3 + m, (k,)), annotations={"pragma": 1, "of": ("a", None, 2.5)}),
         For(j2, n, const(4), "serial", Evaluate(E.Call(E.INT32, "call_extern", (
             StringImm("f\n"), build.call_intrinsic("address_of", BufferLoad(table, (j2,)),
                                                    dtype="handle"))))),
-    ))))  # fmt: skip
+    ))))
     body = SeqStmt((
         AssertStmt(n > 0, "ValueError", 'n is "0"'),
         Allocate(extra, BufferStore(extra, const(float("inf")), (ZERO,))),
@@ -83,7 +83,7 @@ def everything() -> PrimFunc:
         AttrStmt("none", None, const(2), Evaluate(ZERO)),
         Prefetch(a, (n - 2, ZERO), (const(2), const(4))),
         Tensorized("zero", Evaluate(ZERO), For(q, ZERO, n, "serial", Evaluate(ZERO))),
-    ))  # fmt: skip
+    ))
     return function("everything", body, a, half, n, target="c", level=3)
 
 

@@ -68,7 +68,7 @@ class Scope:
         return Scope(
             list(self.loops), list(self.floats), list(self.readable), list(self.writable),
             list(self.indices), [],
-        )  # fmt: skip
+        )
 
 
 class Generator:
@@ -276,7 +276,7 @@ class Generator:
         filling = scope.inner()
         filling.loops.append((var, 0, size - 1))
         fill = For(var, self.number(0), self.number(size), "serial",
-                   BufferStore(buffer, self.value(filling), (var,)))  # fmt: skip
+                   BufferStore(buffer, self.value(filling), (var,)))
         inner.readable.append(buffer)
         inner.writable.append(buffer)
         rest = seq(*[self.statement(inner.inner(), depth - 1) for _ in range(2)])
@@ -287,7 +287,7 @@ class Generator:
         buffers = {n: Buffer(n, F32, tuple(map(self.number, s))) for n, s in shapes.items()}
         k = Var("k", self.index_type)
         scope = Scope([(k, -2, 7)], [], [buffers["A"], buffers["B"], buffers["O"]],
-                      [buffers["O"], buffers["P"]])  # fmt: skip
+                      [buffers["O"], buffers["P"]])
         body = seq(*[self.statement(scope.inner(), 3) for _ in range(3)], Evaluate(const(0)))
         params = (*[b.data for b in buffers.values()], k)
         func = PrimFunc("random", params, (*buffers.values(), None), body)

@@ -148,7 +148,7 @@ def random_map(rng: random.Random, shape: list[int]) -> Callable[..., list[Any]]
                 lambda x, at=at, s=shift, f=factor: [
                     *x[:at], (x[at] + s) // f, (x[at] + s) % f, *x[at + 1 :]
                 ]
-            )  # fmt: skip
+            )
             extents[at : at + 1] = [-(-(extents[at] + shift) // factor), factor]
         elif kind == "gap" and rng.random() < 0.3:
             steps.append(lambda x, at=at: [*x[:at], x[at] * 2, *x[at + 1 :]])

@@ -202,7 +202,7 @@ def test_inlined_random_functions_keep_the_numbers(seed: int) -> None:
     main = PrimFunc(
         "main", tuple(args), tuple(mine),
         seq(call("random", *args), call("random", *args[:-1], build.sub(2, k))),
-    )  # fmt: skip
+    )
     after = inline_calls(IRModule({"main": main, "random": func}))["main"]
     verify(after)
     assert "try_call" not in str(after)

@@ -101,7 +101,7 @@ def test_guards_are_respected() -> None:
     # the quotient has no meaning unless the guard holds
     other = if_then_else(build.not_equal(N, 0), BufferLoad(A, (build.floordiv(X, N),)), 0.0)
     func = function("f", For(X, const(-2), const(12), "serial",
-                             BufferStore(B, value + other, (ZERO,))), A, B, N)  # fmt: skip
+                             BufferStore(B, value + other, (ZERO,))), A, B, N)
     interpreter.run(instrument_bounds(func), np.zeros(8, "float32"), np.zeros(4, "float32"), 0)
     broken = if_then_else(X < 9, BufferLoad(A, (X,)), const(0.0))
     func = function("f", For(X, ZERO, const(12), "serial", BufferStore(B, broken, (ZERO,))), A, B)

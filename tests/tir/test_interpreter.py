@@ -120,7 +120,7 @@ def test_parallel_loops_run_in_an_order_of_their_own() -> None:
         for seed in (1, 2):
             found = np.zeros(8, np.int32)
             run(function("f", For(i, ZERO, const(8), kind, body), seen, at),
-                found, np.zeros(1, np.int32), seed=seed)  # fmt: skip
+                found, np.zeros(1, np.int32), seed=seed)
             assert sorted(found) == list(range(8))
             orders.add(tuple(found))
             assert kind != "serial" or list(found) == list(range(8))
@@ -145,7 +145,7 @@ def test_values() -> None:
     assert list(evaluate(ramp * ramp, 2, params=(N,))) == [4, 25, 64, 121]
     assert list(evaluate(E.Shuffle((ramp, E.Broadcast(N, 2)), (5, 0, 3)), 2, params=(N,))) == [
         2, 2, 11,
-    ]  # fmt: skip
+    ]
     assert evaluate(N * N, 1 << 20, params=(N,)) == 0
     assert evaluate(E.FloorDiv(N, const(-1)), -(2**31), params=(N,)) == -(2**31)
     assert evaluate(X + 2.0**-24, 1.0, params=(X,)) == 1.0
@@ -223,7 +223,7 @@ def test_packed_arguments() -> None:
     count = E.Call(DataType("int64"), "any_value", (args, ZERO))
     values = [*kinds, dtype, count]
     body: Stmt = LetStmt(x, tensor, SeqStmt(
-        tuple(BufferStore(out, value, (const(i),)) for i, value in enumerate(values))))  # fmt: skip
+        tuple(BufferStore(out, value, (const(i),)) for i, value in enumerate(values))))
     self_, ret = Var("self", DataType("handle")), Var("ret", DataType("handle"))
     target = E.Call(DataType("handle"), "any_tensor", (args, const(6)))
     data = E.Call(DataType("handle"), "tensor_data", (target,))

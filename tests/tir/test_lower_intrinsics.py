@@ -75,7 +75,7 @@ CASES = [
     *[("rsqrt", dtype) for dtype in ("float16", "float32", "float64")],
     *[(op, dtype) for op in ("abs", "floor", "isnan", "isinf", "isfinite")
       for dtype in ("int8", "int32", "int64", "uint8")],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("op", "dtype"), CASES)
@@ -125,7 +125,7 @@ def test_names_of_vectors_in_c_are_lane_by_lane() -> None:
     a, b = (Buffer(name, DataType("int32"), (const(4),)) for name in "AB")
     at = Ramp(const(0), const(1), 4)
     reversed_sum = tvm.tir.Let(x, BufferLoad(a, (at,)) * 3,
-                               x + tvm.tir.Shuffle((x,), (3, 2, 1, 0)))  # fmt: skip
+                               x + tvm.tir.Shuffle((x,), (3, 2, 1, 0)))
     plain = tvm.tir.Let(x, BufferLoad(a, (at,)) * 3, x + x * 2)
     for value, expected in ((reversed_sum, [9, 9, 9, 9]), (plain, [0, 9, 18, 27])):
         func = function("f", BufferStore(b, value, (at,)), a, b)

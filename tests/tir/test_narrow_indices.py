@@ -136,7 +136,7 @@ def test_random_schedules_of_64_bits(seed: int) -> None:
     d = te.compute(
         (wide(n), wide(m)), lambda i, j: te.if_then_else(j > 0, c[i, j - 1], 0.0) + c[i, j],
         name="d",
-    )  # fmt: skip
+    )
     loops = lower_schedule(random_schedule(rng, [c, d]), [a, b, d], "f")
     verify(loops)
     done = pipeline.run(loops)
@@ -169,7 +169,7 @@ def large_index(rng: random.Random, variables: list[Expr], depth: int) -> Expr:
         a + b, a - b, a * rng.choice([2, 5, 1 << 12]), build.minimum(a, b), build.maximum(a, b),
         build.floordiv(a, divisor), build.floormod(a, divisor), build.truncdiv(a, divisor),
         build.truncmod(a, divisor), build.select(a < b, a, b),
-    ])  # fmt: skip
+    ])
 
 
 @pytest.mark.parametrize("seed", range(150))

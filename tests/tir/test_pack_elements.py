@@ -114,7 +114,7 @@ def test_conditions_memory_and_places_that_are_computed(dtype: str) -> None:
     first = loop(24, lambda i: BufferStore(t, BufferLoad(a, (i,)), (i,)))
     some = loop(24, lambda j: IfThenElse(
         j % 3 < 2, BufferStore(b, BufferLoad(t, ((j * 7) % 24,)), (j,))
-    ), "parallel")  # fmt: skip
+    ), "parallel")
     masked = BufferStore(b, BufferLoad(t, (lanes,)), (lanes,), build.less(lanes, const(6)))
     single = loop(3, lambda k: BufferStore(a, BufferLoad(a, (k + 5,)), (k,), build.less(k, 1)))
     check(function(a, b, body=Allocate(t, seq(first, some, masked, single))), 24, dtype)
@@ -134,11 +134,11 @@ def test_bytes_that_one_iteration_has_for_itself_need_no_care() -> None:
 
     assert not shares(function(a, body=loop(8, inner, "parallel")))
     pairs = loop(32, lambda p: seq(BufferStore(a, value, (p * 2,)),
-                                   BufferStore(a, value, (p * 2 + 1,))), "parallel")  # fmt: skip
+                                   BufferStore(a, value, (p * 2 + 1,))), "parallel")
     assert not shares(function(a, body=pairs))
     assert shares(function(a, body=loop(64, lambda p: BufferStore(a, value, (p,)), "parallel")))
     apart = loop(31, lambda p: seq(BufferStore(a, value, (p * 2,)),
-                                   BufferStore(a, value, (p * 2 + 3,))), "parallel")  # fmt: skip
+                                   BufferStore(a, value, (p * 2 + 3,))), "parallel")
     assert shares(function(a, body=apart))
     assert not shares(function(a, body=loop(64, lambda p: BufferStore(a, value, (p,)))))
     b = buffer("B", "int4", 64)
@@ -209,7 +209,7 @@ def schedules(draw: st.DrawFn) -> dict[str, Any]:
                                 st.sampled_from(["serial", "vectorized", "unrolled"]))),
         "shift": draw(st.integers(0, 3)),
         "cached": draw(st.booleans()),
-    }  # fmt: skip
+    }
 
 
 @settings(deadline=None, max_examples=40)
@@ -251,7 +251,7 @@ def test_arithmetic_wraps(target: str, dtype: str) -> None:
         lambda p, q: p & q, lambda p, q: p ^ q, lambda p, q: ~p, lambda p, q: p << (q & 1),
         lambda p, q: p >> (q & 1),
         lambda p, q: tvm.tir.call_intrin(dtype, "tir.popcount", p),
-    ]  # fmt: skip
+    ]
     outs = te.compute(a.shape, lambda i: tuple(f(x[i], y[i]) for f in operators), name="out")
     module = tvm.build(te.create_schedule(outs[0].op), [x, y, *outs], target=target)
     results = [tvm.nd.empty(a.shape, dtype) for _ in operators]
@@ -259,7 +259,7 @@ def test_arithmetic_wraps(target: str, dtype: str) -> None:
     mask = (1 << bits) - 1
     one = b & 1
     exact = [a + b, a - b, a * b, np.maximum(a, b), a & b, a ^ b, ~a, a << one, a >> one,
-             np.array([int(v & mask).bit_count() for v in a])]  # fmt: skip
+             np.array([int(v & mask).bit_count() for v in a])]
     for found, whole in zip(results, exact, strict=True):
         wrapped = (whole - low & mask) + low
         np.testing.assert_array_equal(found.numpy(), wrapped)
@@ -315,7 +315,7 @@ def test_views_of_packed_elements_reach_packed_functions(target: str) -> None:
 
     x = te.placeholder((5,), "int4", "x")
     y = te.extern((5,), [x], lambda ins, outs: tvm.tir.call_packed("test.see_int4", ins[0]),
-                  name="y", dtype="int4")  # fmt: skip
+                  name="y", dtype="int4")
     module = tvm.build(te.create_schedule(y.op), [x, y], target=target)
     module(tvm.nd.array([1, -2, 3, -4, 5], dtype="int4"), tvm.nd.empty((5,), "int4"))
     assert seen == [("int4", (5,), [1, -2, 3, -4, 5])]

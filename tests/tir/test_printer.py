@@ -41,7 +41,7 @@ def test_a_loop_over_a_thread() -> None:
     a = Buffer("A", F32, (const(4),))
     i = Var("threadIdx.x")
     func = function("f", For(i, ZERO, const(4), "thread", BufferStore(a, const(1.0), (i,)),
-                             "threadIdx.x"), a)  # fmt: skip
+                             "threadIdx.x"), a)
     assert "# thread threadIdx.x" in repr(func)
     assert explain_difference(func, parse(repr(func))) is None
 

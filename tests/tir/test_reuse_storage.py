@@ -235,7 +235,7 @@ CASES: list[tuple[str, Stmt, bool]] = [
     ("its address is taken",
      seq(move(X), Evaluate(Call(const(0).dtype, "call_extern", (StringImm("f"), SOURCE.data)))),
      False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "stmt", "expected"), CASES, ids=[case[0] for case in CASES])
@@ -251,7 +251,7 @@ def assert_same_in_place(stmt: Stmt) -> None:
     begin = seq(*[
         For(v, ZERO, const(64), "serial", BufferStore(buffer, v.astype("float32"), (v,)))
         for v, buffer in ((Var("k"), TARGET), (i, SOURCE))
-    ])  # fmt: skip
+    ])
     end = For(j, ZERO, const(64), "serial", BufferStore(out, BufferLoad(TARGET, (j,)), (j,)))
     body = Allocate(SOURCE, Allocate(TARGET, seq(begin, stmt, end)))
     func = PrimFunc("f", (out.data,), (out,), body)

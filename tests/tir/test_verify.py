@@ -96,7 +96,7 @@ BAD: list[tuple[Stmt, str]] = [
     (Evaluate(E.Call(E.INT32, "call_packed", (StringImm("f"), VECTOR))), "the vector ramp"),
     (Evaluate(E.Call(E.INT32, "call_packed", (StringImm("f"), E.Call(E.HANDLE, "view_of", (N,))))),
      "is no element, or no array that begins there"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "message"), BAD, ids=[message for _, message in BAD])

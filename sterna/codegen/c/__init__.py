@@ -8,4 +8,4 @@ from sterna.codegen.c.types import CodegenError
 __all__ = [
     "CodegenError", "ConstantData", "Interface", "Operand", "PoolMemory", "assembled_model_text",
     "generate", "linked_model_text", "model_text",
-]  # fmt: skip
+]

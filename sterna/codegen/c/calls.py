@@ -316,4 +316,4 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     **dict.fromkeys(
         ("tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
          "tensor_has_strides", "tensor_stride"), CallWriter._tensor),
-}  # fmt: skip
+}

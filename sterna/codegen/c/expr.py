@@ -172,12 +172,12 @@ class ExprWriter:
         same = isinstance(expr, (E.TruncDiv, E.TruncMod)) and b[0] > 0
         if expr.dtype.is_uint or (a[0] >= 0 and b[0] > 0) or same:
             left, right = self.text(expr.a, PRODUCT, lane, index), self.text(
-                expr.b, UNARY, lane, index)  # fmt: skip
+                expr.b, UNARY, lane, index)
             text = f"{left} {'%' if is_mod else '/'} {right}"
             small = expr.dtype.bits < 32
             return (f"({value_type(expr.dtype)})({text})", UNARY) if small else (text, PRODUCT)
         name = {E.FloorDiv: "floordiv", E.FloorMod: "floormod", E.TruncDiv: "truncdiv",
-                E.TruncMod: "truncmod"}[type(expr)]  # fmt: skip
+                E.TruncMod: "truncmod"}[type(expr)]
         return self.helper(name, expr.dtype, [expr.a, expr.b], lane, index)
 
     def _extreme(self, expr: E.Min | E.Max, lane: str, index: bool) -> Text:

@@ -129,7 +129,7 @@ class Interface:
             *(f"/* {words} */\n{head};" for words, head in self._functions()),
             "#ifdef __cplusplus\n}\n#endif",
             f"#endif /* {guard} */",
-        ]  # fmt: skip
+        ]
         return "\n\n".join(part for part in sections if part) + "\n"
 
     def _sizes(self, words: str, names: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -178,7 +178,7 @@ class Interface:
             {"member": name, "macro": self._pool_macro(name, pool), "size": pool.bytes,
              "constant": pool.data is not None}
             for name, pool in zip(names, self.given_pools, strict=True)
-        ]  # fmt: skip
+        ]
 
     def _pools_param(self) -> list[str]:
         name = f"struct {self.prefix}_workspace_pools *workspace_pools"
@@ -238,7 +238,7 @@ class Interface:
     def _pool_addresses(self) -> tuple[list[str], list[str]]:
         """The addresses of the pools, and of those of constants."""
         given = [f"workspace_pools->{name}"
-                 for name in self.members(self.given_pools, "memory pools")]  # fmt: skip
+                 for name in self.members(self.given_pools, "memory pools")]
         constants = [f"(void *){name}" for name in given[len(given) - len(self.constant_pools) :]]
         if self.has_pools:
             return given[: len(self.pools)], constants
@@ -279,7 +279,7 @@ class Interface:
         pools, _ = self._pool_addresses()
         made = []
         for what, operands, places in (("inputs", self.inputs, self.input_places),
-                                       ("outputs", self.outputs, self.output_places)):  # fmt: skip
+                                       ("outputs", self.outputs, self.output_places)):
             params = ", ".join(self._pools_param()) or "void"
             lines = [
                 f"struct {self.prefix}_{what} {self.prefix}_map_{what}({params}) {{",
@@ -313,7 +313,7 @@ def _struct(prefix: str, what: str, words: str, names: Sequence[str]) -> str:
 def _initializer(data: Sequence[int]) -> str:
     """Bytes as what an array is initialized with."""
     rows = [", ".join(map(str, data[at : at + BYTES_PER_LINE]))
-            for at in range(0, len(data), BYTES_PER_LINE)]  # fmt: skip
+            for at in range(0, len(data), BYTES_PER_LINE)]
     return "{ \\\n  " + ", \\\n  ".join(rows or ["0"]) + " }"
 
 

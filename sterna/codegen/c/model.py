@@ -112,4 +112,4 @@ def linked_model_text(name: str, functions: Sequence[str]) -> str:
     return _LINKED.format(
         declarations="".join(declarations), entries="\n".join(entries), name=name,
         data=f"{MODEL_SYMBOL}_{name}", count=len(functions),
-    )  # fmt: skip
+    )

@@ -158,7 +158,7 @@ def _prototype(state: ModuleState, func: PrimFunc) -> str:
         value_type(var.dtype) if buffer is None
         else f"{storage_type(buffer.dtype)} *{restrict(func, buffer).strip()}"
         for var, buffer in zip(func.params, func.buffers, strict=True)
-    ]  # fmt: skip
+    ]
     return f"static int32_t {state.c_names[known_as(func)]}({', '.join(kinds) or 'void'});"
 
 

@@ -66,7 +66,7 @@ class RepackWriter(PackedWriter):
         self.depth += 1
         word, bits = self.names.make("word"), dtype.bits
         self.line(f"uint32_t {word} = (uint32_t){self.text(codes, ATOM, lane)}"
-                  f" << {lane} * {bits} % 8;")  # fmt: skip
+                  f" << {lane} * {bits} % 8;")
         places = [(f"{lane} * {bits} / 8", word)]
         if 8 % bits:
             places.append((f"({lane} * {bits} + {bits - 1}) / 8", f"{word} >> 8"))

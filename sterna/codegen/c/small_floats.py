@@ -120,7 +120,7 @@ def bits_text(t: DataType) -> str:
         top=(1 << format.exponent_bits) - 1 - format.bias, low=1 - format.bias,
         digits=format.fraction_bits, overflow=_hex(format.overflow),
         result="bits ? sign | bits : 0" if format.specials == "fnuz" else "sign | bits",
-    )  # fmt: skip
+    )
 
 
 def round_text(t: DataType) -> str:

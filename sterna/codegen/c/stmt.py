@@ -424,7 +424,7 @@ def _task_function(
         members = [f"  {declare(_field_type(found), found.name)};" for found in fields]
         source = f"(const {struct} *)sterna_data"
         opening = [f"{struct} {{", *members, "};", "", head,
-                   f"  const {struct} *sterna_outside = {source};"]  # fmt: skip
+                   f"  const {struct} *sterna_outside = {source};"]
     for found in fields:
         kind = _field_type(found)
         is_buffer = kind.endswith("*") and not kind.startswith(("void", "const"))

@@ -11,7 +11,7 @@ from sterna.support.float_format import FORMATS, is_small_float
 _VALUE_TYPES = {
     "bool": "uint8_t", "float32": "float", "float64": "double", "handle": "void *",
     **dict.fromkeys(FORMATS, "float"),
-}  # fmt: skip
+}
 
 _WIDTHS = (8, 16, 32, 64)
 
@@ -20,14 +20,14 @@ _KEYWORDS = """
     int long register restrict return short signed sizeof static struct switch typedef union
     unsigned void volatile while asm typeof linux unix errno NULL NAN INFINITY EOF bool true false
     complex signbit main
-"""  # fmt: skip
+"""
 
 # Functions of <math.h> that are intrinsics of the same name.
 MATH_FUNCTIONS = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf", "pow", "fmod",
     "hypot", "copysign", "nextafter", "ldexp", "floor", "ceil", "trunc", "round", "nearbyint",
-)  # fmt: skip
+)
 
 _LIBRARY = """
     memcpy memset memmove memcmp strlen strcmp isnan isinf isfinite y0 y1 yn j0 j1 jn

@@ -23,7 +23,7 @@ _WHERE = {
 __all__ = [
     "CompiledModule", "JitModule", "LLVMOptions", "generate", "linked_model_object",
     "model_object", "symbol_of",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

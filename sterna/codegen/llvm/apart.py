@@ -31,7 +31,7 @@ def compile_apart(
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *sys.path], input=json.dumps(request),
         capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         parts = [*intrinsics, *(["the imported text"] if imports else [])]
         raise ValueError(

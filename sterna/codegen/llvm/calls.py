@@ -33,7 +33,7 @@ _OBJECT_BYTES = 24
 
 _ROUNDING = {
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round", "nearbyint": "rint",
-}  # fmt: skip
+}
 # By how many bits they give: the instruction, and what it takes beside the register.
 _INVERSES = {
     14: ("llvm.x86.avx512.rcp14.ps.512", "<16 x float> zeroinitializer", "i16 -1"),
@@ -42,7 +42,7 @@ _INVERSES = {
 }
 _BITWISE = {
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl",
-}  # fmt: skip
+}
 
 
 class CallEmitter(MemoryEmitter):
@@ -437,7 +437,7 @@ class CallEmitter(MemoryEmitter):
             double = self._any_member(expr, 2, "double")
             return convert.cast(self.writer, small_floats.FLOAT64, dtype, double)
         return convert.cast(self.writer, DataType("int64"), dtype,
-                            self._any_member(expr, 2, "i64"))  # fmt: skip
+                            self._any_member(expr, 2, "i64"))
 
     def _any_tensor(self, expr: Call) -> str:
         kind = self._any_member(expr, 0, "i32")
@@ -539,4 +539,4 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "tensor_has_strides": CallEmitter._tensor_has_strides,
     "tensor_shape": CallEmitter._tensor_entry, "tensor_stride": CallEmitter._tensor_entry,
     **{name: write_tile_call for name in INTRINSICS if name.startswith("tile_")},
-}  # fmt: skip
+}

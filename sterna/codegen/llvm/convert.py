@@ -157,7 +157,7 @@ def _clamp(writer: FunctionWriter, source: DataType, target: DataType, value: st
     target_low, target_high = int_range(target)
     kind, letter = value_type(source), "s" if source.is_int else "u"
     for name, bound, needed in (("max", target_low, target_low > low),
-                                ("min", target_high, target_high < high)):  # fmt: skip
+                                ("min", target_high, target_high < high)):
         if needed:
             literal = splat_literal(element_type(source), str(bound), source.lanes)
             full = f"llvm.{letter}{name}.{mangled(source)}"

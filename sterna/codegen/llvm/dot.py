@@ -15,7 +15,7 @@ from sterna.support.dtype import DataType
 # How processors multiply bytes, by the feature that brings it: the signs of both operands, and the
 # instruction for so many lanes.
 _X86 = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256",
-        4: "llvm.x86.avx512.vpdpbusd.128"}  # fmt: skip
+        4: "llvm.x86.avx512.vpdpbusd.128"}
 _UNSIGNED_FIRST = ("uint", "int")
 INSTRUCTIONS: dict[str, dict[tuple[str, str], dict[int, str]]] = {
     "avx512vnni": {_UNSIGNED_FIRST: _X86},
@@ -31,7 +31,7 @@ INSTRUCTIONS: dict[str, dict[tuple[str, str], dict[int, str]]] = {
     },
 }
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd",
-          4: "llvm.x86.sse2.pmadd.wd"}  # fmt: skip
+          4: "llvm.x86.sse2.pmadd.wd"}
 # How pairs of words are multiplied and added, by the feature that brings it.
 PAIRS: dict[str, dict[int, str]] = {
     "avx512vnni": _PAIRS,

@@ -61,11 +61,11 @@ from sterna.tir.stmt import BufferLoad
 
 _FLOAT_OPS: dict[type[Node], str] = {
     Add: "fadd contract", Sub: "fsub contract", Mul: "fmul contract", Div: "fdiv",
-}  # fmt: skip
+}
 _INT_OPS: dict[type[Node], str] = {Add: "add", Sub: "sub", Mul: "mul"}
 _FLOAT_TESTS: dict[type[Node], str] = {
     LT: "olt", LE: "ole", GT: "ogt", GE: "oge", EQ: "oeq", NE: "une",
-}  # fmt: skip
+}
 _INT_TESTS: dict[type[Node], str] = {LT: "lt", LE: "le", GT: "gt", GE: "ge"}
 
 
@@ -204,7 +204,7 @@ class ExprEmitter:
         name = ("s" if dtype.is_int else "u") + ("min" if smallest else "max")
         kind = value_type(dtype)
         return self.writer.intrinsic(f"llvm.{name}.{mangled(dtype)}", kind, f"{kind} {a}",
-                                     f"{kind} {b}")  # fmt: skip
+                                     f"{kind} {b}")
 
     def _has_extremes(self, dtype: DataType) -> bool:
         return dtype.is_float and dtype.bits in (32, 64) and self.module.abilities.extremes
@@ -357,10 +357,10 @@ class ExprEmitter:
         element = element_type(dtype)
         if dtype.is_float:
             counts = ", ".join(f"{element} {float_literal(i, dtype.element)}"
-                               for i in range(dtype.lanes))  # fmt: skip
+                               for i in range(dtype.lanes))
         else:
             counts = ", ".join(f"{element} {build.wrap_int(i, dtype.element)}"
-                               for i in range(dtype.lanes))  # fmt: skip
+                               for i in range(dtype.lanes))
         steps = f"<{counts}>"
         if not build.is_const(expr.stride, 1):
             stride = self.splat(dtype, self.expr(expr.stride), dtype.lanes)
@@ -450,4 +450,4 @@ _METHODS: dict[type[Node], Callable[[ExprEmitter, Any], str]] = {
     Broadcast: ExprEmitter._broadcast, Ramp: ExprEmitter._ramp, Shuffle: ExprEmitter._shuffle,
     BufferLoad: lambda emitter, expr: emitter._load(expr),
     Call: lambda emitter, expr: emitter._call(expr),
-}  # fmt: skip
+}

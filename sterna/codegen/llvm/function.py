@@ -121,7 +121,7 @@ class FunctionEmitter(StmtEmitter):
         inner = self._range_function(stmt, captured, name)
         kind = value_type(stmt.var.dtype)
         values = [(kind, first), (kind, extent),
-                  *[(value_type(var.dtype), self.env[id(var)]) for var, _ in captured]]  # fmt: skip
+                  *[(value_type(var.dtype), self.env[id(var)]) for var, _ in captured]]
         task = _task_function(name + ".task", name, stmt, values)
         self.module.functions[number] = inner + "\n" + task
         self._start_tasks(name + ".task", stmt, values)
@@ -193,7 +193,7 @@ def _task_function(name: str, inner: str, stmt: For, values: list[tuple[str, str
     arguments = ", ".join(
         [f"{kind} %begin", f"{kind} %end", *[f"{each} %c{i}" for i, (each, _) in
                                              enumerate(values) if i > 1]]
-    )  # fmt: skip
+    )
     body = "\n".join(lines)
     return f"""\
 define internal i32 {symbol(name)}(i32 %task, i32 %tasks, ptr %data) {ATTRIBUTES} {{

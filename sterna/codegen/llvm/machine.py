@@ -61,7 +61,7 @@ def create_machine(options: LLVMOptions) -> llvm.TargetMachine:
         cpu=options.cpu, features=options.features, opt=options.opt_level,
         reloc="static" if alone else "pic",
         codemodel="default", abiname=options.abi,
-    )  # fmt: skip
+    )
 
 
 _PROBES = ("floor", "ceil", "trunc", "rint", "round")

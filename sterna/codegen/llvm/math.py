@@ -32,13 +32,13 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "log1p": log1p, "tanh": tanh, "sigmoid": sigmoid,
     **math_inverse.FUNCTIONS, **math_power.FUNCTIONS, **math_rounding.FUNCTIONS,
     **math_trig.FUNCTIONS,
-}  # fmt: skip
+}
 
 # In float32 these are computed in float64 and rounded once: seldom used, and exact that way.
 _IN_DOUBLE = {
     "exp10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
     "atan2", "pow", "hypot", "sin_large", "cos_large",
-}  # fmt: skip
+}
 
 OUT_OF_LINE = {"sin_large", "cos_large"}
 """Rare paths, kept apart from the code that calls them."""

@@ -46,7 +46,7 @@ FORMATS = {
     64: Format(64, 52, 1023, (0.6931471805592082, 7.371002565167799e-13),
                (0.30102999566361177, 3.694239077158931e-13), 0x3FE6A09E667F3BCD, 1.5 * 2**52,
                710.0, -746.0),
-}  # fmt: skip
+}
 
 
 def format_of(x: Expr) -> Format:
@@ -266,7 +266,7 @@ def log2(x: Expr) -> Expr:
         inner = f + f * polynomial(f, POLYNOMIALS["log2", 32])
     else:
         inner = _product(steps, steps(log_core(steps, f, None, None)), 1 / math.log(2),
-                         2.0355273740931033e-17)  # fmt: skip
+                         2.0355273740931033e-17)
     return steps.done(with_log_limits(x, steps(e + inner)))
 
 
@@ -278,7 +278,7 @@ def log10(x: Expr) -> Expr:
         inner = f * polynomial(f, POLYNOMIALS["log10", 32])
     else:
         inner = _product(steps, steps(log_core(steps, f, None, None)), 1 / math.log(10),
-                         1.098319650216765e-17)  # fmt: skip
+                         1.098319650216765e-17)
     high, low = form.log10_2
     result = e * constant(high, x) + (e * constant(low, x) + inner)
     return steps.done(with_log_limits(x, steps(result)))
@@ -297,7 +297,7 @@ def log1p(x: Expr) -> Expr:
     f, e = parts(steps, u)
     correction = steps(build.select(u < math.inf, lost / u, constant(0.0, x)))
     result = log_core(steps, f, e * constant(form.ln2[0], x),
-                      e * constant(form.ln2[1], x) + correction)  # fmt: skip
+                      e * constant(form.ln2[1], x) + correction)
     result = steps(with_log_limits(u, steps(result)))
     tiny = absolute(x) < 2.0 ** -(form.fraction + 2)
     return steps.done(build.select(tiny, x, result))

@@ -45,7 +45,7 @@ def _atan_positive(steps: Steps, x: Expr) -> Expr:
     zero = constant(0.0, x)
     base = select(large, constant(math.pi / 2, x), select(middle, constant(math.pi / 4, x), zero))
     rest = select(large, constant(_PI_LOW / 2, x),
-                  select(middle, constant(_PI_LOW / 4, x), zero))  # fmt: skip
+                  select(middle, constant(_PI_LOW / 4, x), zero))
     return steps(base + (t + (_small_atan(steps, t) + rest)))
 
 
@@ -212,4 +212,4 @@ def erf(x: Expr) -> Expr:
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "atan": atan, "atan2": atan2, "asin": asin, "acos": acos, "sinh": sinh, "cosh": cosh,
     "asinh": asinh, "acosh": acosh, "atanh": atanh, "erf": erf,
-}  # fmt: skip
+}

@@ -113,9 +113,9 @@ def hypot(x: Expr, y: Expr) -> Expr:
     one = constant(1.0, x)
     huge, tiny = 2.0**500, 2.0**-400
     scale = steps(select(top > huge, constant(2.0**-600, x),
-                         select(top < tiny, constant(2.0**600, x), one)))  # fmt: skip
+                         select(top < tiny, constant(2.0**600, x), one)))
     back = select(top > huge, constant(2.0**600, x),
-                  select(top < tiny, constant(2.0**-600, x), one))  # fmt: skip
+                  select(top < tiny, constant(2.0**-600, x), one))
     p, q = steps(a * scale), steps(b * scale)
     length = call("sqrt", p * p + q * q) * back
     infinite = build.logical_or(build.equal(a, math.inf), build.equal(b, math.inf))

@@ -102,4 +102,4 @@ def ldexp(x: Expr, n: Expr) -> Expr:
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "nearbyint": nearbyint, "trunc": trunc, "floor": floor, "ceil": ceil, "round": round_away,
     "rsqrt": rsqrt, "nextafter": nextafter, "ldexp": ldexp,
-}  # fmt: skip
+}

@@ -144,9 +144,9 @@ def _reduced_large(steps: Steps, x: Expr) -> tuple[Expr, Expr, Expr]:
     pi_high, pi_low = 1.5707963109016418, 1.5893254773528196e-08
     r0 = steps(near * constant(math.pi / 2, x))
     error = steps(((high_part * constant(pi_high, x) - r0) + high_part * constant(pi_low, x)
-                   + low_part * constant(pi_high, x)) + low_part * constant(pi_low, x))  # fmt: skip
+                   + low_part * constant(pi_high, x)) + low_part * constant(pi_low, x))
     error = steps(error + near * constant(6.123233995736766e-17, x)
-                  + far * constant(math.pi / 2, x))  # fmt: skip
+                  + far * constant(math.pi / 2, x))
     r = steps(r0 + error)
     lack = steps((r0 - r) + error)
     sign = steps(cast(double, constant(1, n)) - 2.0 * cast(double, cast(like("int64", x), up)))
@@ -185,4 +185,4 @@ def tan(x: Expr) -> Expr:
 
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "sin": sin, "cos": cos, "tan": tan, "sin_large": sin_large, "cos_large": cos_large,
-}  # fmt: skip
+}

@@ -11,7 +11,7 @@ INT32 = DataType("int32")
 # How many lanes of 32 bits these instructions take, and what they are called, by the feature of a
 # processor that brings them: to 16 bits, to signed bytes, to unsigned bytes.
 _WIDE = (16, "llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packsswb.512",
-         "llvm.x86.avx512.packuswb.512")  # fmt: skip
+         "llvm.x86.avx512.packuswb.512")
 _NARROW = (8, "llvm.x86.avx2.packssdw", "llvm.x86.avx2.packsswb", "llvm.x86.avx2.packuswb")
 PACKS = {"avx512vnni": _WIDE, "avx512bw": _WIDE, "avxvnni": _NARROW, "avx2": _NARROW}
 # Lanes of 32 bits in the part of a register that is narrowed by itself.
@@ -49,7 +49,7 @@ def pack(writer: FunctionWriter, lanes: int, target: DataType, value: str) -> st
         ordered = shuffled(writer, kind, mixed, order)
         bytes_kind = f"<{count * register} x i8>"
         done.append((writer.value(f"bitcast <{len(order)} x i32> {ordered} to {bytes_kind}"),
-                     count * register))  # fmt: skip
+                     count * register))
     return joined(writer, done, "i8")
 
 

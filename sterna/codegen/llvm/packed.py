@@ -87,7 +87,7 @@ class PackedEmitter(CallEmitter):
         members = [
             f"ptr {data}", f"i32 {_CPU}", "i32 0", f"i32 {ndim}", f"i8 {dtype.type_code}",
             f"i8 {dtype.bits}", "i16 1", f"ptr {lists[0]}", f"ptr {lists[1]}", "i64 0",
-        ]  # fmt: skip
+        ]
         tensor = writer.alloca(TENSOR, 8)
         for place, operand in enumerate(members):
             address = writer.value(

@@ -187,7 +187,7 @@ def as_ramp(index: Expr) -> tuple[Expr, Expr] | None:
 _EXACT: dict[type, Callable[[int, int], int]] = {
     Add: operator.add, Sub: operator.sub, Mul: operator.mul, FloorDiv: operator.floordiv,
     FloorMod: operator.mod,
-}  # fmt: skip
+}
 
 
 def known_lanes(index: Expr) -> list[int] | None:

@@ -96,7 +96,7 @@ def slice_lanes(expr: Expr, start: Expr, count: int) -> Expr:
     if isinstance(expr, Select):
         return Select(slice_lanes(expr.condition, start, count),
                       slice_lanes(expr.then, start, count),
-                      slice_lanes(expr.otherwise, start, count))  # fmt: skip
+                      slice_lanes(expr.otherwise, start, count))
     assert isinstance(expr, BinaryExpr)
     return type(expr)(slice_lanes(expr.a, start, count), slice_lanes(expr.b, start, count))
 

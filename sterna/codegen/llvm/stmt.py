@@ -216,7 +216,7 @@ class StmtEmitter(PackedEmitter):
     def _store_chunks(
         self, buffer: Buffer, offset: Expr, value: Expr, predicate: Expr | None, lanes: int,
         chunk: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         def piece(start: Expr, count: int, inner: Expr) -> None:
             where = slice_lanes(offset, start, count)
             test = None if predicate is None else slice_lanes(predicate, start, count)
@@ -240,7 +240,7 @@ class StmtEmitter(PackedEmitter):
             start_expr = var * chunk
             body = slice_lanes(value, start_expr, chunk)
             self._serial(var, build.const(0), build.const(len(pieces)), None,
-                         lambda: piece(start_expr, chunk, body))  # fmt: skip
+                         lambda: piece(start_expr, chunk, body))
         else:
             for start, count in pieces:
                 piece(build.const(start), count, slice_lanes(value, build.const(start), count))
@@ -285,7 +285,7 @@ class StmtEmitter(PackedEmitter):
     def count(
         self, var: Var, first: str, end: str, known: bool, hint: str | None,
         body: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Runs body for var = first, ..., end - 1; known: there is a first time."""
         writer = self.writer
         kind, letter = value_type(var.dtype), "s" if var.dtype.is_int else "u"
@@ -385,5 +385,5 @@ _METHODS: dict[type[Node], Callable[[StmtEmitter, Any], None]] = {
     LetStmt: StmtEmitter._let_stmt, AssertStmt: StmtEmitter._assert, IfThenElse: StmtEmitter._if,
     BufferStore: StmtEmitter._store, For: StmtEmitter._for, Allocate: StmtEmitter._allocate,
     Tensorized: StmtEmitter._tensorized,
-}  # fmt: skip
+}
 

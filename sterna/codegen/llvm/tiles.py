@@ -18,7 +18,7 @@ _DOTS = {
     "bfloat16 bfloat16": "tdpbf16ps",
     "int8 int8": "tdpbssd", "int8 uint8": "tdpbsud",
     "uint8 int8": "tdpbusd", "uint8 uint8": "tdpbuud",
-}  # fmt: skip
+}
 # Of Linux: the number of a system call and what it is asked. All processors with tiles multiply
 # all of these types.
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
@@ -118,4 +118,4 @@ request:
 _WRITERS = {
     "tile_configure": _configure, "tile_release": _release, "tile_zero": _zero,
     "tile_load": _move, "tile_store": _move, "tile_dot": _dot,
-}  # fmt: skip
+}

@@ -6,7 +6,7 @@ from sterna.codegen.llvm.types import splat_literal, value_type
 from sterna.support.dtype import DataType
 
 _NARROW = {32: "llvm.x86.avx512.pmaddubs.w.512", 16: "llvm.x86.avx2.pmadd.ub.sw",
-           8: "llvm.x86.ssse3.pmadd.ub.sw.128"}  # fmt: skip
+           8: "llvm.x86.ssse3.pmadd.ub.sw.128"}
 # The instructions for so many words, whose first operand is unsigned and whose second is not, by
 # the feature that brings them.
 INSTRUCTIONS: dict[str, dict[int, str]] = {
@@ -39,7 +39,7 @@ class WordPairs:
             self.writer.value(f"mul {wide} {self.every_other(a, place)}, "
                               f"{self.every_other(b, place)}")
             for place in range(2)
-        ]  # fmt: skip
+        ]
         total = self.writer.value(f"add {wide} {products[0]}, {products[1]}")
         for limit, number in (("smin", (1 << 15) - 1), ("smax", -(1 << 15))):
             name = f"llvm.{limit}.v{self.words}i32"

@@ -16,7 +16,7 @@ _FIELDS = {
     AttributeProto.STRINGS: "strings", AttributeProto.TENSORS: "tensors",
     AttributeProto.GRAPHS: "graphs", AttributeProto.SPARSE_TENSORS: "sparse_tensors",
     AttributeProto.TYPE_PROTOS: "type_protos",
-}  # fmt: skip
+}
 _TYPES = {field: number for number, field in _FIELDS.items()}
 
 

@@ -42,7 +42,7 @@ def attention(node: Node) -> Result:
     wide = "float64" if dtype_of(query) == "float64" else "float32"
     together = reshape(query, (batch, groups, heads // groups * length, width))
     raw = call("nn.batch_matmul", together, key, out_dtype=wide, transpose_a=False,
-               transpose_b=True)  # fmt: skip
+               transpose_b=True)
     raw = reshape(raw, (batch, heads, length, reach))
     scale = node.attr("scale")
     raw = call("multiply", raw, like(1 / math.sqrt(width) if scale is None else scale, raw))
@@ -177,7 +177,7 @@ def linear_attention(node: Node) -> list[RelayExpr]:
         "nn.linear_attention", query, _heads(node, 1, keys), _heads(node, 2, keys), node.get(3),
         decay, beta, update_rule=node.attr("update_rule", "gated_delta"),
         scale=node.attr("scale", 0.0) or 1 / math.sqrt(width),
-    )  # fmt: skip
+    )
     result, state = parts(made, 2)
     batch, length = node.shape()[:2]
     return [reshape(call("transpose", result, (0, 2, 1, 3)), (batch, length, -1)), state]

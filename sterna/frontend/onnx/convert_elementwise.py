@@ -31,14 +31,14 @@ _UNARY = {
     "Relu": "nn.relu", "Round": "round_even", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin",
     "Sinh": "sinh", "Softplus": "nn.softplus", "Softsign": "nn.softsign", "Sqrt": "sqrt",
     "Tan": "tan", "Tanh": "tanh",
-}  # fmt: skip
+}
 
 _BINARY = {
     "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
     "BitwiseXor": "bitwise_xor", "Equal": "equal", "Greater": "greater",
     "GreaterOrEqual": "greater_equal", "Less": "less", "LessOrEqual": "less_equal",
     "Mul": "multiply", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
-}  # fmt: skip
+}
 
 
 def is_float(expr: RelayExpr) -> bool:
@@ -226,7 +226,7 @@ def shrink(node: Node) -> RelayExpr:
     """x below -lambd grows by bias, x above lambd shrinks by it, all else is 0."""
     data, bias, lambd = node[0], node.attr("bias", 0.0), node.attr("lambd", 0.5)
     above = call("where", call("greater", data, like(lambd, data)),
-                 call("subtract", data, like(bias, data)), like(0, data))  # fmt: skip
+                 call("subtract", data, like(bias, data)), like(0, data))
     below = call("less", data, like(-lambd, data))
     return call("where", below, call("add", data, like(bias, data)), above)
 
@@ -251,7 +251,7 @@ def known_tensor(node: Node) -> RelayExpr:
     if "value" in node.attrs:
         return constant(node.attrs["value"])
     for name, dtype in (("value_float", "float32"), ("value_floats", "float32"),
-                        ("value_int", "int64"), ("value_ints", "int64")):  # fmt: skip
+                        ("value_int", "int64"), ("value_ints", "int64")):
         if name in node.attrs:
             return constant(np.asarray(node.attrs[name], dtype))
     raise ValueError("a constant of numbers has a value, value_float(s) or value_int(s)")

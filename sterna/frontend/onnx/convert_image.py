@@ -21,7 +21,7 @@ from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
 
 _METHOD = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linear",
-           "cubic": "cubic"}  # fmt: skip
+           "cubic": "cubic"}
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ def upsample(node: Node) -> RelayExpr:
         scales = [1.0, 1.0, node.attr("height_scale"), node.attr("width_scale")]
     changes = [_Axis(math.floor(e * s), s) for e, s in zip(node.shape(), scales, strict=True)]
     attrs = {"method": _method(node), "rounding_method": "floor",
-             "coordinate_transformation_mode": "asymmetric"}  # fmt: skip
+             "coordinate_transformation_mode": "asymmetric"}
     return _resized(node, changes, attrs)
 
 
@@ -58,7 +58,7 @@ def resize(node: Node) -> RelayExpr:
             node.attr("coordinate_transformation_mode", "half_pixel"),
         "cubic_alpha": node.attr("cubic_coeff_a", -0.75),
         "extrapolation_value": node.attr("extrapolation_value", 0.0),
-    }  # fmt: skip
+    }
     exclude = bool(node.attr("exclude_outside", 0))
     if node.attr("antialias", 0) and method != "nearest_neighbor":
         attrs["exclude_outside"] = exclude
@@ -115,7 +115,7 @@ def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayEx
     moved = [
         axis for axis, to in enumerate(changes)
         if to.extent != shape[axis] or to.scale not in (None, 1.0) or to.region != whole
-    ]  # fmt: skip
+    ]
     if not moved:
         return data
     own = dtype_of(data)
@@ -152,7 +152,7 @@ def _options(
 def _stretched(
     data: RelayExpr, axes: list[int], shape: list[int], changes: list[_Axis],
     attrs: dict[str, Any],
-) -> RelayExpr:  # fmt: skip
+) -> RelayExpr:
     """Up to three axes resized as those of images."""
     rank, count = len(shape), len(axes)
     rest = [axis for axis in range(rank) if axis not in axes]
@@ -161,7 +161,7 @@ def _stretched(
     moved = data if in_place else call("transpose", data, tuple(order))
     flat = reshape(moved, (1, math.prod(shape[a] for a in rest), *(shape[a] for a in axes)))
     made = call(f"image.resize{count}d", flat, layout=LAYOUT[count],
-                **_options(axes, shape, changes, attrs))  # fmt: skip
+                **_options(axes, shape, changes, attrs))
     sizes = (*(shape[a] for a in rest), *(changes[a].extent for a in axes))
     made = reshape(made, sizes)
     return made if in_place else call("transpose", made, tuple(order.index(a) for a in range(rank)))
@@ -187,7 +187,7 @@ def grid_sample(node: Node) -> RelayExpr:
         "image.grid_sample", node[0], grid, method=method, layout=LAYOUT[rank],
         padding_mode=node.attr("padding_mode", "zeros"),
         align_corners=bool(node.attr("align_corners", 0)),
-    )  # fmt: skip
+    )
 
 
 @converter("AffineGrid")

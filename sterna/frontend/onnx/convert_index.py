@@ -111,7 +111,7 @@ def arg_extreme(node: Node) -> RelayExpr:
         node.kind.lower(), node[0], axis=node.attr("axis", 0),
         keepdims=bool(node.attr("keepdims", 1)),
         select_last_index=bool(node.attr("select_last_index", 0)), dtype="int64",
-    )  # fmt: skip
+    )
 
 
 @converter("TopK")
@@ -120,7 +120,7 @@ def top_k(node: Node) -> list[RelayExpr]:
     made = call(
         "topk", node[0], int(k), axis=node.attr("axis", -1), ret_type="both",
         is_ascend=not node.attr("largest", 1), dtype="int64",
-    )  # fmt: skip
+    )
     return parts(made, 2)
 
 
@@ -129,7 +129,7 @@ def cumulative(node: Node) -> RelayExpr:
     return call(
         node.kind.lower(), node[0], axis=int(node.number(1, "axis")),
         exclusive=bool(node.attr("exclusive", 0)), reverse=bool(node.attr("reverse", 0)),
-    )  # fmt: skip
+    )
 
 
 @converter("NonZero")

@@ -41,7 +41,7 @@ def scan(node: Node) -> list[RelayExpr]:
     states, made = _scanned(
         node, states, data, [axis % type_of(x).ndim for x, axis in zip(data, axes, strict=True)],
         node.attr("scan_input_directions") or [0] * count,
-    )  # fmt: skip
+    )
     for place in range(results):
         parts = [step[place] for step in made]
         states.append(_stacked(parts[::-1] if backwards[place] else parts, out_axes[place]))
@@ -51,7 +51,7 @@ def scan(node: Node) -> list[RelayExpr]:
 def _scanned(
     node: Node, states: list[RelayExpr], data: list[RelayExpr], axes: Sequence[int],
     backwards: Sequence[int],
-) -> tuple[list[RelayExpr], list[list[RelayExpr]]]:  # fmt: skip
+) -> tuple[list[RelayExpr], list[list[RelayExpr]]]:
     """The last states, and what each step gave beside them."""
     lengths = {node.shape_of(x)[axis] for x, axis in zip(data, axes, strict=True)}
     if len(lengths) != 1:
@@ -86,7 +86,7 @@ def scan_of_batches(node: Node) -> list[RelayExpr]:
         last, made = _scanned(
             node, [_slice_at(x, 0, place) for x in states],
             [_slice_at(x, 0, place) for x in data], [0] * count, backwards,
-        )  # fmt: skip
+        )
         steps = [[step[i] for step in made] for i in range(len(node.outputs) - len(states))]
         results.append([*last, *(_stacked(parts) for parts in steps)])
     return [_stacked(parts) for parts in zip(*results, strict=True)]

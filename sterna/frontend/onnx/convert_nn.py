@@ -56,7 +56,7 @@ def convolution(
         dilation=numbers(node, "dilations", rank), groups=node.attr("group", 1),
         channels=channels, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
         kernel_layout=KERNEL[rank],
-    )  # fmt: skip
+    )
 
 
 @converter("ConvTranspose")
@@ -88,7 +88,7 @@ def conv_transpose(node: Node) -> RelayExpr:
         padding=tuple(max(p, 0) for p in pads), dilation=dilations, groups=groups,
         channels=per_group * groups, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
         kernel_layout=KERNEL_TRANSPOSED[rank], output_padding=more,
-    )  # fmt: skip
+    )
     if any(p < 0 for p in pads):
         width = [(max(-pads[i], 0), max(-pads[rank + i], 0)) for i in range(rank)]
         made = call("nn.pad", made, ((0, 0), (0, 0), *width), like(0, made))
@@ -106,7 +106,7 @@ def deform_conv(node: Node) -> RelayExpr:
         "dilation": numbers(node, "dilations", rank), "groups": node.attr("group", 1),
         "deformable_groups": node.attr("offset_group", 1), "channels": channels,
         "kernel_size": tuple(kernel),
-    }  # fmt: skip
+    }
     data, weight, offset = node[0], node[1], node[2]
     if node.has(4):
         made = call("nn.modulated_deformable_conv2d", data, offset, weight, node[4], **attrs)
@@ -130,7 +130,7 @@ def pool(node: Node) -> Result:
         "pool_size": kernel, "strides": numbers(node, "strides", rank), "padding": pads,
         "dilation": numbers(node, "dilations", rank), "layout": LAYOUT[rank],
         "ceil_mode": bool(node.attr("ceil_mode", 0)),
-    }  # fmt: skip
+    }
     if node.kind == "AveragePool":
         include = bool(node.attr("count_include_pad", 0))
         return call(f"nn.avg_pool{rank}d", data, count_include_pad=include, **attrs)
@@ -214,7 +214,7 @@ def layer_norm(node: Node) -> Result:
 def normalised(
     node: Node, data: RelayExpr, scale: RelayExpr, bias: RelayExpr | None, axes: tuple[int, ...],
     epsilon: float,
-) -> RelayExpr:  # fmt: skip
+) -> RelayExpr:
     """Layer normalisation; scale and bias broadcast to the axes that are normalised."""
     wanted = node.shape_of(data)[axes[0] :]
     given = [like(0, data) if bias is None else bias, scale]
@@ -253,7 +253,7 @@ def lrn(node: Node) -> RelayExpr:
     return call(
         "nn.lrn", node[0], size=node.attr("size"), axis=1, bias=node.attr("bias", 1.0),
         alpha=node.attr("alpha", 0.0001), beta=node.attr("beta", 0.75),
-    )  # fmt: skip
+    )
 
 
 @converter("LpNormalization")

@@ -37,12 +37,12 @@ def zero_of(node: Node, place: int, scale: RelayExpr, dtype: str) -> RelayExpr:
 def quantize(
     data: RelayExpr, scale: RelayExpr, zero: RelayExpr, dtype: str, axis: int = 1, block: int = 0,
     saturate: bool = True,
-) -> RelayExpr:  # fmt: skip
+) -> RelayExpr:
     """Floats as whole numbers; halves go to the even neighbour."""
     return call(
         "qnn.quantize", data, scale, zero, axis=axis, out_dtype=dtype, rounding="TO_EVEN",
         saturate=saturate, block_size=block,
-    )  # fmt: skip
+    )
 
 
 def dequantize(
@@ -52,7 +52,7 @@ def dequantize(
     return call_unfolded(
         "qnn.dequantize", data, scale, zero, axis=axis, out_dtype=dtype_of(scale),
         block_size=block,
-    )  # fmt: skip
+    )
 
 
 def _axis(node: Node, scale: RelayExpr) -> int:
@@ -130,7 +130,7 @@ def _rescaled(node: Node, total: RelayExpr, axis: int) -> RelayExpr:
         return call(
             "qnn.requantize", total, call("multiply", a, b), constant(0, "int32"), y, zero,
             axis=axis, rounding="TONEAREST_EVEN", compute_dtype=kind, out_dtype=dtype_of(zero),
-        )  # fmt: skip
+        )
     if rank_of(b) == 1:
         b = reshape(b, (-1, *(1,) * (rank_of(total) - axis - 1)))
     real = call("multiply", cast(total, kind), call("divide", call("multiply", a, b), y))

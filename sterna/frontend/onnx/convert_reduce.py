@@ -16,7 +16,7 @@ _REDUCE = {
     "ReduceMax": "max", "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod",
     "ReduceSum": "sum", "ReduceL1": "sum", "ReduceL2": "sum", "ReduceLogSum": "sum",
     "ReduceSumSquare": "sum",
-}  # fmt: skip
+}
 
 # Which version made the axes an operand.
 _SINCE = {"ReduceSum": 13}

@@ -145,14 +145,14 @@ def slice_to(node: Node) -> RelayExpr:
         count = len(begin) if isinstance(begin, tuple) else node.shape(1)[0]
         strides = call("ones", (count,), kind)
     given = [constant(np.array(v, "int64")) if isinstance(v, tuple) else v
-             for v in (begin, end, strides)]  # fmt: skip
+             for v in (begin, end, strides)]
     return call("strided_slice", node[0], *given, axes=axes)
 
 
 def _cut_backwards(
     node: Node, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...],
     axes: tuple[int, ...],
-) -> RelayExpr:  # fmt: skip
+) -> RelayExpr:
     """Slices of which some go backwards: from the last one to and with the first by an end that
     lies before the front, which begin and end are held to here.
     """
@@ -277,4 +277,4 @@ def col2im(node: Node) -> RelayExpr:
         "nn.col2im", node[0], image_shape=image, block_shape=tuple(node.ints(2, "block_shape")),
         strides=tuple(node.attr("strides") or ()), dilation=tuple(node.attr("dilations") or ()),
         padding=tuple(pads) if pads else 0,
-    )  # fmt: skip
+    )

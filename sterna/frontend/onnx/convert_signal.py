@@ -15,7 +15,7 @@ from sterna.relay.expr import RelayExpr
 _WINDOWS = {
     "HannWindow": "signal.hann_window", "HammingWindow": "signal.hamming_window",
     "BlackmanWindow": "signal.blackman_window",
-}  # fmt: skip
+}
 
 
 @converter(*_WINDOWS)
@@ -74,10 +74,10 @@ def random(node: Node) -> RelayExpr:
     if node.kind.startswith("RandomNormal"):
         mean, scale = node.attr("mean", 0.0), node.attr("scale", 1.0)
         return call("random.seeded_normal", shape=shape, mean=mean, scale=scale,
-                    seed=_seed(node), dtype=dtype)  # fmt: skip
+                    seed=_seed(node), dtype=dtype)
     low, high = node.attr("low", 0.0), node.attr("high", 1.0)
     return call("random.seeded_uniform", shape=shape, low=low, high=high, seed=_seed(node),
-                dtype=dtype)  # fmt: skip
+                dtype=dtype)
 
 
 @converter("Bernoulli")
@@ -92,4 +92,4 @@ def multinomial(node: Node) -> RelayExpr:
     dtype = element_type(node.attr("dtype", 6))
     count = node.attr("sample_size", 1)
     return call("random.seeded_multinomial", node[0], num_samples=count, seed=_seed(node),
-                dtype=dtype)  # fmt: skip
+                dtype=dtype)

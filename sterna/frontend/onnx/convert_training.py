@@ -42,7 +42,7 @@ def adagrad(node: Node) -> list[RelayExpr]:
 def _adagrad(
     node: Node, rate: RelayExpr, count: RelayExpr, weight: RelayExpr, gradient: RelayExpr,
     squares: RelayExpr,
-) -> list[RelayExpr]:  # fmt: skip
+) -> list[RelayExpr]:
     time = cast(count, dtype_of(weight))
     decay = call("add", _scaled(time, node.attr("decay_factor", 0.0)), like(1, time))
     slope = _regularised(node, weight, gradient)
@@ -60,7 +60,7 @@ def adam(node: Node) -> list[RelayExpr]:
 def _adam(
     node: Node, rate: RelayExpr, count: RelayExpr, weight: RelayExpr, gradient: RelayExpr,
     momentum: RelayExpr, squares: RelayExpr,
-) -> list[RelayExpr]:  # fmt: skip
+) -> list[RelayExpr]:
     alpha, beta = node.attr("alpha", 0.9), node.attr("beta", 0.999)
     slope = _regularised(node, weight, gradient)
     mean = call("add", _scaled(momentum, alpha), _scaled(slope, 1 - alpha))
@@ -91,7 +91,7 @@ def momentum(node: Node) -> list[RelayExpr]:
 def _momentum(
     node: Node, rate: RelayExpr, count: RelayExpr, weight: RelayExpr, gradient: RelayExpr,
     speed: RelayExpr,
-) -> list[RelayExpr]:  # fmt: skip
+) -> list[RelayExpr]:
     alpha, beta = node.attr("alpha"), node.attr("beta")
     slope = _regularised(node, weight, gradient)
     begun = call("greater", count, like(0, count))

@@ -33,7 +33,7 @@ def roi_align(node: Node) -> RelayExpr:
         spatial_scale=node.attr("spatial_scale", 1.0),
         sample_ratio=node.attr("sampling_ratio", 0), mode=_ROI_MODE[mode],
         aligned=places == "half_pixel",
-    )  # fmt: skip
+    )
     return cast(made, dtype_of(node[0]))
 
 
@@ -43,7 +43,7 @@ def max_roi_pool(node: Node) -> RelayExpr:
         "vision.roi_pool", cast(node[0], "float32"), cast(node[1], "float32"),
         pooled_size=tuple(node.attr("pooled_shape")),
         spatial_scale=node.attr("spatial_scale", 1.0),
-    )  # fmt: skip
+    )
     return cast(made, dtype_of(node[0]))
 
 
@@ -60,7 +60,7 @@ def non_max_suppression(node: Node) -> RelayExpr:
             "vision.all_class_non_max_suppression", node[0], node[1], most, overlap, least,
             center_point_box=bool(node.attr("center_point_box", 0)),
         ), 2,
-    )  # fmt: skip
+    )
     return first_of(node, rows, count, 0)
 
 
@@ -80,9 +80,9 @@ def unique(node: Node) -> list[RelayExpr]:
     made = call(
         "unique", reshape(data, (-1,)) if axis is None else data, axis=axis,
         is_sorted=bool(node.attr("sorted", 1)), return_counts=True, dtype="int64",
-    )  # fmt: skip
+    )
     values, places, inverse, count, counts = parts(made, 5)
     return [
         first_of(node, values, count, axis or 0), first_of(node, places, count, 0), inverse,
         first_of(node, counts, count, 0),
-    ]  # fmt: skip
+    ]

@@ -42,7 +42,7 @@ def local_definition(node: NodeProto, function: FunctionProto) -> FunctionProto:
     what = f"node '{node.name}' ({node.op_type})"
     for names, own, most in (
         ("operands", node.input, function.input), ("results", node.output, function.output),
-    ):  # fmt: skip
+    ):
         if len(own) > len(most):
             raise ValueError(f"{what} has {len(own)} {names}; its function has {len(most)}")
     declared = {*function.attribute, *(entry.name for entry in function.attribute_proto)}
@@ -102,7 +102,7 @@ def _versions(schema: Any) -> list[int]:
     """The versions of the standard in which there is a definition."""
     return sorted({
         *schema.function_opset_versions, *schema.context_dependent_function_opset_versions
-    })  # fmt: skip
+    })
 
 
 def _with_defaults(node: NodeProto, schema: Any) -> NodeProto:

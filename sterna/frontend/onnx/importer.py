@@ -132,7 +132,7 @@ class Importer:
     def __init__(
         self, loaded: LoadedModel, given: Inputs, opset: int | None, freeze: bool, room: Room,
         feeds: Feeds | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.room, self.feeds = room, feeds or Feeds()
         model, self.folder = loaded.proto, loaded.folder
         self.graph, self.given, self.freeze = model.graph, given, freeze

@@ -40,7 +40,7 @@ class Inputs:
         dims = {
             dim.dim_param
             for entry in given for dim in entry.type.tensor_type.shape.dim if dim.dim_param
-        }  # fmt: skip
+        }
         free = ", ".join(entry.name for entry in given if entry.name not in weights)
         for own, what in ((self.shapes, "shape"), (self.dtypes, "dtype")):
             for name in own:
@@ -94,7 +94,7 @@ class Inputs:
                 warnings.warn(
                     f"{what}: dimension {place} is {want.dim_value} in the model and {have} by "
                     "shape=", stacklevel=7,
-                )  # fmt: skip
+                )
         return tuple(dim if isinstance(dim, AnyDim) else int(dim) for dim in given)  # type: ignore[arg-type]
 
     def _extent(self, dim: TensorShapeProto.Dimension, what: str) -> Dim:

@@ -25,7 +25,7 @@ _FIELD_OF: dict[int, str] = {
     TensorProto.FLOAT: "float_data", TensorProto.DOUBLE: "double_data",
     TensorProto.INT64: "int64_data", TensorProto.UINT32: "uint64_data",
     TensorProto.UINT64: "uint64_data",
-}  # fmt: skip
+}
 
 
 def element_type(number: int, what: str) -> str:
@@ -92,12 +92,12 @@ _PACKED: dict[int, int] = {
     TensorProto.UINT4: 4, TensorProto.INT4: 4, TensorProto.FLOAT4E2M1: 4,
     TensorProto.UINT2: 2, TensorProto.INT2: 2,
     TensorProto.FLOAT6E2M3: 6, TensorProto.FLOAT6E3M2: 6,
-}  # fmt: skip
+}
 
 
 def _from_bytes(
     tensor: TensorProto, raw: bytes, kind: "np.dtype[Any]", count: int, bits: int, what: str
-) -> Array:  # fmt: skip
+) -> Array:
     wanted = -(-count * bits // 8)
     if len(raw) != wanted:
         raise ValueError(

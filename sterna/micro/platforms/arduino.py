@@ -45,7 +45,7 @@ class ArduinoHandler(FirmwareHandler):
                 "serial_number", "the board's serial number, where several are plugged in",
                 optional=[FLASH, OPEN],
             ),
-        ]  # fmt: skip
+        ]
 
     def fill(self, project: Project) -> None:
         """A sketch, which is named as its folder is."""
@@ -59,7 +59,7 @@ class ArduinoHandler(FirmwareHandler):
             [self._cli(options), "compile", "--fqbn", self._fqbn(project), "--build-path", "build",
              "--build-property", f"compiler.c.extra_flags={flags}", "."],
             project.folder, options["verbose"],
-        )  # fmt: skip
+        )
 
     def load(self, project: Project, options: dict[str, Any]) -> None:
         """Let arduino-cli upload it."""
@@ -68,7 +68,7 @@ class ArduinoHandler(FirmwareHandler):
             [cli, "upload", "--fqbn", self._fqbn(project), "--input-dir", "build", "--port",
              self._port(project, options), "."],
             project.folder, options["verbose"],
-        )  # fmt: skip
+        )
 
     def connect(self, project: Project, options: dict[str, Any]) -> Stream:
         """The board's serial port."""
@@ -86,7 +86,7 @@ class ArduinoHandler(FirmwareHandler):
         done = subprocess.run(
             [self._cli(options), "board", "list", "--format", "json"], capture_output=True,
             text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         ports = find_ports(done.stdout, self._fqbn(project), options["serial_number"])
         if len(ports) != 1:
             raise ValueError(

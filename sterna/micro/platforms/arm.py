@@ -48,7 +48,7 @@ PROCESSORS = {
 COMMON = [
     "-std=gnu11", "-O2", "-Wall", "-Wextra", "-ffp-contract=fast", "-fno-math-errno",
     "-ffunction-sections", "-fdata-sections",
-]  # fmt: skip
+]
 
 
 def choose_toolchain(wanted: str | None) -> str:
@@ -69,10 +69,10 @@ def compile_command(toolchain: str, cpu: str, libc_folder: str) -> list[str]:
     processor = PROCESSORS[cpu]
     if toolchain == GCC:
         return [GCC_COMMAND, *processor.gcc, "-mthumb", *COMMON, "-nostartfiles",
-                "--specs=nano.specs", "-Wl,--gc-sections"]  # fmt: skip
+                "--specs=nano.specs", "-Wl,--gc-sections"]
     return [sys.executable, "-m", "ziglang", "cc", *processor.zig_flags, *COMMON,
             "-ffreestanding", "-fno-sanitize=all", f"-isystem{libc_folder}",
-            f"{libc_folder}/math.c", "-Wl,--gc-sections"]  # fmt: skip
+            f"{libc_folder}/math.c", "-Wl,--gc-sections"]
 
 
 def libraries(toolchain: str) -> list[str]:

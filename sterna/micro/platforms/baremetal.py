@@ -118,7 +118,7 @@ class BareMetalHandler(FirmwareHandler):
                 "flash_command", "what loads the program into a real board, as words; PROGRAM "
                 "stands for its file", "list", [], optional=[FLASH],
             ),
-        ]  # fmt: skip
+        ]
 
     def fill(self, project: Project) -> None:
         """Start-up code, linker script, the board's UART, and functions for bare compilers."""
@@ -128,20 +128,20 @@ class BareMetalHandler(FirmwareHandler):
         self.copy(project, [f"src/{name}" for name in sources])
         self.copy(project, ["boards.json", "libc/math.c", "libc/math.h", "libc/string.h"])
         header = BOARD_HEADER.format(address=int(uart["address"], 0), clock=uart["clock"],
-                                     baud=BAUD)  # fmt: skip
+                                     baud=BAUD)
         (project.sources / "board.h").write_text(header)
         script = LINKER_SCRIPT.format(
             board=board.name, flash=board.flash, ram=board.ram, least_stack=LEAST_STACK,
             no_stack=NO_STACK,            flash_origin=int(board.more["flash_origin"], 0),
             ram_origin=int(board.more["ram_origin"], 0),
-        )  # fmt: skip
+        )
         (project.folder / "link.ld").write_text(script)
         compiler, *flags = arm.compile_command(arm.GCC, board.cpu, "libc")
         makefile = MAKEFILE.format(
             compiler=compiler, machine=board.more.get("qemu", "none"),
             flags=shlex.join([*flags, "-Isrc", *compiler_flags(project.options)]),
             libraries=" ".join(arm.libraries(arm.GCC)),
-        )  # fmt: skip
+        )
         (project.folder / "Makefile").write_text(makefile)
 
     def compile(self, project: Project, options: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ class BareMetalHandler(FirmwareHandler):
         command = [
             *arm.compile_command(toolchain, board.cpu, "libc"), "-Isrc", *compiler_flags(options),
             *project.source_files(), *arm.libraries(toolchain), "-Tlink.ld", "-o", PROGRAM,
-        ]  # fmt: skip
+        ]
         try:
             run_tool(command, project.folder, options["verbose"])
         except CompileError as error:
@@ -162,10 +162,10 @@ class BareMetalHandler(FirmwareHandler):
         """A real board's own command; QEMU loads the program when it starts."""
         program = project.built(PROGRAM)
         words = [str(program) if word == "PROGRAM" else str(word)
-                 for word in options["flash_command"]]  # fmt: skip
+                 for word in options["flash_command"]]
         if words:
             run_tool([require_tool(words[0], "it is the first word of flash_command"), *words[1:]],
-                     project.folder, options["verbose"])  # fmt: skip
+                     project.folder, options["verbose"])
         elif options["port"] is not None:
             raise ValueError(
                 "a real board is loaded by its own programmer: name it with the option "
@@ -189,7 +189,7 @@ class BareMetalHandler(FirmwareHandler):
              "-monitor", "none", "-chardev", "stdio,id=host,signal=off", "-serial", serial,
              "-semihosting-config", f"enable=on,{console}", "-kernel", str(program)],
             project.folder,
-        )  # fmt: skip
+        )
 
 
 def _check_overflow(board: Board, words: str) -> None:

@@ -38,7 +38,7 @@ def load_boards(folder: Path) -> dict[str, Board]:
             MappingProxyType({key: row[key] for key in row if key not in known}),
         )
         for name, row in sorted(listed.items())
-    }  # fmt: skip
+    }
 
 
 def find_board(name: str, platform: str | None = None) -> tuple[str, Board]:

@@ -53,7 +53,7 @@ class Project:
         data = json.loads((folder / DESCRIPTION).read_text("utf-8"))
         options = data["options"]
         return cls(folder, data["name"], options.get("board"), options["project_type"], options,
-                   Network.from_json(data["network"]))  # fmt: skip
+                   Network.from_json(data["network"]))
 
     @property
     def sources(self) -> Path:
@@ -128,7 +128,7 @@ class FirmwareHandler(ProjectAPIHandler):
     def generate_project(
         self, model_library_format_path: Path, standalone_crt_dir: Path | None,
         project_dir: Path, options: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make a project: whole, or not at all."""
         if not self.is_template:
             raise ValueError(f"'{self.folder}' is a project, not a template for projects")
@@ -204,7 +204,7 @@ class FirmwareHandler(ProjectAPIHandler):
         if options["extra_files_tar"] is not None:
             _unpack_extra(options["extra_files_tar"], sources)
         description = {"platform": self.platform, "name": name, "options": options,
-                       "network": network.to_json()}  # fmt: skip
+                       "network": network.to_json()}
         text = json.dumps(description, indent=2, sort_keys=True)
         (folder / DESCRIPTION).write_text(f"{text}\n", "utf-8")
         self.fill(Project(folder, name, options.get("board"), project_type, options, network))

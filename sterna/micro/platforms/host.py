@@ -27,7 +27,7 @@ class HostHandler(FirmwareHandler):
         kind = ProjectOption(
             "project_type", "what the program does: run once on sample inputs, or obey the host",
             default=EXAMPLE, choices=list(PROJECT_TYPES), optional=[GENERATE],
-        )  # fmt: skip
+        )
         return [kind, *more_options()]
 
     def fill(self, project: Project) -> None:
@@ -45,7 +45,7 @@ class HostHandler(FirmwareHandler):
             [*compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Isrc", *compiler_flags(options),
              *project.source_files(), "-o", PROGRAM, "-lm"],
             project.folder, options["verbose"],
-        )  # fmt: skip
+        )
 
     def load(self, project: Project, options: dict[str, Any]) -> None:
         """Nothing: the program is here."""

@@ -85,7 +85,7 @@ class Network:
         inputs, outputs = (tuple(map(_tensor, data[side])) for side in ("inputs", "outputs"))
         pools = tuple(Pool(**row) for row in data["pools"])
         return cls(data["name"], inputs, outputs, data["workspace_bytes"], data["constant_bytes"],
-                   pools, data["operands_in_pools"])  # fmt: skip
+                   pools, data["operands_in_pools"])
 
 
 def _tensor(row: Mapping[str, Any]) -> Tensor:
@@ -139,7 +139,7 @@ def _read_metadata(metadata: Any) -> Network:
         "name": name, **module["interface"],
         "workspace_bytes": main["workspace_size_bytes"],
         "constant_bytes": main["constants_size_bytes"],
-    })  # fmt: skip
+    })
 
 
 # ---- sample inputs ----
@@ -238,15 +238,15 @@ def _run(network: Network, prefix: str) -> str:
 def _copying(network: Network, prefix: str, pools: str) -> list[str]:
     """The lines that run a network whose inputs and outputs lie in its own memory."""
     inputs = [f"  memcpy(inputs.{t.member}, model_inputs[{i}].data, {t.size});"
-              for i, t in enumerate(network.inputs)]  # fmt: skip
+              for i, t in enumerate(network.inputs)]
     outputs = [f"  memcpy(model_outputs[{i}].data, outputs.{t.member}, {t.size});"
-               for i, t in enumerate(network.outputs)]  # fmt: skip
+               for i, t in enumerate(network.outputs)]
     return [
         f"  struct {prefix}_inputs inputs = {prefix}_map_inputs({pools});", *inputs,
         f"  const int32_t status = {prefix}_run({pools});",
         f"  struct {prefix}_outputs outputs = {prefix}_map_outputs({pools});", *outputs,
         "  return status;",
-    ]  # fmt: skip
+    ]
 
 
 def _row(tensor: Tensor, data: str) -> str:

@@ -19,7 +19,7 @@ def common_options(
         ),
         ProjectOption("board", "the board", choices=list(boards), required=[GENERATE]),
         *more_options(),
-    ]  # fmt: skip
+    ]
 
 
 def more_options() -> list[ProjectOption]:
@@ -49,4 +49,4 @@ def more_options() -> list[ProjectOption]:
             "sample_inputs", "an .npz file with the example's inputs by name; random if not given",
             optional=[GENERATE],
         ),
-    ]  # fmt: skip
+    ]

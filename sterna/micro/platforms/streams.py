@@ -63,7 +63,7 @@ class ProcessStream:
         self._process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, bufsize=0,
-        )  # fmt: skip
+        )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         os.set_blocking(self._in.fileno(), False)

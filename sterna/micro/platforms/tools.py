@@ -28,7 +28,7 @@ def run_tool(command: Sequence[str], folder: Path, verbose: bool = False) -> Non
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", timeout=SECONDS, check=False,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise CompileError(f"{shlex.join(command)} took more than {SECONDS:.0f} s") from None
     if verbose and done.stdout:

@@ -62,7 +62,7 @@ class ZephyrHandler(FirmwareHandler):
             ProjectOption(
                 "port", "the serial port of a real board, such as /dev/ttyACM0", optional=[OPEN]
             ),
-        ]  # fmt: skip
+        ]
 
     def fill(self, project: Project) -> None:
         """An application of Zephyr's kind."""
@@ -82,7 +82,7 @@ class ZephyrHandler(FirmwareHandler):
             [self._west(options), "build", "-b", self._board(project).more["west"], "-d", "build",
              "."],
             project.folder, options["verbose"],
-        )  # fmt: skip
+        )
 
     def load(self, project: Project, options: dict[str, Any]) -> None:
         """Let west flash it; an emulator loads the program when it starts."""
@@ -101,7 +101,7 @@ class ZephyrHandler(FirmwareHandler):
             )
         project.built("build/zephyr/zephyr.elf")
         return ProcessStream([self._west(options), "build", "-d", "build", "-t", "run"],
-                             project.folder)  # fmt: skip
+                             project.folder)
 
     def _board(self, project: Project) -> Board:
         return self.known_boards()[str(project.board)]

@@ -82,7 +82,7 @@ class ProjectAPIClient:
     def __init__(
         self, read_file: IO[bytes], write_file: IO[bytes],
         process: "subprocess.Popen[bytes] | None" = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._read_file = read_file
         self._write_file = write_file
         self._process = process
@@ -136,7 +136,7 @@ class ProjectAPIClient:
         self, model_library_format_path: str | os.PathLike[str],
         standalone_crt_dir: str | os.PathLike[str] | None,
         project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make a project from an archive of a network."""
         crt = None if standalone_crt_dir is None else os.fspath(standalone_crt_dir)
         self._request(
@@ -145,7 +145,7 @@ class ProjectAPIClient:
              "standalone_crt_dir": crt,
              "project_dir": os.fspath(project_dir), "options": dict(options or {})},
             LONG,
-        )  # fmt: skip
+        )
 
     def build(self, options: Mapping[str, Any] | None = None) -> None:
         """Compile the project."""
@@ -170,7 +170,7 @@ class ProjectAPIClient:
     def read_transport(self, n: int, timeout_sec: float | None) -> bytes:
         """One to n bytes; IoTimeoutError, or TransportClosedError at the program's end."""
         data = self._request("read_transport", {"n": n, "timeout_sec": timeout_sec},
-                             _with_slack(timeout_sec))  # fmt: skip
+                             _with_slack(timeout_sec))
         if not isinstance(data, dict) or not isinstance(data.get("data"), str):
             raise MalformedReplyError(f"read_transport: {data!r:.200}")
         return decode_bytes(data["data"])
@@ -295,7 +295,7 @@ def instantiate_from_dir(
             pass_fds=(their_read, their_write), cwd=folder, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=None if debug else subprocess.DEVNULL,
             stderr=None if debug else subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except OSError:
         os.close(our_write)
         os.close(our_read)

@@ -70,7 +70,7 @@ class ServerError(JSONRPCError):
         """An exception, with the place that it comes from."""
         lines = traceback.format_exception(error)
         return cls(str(error) or type(error).__name__,
-                   {"type": type(error).__name__, "traceback": "".join(lines)})  # fmt: skip
+                   {"type": type(error).__name__, "traceback": "".join(lines)})
 
 
 class IoTimeoutError(JSONRPCError):
@@ -166,11 +166,11 @@ class ServerInfo:
                 tuple(o.get("optional") or ()),
             )
             for o in data["project_options"]
-        ]  # fmt: skip
+        ]
         return cls(
             str(data["platform_name"]), bool(data["is_template"]),
             str(data["model_library_format_path"]), options, int(data["protocol_version"]),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class ProjectAPIHandler(abc.ABC):
     def generate_project(
         self, model_library_format_path: Path, standalone_crt_dir: Path | None,
         project_dir: Path, options: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make a project from an archive of a network; templates do this."""
 
     @abc.abstractmethod
@@ -315,7 +315,7 @@ def _server_info_query(handler: ProjectAPIHandler, tvm_version: Any) -> dict[str
 def _generate_project(
     handler: ProjectAPIHandler, model_library_format_path: Any, standalone_crt_dir: Any,
     project_dir: Any, options: Any,
-) -> None:  # fmt: skip
+) -> None:
     crt = Path(str(standalone_crt_dir)) if standalone_crt_dir else None
     handler.generate_project(
         Path(str(model_library_format_path)), crt, Path(str(project_dir)), _object(options)
@@ -366,7 +366,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
         _server_info_query, _generate_project, _build, _flash, _open_transport, _close_transport,
         _read_transport, _write_transport,
     )
-}  # fmt: skip
+}
 
 
 def main(handler: ProjectAPIHandler, argv: Sequence[str] | None = None) -> None:
@@ -383,4 +383,4 @@ __all__ = [
     "ErrorCode", "IoTimeoutError", "JSONRPCError", "PROTOCOL_VERSION", "ProjectAPIHandler",
     "ProjectAPIServer", "ProjectOption", "ServerError", "ServerInfo", "TransportClosedError",
     "TransportTimeouts", "check_options", "main",
-]  # fmt: skip
+]

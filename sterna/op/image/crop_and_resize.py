@@ -10,13 +10,13 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, tensor
 from sterna.op.indexing import as_index, within
 from sterna.op.interpolation import method_of
-from sterna.op.products import AS_DATA, FLOAT32
 from sterna.op.tensor.convert import convert, converted
 from sterna.op.windows import spatial_layout
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import Layout
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA, FLOAT32
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, if_then_else, round
 
@@ -81,7 +81,7 @@ def _compute(
             return _places(first, last, i.astype(FLOAT32), attrs.crop_size[axis], end, half)
 
         made: Tensor = compute((boxes.shape[0], attrs.crop_size[axis]), element,
-                               name=f"T_crop_{'yx'[axis]}")  # fmt: skip
+                               name=f"T_crop_{'yx'[axis]}")
         return made
 
     rows, columns = position(0), position(1)
@@ -131,7 +131,7 @@ def _reference(attrs: CropAndResizeAttrs, data: Array, boxes: Array, indices: Ar
                                     attrs.crop_size[axis], np.float32(sizes[axis] - 1),
                                     np.float32(0.5)), attrs.crop_size[axis])
             for axis in (0, 1)
-        ]  # fmt: skip
+        ]
         line = [np.clip(where, 0, size - 1) for where, size in zip(at, sizes, strict=True)]
         if attrs.method == "nearest_neighbor":
             y, x = (np.floor(where + 0.5).astype("int64") for where in line)
@@ -175,4 +175,4 @@ register(OpRecord(
     ],
     doc="Boxes (y1, x1, y2, x2, in parts of an image) of the images that box_indices name, all "
         "read at crop_size places; outside of the image lies extrapolation_value.",
-))  # fmt: skip
+))

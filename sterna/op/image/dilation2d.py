@@ -8,7 +8,6 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, same_dtype, tensor
 from sterna.op.extremes import largest, lowest
-from sterna.op.products import AS_DATA, narrowed
 from sterna.op.windows import (
     Padding,
     Windowed,
@@ -22,6 +21,7 @@ from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA, narrowed
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, reduce_axis
 
@@ -45,7 +45,7 @@ class Dilation2DAttrs(Windowed):
 
 def _layouts(attrs: Dilation2DAttrs) -> tuple[Layout, Layout]:
     return (spatial_layout(attrs.data_layout, "NCHW", "data_layout"),
-            spatial_layout(attrs.kernel_layout, "IHW", "kernel_layout"))  # fmt: skip
+            spatial_layout(attrs.kernel_layout, "IHW", "kernel_layout"))
 
 
 def _infer(attrs: Dilation2DAttrs, data: Type, weight: Type) -> TensorType:
@@ -58,7 +58,7 @@ def _infer(attrs: Dilation2DAttrs, data: Type, weight: Type) -> TensorType:
         extents[axis] = window_result(
             extents[axis], window[axis], attrs.strides[place],
             attrs.before[place] + attrs.after[place], attrs.dilations[place],
-        )  # fmt: skip
+        )
     return TensorType(outer.shape(extents), DataType(attrs.out_dtype or x.dtype))
 
 
@@ -96,7 +96,7 @@ def _reference(attrs: Dilation2DAttrs, data: Array, weight: Array) -> Array:
     for r, s in np.ndindex(*w.shape[1:]):
         top, left = r * attrs.dilations[0], s * attrs.dilations[1]
         seen = x[:, :, top : top + (rows - 1) * attrs.strides[0] + 1 : attrs.strides[0],
-                 left : left + (columns - 1) * attrs.strides[1] + 1 : attrs.strides[1]]  # fmt: skip
+                 left : left + (columns - 1) * attrs.strides[1] + 1 : attrs.strides[1]]
         made = np.maximum(made, seen + w[:, r, s, None, None])
     dtype = attrs.out_dtype or str(data.dtype)
     return from_plain(made.astype(numpy_dtype(dtype)), "NCHW", outer)
@@ -117,4 +117,4 @@ register(OpRecord(
         Case(((1, 2, 4, 4), (2, 2, 2)), {"out_dtype": "float16"}, 2e-3),
     ],
     doc="The dilation of images: the largest of data + weight in a window at every place.",
-))  # fmt: skip
+))

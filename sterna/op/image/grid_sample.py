@@ -15,10 +15,10 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, tensor
 from sterna.op.interpolation import method_of, weights_of
-from sterna.op.products import wide, widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor, abs, compute, floor, if_then_else, nearbyint
 from sterna.te import all as all_of
 
@@ -171,7 +171,7 @@ def _reference(attrs: GridSampleAttrs, data: Array, grid: Array) -> Array:
     for axis in range(rank):
         size = data.shape[2 + axis]
         at = _unnormalized(places[:, rank - 1 - axis], places.dtype.type(size),
-                           attrs.align_corners)  # fmt: skip
+                           attrs.align_corners)
         taps.append(_array_taps(attrs, at, size))
     batch = np.arange(data.shape[0]).reshape(-1, *[1] * rank)
     total: Any = np.zeros((data.shape[0], *grid.shape[2:], data.shape[1]), x.dtype)
@@ -212,7 +212,7 @@ register(OpRecord(
     ],
     doc="Images read at the places of a grid: the nearest elements, or between two or four along "
         "each axis; outside lie zeros, the elements at the border, or the image mirrored.",
-))  # fmt: skip
+))
 
 
 # ---- affine_grid ----
@@ -253,7 +253,7 @@ def _compute_affine(attrs: AffineGridAttrs, out: TensorType, data: Tensor) -> Te
         for column in range(rank):
             axis = rank - 1 - column
             where = _coordinate(at[axis].astype(dtype), attrs.target_shape[axis],
-                                attrs.align_corners)  # fmt: skip
+                                attrs.align_corners)
             total = total + data(n, row, column).astype(dtype) * where
         return total.astype(out.dtype)
 
@@ -287,4 +287,4 @@ register(OpRecord(
     ],
     doc="The grid that shows an image moved, turned and sheared by a matrix of 2 by 3 numbers; "
         "a volume by one of 3 by 4.",
-))  # fmt: skip
+))

@@ -15,7 +15,6 @@ from sterna.op.interpolation import (
     stretched,
     stretched_array,
 )
-from sterna.op.products import AS_DATA
 from sterna.op.windows import SPATIAL, axis_names, spatial_layout
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -24,6 +23,7 @@ from sterna.relay.expr import Constant
 from sterna.relay.layout import Layout
 from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 
@@ -113,7 +113,7 @@ def _scalings(attrs: Any, have: dict[str, Any], want: dict[str, Any]) -> dict[in
             have[axis], want[axis], method_of(attrs.method), attrs.coordinate_transformation_mode,
             _rounding(attrs), attrs.cubic_alpha, attrs.cubic_exclude, region,
             attrs.scales[place] if attrs.scales else None,
-        )  # fmt: skip
+        )
     return made
 
 
@@ -129,7 +129,7 @@ def _compute(attrs: Any, out: TensorType, data: Tensor, *size: Tensor) -> Tensor
     layout, _ = _axes(attrs, _rank(attrs))
     have, want = layout.dims(TensorType(data.shape).shape), layout.dims(out.shape)
     return stretched(data, out, _scalings(attrs, have, want), "T_resize", axis_names(layout),
-                     attrs.extrapolation_value)  # fmt: skip
+                     attrs.extrapolation_value)
 
 
 def _reference(attrs: Any, data: Array, *size: Array) -> Array:
@@ -149,7 +149,7 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
         coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
         cubic_alpha: float = -0.5, cubic_exclude: int = 0, extrapolation_value: float = 0.0,
         out_dtype: str | None = None, scales: Any = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """An image of another size: the nearest elements, or between them.
 
         The places of the result lie among the elements as coordinate_transformation_mode says; roi
@@ -163,7 +163,7 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
             "rounding_method": rounding_method, "cubic_alpha": cubic_alpha,
             "cubic_exclude": bool(cubic_exclude), "extrapolation_value": extrapolation_value,
             "out_dtype": out_dtype or "", "scales": tuple(scales) if scales is not None else (),
-        }  # fmt: skip
+        }
         extents = known_dims(size)
         if extents is None:
             return make(f"dyn.{name}", data, size, **options)
@@ -182,7 +182,7 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
         layout=with_layout,
         cases=cases,
         doc=resize.__doc__ or "",
-    ))  # fmt: skip
+    ))
     register(OpRecord(
         f"dyn.{name}",
         inputs=("data", "size"),
@@ -194,14 +194,14 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
         pattern=OPAQUE,
         cases=[Case((cases[0].inputs[0], np.arange(4, 4 + rank)), {"layout": layout})],
         doc=f"{name} to a size that is computed.",
-    ))  # fmt: skip
+    ))
 
 
 _register(1, "NCW", [
     Case(((1, 2, 5),), {"size": (9,), "layout": "NCW", "method": "cubic"}),
     Case(((1, 7, 2),), {"size": (4,), "layout": "NWC", "coordinate_transformation_mode":
                         "half_pixel_symmetric", "scales": (0.6,)}),
-])  # fmt: skip
+])
 
 _register(2, "NCHW", [
     Case(((1, 2, 4, 5),), {"size": (7, 3), "layout": "NCHW"}),
@@ -220,7 +220,7 @@ _register(2, "NCHW", [
     Case((((1, 1, 3, 3), "float16"),), {"size": (1, 5), "layout": "NCHW", "out_dtype": "float32",
                                         "coordinate_transformation_mode": "pytorch_half_pixel"},
          1e-3),
-])  # fmt: skip
+])
 
 _register(3, "NCDHW", [
     Case(((1, 2, 2, 3, 4),), {"size": (3, 5, 2), "layout": "NCDHW"}),
@@ -228,4 +228,4 @@ _register(3, "NCDHW", [
         "size": (4, 2, 6), "layout": "NDHWC", "method": "nearest_neighbor",
         "rounding_method": "ceil", "coordinate_transformation_mode": "align_corners",
     }),
-])  # fmt: skip
+])

@@ -15,11 +15,11 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
 from sterna.op.interpolation import FLOAT64, INT32, Scaling, coordinates_of, cubic, method_of
-from sterna.op.products import AS_DATA, FLOAT32, wide
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA, FLOAT32, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, if_then_else, reduce_axis, round
 from sterna.te import sum as te_sum
@@ -81,7 +81,7 @@ def _scalings(attrs: SmoothResizeAttrs, shape: Sequence[Any]) -> dict[int, Scali
             exclude=attrs.exclude_outside,
             region=(attrs.roi[place], attrs.roi[count + place]) if attrs.roi else (0.0, 1.0),
             factor=attrs.scales[place] if attrs.scales else None,
-        )  # fmt: skip
+        )
     return made
 
 
@@ -239,4 +239,4 @@ register(OpRecord(
         "method is linear or cubic, places lie as coordinate_transformation_mode says. What is "
         "outside is the element at the edge, or has no weight as exclude_outside says. scales, "
         "where given, take the place of the ratio of sizes.",
-))  # fmt: skip
+))

@@ -38,7 +38,7 @@ def as_attention(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayE
         made = call("nn.attention", found.query, found.key, value, scale=found.scale)
     else:
         made = call("nn.masked_attention", found.query, found.key, value, found.mask,
-                    scale=found.scale, fill=found.fill)  # fmt: skip
+                    scale=found.scale, fill=found.fill)
     return call("transpose", made, axes=tuple(HEADS_FIRST))
 
 

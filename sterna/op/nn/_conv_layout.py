@@ -5,13 +5,8 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
-from sterna.op.conv_schedule import UNROLLED_CHANNELS
-from sterna.op.dot_schedule import are_bytes, dot_width
-from sterna.op.kernel import Processor
 from sterna.op.nn._in_line import of_single_pixels, pays_in_line
 from sterna.op.nn._whole_vectors import has_few_channels
-from sterna.op.register_tile import tile_of_rows
-from sterna.op.runs import run_of, whole_run
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
@@ -21,6 +16,11 @@ from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 from sterna.relay.op import find
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
+from sterna.schedule.chunked_sum import run_of, whole_run
+from sterna.schedule.direct_conv import UNROLLED_CHANNELS
+from sterna.schedule.dot4 import are_bytes, dot_width
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import tile_of_rows
 
 
 def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
@@ -73,7 +73,7 @@ def alter_conv2d(
         data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
         out_layout="NHWC" if few else "", run=_run(attrs, args, kernel, channels, processor),
         in_line=line,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from sterna.ir.types import Dim, TensorType
-from sterna.op.dot_schedule import are_bytes, dot_width
-from sterna.op.kernel import Processor
-from sterna.op.register_tile import tile_of_rows
-from sterna.op.runs import run_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.layout import Layout, expect_axes, layout_of, to_plain
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
+from sterna.schedule.chunked_sum import run_of
+from sterna.schedule.dot4 import are_bytes, dot_width
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import tile_of_rows
 
 PLAIN = "NC"
 # Vectors side by side of the widest tile.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sterna.ir.types import Dim
-from sterna.op.kernel import Processor
-from sterna.op.register_tile import RegisterTile
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import RegisterTile
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 
@@ -62,5 +62,5 @@ def in_rows(line: Tensor, shape: Sequence[Dim], name: str) -> Tensor:
     made: Tensor = compute(
         shape, lambda n, h, w, c: line(n, 0, h * shape[2] + w, c), name=name,
         varargs_names=["n", "h", "w", "c"],
-    )  # fmt: skip
+    )
     return made

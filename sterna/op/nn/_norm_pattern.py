@@ -66,7 +66,7 @@ def _normalised(data: RelayExpr, spread: RelayExpr | None) -> RelayExpr | None:
         shape = tuple(kind.concrete_shape[axis] for axis in axes)
         ones, zeros = (const(made(shape, numpy_dtype(kind.dtype))) for made in (np.ones, np.zeros))
         return call("nn.layer_norm", x, ones, zeros, axis=tuple(axes), epsilon=epsilon,
-                    center=False, scale=False)  # fmt: skip
+                    center=False, scale=False)
     return None
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sterna.op.conv_schedule import UNROLLED_CHANNELS
 from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import call as call_of
+from sterna.schedule.direct_conv import UNROLLED_CHANNELS
 
 # Where the axes of (N, channel, row, row of a block, column, column of a block) or of
 # (N, row, row of a block, column, column of a block, channel) go: what is next to each other stays.
@@ -40,7 +40,7 @@ class PixelBlocks:
     def of(
         attrs: Any, image: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ...],
         lanes: int,
-    ) -> "PixelBlocks | None":  # fmt: skip
+    ) -> "PixelBlocks | None":
         """Those of a convolution with weights (O, I, H, W); None if it has none."""
         step = attrs.strides[0]
         if {*attrs.strides} != {step} or attrs.data_layout not in _DATA:
@@ -58,7 +58,7 @@ class PixelBlocks:
             "N": (0, 0), "C": (0, channels - few),
             "H": (top, rows * step - top - axes["H"]),
             "W": (left, columns * step - left - axes["W"]),
-        }  # fmt: skip
+        }
         if min(map(min, border.values())) < 0:
             return None  # pixels that no window reads would have to go
         widths = tuple(border[axis] for axis in attrs.data_layout)

@@ -4,14 +4,14 @@ import math
 from typing import Any
 
 from sterna.ir.types import TensorType
-from sterna.op.kernel import Processor
 from sterna.op.nn._pixel_blocks import PixelBlocks
-from sterna.op.nn._winograd import WINDOWS, Sum, transform_weights, winograd_plan
-from sterna.op.register_tile import tile_of_rows
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import call as call_of
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import tile_of_rows
+from sterna.schedule.winograd_plan import WINDOWS, Sum, transform_weights, winograd_plan
 
 
 def conv2d_by_winograd(call: Call, processor: Processor, growth: int) -> RelayExpr | None:
@@ -56,4 +56,4 @@ def conv2d_by_winograd(call: Call, processor: Processor, growth: int) -> RelayEx
         block_tiles=plan.tiles, lanes=plan.lanes, split=plan.split,
         registers=processor.registers_for(together), together=together,
         why=plan.why,
-    )  # fmt: skip
+    )

@@ -67,7 +67,7 @@ def by_phases(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr
             data.concrete_shape[2:], window, attrs.output_padding, attrs.before, attrs.after,
             strict=True,
         )
-    ]  # fmt: skip
+    ]
     borders = [axis.border for axis in axes]
     if any(side < 0 for border in borders for side in border):
         return None
@@ -76,7 +76,7 @@ def by_phases(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr
         "nn.conv2d", args[0], _turned(args[1], axes, inputs, outputs),
         padding=(top, left, bottom, right), kernel_size=(axes[0].places, axes[1].places),
         channels=stride * stride * outputs, out_dtype=attrs.out_dtype,
-    )  # fmt: skip
+    )
     if stride > 1:
         made = call("nn.depth_to_space", made, block_size=stride)
     begin = [axis.begin for axis in axes]

@@ -47,7 +47,7 @@ def _activation(
         pattern=ELEMWISE,
         cases=cases if other is None else [*cases, Case((_POINTS,), other)],
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 def _number(value: float, like: RelayExpr) -> RelayExpr:
@@ -83,7 +83,7 @@ def _gelu_reference(attrs: GeluAttrs, x: Array) -> Any:
 
 _activation("nn.gelu", GeluAttrs, _gelu, _gelu_reference,
             "x times the share of the normal distribution below x; approximate='tanh' is a "
-            "quicker curve near it.", {"approximate": "tanh"})  # fmt: skip
+            "quicker curve near it.", {"approximate": "tanh"})
 
 
 @attributes
@@ -96,7 +96,7 @@ class SwishAttrs(Attrs):
 _activation("nn.swish", SwishAttrs,
             lambda attrs, x: x * call("sigmoid", x if attrs.beta == 1.0 else x * attrs.beta),
             lambda attrs, x: x * sigmoid_of(attrs.beta * x), "x * sigmoid(beta * x).",
-            {"beta": 1.7})  # fmt: skip
+            {"beta": 1.7})
 
 
 @attributes
@@ -113,11 +113,11 @@ def _hard_sigmoid(attrs: HardSigmoidAttrs, x: RelayExpr) -> RelayExpr:
 
 _activation("nn.hard_sigmoid", HardSigmoidAttrs, _hard_sigmoid,
             lambda attrs, x: np.clip(attrs.alpha * x + attrs.beta, 0, 1),
-            "alpha * x + beta, held between 0 and 1.", {"alpha": 0.5, "beta": 0.6})  # fmt: skip
+            "alpha * x + beta, held between 0 and 1.", {"alpha": 0.5, "beta": 0.6})
 _activation("nn.hard_swish", None,
             lambda attrs, x: x * _hard_sigmoid(HardSigmoidAttrs(1 / 6, 0.5), x),
             lambda attrs, x: x * np.clip(x / 6 + 0.5, 0, 1),
-            "x * hard_sigmoid(x) with alpha = 1/6 and beta = 0.5.")  # fmt: skip
+            "x * hard_sigmoid(x) with alpha = 1/6 and beta = 0.5.")
 
 
 # ---- softplus and its relatives ----
@@ -134,9 +134,9 @@ def _softplus_reference(attrs: Any, x: Array) -> Array:
 _activation("nn.softplus", None, _softplus, _softplus_reference, "log(1 + exp(x)).")
 _activation("nn.mish", None, lambda attrs, x: x * call("tanh", _softplus(attrs, x)),
             lambda attrs, x: x * np.tanh(_softplus_reference(attrs, x)),
-            "x * tanh(softplus(x)).")  # fmt: skip
+            "x * tanh(softplus(x)).")
 _activation("nn.softsign", None, lambda attrs, x: x / (call("abs", x) + 1.0),
-            lambda attrs, x: x / (1 + np.abs(x)), "x / (1 + abs(x)).")  # fmt: skip
+            lambda attrs, x: x / (1 + np.abs(x)), "x / (1 + abs(x)).")
 
 
 # ---- curves below 0 ----
@@ -170,15 +170,15 @@ def _elu_reference(attrs: EluAttrs, x: Array) -> Array:
 
 
 _activation("nn.elu", EluAttrs, _elu, _elu_reference,
-            "x above 0, alpha * (exp(x) - 1) elsewhere.", {"alpha": 0.4})  # fmt: skip
+            "x above 0, alpha * (exp(x) - 1) elsewhere.", {"alpha": 0.4})
 _activation("nn.selu", SeluAttrs,
             lambda attrs, x: _elu(EluAttrs(attrs.alpha), x) * attrs.gamma,
             lambda attrs, x: attrs.gamma * _elu_reference(EluAttrs(attrs.alpha), x),
-            "gamma * elu(x).", {"alpha": 1.2, "gamma": 0.9})  # fmt: skip
+            "gamma * elu(x).", {"alpha": 1.2, "gamma": 0.9})
 _activation("nn.celu", EluAttrs,
             lambda attrs, x: _below_zero(x, call("expm1", x / attrs.alpha) * attrs.alpha),
             lambda attrs, x: np.where(x > 0, x, attrs.alpha * np.expm1(x / attrs.alpha)),
-            "x above 0, alpha * (exp(x / alpha) - 1) elsewhere.", {"alpha": 0.4})  # fmt: skip
+            "x above 0, alpha * (exp(x / alpha) - 1) elsewhere.", {"alpha": 0.4})
 
 
 @attributes
@@ -191,4 +191,4 @@ class ThresholdedReluAttrs(Attrs):
 _activation("nn.thresholded_relu", ThresholdedReluAttrs,
             lambda attrs, x: call("where", x <= attrs.alpha, _number(0.0, x), x),
             lambda attrs, x: np.where(x <= attrs.alpha, 0, x), "x above alpha, 0 elsewhere.",
-            {"alpha": 2.5})  # fmt: skip
+            {"alpha": 2.5})

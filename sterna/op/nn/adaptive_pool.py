@@ -17,7 +17,6 @@ from sterna.op.checks import of_kind, tensor
 from sterna.op.extremes import largest, lowest
 from sterna.op.integer_rules import averaged, carried
 from sterna.op.nn.pool import divided, same_blocks, sum_type, to_power, to_root
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import SPATIAL, axis_names, positive, spatial_layout, whole_blocks
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -26,6 +25,7 @@ from sterna.relay.expr import const as scalar
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, div, if_then_else, reduce_axis
 from sterna.te import all as all_of
@@ -190,7 +190,7 @@ def _infer_lp(attrs: Any, data: Type) -> TensorType:
 def _stage(
     windows: _Windows, data: Tensor, element: Callable[[Expr], Any], reduction: Any, border: Any,
     name: str,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A reduction of element(read) over each window."""
     axes = [
         reduce_axis((0, windows.longest(i)), f"r{letter.lower()}")
@@ -248,7 +248,7 @@ def _compute_lp(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     total = _stage(
         windows, data, lambda read: to_power(read.astype(dtype), attrs.p), te_sum,
         const(0, dtype), f"{name}_sum",
-    )  # fmt: skip
+    )
     root = compute(out.shape, lambda *i: to_root(total(*i), attrs.p), name=name)
     return narrowed(root, out.dtype, f"{name}_cast")
 
@@ -338,7 +338,7 @@ def _register(
             of_row_sums=_of_row_sums(manner, kind, rank),
             cases=cases[rank - 1],
             doc=f"{what} of {windows}, along {axes}.",
-        ))  # fmt: skip
+        ))
 
 
 _GLOBAL = (Global1DAttrs, Global2DAttrs, Global3DAttrs)
@@ -353,7 +353,7 @@ _WHOLE = [
     [Case(((1, 3, 4, 5),)), Case(((1, 4, 5, 3),), {"layout": "NHWC"}),
      Case(((1, 2, 4, 5, 4),), {"layout": "NCHW4c"})],
     [Case(((1, 2, 3, 4, 5),))],
-]  # fmt: skip
+]
 _WHOLE_AVG = [
     _WHOLE[0],
     [*_WHOLE[1], Case((((1, 2, 5, 5), "int8"),)), Case((((1, 2, 8, 8), "float16"),), {}, 2e-3)],
@@ -371,7 +371,7 @@ _SHARES = [
      Case(((1, 2, 6, 6, 4),), {"output_size": 3, "layout": "NCHW4c", "out_layout": "NHWC"}),
      Case((((1, 2, 3, 3), "int8"),), {"output_size": 5})],
     [Case(((1, 2, 4, 5, 6),), {"output_size": (2, 3, 1)}), Case(((1, 2, 2, 3, 2),))],
-]  # fmt: skip
+]
 
 _register("global", "max", _GLOBAL, _MAX, _WHOLE)
 _register("global", "avg", _GLOBAL, _AVG, _WHOLE_AVG)

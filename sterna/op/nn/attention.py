@@ -14,12 +14,12 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.exponential import quick_exp
-from sterna.op.nn._attention_schedule import schedule_attention
-from sterna.op.products import widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.attention import schedule_attention
+from sterna.schedule.exponential import quick_exp
+from sterna.schedule.products import widened
 from sterna.te import Tensor, compute, exp, if_then_else, reduce_axis
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
@@ -54,7 +54,7 @@ def _infer(attrs: Any, query: Type, key: Type, value: Type, mask: Type | None = 
         (k.shape[0], q.shape[0], "the batch of key"), (v.shape[0], q.shape[0], "value's batch"),
         (k.shape[2], q.shape[2], "the heads of key"), (v.shape[2], q.shape[2], "value's heads"),
         (k.shape[3], q.shape[3], "the width of key"), (v.shape[1], k.shape[1], "value's length"),
-    ):  # fmt: skip
+    ):
         expect_dim(have, want, what)
     if mask is not None:
         scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
@@ -108,7 +108,7 @@ def _compute(
     largest = compute(
         (batch, heads, queries), lambda b, h, i: te_max(score(b, h, i, every.var), axis=every),
         name="T_attention_largest",
-    )  # fmt: skip
+    )
     power = compute(
         (batch, heads, queries, padded),
         lambda b, h, i, j: power_of(score(b, h, i, j) - largest(b, h, i)),
@@ -117,7 +117,7 @@ def _compute(
     total = compute(
         (batch, heads, queries), lambda b, h, i: te_sum(power(b, h, i, again), axis=again),
         name="T_attention_expsum",
-    )  # fmt: skip
+    )
     j = reduce_axis((0, keys), "j")
     mixed = compute(
         out.shape,
@@ -154,7 +154,7 @@ _SEEN = np.tri(5, 7, 2).astype(bool)
 _COMMON: dict[str, Any] = {
     "compute": _compute, "reference": _reference, "macs": _macs, "pattern": OPAQUE,
     "schedule": schedule_attention, "mixed_precision": "never",
-}  # fmt: skip
+}
 
 register(OpRecord(
     "nn.attention",
@@ -165,7 +165,7 @@ register(OpRecord(
     doc="softmax(scale * query times key) times value, for each head; operands are of shape "
         "(batch, length, heads, width).",
     **_COMMON,
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.masked_attention",
@@ -180,4 +180,4 @@ register(OpRecord(
     doc="nn.attention of scores to which a mask is added, or, if it is of truth values, that are "
         "fill where it says no. The mask broadcasts to (batch, heads, queries, keys).",
     **_COMMON,
-))  # fmt: skip
+))

@@ -7,11 +7,11 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
-from sterna.op.products import wide, widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor, compute, sqrt
 
 _NAMES = ("data", "gamma", "beta", "moving_mean", "moving_var")
@@ -47,7 +47,7 @@ def _complete(attrs: BatchNormAttrs, data: Type | None, *others: Type | None) ->
 def _compute(
     attrs: BatchNormAttrs, out: TupleType, data: Tensor, gamma: Tensor, beta: Tensor,
     mean: Tensor, var: Tensor,
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     axis, dtype = axis_of(attrs.axis, data.ndim), wide(data.dtype)
 
     def factor(c: Expr) -> Any:
@@ -123,4 +123,4 @@ register(OpRecord(
     ],
     doc="(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta, per channel; the mean "
     "and the variance are given back.",
-))  # fmt: skip
+))

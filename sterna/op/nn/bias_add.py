@@ -74,4 +74,4 @@ register(OpRecord(
         Case((((3, 2), "int32"), ((3,), "int32")), {"axis": 0}),
     ],
     doc="data + bias, with one number of bias for each index along an axis.",
-))  # fmt: skip
+))

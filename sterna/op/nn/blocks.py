@@ -160,7 +160,7 @@ register(OpRecord(
     ],
     doc="Every block of a picture as more channels of one place; the channels of one pixel stay "
         "together (DCR), or the pixels of one channel do (CRD).",
-))  # fmt: skip
+))
 register(OpRecord(
     "nn.depth_to_space",
     inputs=("data",),
@@ -177,7 +177,7 @@ register(OpRecord(
     ],
     doc="Channels as blocks of a larger picture: those of one pixel stay together (DCR), or those "
         "of one result's channel do (CRD).",
-))  # fmt: skip
+))
 
 
 # ---- batch ----
@@ -233,7 +233,7 @@ def _compute_to_batch(attrs: SpaceToBatchAttrs, out: TensorType, data: Tensor) -
             index * block + offset - before
             for index, block, offset, (before, _) in zip(
                 i[1 : count + 1], attrs.block_shape, offsets, attrs.paddings, strict=True)
-        ]  # fmt: skip
+        ]
         inside = []
         for place, dim, pair in zip(places, data.shape[1:], attrs.paddings, strict=False):
             inside += [place >= 0, place < dim] if max(pair) else []
@@ -275,7 +275,7 @@ register(OpRecord(
         Case((((1, 6), "int8"),), {"block_shape": (3,), "paddings": ((0, 0),)}),
     ],
     doc="Every place of a block as a batch of its own: the batch grows, the padded space shrinks.",
-))  # fmt: skip
+))
 
 
 def _infer_to_image(attrs: BatchToSpaceAttrs, data: Type) -> TensorType:
@@ -339,4 +339,4 @@ register(OpRecord(
         Case((((3, 2), "int8"),), {"block_shape": (3,), "crops": ((0, 1),)}),
     ],
     doc="What space_to_batch_nd has moved, back to its place and cropped.",
-))  # fmt: skip
+))

@@ -12,11 +12,11 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, tensor
 from sterna.op.indexing import ravel
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import Padding, Windowed, positive, window_result
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import Tensor, compute, if_then_else, reduce_axis
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum
@@ -50,7 +50,7 @@ class Col2ImAttrs(Windowed):
                 self.image_shape, self.block_shape, self.strides, self.before, self.after,
                 self.dilation, strict=True,
             )
-        ]  # fmt: skip
+        ]
 
 
 def _infer(attrs: Col2ImAttrs, data: Type) -> TensorType:
@@ -132,4 +132,4 @@ register(OpRecord(
         "elements of a block, blocks). Blocks of block_shape, with their elements dilation apart, "
         "lie strides apart in the image with its padding; what overlaps is added, and what falls "
         "on the padding is dropped.",
-))  # fmt: skip
+))

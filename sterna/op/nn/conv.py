@@ -15,10 +15,7 @@ from sterna.arith import Analyzer
 from sterna.ir.build import const
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import expect_dim, map_dims, tensor
-from sterna.op.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
-from sterna.op.dot_schedule import are_bytes
 from sterna.op.integer_rules import convolved
-from sterna.op.kernel import Processor
 from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
@@ -34,8 +31,6 @@ from sterna.op.nn.conv_tiles import conv2d_by_tiles
 from sterna.op.nn.depthwise_dots import depthwise_by_dots
 from sterna.op.nn.depthwise_pairs import depthwise_by_pairs
 from sterna.op.nn.pair_dots import conv2d_by_pairs
-from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
-from sterna.op.runs import Places, expect_run, sum_products
 from sterna.op.windows import (
     SPATIAL,
     Padding,
@@ -58,6 +53,11 @@ from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
+from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
+from sterna.schedule.dot4 import are_bytes
+from sterna.schedule.kernel import Processor
+from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.te import all as all_of
@@ -167,7 +167,7 @@ def sizes_of(attrs: Any, data: TensorType, weight: TensorType) -> Sizes:
     multiplied = (
         groups > 1 and type(kernel["I"]) is int and kernel["I"] != 1
         and same_dim(channels, groups) and same_dim(channels, kernel["O"])
-    )  # fmt: skip
+    )
     if multiplied:
         group: Dim = 1
         out_channels = map_dims(lambda o, i: o * i, kernel["O"], kernel["I"])
@@ -175,7 +175,7 @@ def sizes_of(attrs: Any, data: TensorType, weight: TensorType) -> Sizes:
         group, out_channels = kernel["I"], kernel["O"]
         if isinstance(group, int):
             expect_dim(channels, group * groups, f"the number of data's channels ({groups} "
-                       f"{'group' if groups == 1 else 'groups'} of {group} in weight)")  # fmt: skip
+                       f"{'group' if groups == 1 else 'groups'} of {group} in weight)")
     if isinstance(out_channels, int) and out_channels % groups:
         raise ValueError(f"{out_channels} output channels do not fall into {groups} groups")
     if attrs.channels is not None:
@@ -183,14 +183,14 @@ def sizes_of(attrs: Any, data: TensorType, weight: TensorType) -> Sizes:
     window = tuple(kernel[axis] for axis in layouts.spatial)
     for have, want in zip(window, attrs.kernel_size or window, strict=True):
         expect_dim(have, want, f"kernel_size {attrs.kernel_size}: an extent of weight "
-                   f"{show_shape(weight.shape)}")  # fmt: skip
+                   f"{show_shape(weight.shape)}")
     result = tuple(
         window_result(extents[axis], k, stride, first + last, dilation)
         for axis, k, stride, first, last, dilation in zip(
             layouts.spatial, window, attrs.strides, attrs.before, attrs.after, attrs.dilation,
             strict=True,
         )
-    )  # fmt: skip
+    )
     return Sizes(extents["N"], channels, out_channels, group, multiplied, window, result)
 
 
@@ -209,7 +209,7 @@ def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
     _expect_border(attrs, x.dtype)
     sizes = sizes_of(attrs, x, w)
     extents = dict(zip(f"NC{layouts.spatial}",
-                       [sizes.batch, sizes.out_channels, *sizes.result], strict=True))  # fmt: skip
+                       [sizes.batch, sizes.out_channels, *sizes.result], strict=True))
     whole_blocks(layouts.out, sizes.out_channels)
     if in_line(attrs):
         expect_single_pixels(attrs, sizes.window)
@@ -275,7 +275,7 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
         for axis, r, stride, dilation, first, last in zip(
             layouts.spatial, places[-len(sizes.window) :], attrs.strides, attrs.dilation,
             attrs.before, attrs.after, strict=True,
-        ):  # fmt: skip
+        ):
             inner[axis] = r
             outer[axis] = place[axis] * stride + r * dilation
             if skips and (first or last):
@@ -287,7 +287,7 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
 
     total = sum_products(
         shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out)
-    )  # fmt: skip
+    )
     made = narrowed(total, out.dtype, f"{name}_cast")
     return in_rows(made, out.shape, f"{name}_rows") if in_line(attrs) else made
 
@@ -367,7 +367,7 @@ def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr 
         "nn.conv2d", row, window, **own, strides=(1, *attrs.strides), dilation=(1, *attrs.dilation),
         padding=(0, *attrs.before, 0, *attrs.after),
         kernel_size=attrs.kernel_size and (1, *attrs.kernel_size),
-    )  # fmt: skip
+    )
     return call_of("squeeze", made, axis=(layouts.out.index_of("W"),))
 
 
@@ -405,7 +405,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         cases=cases,
         **more,
         doc=f"Convolution along {rank} {'axis' if rank == 1 else 'axes'}.",
-    ))  # fmt: skip
+    ))
 
 
 _register(1, Conv1DAttrs, [
@@ -418,7 +418,7 @@ _register(1, Conv1DAttrs, [
         "data_layout": "NWC", "kernel_layout": "WIO", "padding": (1, 2), "strides": 2,
         "out_dtype": "int32",
     }),
-], canonicalize=_bytes_along_two_axes)  # fmt: skip
+], canonicalize=_bytes_along_two_axes)
 
 _register(2, Conv2DAttrs, [
     Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
@@ -444,7 +444,7 @@ _register(2, Conv2DAttrs, [
     }),
 ], legalize=with_whole_vectors, alter_layout=alter_conv2d, winograd=conv2d_by_winograd,
           byte_dots=_by_dots, tiles=conv2d_by_tiles, rewrites=[factors_into_weights],
-          chain=runs_in_chain, gives_row_sums=gives_row_sums)  # fmt: skip
+          chain=runs_in_chain, gives_row_sums=gives_row_sums)
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
@@ -452,4 +452,4 @@ _register(3, Conv3DAttrs, [
         "data_layout": "NDHWC", "kernel_layout": "DHWIO", "groups": 2,
         "padding": (1, 0, 0, 0, 1, 0),
     }),
-])  # fmt: skip
+])

@@ -8,20 +8,8 @@ import numpy as np
 
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, tensor
-from sterna.op.dot_schedule import INT32, LEAST_LANES, dot_lanes
-from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.kernel import Processor
 from sterna.op.nn._conv_factors import factors_apart
 from sterna.op.nn._dense_layout import plain_weight
-from sterna.op.nn._tile_kernel import (
-    COLUMNS,
-    Sums,
-    TileKernel,
-    pack_tiles,
-    parts_of,
-    unpack_tiles,
-)
-from sterna.op.schedules import schedule_as_written
 from sterna.op.windows import Padding, full_padding, pad_array
 from sterna.relay.arrays import Array, from_numpy, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -29,6 +17,18 @@ from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
+from sterna.schedule.amx_kernel import (
+    COLUMNS,
+    Sums,
+    TileKernel,
+    pack_tiles,
+    parts_of,
+    unpack_tiles,
+)
+from sterna.schedule.default import schedule_as_written
+from sterna.schedule.dot4 import INT32, LEAST_LANES, dot_lanes
+from sterna.schedule.epilogue import Epilogue, Finish, extern_with
+from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -92,7 +92,7 @@ def conv2d_by_tiles(call: Call, processor: Processor) -> RelayExpr | None:
     made = ConvTilesAttrs(
         len(plain), plain.shape[1:3], attrs.strides, (*attrs.before, *attrs.after),
         attrs.dilation, attrs.border, out.dtype, processor.threads,
-    )  # fmt: skip
+    )
     sums = _conv_sums(made, out.concrete_shape, data)
     if not _pays(sums, processor):
         return None
@@ -151,7 +151,7 @@ def _conv_sums(attrs: ConvTilesAttrs, out: Sequence[int], data: TensorType) -> S
         images, height, width, attrs.channels, data_height, data_width, depth, attrs.kernel_size,
         attrs.strides, attrs.dilation, (padding[0], padding[1]), attrs.border, any(padding),
         data.dtype.bytes,
-    )  # fmt: skip
+    )
 
 
 def _dense_sums(attrs: DenseTilesAttrs, data: TensorType) -> Sums:
@@ -194,7 +194,7 @@ def _infer_conv(attrs: ConvTilesAttrs, data: Type, weight: Type) -> TensorType:
             (height + top + bottom, width + left + right), attrs.kernel_size, attrs.dilation,
             attrs.strides, strict=True,
         )
-    )  # fmt: skip
+    )
     shape = (batch, high, wide, attrs.channels)
     _expect_packed(x, w, _conv_sums(attrs, shape, x))
     return TensorType(shape, _result_dtype(attrs.out_dtype, x, w))
@@ -267,7 +267,7 @@ def _compute_dense_with(
 def _by_tiles(
     sums: Sums, threads: int, name: str, out: TensorType, epilogue: Epilogue | None, data: Tensor,
     weight: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """What follows is computed while the sums of some tiles are in the innermost cache."""
     kernel = TileKernel(sums, data.dtype, weight.dtype, threads, out)
 
@@ -316,7 +316,7 @@ register(OpRecord(
              {"channels": 18, "kernel_size": 3, "padding": 1, "out_dtype": "bfloat16"}, 1e-2),
     ],
     doc="A convolution with channels last; its weights are packed in tiles.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.dense_tiles",
@@ -335,4 +335,4 @@ register(OpRecord(
         Case((((2, 21, 40), "bfloat16"), _weights(35, 1, 40, dtype="bfloat16")), {"units": 35}),
     ],
     doc="A dense layer; its weights are packed in tiles.",
-))  # fmt: skip
+))

@@ -18,7 +18,6 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, tensor
 from sterna.op.nn._transposed_phases import by_phases
 from sterna.op.nn.conv import Layouts
-from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import (
     Padding,
     Windowed,
@@ -32,6 +31,7 @@ from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.layout import from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, if_then_else, reduce_axis
 from sterna.te import all as all_of
@@ -142,7 +142,7 @@ def _result(attrs: ConvTransposeAttrs, i: int, extent: Dim, window: Dim) -> Dim:
     return map_dims(
         lambda n, k: (n - 1) * attrs.strides[i] + (k - 1) * attrs.dilation[i] + more,
         extent, window,
-    )  # fmt: skip
+    )
 
 
 def _infer(attrs: ConvTransposeAttrs, data: Type, weight: Type) -> TensorType:
@@ -301,14 +301,14 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         mixed_precision="always",
         cases=cases,
         doc=f"Transposed convolution along {rank} {'axis' if rank == 1 else 'axes'}.",
-    ))  # fmt: skip
+    ))
 
 
 _register(1, Conv1DTransposeAttrs, [
     Case(((1, 3, 5), (3, 4, 4)), {"strides": 2, "padding": 1}),
     Case(((1, 4, 5), (4, 2, 3)), {"strides": 3, "output_padding": 2, "groups": 2}),
     Case(((1, 2, 5), (2, 2, 3)), {"strides": 4, "dilation": 6, "padding": (1, 2)}),
-])  # fmt: skip
+])
 
 _register(2, Conv2DTransposeAttrs, [
     Case(((1, 3, 4, 5), (3, 2, 3, 3)), {"strides": (2, 2), "padding": 1, "output_padding": 1}),
@@ -321,10 +321,10 @@ _register(2, Conv2DTransposeAttrs, [
     }),
     Case(((1, 2, 3, 3), (2, 3, 1, 1)), {"strides": 2, "padding": 1}),
     Case((((1, 3, 3, 3), "float16"), ((3, 2, 3, 3), "float16")), {}, 4e-3),
-])  # fmt: skip
+])
 
 _register(3, Conv3DTransposeAttrs, [
     Case(((1, 2, 2, 3, 3), (2, 3, 2, 3, 2)), {"strides": (1, 2, 2), "padding": (0, 1, 0)}),
     Case(((1, 4, 2, 2, 2), (4, 1, 2, 2, 2)), {"groups": 4, "output_padding": (0, 0, 1),
                                               "strides": 2}),
-])  # fmt: skip
+])

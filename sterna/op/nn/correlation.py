@@ -7,12 +7,12 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import Padding, full_padding, pad_array, padded, positive
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import layout_of
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import Tensor, abs, compute, reduce_axis
 from sterna.te import sum as te_sum
 
@@ -131,4 +131,4 @@ register(OpRecord(
         }),
     ],
     doc="The mean product, or absolute difference, of patches of two images at displacements.",
-))  # fmt: skip
+))

@@ -13,13 +13,13 @@ from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, tensor
-from sterna.op.contraction import schedule_contraction
 from sterna.op.nn.conv import sizes_of
-from sterna.op.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.op.windows import Padding, Windowed, positive
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.gemm import schedule_contraction
+from sterna.schedule.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, if_then_else, reduce_axis
 from sterna.te import all as all_of
@@ -58,7 +58,7 @@ def _infer(
     channels = x.shape[1]
     if isinstance(channels, int) and channels % attrs.deformable_groups:
         raise ValueError(f"{channels} channels do not fall into {attrs.deformable_groups} "
-                         "deformable groups")  # fmt: skip
+                         "deformable groups")
     _expect_places(attrs, tensor(offset, "offset", 4), "offset", 2, sizes)
     if mask is not None:
         _expect_places(attrs, tensor(mask, "mask", 4), "mask", 1, sizes)
@@ -91,7 +91,7 @@ def _complete(attrs: DeformableConv2DAttrs, *kinds: Type | None) -> list[Type | 
 def _compute(
     attrs: DeformableConv2DAttrs, out: TensorType, data: Tensor, offset: Tensor, weight: Tensor,
     mask: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     batch, channels, height, width = data.shape
     inner, kh, kw = weight.shape[1:]
     oh, ow = out.shape[2:]
@@ -160,7 +160,7 @@ def _pixels(images: Array, row: Array, column: Array) -> Array:
 def _reference(
     attrs: DeformableConv2DAttrs, data: Array, offset: Array, weight: Array,
     mask: Array | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     dtype = attrs.out_dtype or str(data.dtype)
     x, w, moved = (widened(part, dtype) for part in (data, weight, offset))
     parts, (outer, inner, kh, kw) = attrs.deformable_groups, w.shape
@@ -203,7 +203,7 @@ def _register(name: str, inputs: tuple[str, ...], cases: list[Case], doc: str) -
         schedule=schedule_contraction,
         cases=cases,
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 _MOVES = {"padding": 1, "strides": (2, 1), "dilation": (1, 2), "deformable_groups": 2, "groups": 2}

@@ -9,9 +9,7 @@ import numpy as np
 from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
-from sterna.op.blocked_contraction import schedule_product
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
-from sterna.op.contraction import schedule_contraction
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._dense_layout import (
@@ -24,14 +22,16 @@ from sterna.op.nn._dense_layout import (
 from sterna.op.nn._whole_vectors import with_whole_units
 from sterna.op.nn.conv_tiles import dense_by_tiles
 from sterna.op.nn.dense_pairs import dense_by_pairs
-from sterna.op.products import AS_DATA, narrowed, result_dtype, widened
-from sterna.op.runs import Places, expect_run, sum_products
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
+from sterna.schedule.blocked_gemm import schedule_product
+from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.gemm import schedule_contraction
+from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.te.operation import read_broadcast
@@ -212,7 +212,7 @@ register(OpRecord(
         Case(((2, 0), (3, 0))),
     ],
     doc="data times the transpose of weight: (..., k) and (units, k) give (..., units).",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.matmul",
@@ -237,7 +237,7 @@ register(OpRecord(
         Case((((2, 3), "int64"), ((3, 2), "int64"))),
     ],
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.batch_matmul",
@@ -260,4 +260,4 @@ register(OpRecord(
         Case((((1, 2, 5), "bfloat16"), ((1, 3, 5), "bfloat16")), tolerance=1e-2),
     ],
     doc="Matrices times matrices, one product per place of the dimensions before the last two.",
-))  # fmt: skip
+))

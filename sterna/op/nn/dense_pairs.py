@@ -13,11 +13,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least
-from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
-from sterna.op.epilogue import Epilogue
-from sterna.op.kernel import Processor
-from sterna.op.nn._dense_layout import plain_weight
-from sterna.op.nn._pair_kernel import (
+from sterna.op.nn._byte_pair_kernel import (
     LEAST_LANES,
     SEEN_BYTES,
     SIGN,
@@ -30,12 +26,16 @@ from sterna.op.nn._pair_kernel import (
     sample_steps,
     steps_as_constants,
 )
-from sterna.op.nn._tile_kernel import places_of
-from sterna.op.schedules import schedule_as_written
+from sterna.op.nn._dense_layout import plain_weight
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
+from sterna.schedule.amx_kernel import places_of
+from sterna.schedule.default import schedule_as_written
+from sterna.schedule.dot4 import GROUP, INT32, are_bytes, dot_lanes
+from sterna.schedule.epilogue import Epilogue
+from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -86,7 +86,7 @@ def _reference(attrs: None, data: Array, weight: Array, places: Array, starts: A
 def _macs(
     attrs: None, out: TensorType, data: TensorType, weight: TensorType, places: TensorType,
     starts: TensorType,
-) -> int:  # fmt: skip
+) -> int:
     return math.prod(out.concrete_shape) * data.concrete_shape[-1]
 
 
@@ -160,7 +160,7 @@ class _Kernel(PairTiles):
     ) -> None:
         """So many rows of a band."""
         self.tile(ib, lambda row, place: seen(left + row, place), rows, block,
-                  lambda row: places_of(first + left + row, self.outer))  # fmt: skip
+                  lambda row: places_of(first + left + row, self.outer))
 
 
 register(OpRecord(
@@ -180,4 +180,4 @@ register(OpRecord(
     ],
     doc="A dense layer of bytes; its weights lie in steps whose products fit 16 bits. Data with a "
         "sign counts 128 more.",
-))  # fmt: skip
+))

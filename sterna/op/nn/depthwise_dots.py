@@ -14,10 +14,6 @@ from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr, Shuffle
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
-from sterna.op.dot_schedule import GROUP, INT32, are_bytes
-from sterna.op.epilogue import Begin, Epilogue, Finish, apart, extern_with
-from sterna.op.kernel import Processor
-from sterna.op.schedules import schedule_as_written
 from sterna.op.windows import Padding, full_padding, pad_array
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -25,6 +21,10 @@ from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
+from sterna.schedule.default import schedule_as_written
+from sterna.schedule.dot4 import GROUP, INT32, are_bytes
+from sterna.schedule.epilogue import Begin, Epilogue, Finish, apart, extern_with
+from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 from sterna.te import all as all_of
 from sterna.tir import dot4
@@ -64,7 +64,7 @@ def depthwise_by_dots(call: Call, processor: Processor) -> RelayExpr | None:
     return call_of(
         "nn.conv2d_depthwise_dots", call.args[0], Constant(from_numpy(packed)),
         **depthwise_attrs(attrs, plain.shape[1]),
-    )  # fmt: skip
+    )
 
 
 def depthwise_weights(call: Call, processor: Processor) -> Array | None:
@@ -156,7 +156,7 @@ def _compute(attrs: DepthwiseDotsAttrs, out: TensorType, data: Tensor, weight: T
 def _compute_with(
     attrs: DepthwiseDotsAttrs, out: TensorType, epilogue: Epilogue | None, data: Tensor,
     weight: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """What follows is computed while some columns of results are in the innermost cache."""
     kernel = DepthwiseKernel(attrs, out, data, weight)
 
@@ -221,21 +221,21 @@ class DepthwiseKernel:
     def _part(
         self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, image: Expr,
         first: Expr, block: Expr, left: int, count: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """So many columns of results, of which what they read stays in the innermost cache."""
         step = self.steps[1]
         with ib.new_scope():
             shape = (self._read(count), self.vectors, GROUP, self.lanes)
             seen = ib.allocate(str(self.kind), shape, name="seen")
             self._gather(ib, data, seen, image, first * self.steps[0] - self.top, block,
-                         left * step - self.left)  # fmt: skip
+                         left * step - self.left)
             whole, rest = divmod(count, self.columns)
             with ib.for_range(0, whole, name="across") as across:
                 self._tile(ib, seen, weight, out, image, first, across * self.columns, left,
-                           self.columns, block)  # fmt: skip
+                           self.columns, block)
             if rest:
                 self._tile(ib, seen, weight, out, image, first,
-                           build.const(whole * self.columns), left, rest, block)  # fmt: skip
+                           build.const(whole * self.columns), left, rest, block)
 
     def _read(self, count: int) -> int:
         """Columns of data that so many of results read."""
@@ -246,7 +246,7 @@ class DepthwiseKernel:
     def _gather(
         self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, top: Expr, block: Expr,
         left: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The rows from one on, from a column on, each at its place; outside of them the border."""
         vector = f"{self.kind}x{self.lanes}"
         outside = Broadcast(build.const(self.border, self.kind), self.lanes)
@@ -265,7 +265,7 @@ class DepthwiseKernel:
                         outside if row is None else
                         data.buffer.vload((image, row, column + (left + first), channel), vector)
                         for row in rows
-                    )  # fmt: skip
+                    )
                     four = Shuffle(parts, tuple(range(GROUP * self.lanes)))
                     ib.emit(seen.buffer.vstore((column + first, n, 0, 0), four))
 
@@ -280,19 +280,19 @@ class DepthwiseKernel:
             for place, row in enumerate(used):
                 with ib.if_scope(all_of(row >= 0, row < self.data_height)):
                     self._put_row(ib, data, seen, (image, row, left + before), block, place,
-                                  before, inside)  # fmt: skip
+                                  before, inside)
 
     def _put_row(
         self, ib: IRBuilder, data: BufferVar, seen: BufferVar, start: tuple[Any, ...], block: Expr,
         place: int, first: int, count: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One row of the data to its place among the four."""
         image, row, left = start
         with ib.for_range(0, count, name="column") as column:
             for n in range(self.vectors):
                 channel = (block * self.vectors + n) * self.lanes
                 value = data.buffer.vload((image, row, column + left, channel),
-                                          f"{self.kind}x{self.lanes}")  # fmt: skip
+                                          f"{self.kind}x{self.lanes}")
                 ib.emit(seen.buffer.vstore((column + first, n, place, 0), value))
 
     # ---- products ----
@@ -300,7 +300,7 @@ class DepthwiseKernel:
     def _tile(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, out: BufferVar, image: Expr,
         first: Expr, left: Expr, begin: int, columns: int, block: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Some columns of a group of rows: all vectors of a block, and what follows them."""
         with ib.new_scope():
             shape = (self.together, columns, self.block)
@@ -317,7 +317,7 @@ class DepthwiseKernel:
     def _sum(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, total: BufferVar, left: Expr,
         columns: int, block: Expr, vector: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One vector of channels in registers."""
         lanes = self.lanes
         kind = f"int32x{lanes}"
@@ -337,16 +337,16 @@ class DepthwiseKernel:
     def _products(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, held: BufferVar, left: Expr,
         columns: int, block: Expr, vector: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """What all columns of data add to the results that read them."""
         lanes, step = self.lanes, self.steps[1]
         four = ib.allocate(str(self.kind), (GROUP * lanes,), name="four", scope="local")
         none = Broadcast(build.const(0, self.kind), lanes)
         turned = tuple(row * lanes + lane if row < self.used else GROUP * lanes
-                       for lane in range(lanes) for row in range(GROUP))  # fmt: skip
+                       for lane in range(lanes) for row in range(GROUP))
         for column in range((columns - 1) * step + self.window):
             rows = seen.buffer.vload((left * step + column, vector, 0, 0),
-                                     f"{self.kind}x{GROUP * lanes}")  # fmt: skip
+                                     f"{self.kind}x{GROUP * lanes}")
             ib.emit(four.buffer.vstore((0,), Shuffle((rows, none), turned)))
             for row, result in np.ndindex(self.together, columns):
                 tap = column - result * step
@@ -369,7 +369,7 @@ class DepthwiseKernel:
     def _store(
         self, ib: IRBuilder, total: BufferVar, out: BufferVar, place: tuple[int, int],
         at: tuple[Expr, ...], block: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A block of results, or what is made of them."""
         with ib.for_range(0, self.block, name="lane", kind="vectorize") as lane:
             index = (*at, block * self.block + lane)
@@ -402,4 +402,4 @@ register(OpRecord(
     ],
     doc="A depthwise convolution of bytes; its weights are packed, with a 0 for each of four rows "
         "that is not in the window.",
-))  # fmt: skip
+))

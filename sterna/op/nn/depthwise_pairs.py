@@ -12,10 +12,6 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
-from sterna.op.dot_schedule import INT32
-from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.kernel import Processor
-from sterna.op.nn._pair_steps import fits_pairs
 from sterna.op.nn.depthwise_dots import (
     DepthwiseDotsAttrs,
     DepthwiseKernel,
@@ -25,11 +21,15 @@ from sterna.op.nn.depthwise_dots import (
     pack_weights,
     reference_depthwise,
 )
-from sterna.op.schedules import schedule_as_written
 from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
+from sterna.schedule.byte_pair_steps import fits_pairs
+from sterna.schedule.default import schedule_as_written
+from sterna.schedule.dot4 import INT32
+from sterna.schedule.epilogue import Epilogue, Finish, extern_with
+from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 from sterna.tir import dot2, fold2
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -46,7 +46,7 @@ def depthwise_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     return call_of(
         "nn.conv2d_depthwise_pair_dots", call.args[0],
         *(Constant(from_numpy(part)) for part in parts), **depthwise_attrs(attrs, plain.shape[1]),
-    )  # fmt: skip
+    )
 
 
 def halved(packed: Array) -> tuple[Array, Array]:
@@ -81,7 +81,7 @@ def _reference(attrs: DepthwiseDotsAttrs, data: Array, weight: Array, parts: Arr
 def _macs(
     attrs: DepthwiseDotsAttrs, out: TensorType, data: TensorType, weight: TensorType,
     parts: TensorType,
-) -> int:  # fmt: skip
+) -> int:
     batch, height, width, channels = out.concrete_shape
     return batch * height * width * channels * attrs.rows * weight.concrete_shape[2]
 
@@ -95,7 +95,7 @@ def _compute(
 def _compute_with(
     attrs: DepthwiseDotsAttrs, out: TensorType, epilogue: Epilogue | None, data: Tensor,
     weight: Tensor, parts: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     kernel = _PairsKernel(attrs, out, data, weight)
 
     def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
@@ -117,7 +117,7 @@ class _PairsKernel(DepthwiseKernel):
     def _products(
         self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, held: BufferVar, left: Expr,
         columns: int, block: Expr, vector: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         with ib.for_range(0, self.parts[block * self.vectors + vector], name="part") as self.number:
             super()._products(ib, seen, weight, held, left, columns, block, vector)
 
@@ -154,4 +154,4 @@ register(OpRecord(
     ],
     doc="A depthwise convolution of bytes in pairs of 16 bits; a vector of channels has one part "
         "of the packed weights or two.",
-))  # fmt: skip
+))

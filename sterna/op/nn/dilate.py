@@ -29,7 +29,7 @@ def _infer(attrs: DilateAttrs, data: Type) -> TensorType:
     positive(attrs.strides, "strides")
     if len(attrs.strides) != kind.ndim:
         raise ValueError(f"strides has a number for each of the {kind.ndim} dimensions of data, "
-                         f"not {attrs.strides}")  # fmt: skip
+                         f"not {attrs.strides}")
     pairs = zip(kind.shape, attrs.strides, strict=True)
     return TensorType(tuple(_apart(extent, stride) for extent, stride in pairs), kind.dtype)
 
@@ -72,4 +72,4 @@ register(OpRecord(
         Case(((0, 2),), {"strides": (2, 1)}),
     ],
     doc="Elements set strides apart along each axis, with dilation_value between them.",
-))  # fmt: skip
+))

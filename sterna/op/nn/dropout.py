@@ -41,4 +41,4 @@ register(OpRecord(
     pattern=ELEMWISE,
     cases=[Case(((2, 3),), {"rate": 0.3})],
     doc="The data and a mask of what training would leave out; outside of training nothing is.",
-))  # fmt: skip
+))

@@ -69,4 +69,4 @@ register(OpRecord(
         Case((((4, 2), "int8"), ((4, 2), "int8")), {"axis": -2}),
     ],
     doc="buffer without its oldest elements along an axis and with those of data at its end.",
-))  # fmt: skip
+))

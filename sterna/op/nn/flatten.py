@@ -31,4 +31,4 @@ register(OpRecord(
     is_view=True,
     cases=[Case(((2, 3, 4),)), Case(((3,),)), Case((((2, 0, 3), "int8"),))],
     doc="All dimensions but the first in one.",
-))  # fmt: skip
+))

@@ -9,13 +9,13 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.nn.pool import to_power, to_root
-from sterna.op.products import wide, widened
 from sterna.op.rows import Rows, axes_of
-from sterna.op.schedules import schedule_rows
 from sterna.op.windows import positive
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.default import schedule_rows
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor, compute, if_then_else, power, reduce_axis, select, sqrt
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum
@@ -164,7 +164,7 @@ register(OpRecord(
         Case((((2, 8), "float16"),), {"eps": 1e-3, "axis": -1}, 2e-3),
     ],
     doc="data over the root of the sum of its squares along some axes, or of eps if that is more.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.lp_normalize",
@@ -182,7 +182,7 @@ register(OpRecord(
         Case((np.array([[3, 4], [0, 0]], "float32"),), {"p": 3}),
     ],
     doc="data over its length by the p-th power along an axis; where that is 0 data stays.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.lrn",
@@ -198,4 +198,4 @@ register(OpRecord(
         Case(((1, 3, 4, 6),), {"axis": 3, "size": 4, "bias": 1.0, "alpha": 1.0, "beta": 0.5}),
     ],
     doc="Local response normalisation: data / (bias + alpha / size * squares nearby) ** beta.",
-))  # fmt: skip
+))

@@ -13,13 +13,13 @@ from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import broadcast_shapes, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import dims_of
-from sterna.op.products import wide, widened
 from sterna.op.statements import loops, statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -52,7 +52,7 @@ class LinearAttentionAttrs(Attrs):
 def _infer(
     attrs: LinearAttentionAttrs, query: Type, key: Type, value: Type, state: Type, decay: Type,
     beta: Type,
-) -> TupleType:  # fmt: skip
+) -> TupleType:
     names = ["query", "key", "value"]
     kinds = [tensor(kind, name, 4) for kind, name in zip((query, key, value), names, strict=True)]
     of_kind(kinds[0], "query", "float")
@@ -65,7 +65,7 @@ def _infer(
         (q.shape[3], width, "the width of query"), (v.shape[0], batch, "the batch of value"),
         (v.shape[1], heads, "the number of heads of value"),
         (v.shape[2], length, "the length of value"),
-    ):  # fmt: skip
+    ):
         expect_dim(have, want, what)
     for have, want in zip(past.shape, (batch, heads, width, v.shape[3]), strict=True):
         expect_dim(have, want, "an extent of state (batch, heads, width of keys, of values)")
@@ -164,7 +164,7 @@ def _reference(attrs: LinearAttentionAttrs, query: Array, *given: Array) -> list
 def _linear_attention(
     query: Any, key: Any, value: Any, state: Any = None, decay: Any = None, beta: Any = None,
     update_rule: str = "gated_delta", scale: float = 1.0,
-) -> Any:  # fmt: skip
+) -> Any:
     """Attention by a state that every step updates: what each step reads, and the last state.
 
     query, key and value are (batch, heads, length, width); query may have a multiple of the heads.
@@ -182,7 +182,7 @@ def _linear_attention(
     if state is None:
         state = _zeros(key, value)
     return make("nn.linear_attention", query, key, value, state, none if decay is None else decay,
-                none if beta is None else beta, update_rule=update_rule, scale=scale)  # fmt: skip
+                none if beta is None else beta, update_rule=update_rule, scale=scale)
 
 
 def _zeros(key: RelayExpr, value: RelayExpr) -> RelayExpr:
@@ -196,7 +196,7 @@ def _zeros(key: RelayExpr, value: RelayExpr) -> RelayExpr:
 def _case(
     rule: str, heads: int, decay: tuple[int, ...] = (1, 1, 1, 1),
     beta: tuple[int, ...] = (1, 1, 1, 1), dtype: str = "float32", tolerance: float = 1e-5,
-) -> Case:  # fmt: skip
+) -> Case:
     """Three steps of two heads with keys of four numbers and values of three."""
     shapes = [(2, heads, 3, 4), (2, 2, 3, 4), (2, 2, 3, 3), (2, 2, 4, 3), decay, beta]
     inputs = tuple((shape, dtype) for shape in shapes)
@@ -223,4 +223,4 @@ register(OpRecord(
               tolerance=5e-3),
     ],
     doc=_linear_attention.__doc__ or "",
-))  # fmt: skip
+))

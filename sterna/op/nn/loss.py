@@ -8,10 +8,10 @@ from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
-from sterna.op.products import wide, widened
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor, compute, if_then_else, log, reduce_axis
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum
@@ -71,7 +71,7 @@ for _name, _logits in {"cross_entropy": False, "cross_entropy_with_logits": True
         ],
         doc="The mean over the batch of -sum(targets * "
         f"{'predictions' if _logits else 'log(predictions)'}).",
-    ))  # fmt: skip
+    ))
 
 
 # ---- negative log likelihood ----
@@ -170,4 +170,4 @@ register(OpRecord(
     ],
     doc="Minus the prediction of the target's class times that class's weight; targets equal to "
     "ignore_index do not count.",
-))  # fmt: skip
+))

@@ -12,12 +12,12 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
-from sterna.op.products import wide, widened
 from sterna.op.rows import Rows, axes_of
-from sterna.op.schedules import schedule_default, schedule_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.default import schedule_default, schedule_rows
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor, compute, sqrt
 
 Axes = int | tuple[int, ...]
@@ -253,7 +253,7 @@ def _reference_mvn(attrs: MeanVarianceAttrs, data: Array) -> Array:
 def _register(
     name: str, inputs: tuple[str, ...], attrs: type[Attrs], compute_it: Any, reference: Any,
     cases: list[Case], doc: str, by_rows: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     register(OpRecord(
         f"nn.{name}",
         inputs=inputs,
@@ -266,7 +266,7 @@ def _register(
         schedule=schedule_rows if by_rows else schedule_default,
         cases=cases,
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 _AFFINE = ("data", "gamma", "beta")
@@ -280,7 +280,7 @@ _register(
         Case((((2, 16), "float16"), ((16,), "float16"), ((16,), "float16")), {}, 4e-3),
     ],
     "Rows along one or more axes made to have mean 0 and variance 1; then gamma and beta.",
-)  # fmt: skip
+)
 
 _register(
     "instance_norm", _AFFINE, InstanceNormAttrs, _compute_affine("T_instance_norm"),
@@ -291,7 +291,7 @@ _register(
         Case(((2, 3, 6), (3,), (3,)), {"scale": False, "center": False}),
     ],
     "Every channel of every sample made to have mean 0 and variance 1; then gamma and beta.",
-)  # fmt: skip
+)
 
 _register(
     "group_norm", _AFFINE, GroupNormAttrs, _compute_affine("T_group_norm"), _reference_affine,
@@ -302,7 +302,7 @@ _register(
     ],
     "Groups of channels of every sample made to have mean 0 and variance 1; then gamma and beta.",
     by_rows=False,
-)  # fmt: skip
+)
 
 _register(
     "rms_norm", ("data", "weight"), RMSNormAttrs, _compute_rms, _reference_rms,
@@ -312,10 +312,10 @@ _register(
         Case((((2, 16), "bfloat16"), ((16,), "bfloat16")), {}, 2e-2),
     ],
     "Rows over the root of the mean of their squares, times weight.",
-)  # fmt: skip
+)
 
 _register(
     "mean_variance_normalization", ("data",), MeanVarianceAttrs, _compute_mvn, _reference_mvn,
     [Case(((2, 3, 4, 5),)), Case(((2, 6),), {"axis": 1, "epsilon": 0.5})],
     "(data - mean) / (standard deviation + epsilon) over some axes.",
-)  # fmt: skip
+)

@@ -99,13 +99,13 @@ def _source(index: Expr, dim: Dim, mode: str, near: bool) -> Expr:
 
 
 def _padded(data: Tensor, out: TensorType, before: Sequence[Any], mode: str, near: bool,
-            value: Expr) -> Tensor:  # fmt: skip
+            value: Expr) -> Tensor:
     dims = dims_of(data)
     moved = [axis for axis, pad in enumerate(before) if not _unmoved(pad, out, dims, axis)]
 
     def element(*indices: Any) -> Any:
         own = [i - pad if axis in moved else i for axis, (i, pad) in enumerate(
-            zip(indices, before, strict=True))]  # fmt: skip
+            zip(indices, before, strict=True))]
         inside = []
         for axis in moved:
             inside += [own[axis] >= 0, own[axis] < dims[axis]]
@@ -150,7 +150,7 @@ def _padded_array(data: Array, width: Sequence[Sequence[int]], mode: Any, value:
     return wide[tuple(
         slice(max(-before, 0), dim - max(-after, 0))
         for (before, after), dim in zip(width, wide.shape, strict=True)
-    )]  # fmt: skip
+    )]
 
 
 def _no_border(bordered: Call) -> RelayExpr | None:
@@ -209,7 +209,7 @@ register(OpRecord(
         Case(((3, 4), _VALUE), {"pad_width": ((2, 7), (0, 1)), "pad_mode": "wrap"}),
     ],
     doc=_pad.__doc__ or "",
-))  # fmt: skip
+))
 
 
 # ---- with widths that are computed ----
@@ -255,7 +255,7 @@ register(OpRecord(
         Case(((2, 3), np.array([[3, 1], [0, 4]], "int32"), _VALUE), {"pad_mode": "reflect"}),
     ],
     doc="nn.pad by widths that are computed.",
-))  # fmt: skip
+))
 
 
 # ---- mirror_pad ----
@@ -297,4 +297,4 @@ register(OpRecord(
         Case(((2, 3),), {"pad_width": ((1, 1), (2, 0)), "mode": "REFLECT"}),
     ],
     doc="data with a border that mirrors it, with its edge or (REFLECT) without.",
-))  # fmt: skip
+))

@@ -14,10 +14,7 @@ from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.dot_schedule import GROUP, INT32, are_bytes, dot_lanes
-from sterna.op.epilogue import Epilogue
-from sterna.op.kernel import Processor
-from sterna.op.nn._pair_kernel import (
+from sterna.op.nn._byte_pair_kernel import (
     LEAST_LANES,
     SEEN_BYTES,
     SIGN,
@@ -29,7 +26,6 @@ from sterna.op.nn._pair_kernel import (
     sample_steps,
     steps_as_constants,
 )
-from sterna.op.schedules import schedule_as_written
 from sterna.op.windows import Padding, full_padding, pad_array
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -37,6 +33,10 @@ from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
+from sterna.schedule.default import schedule_as_written
+from sterna.schedule.dot4 import GROUP, INT32, are_bytes, dot_lanes
+from sterna.schedule.epilogue import Epilogue
+from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -94,12 +94,12 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     down, across = attrs.dilation
     places = [((row * down) * width + column * across) * inputs + first
               for row in range(rows) for column in range(columns)
-              for first in range(0, inputs, GROUP)]  # fmt: skip
+              for first in range(0, inputs, GROUP)]
     made: RelayExpr = call_of(
         "nn.conv2d_pair_dots", call.args[0], *steps_as_constants(steps, np.array(places), lanes),
         strides=attrs.strides, padding=padding, dilation=attrs.dilation,
         kernel_size=(rows, columns), border=attrs.border,
-    )  # fmt: skip
+    )
     return made if data.dtype.is_uint else call_of("subtract", made, lifted(plain))
 
 
@@ -145,7 +145,7 @@ def _reference(
 def _macs(
     attrs: PairDotsAttrs, out: TensorType, data: TensorType, weight: TensorType,
     places: TensorType, starts: TensorType,
-) -> int:  # fmt: skip
+) -> int:
     results = math.prod(out.concrete_shape)
     return results * math.prod(attrs.kernel_size) * data.concrete_shape[3]
 
@@ -167,7 +167,7 @@ class _Kernel(PairTiles):
     def __init__(
         self, attrs: PairDotsAttrs, out: TensorType, data: Tensor, weight: Tensor, places: Tensor,
         starts: Tensor,
-    ) -> None:  # fmt: skip
+    ) -> None:
         every = (build.int_value(extent) or 1 for extent in data.shape)
         _, self.data_height, self.data_width, self.inputs = every
         self.batch, self.height, self.width, channels = out.concrete_shape
@@ -241,7 +241,7 @@ class _Kernel(PairTiles):
                 with ib.for_range(0, self.data_width, name="column") as column:
                     for channel, count in runs_of(self.inputs, self.lanes * GROUP):
                         given = data.buffer.vload((image, top + row, column, channel),
-                                                  f"{self.kind}x{count}")  # fmt: skip
+                                                  f"{self.kind}x{count}")
                         at = start + before + column * self.inputs + channel
                         ib.emit(seen.buffer.vstore((at,), self.unsigned(given, count)))
             with ib.else_scope():
@@ -269,7 +269,7 @@ class _Kernel(PairTiles):
 
         def some(left: Expr, columns: int) -> None:
             self.tile(ib, lambda column, place: four(line, left + column, place), columns, block,
-                      lambda column: (image, first + line, left + column))  # fmt: skip
+                      lambda column: (image, first + line, left + column))
 
         with ib.for_range(0, whole, name="across") as across:
             some(across * self.rows, self.rows)
@@ -296,4 +296,4 @@ register(OpRecord(
     ],
     doc="A convolution of bytes; its weights lie in steps whose products fit 16 bits. Data with a "
         "sign counts 128 more.",
-))  # fmt: skip
+))

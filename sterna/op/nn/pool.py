@@ -18,7 +18,6 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.extremes import largest, lowest
 from sterna.op.integer_rules import carried
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.windows import (
     SPATIAL,
     Padding,
@@ -37,6 +36,7 @@ from sterna.relay.attributes import attributes
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, abs, compute, div, power, reduce_axis, sqrt
 from sterna.te import sum as te_sum
@@ -122,7 +122,7 @@ def window_stage(
     source = padded(
         data, windows.layout, windows.spatial, attrs.before,
         [_tail(attrs, windows, i) for i in rank], value,
-    )  # fmt: skip
+    )
     axes = [
         reduce_axis((0, attrs.pool_size[i]), f"r{windows.spatial[i].lower()}") for i in rank
     ]
@@ -411,7 +411,7 @@ _CASES: dict[str, dict[int, list[Case]]] = {
         ],
         3: [Case((((1, 2, 4, 5, 6), "float16"),), {"pool_size": 2}, 2e-3)],
     },
-}  # fmt: skip
+}
 
 _DOCS = {
     "max": "The largest element that each window sees",
@@ -453,14 +453,14 @@ def _register(
             integer=carried(f"nn.max_pool{rank}d") if kind == "max" else None,
             cases=_CASES[kind][rank],
             doc=f"{_DOCS[kind]}; windows move along {axes}.",
-        ))  # fmt: skip
+        ))
 
 
 _register("max", (Pool1DAttrs, Pool2DAttrs, Pool3DAttrs), _compute_max, _reference_max, infer_pool)
 _register(
     "avg", (AvgPool1DAttrs, AvgPool2DAttrs, AvgPool3DAttrs), _compute_avg, _reference_avg,
     infer_pool,
-)  # fmt: skip
+)
 _register(
     "lp", (LpPool1DAttrs, LpPool2DAttrs, LpPool3DAttrs), _compute_lp, _reference_lp, _infer_lp
 )

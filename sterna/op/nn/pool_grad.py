@@ -14,13 +14,13 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32
 from sterna.op.nn.pool import AvgPool2DAttrs, Pool2DAttrs, infer_pool
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.statements import filled, loops, variable
 from sterna.op.windows import Padding, spatial_layout
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import Layout
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import Tensor
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -150,7 +150,7 @@ def _to_largest(
         value = ib.let("value", read(y, x))
         larger = build.logical_or(value > best.get(), build.logical_and(
             t.isnan(value), build.logical_not(t.isnan(best.get()))
-        ))  # fmt: skip
+        ))
         with ib.if_scope(larger):
             best.set(value)
             for held, at in zip(places, (y, x), strict=True):
@@ -177,7 +177,7 @@ def _reference(is_max: bool) -> Callable[..., Array]:
         for n, c, y, z in np.ndindex(*grads.shape):
             first = [(y, z)[i] * attrs.strides[i] - pooling.before[i] for i in (0, 1)]
             ends = [min(first[i] + attrs.pool_size[i], x.shape[2 + i] + pooling.after[i])
-                    for i in (0, 1)]  # fmt: skip
+                    for i in (0, 1)]
             window = tuple(slice(max(first[i], 0), min(ends[i], x.shape[2 + i])) for i in (0, 1))
             part, given = x[n, c][window], grads[n, c, y, z].astype(x.dtype)
             if not part.size:
@@ -208,7 +208,7 @@ register(OpRecord(
     ],
     doc="What the elements of data are worth when out_grad says what the results of nn.max_pool2d "
         "are worth: the first of a window's largest gets all.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.avg_pool2d_grad",
@@ -227,4 +227,4 @@ register(OpRecord(
     ],
     doc="What the elements of data are worth when out_grad says what the results of nn.avg_pool2d "
         "are worth: all that a window counted share it.",
-))  # fmt: skip
+))

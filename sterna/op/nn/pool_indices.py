@@ -23,11 +23,11 @@ from sterna.op.nn.pool import (
     infer_pool,
     window_stage,
 )
-from sterna.op.products import wide, widened
 from sterna.op.windows import SPATIAL, pad_array
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, extern, max_value
 from sterna.tir import ir_builder
@@ -188,11 +188,11 @@ _CASES: list[list[Case]] = [
                                "storage_order": 1}),
     ],
     [Case(((1, 2, 4, 5, 6),), {"pool_size": 2, "strides": (1, 2, 2), "storage_order": 1})],
-]  # fmt: skip
+]
 
 _ATTRS: list[type[PoolAttrs]] = [
     MaxPool1DIndicesAttrs, MaxPool2DIndicesAttrs, MaxPool3DIndicesAttrs,
-]  # fmt: skip
+]
 
 for _rank, (_kind, _some) in enumerate(zip(_ATTRS, _CASES, strict=True), 1):
     register(OpRecord(
@@ -206,7 +206,7 @@ for _rank, (_kind, _some) in enumerate(zip(_ATTRS, _CASES, strict=True), 1):
         pattern=OUT_ELEMWISE_FUSABLE,
         cases=_some,
         doc="The largest element that each window sees, and its place in the whole input.",
-    ))  # fmt: skip
+    ))
 
 register(OpRecord(
     "nn.max_unpool",
@@ -227,4 +227,4 @@ register(OpRecord(
         ),
     ],
     doc="Elements put at given places of a tensor of zeros, as nn.max_pool2d_with_indices counts.",
-))  # fmt: skip
+))

@@ -188,7 +188,7 @@ def _lstm_array(
 
 RNN = Network("rnn", 1, 1, ("tanh",), _rnn_step, _rnn_array, lambda attrs: 0)
 GRU = Network("gru", 3, 1, ("sigmoid", "tanh"), _gru_step, _gru_array,
-              lambda attrs: int(attrs.linear_before_reset))  # fmt: skip
+              lambda attrs: int(attrs.linear_before_reset))
 LSTM = Network("lstm", 4, 2, ("sigmoid", "tanh", "tanh"), _lstm_step, _lstm_array, lambda attrs: 0)
 
 
@@ -205,7 +205,7 @@ def _made(name: str, data: Any, weights: list[Any], optional: list[Any], attrs: 
 def _rnn(
     data: Any, weight: Any, recurrence: Any, bias: Any = None, sequence_lens: Any = None,
     initial_h: Any = None, **attrs: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """A network whose state is f(input + state): the states of all steps, and the last one."""
     optional = [bias, sequence_lens, initial_h, None, None]
     return _made("nn.rnn", data, [weight, recurrence], optional, attrs)
@@ -214,7 +214,7 @@ def _rnn(
 def _gru(
     data: Any, weight: Any, recurrence: Any, bias: Any = None, sequence_lens: Any = None,
     initial_h: Any = None, **attrs: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """A network of gated recurrent units: the states of all steps, and the last one.
 
     linear_before_reset: the reset gate goes on the product with the state, not on the state.
@@ -226,7 +226,7 @@ def _gru(
 def _lstm(
     data: Any, weight: Any, recurrence: Any, bias: Any = None, sequence_lens: Any = None,
     initial_h: Any = None, initial_c: Any = None, peepholes: Any = None, **attrs: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """A network of long short-term memory: the states of all steps, the last one, the last cells.
 
     peepholes: weights of the cells in the gates input, output, forget. input_forget: what a cell
@@ -239,7 +239,7 @@ def _lstm(
 def _case(
     gates: int, directions: int = 1, given: tuple[str, ...] = (), dtype: str = "float32",
     tolerance: float = 1e-5, **attrs: Any,
-) -> Case:  # fmt: skip
+) -> Case:
     """Four steps of three sequences with five features into states of two numbers."""
     time, batch, features, size = 4, 3, 5, 2
     turned = attrs.get("layout", 0) == 1
@@ -284,7 +284,7 @@ for _network, _attrs, _builder, _cases in (
               activation_alpha=(0.7, 0.2, 0.1)),
         _case(4, given=("bias",), direction="reverse", dtype="float16", tolerance=2e-3),
     ]),
-):  # fmt: skip
+):
     register(OpRecord(
         f"nn.{_network.name}",
         inputs=("data", "*weights"),
@@ -300,13 +300,13 @@ for _network, _attrs, _builder, _cases in (
         mixed_precision="never",
         cases=_cases,
         doc=_builder.__doc__ or "",
-    ))  # fmt: skip
+    ))
 
 
 def _steps_case(
     gates: int, size: int, packed: tuple[int, int], directions: int = 1,
     given: tuple[str, ...] = (), batch: int = 4, **attrs: Any,
-) -> Case:  # fmt: skip
+) -> Case:
     """Three steps; packed: how many blocks of how many units a state makes."""
     blocks, units = packed
     shapes: dict[str, Any] = {
@@ -333,5 +333,5 @@ for _network, _cases in (
         _steps_case(4, 20, (2, 16), 2, OPTIONAL[1:], direction="bidirectional", rows=2),
         _steps_case(4, 3, (1, 4), direction="reverse", input_forget=True, rows=4),
     ]),
-):  # fmt: skip
+):
     register(record_of_steps(_network, _cases))

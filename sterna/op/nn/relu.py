@@ -48,7 +48,7 @@ register(OpRecord(
     integer=rectified,
     cases=[Case((SPECIAL,)), Case((((2, 3), "int8"),)), Case((((), "bfloat16"),))],
     doc="max(x, 0); NaN stays NaN.",
-))  # fmt: skip
+))
 
 
 @attributes
@@ -80,7 +80,7 @@ register(OpRecord(
     pattern=ELEMWISE,
     cases=[Case((SPECIAL,), {"alpha": 0.25}), Case((((2, 3), "float16"),))],
     doc="x where it is above 0, alpha * x elsewhere.",
-))  # fmt: skip
+))
 
 
 @attributes
@@ -134,4 +134,4 @@ register(OpRecord(
         Case((((3, 2), "float16"), ((3,), "float16")), {"axis": 0}),
     ],
     doc="x where it is above 0, alpha * x elsewhere, with an alpha for each index along an axis.",
-))  # fmt: skip
+))

@@ -11,14 +11,14 @@ from sterna.ir.build import as_expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.extremes import first_largest
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.rows import Rows
-from sterna.op.schedules import schedule_rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
+from sterna.schedule.default import schedule_rows
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import Tensor, compute, exp, log
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
@@ -150,7 +150,7 @@ register(OpRecord(
     cases=[*_CASES, Case(((2, 0),)), Case(((2, 331),)),
            Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
     doc="exp of every element, over the sum of these along an axis.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.fast_softmax",
@@ -164,7 +164,7 @@ register(OpRecord(
     mixed_precision="never",
     cases=_CASES[:4],
     doc="softmax with one division for a whole row: less exact in the last place, and faster.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.log_softmax",
@@ -179,7 +179,7 @@ register(OpRecord(
     mixed_precision="never",
     cases=_CASES,
     doc="The logarithm of softmax along an axis.",
-))  # fmt: skip
+))
 
 _TIES = np.array([[1, 3, 3, -2], [np.nan, 5, np.nan, 9], [-np.inf] * 4], "float32")
 
@@ -200,4 +200,4 @@ register(OpRecord(
         Case((((3, 5), "float16"),)),
     ],
     doc="1 at the first of the largest elements along an axis, 0 elsewhere.",
-))  # fmt: skip
+))

@@ -16,13 +16,13 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, as_index, dims_of, within
-from sterna.op.products import wide, widened
 from sterna.op.statements import filled, loops, statements, variable
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, as_expr
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -170,7 +170,7 @@ register(OpRecord(
         Case((((3, 4), "float16"), _DATA.astype("float16"), _INDICES, _INDPTR), tolerance=1e-2),
     ],
     doc=_sparse_dense.__doc__ or "",
-))  # fmt: skip
+))
 
 
 # ---- sums ----
@@ -224,7 +224,7 @@ register(OpRecord(
         Case((((4, 5), "int32"), _DATA.astype("int32"), _INDICES, _INDPTR)),
     ],
     doc=_sparse_add.__doc__ or "",
-))  # fmt: skip
+))
 
 
 # ---- transposition ----
@@ -303,4 +303,4 @@ register(OpRecord(
         Case((np.zeros(0, "float32"), np.zeros(0, "int32"), np.zeros(4, "int32"))),
     ],
     doc=_sparse_transpose.__doc__ or "",
-))  # fmt: skip
+))

@@ -124,7 +124,7 @@ register(OpRecord(
         Case((((1, 2, 3, 4), "int8"),), {"scale_h": 2, "scale_w": 2, "method": "bilinear"}),
     ],
     doc="Images stretched by two factors; the nearest elements, or between them.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "nn.upsampling3d",
@@ -145,4 +145,4 @@ register(OpRecord(
         }),
     ],
     doc="Volumes stretched by three factors; the nearest elements, or between them.",
-))  # fmt: skip
+))

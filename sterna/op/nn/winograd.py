@@ -11,15 +11,15 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.kernel import Kernel
-from sterna.op.nn._winograd import MOST_SIZE, WINDOWS, as_array, matrices, transform_weights
-from sterna.op.nn._winograd_kernel import WinogradKernel
-from sterna.op.schedules import schedule_default
 from sterna.op.windows import Padding, full_padding
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.default import schedule_default
+from sterna.schedule.epilogue import Epilogue, Finish, extern_with
+from sterna.schedule.kernel import Kernel
+from sterna.schedule.winograd_kernel import WinogradKernel
+from sterna.schedule.winograd_plan import MOST_SIZE, WINDOWS, as_array, matrices, transform_weights
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -131,7 +131,7 @@ def _compute_with(
     kernel = WinogradKernel(
         attrs.tile_size, attrs.window, image, out.concrete_shape, shape, (top, left),
         str(out.dtype), attrs.lanes,
-    )  # fmt: skip
+    )
     kernel.plan(attrs.block_tiles, attrs.registers, attrs.together, attrs.split)
     described = kernel.describe(attrs.products(kernel.inputs))
     described += f": {attrs.why}" if attrs.why else ""
@@ -171,4 +171,4 @@ register(OpRecord(
         Case(((2, 9, 7, 4), _WEIGHTS), {"padding": 1, "block_tiles": 4, "split": "positions"}),
     ],
     doc="A convolution with small windows by Winograd's way; its weights are transformed.",
-))  # fmt: skip
+))

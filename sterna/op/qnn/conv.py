@@ -122,7 +122,7 @@ def _correct(
         value = call("cast", zero, dtype=kind.dtype)
         data = call("nn.pad", data, value, pad_width=tuple(border))
     product = call(f"nn.conv{len(layouts.spatial)}d", data, weight,
-                   **{**dict(attrs.items()), "padding": 0})  # fmt: skip
+                   **{**dict(attrs.items()), "padding": 0})
     channels = "OI" if sizes.multiplied else "O"
     kept = [layouts.kernel.index_of(axis) for axis in channels]
     wide = call("cast", weight, dtype=attrs.out_dtype)
@@ -157,7 +157,7 @@ _register(1, QnnConv1DAttrs, QnnConv1DTransposeAttrs, [
     Case((((1, 4, 6), "uint8"), ((2, 2, 3), "int8"), *_PARAMETERS), {"groups": 2, "padding": 1}),
 ], [
     Case((((1, 2, 4), "int8"), ((2, 3, 3), "int8"), *_PARAMETERS), {"strides": 2, "padding": 1}),
-])  # fmt: skip
+])
 
 _register(2, QnnConv2DAttrs, QnnConv2DTransposeAttrs, [
     Case((((1, 3, 5, 6), "uint8"), ((4, 3, 3, 2), "int8"), *case_parameters(128, [0, 1, -2, 3])), {
@@ -173,10 +173,10 @@ _register(2, QnnConv2DAttrs, QnnConv2DTransposeAttrs, [
     Case((((1, 2, 3, 4), "uint8"), ((2, 3, 3, 3), "int8"), *case_parameters(128, [4, 0, -5])), {
         "strides": (2, 1), "padding": (1, 0), "output_padding": (1, 0),
     }),
-])  # fmt: skip
+])
 
 _register(3, QnnConv3DAttrs, QnnConv3DTransposeAttrs, [
     Case((((1, 2, 3, 4, 3), "uint8"), ((2, 2, 2, 2, 2), "int8"), *_PARAMETERS), {"padding": 1}),
 ], [
     Case((((1, 2, 2, 2, 3), "int8"), ((2, 2, 2, 2, 2), "int8"), *_PARAMETERS)),
-])  # fmt: skip
+])

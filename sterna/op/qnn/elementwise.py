@@ -31,7 +31,7 @@ from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
 INPUTS = ("lhs", "rhs", "lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point",
-          "output_scale", "output_zero_point")  # fmt: skip
+          "output_scale", "output_zero_point")
 
 
 @attributes
@@ -65,7 +65,7 @@ def _infer_product(attrs: QnnBinaryAttrs, lhs: Type, rhs: Type, *parameters: Typ
     scales = [tensor(parameters[place], INPUTS[2 + place]).shape for place in (0, 2)]
     if not any(is_single(shape) for shape in scales):
         axes = (_from_the_end(attrs.lhs_axis, tensor(lhs, "lhs").ndim),
-                _from_the_end(attrs.rhs_axis, tensor(rhs, "rhs").ndim))  # fmt: skip
+                _from_the_end(attrs.rhs_axis, tensor(rhs, "rhs").ndim))
         if axes[0] != axes[1]:
             raise ValueError("lhs_scale and rhs_scale lie along one axis, or one is a number")
     return out
@@ -85,9 +85,9 @@ def _sum(name: str, undo: str) -> Callable[..., RelayExpr]:
     def simplify(attrs: QnnBinaryAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr:
         lhs, rhs, lhs_scale, lhs_zero, rhs_scale, rhs_zero, scale, zero = args
         a = call("qnn.requantize", lhs, lhs_scale, lhs_zero, scale, zero,
-                 axis=attrs.lhs_axis, out_dtype=INT32)  # fmt: skip
+                 axis=attrs.lhs_axis, out_dtype=INT32)
         b = call("qnn.requantize", rhs, rhs_scale, rhs_zero, scale, zero,
-                 axis=attrs.rhs_axis, out_dtype=INT32)  # fmt: skip
+                 axis=attrs.rhs_axis, out_dtype=INT32)
         total = call(undo, call(name, a, b), as_column(zero, 0, INT32))
         return _held(total, tensor_type(lhs).dtype)
 
@@ -98,7 +98,7 @@ def _reference_sum(sign: int) -> Callable[..., Array]:
     def reference(
         attrs: QnnBinaryAttrs, lhs: Array, rhs: Array, lhs_scale: Array, lhs_zero: Array,
         rhs_scale: Array, rhs_zero: Array, scale: Array, zero: Array,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         a = _requantized(lhs, lhs_scale, lhs_zero, scale, zero, attrs.lhs_axis, "int32")
         b = _requantized(rhs, rhs_scale, rhs_zero, scale, zero, attrs.rhs_axis, "int32")
         # in 32 bits that wrap
@@ -136,13 +136,13 @@ def _product(attrs: QnnBinaryAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr:
     axis, owner = (attrs.lhs_axis, lhs) if by_lhs else (attrs.rhs_axis, rhs)
     return call("qnn.requantize", call("multiply", *parts), _product_scale(lhs_scale, rhs_scale),
                 const(0), scale, zero, axis=_from_the_end(axis, tensor_type(owner).ndim),
-                out_dtype=tensor_type(lhs).dtype)  # fmt: skip
+                out_dtype=tensor_type(lhs).dtype)
 
 
 def _reference_product(
     attrs: QnnBinaryAttrs, lhs: Array, rhs: Array, lhs_scale: Array, lhs_zero: Array,
     rhs_scale: Array, rhs_zero: Array, scale: Array, zero: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     def distance(data: Array, near: Array, axis: int) -> Array:
         shape = [1] * data.ndim
         if near.size > 1:
@@ -154,7 +154,7 @@ def _reference_product(
     axis, owner = (attrs.lhs_axis, lhs) if lhs_scale.size > 1 else (attrs.rhs_axis, rhs)
     axis = _from_the_end(axis, owner.ndim)
     return _requantized(np.asarray(made), np.asarray(lhs_scale * rhs_scale), np.array(0), scale,
-                        zero, axis, str(lhs.dtype))  # fmt: skip
+                        zero, axis, str(lhs.dtype))
 
 
 def _numbers(*values: Any) -> tuple[Any, ...]:
@@ -184,7 +184,7 @@ def _register(name: str, infer: Any, simplify: Any, reference: Any, doc: str) ->
         mixed_precision="never",
         cases=_CASES,
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 _register("add", _infer, _sum("add", "subtract"), _reference_sum(1),
@@ -213,7 +213,7 @@ def _infer_concatenate(
         of_kind(kind, "data", "int", "uint")
     for name, given, expect in (
         ("input_scales", scales, expect_scale), ("input_zero_points", zeros, expect_zero_point)
-    ):  # fmt: skip
+    ):
         parts = tensors(given, name)
         expect_dim(len(parts), len(kinds), f"the number of {name}")
         for place, (part, kind) in enumerate(zip(parts, kinds, strict=True)):
@@ -238,18 +238,18 @@ def _concatenate(attrs: QnnConcatenateAttrs, args: tuple[RelayExpr, ...]) -> Rel
         for part, have, near in zip(
             _parts(data, count), _parts(scales, count), _parts(zeros, count), strict=True
         )
-    ]  # fmt: skip
+    ]
     return call("concatenate", Tuple(tuple(made)), axis=attrs.axis)
 
 
 def _reference_concatenate(
     attrs: QnnConcatenateAttrs, data: list[Array], scales: list[Array], zeros: list[Array],
     scale: Array, zero: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     return np.concatenate([
         _requantized(part, have, near, scale, zero, attrs.axis, str(part.dtype))
         for part, have, near in zip(data, scales, zeros, strict=True)
-    ], attrs.axis)  # fmt: skip
+    ], attrs.axis)
 
 
 _SCALES, _ZEROS = list(_numbers(0.1, 1, 0.04, 1))[::2], [np.array(2), np.array(-3)]
@@ -264,4 +264,4 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case(([_A, _A[:, 1:].copy()], _SCALES, _ZEROS, *_numbers(0.1, 5)), {"axis": 1})],
     doc="Quantised tensors side by side along an axis, under one scale and zero point.",
-))  # fmt: skip
+))

@@ -83,7 +83,7 @@ _X = np.array([[-128, -90, -3, 0], [1, 5, 64, 127]], "int8")
 
 def _numbers(scale: float, zero: int, out_scale: float, out_zero: int) -> tuple[Any, ...]:
     return (np.array(scale, "float32"), np.array(zero, "int32"),
-            np.array(out_scale, "float32"), np.array(out_zero, "int32"))  # fmt: skip
+            np.array(out_scale, "float32"), np.array(out_zero, "int32"))
 
 
 def _register(name: str, function: Apply, doc: str, attrs: Any = None, **given: Any) -> None:
@@ -98,7 +98,7 @@ def _register(name: str, function: Apply, doc: str, attrs: Any = None, **given: 
         mixed_precision="never",
         cases=[Case((_X, *_numbers(0.031, -128, 0.013, -100)), given)],
         doc=f"{doc} of quantised numbers, quantised.",
-    ))  # fmt: skip
+    ))
 
 
 def _plain(name: str) -> Apply:
@@ -116,9 +116,9 @@ for _name in ("tanh", "exp", "sqrt", "rsqrt", "erf", "sigmoid", "log", "abs"):
     _register(_name, _plain(_name), f"The function {_name}")
 _register("hardswish", _hardswish, "x * clip(x + 3, 0, 6) / 6")
 _register("leaky_relu", lambda apply, attrs, x: apply("nn.leaky_relu", x, alpha=attrs.alpha),
-          "nn.leaky_relu", QnnLeakyReluAttrs, alpha=0.1)  # fmt: skip
+          "nn.leaky_relu", QnnLeakyReluAttrs, alpha=0.1)
 _register("softmax", lambda apply, attrs, x: apply("nn.softmax", x, axis=attrs.axis),
-          "nn.softmax", QnnSoftmaxAttrs, axis=0)  # fmt: skip
+          "nn.softmax", QnnSoftmaxAttrs, axis=0)
 
 
 # ---- by the range of the data ----
@@ -152,7 +152,7 @@ def _dynamic(attrs: DynamicQuantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayE
     scale = call("where", call("equal", steps, nothing), const(1.0), steps)
     start = call("subtract", const(float(low)), call("divide", least, scale))
     zero = call("cast", call("clip", call("round_even", start), a_min=low, a_max=high),
-                dtype=attrs.out_dtype)  # fmt: skip
+                dtype=attrs.out_dtype)
     made = call("qnn.quantize", data, scale, zero, out_dtype=attrs.out_dtype, rounding="TO_EVEN")
     return Tuple((made, scale, zero))
 
@@ -185,4 +185,4 @@ register(OpRecord(
     ],
     doc="data quantised so that all of it and 0 lie in the range of out_dtype, its scale and its "
         "zero point; halves are rounded to the even number. Zeros alone have the scale 1.",
-))  # fmt: skip
+))

@@ -64,7 +64,7 @@ def _reference(attrs: QnnAvgPool2DAttrs, data: Array, *given: Array) -> Array:
     made: Array = quantize.reference(
         quantizing(out_dtype=str(data.dtype)), means * (scale / out_scale),
         np.array(1, "float32"), out_zero.astype("int32"),
-    )  # fmt: skip
+    )
     return made
 
 
@@ -72,7 +72,7 @@ def _avg_pool2d(
     data: Any, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any,
     pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool = False,
     count_include_pad: bool = True, layout: str = "NHWC", out_layout: str = "",
-) -> Any:  # fmt: skip
+) -> Any:
     """Averages of windows of quantised images, quantised under another scale and zero point.
 
     The average itself is rounded, once, with halves away from the zero point; what pads images
@@ -83,12 +83,12 @@ def _avg_pool2d(
         pool_size=pool_size, strides=strides, padding=padding, dilation=dilation,
         ceil_mode=ceil_mode, count_include_pad=count_include_pad, layout=layout,
         out_layout=out_layout,
-    )  # fmt: skip
+    )
 
 
 def _numbers(scale: float, zero: int, out_scale: float, out_zero: int) -> tuple[Any, ...]:
     return (np.array(scale, "float32"), np.array(zero, "int32"),
-            np.array([out_scale], "float32"), np.array(out_zero, "int32"))  # fmt: skip
+            np.array([out_scale], "float32"), np.array(out_zero, "int32"))
 
 
 register(OpRecord(
@@ -109,4 +109,4 @@ register(OpRecord(
               "layout": "NCHW", "count_include_pad": False, "ceil_mode": True}),
     ],
     doc=_avg_pool2d.__doc__ or "",
-))  # fmt: skip
+))

@@ -83,14 +83,14 @@ class Product:
         made = record.infer(record.attrs(**dict(attrs.items())), *kinds)
         axes = self.rows(attrs, kinds[0].ndim), self.columns(attrs, kinds[1].ndim)
         for kind, axis, zero, name in zip(kinds, axes, parameters[:2], self.names[2:4],
-                                          strict=True):  # fmt: skip
+                                          strict=True):
             if axis is None and not is_single(tensor(zero, name).shape):
                 raise ValueError(f"{name} is a single number here, not {zero!r}")
             expect_zero_point(zero, name, kind, axis or 0)
         for kind, axis, scale, name in zip(kinds, axes, parameters[2:], self.names[4:],
-                                           strict=True):  # fmt: skip
+                                           strict=True):
             known = tensor(scale, name) if axis is None else expect_parameter(scale, name, kind,
-                                                                              axis)  # fmt: skip
+                                                                              axis)
             of_kind(known, name, "float")
         return made
 
@@ -136,13 +136,13 @@ class Product:
             width = [(0, missing if axis == axes[0] else 0) for axis in range(kind.ndim)]
             data = call("nn.pad", data, const(0, kind.dtype), pad_width=tuple(width))
         made = call(self.plain.replace("nn.", "qnn."), data, const(own.astype(np.int8)), data_zero,
-                    const(0), *scales, **dict(attrs.items()))  # fmt: skip
+                    const(0), *scales, **dict(attrs.items()))
         return made
 
     def reference(
         self, attrs: Any, data: Array, weight: Array, data_zero: Array, weight_zero: Array,
         *scales: Array,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The product of shifted operands in 64 bits."""
         record = find(self.plain)
         assert record.attrs is not None
@@ -169,7 +169,7 @@ class Product:
             mixed_precision="never",
             cases=cases,
             doc=doc,
-        ))  # fmt: skip
+        ))
 
 
 def _preferred(target: Any) -> str | None:
@@ -238,7 +238,7 @@ _X = np.array([[0, 255, 7, 3], [200, 1, 128, 90], [4, 4, 250, 0]], "uint8")
 DENSE = Product(
     "nn.dense", lambda attrs, ndim: ndim - 2 if ndim > 1 else None, lambda attrs, ndim: 0,
     _correct_dense, summed=lambda attrs, ndim: (ndim - 1, 1),
-)  # fmt: skip
+)
 DENSE.register(QnnDenseAttrs, [
     Case((_X, ((2, 4), "int8"), *case_parameters(128, 0)), {"units": 2}),
     Case((_X, ((2, 4), "int8"), *case_parameters([1, 128, 255], [-3, 4]))),

@@ -11,7 +11,6 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.integer_rules import dequantized, quantized
-from sterna.op.products import wide, widened
 from sterna.op.quantization import (
     INT32,
     along_channels,
@@ -25,6 +24,7 @@ from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, float_info, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import BROADCAST, Case, OpRecord, register
+from sterna.schedule.products import wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, nearbyint, round
 
@@ -181,7 +181,7 @@ register(OpRecord(
     ],
     doc="data / output_scale to the nearest whole number, plus output_zero_point, held within the "
         "range of out_dtype; NaN becomes 0. Narrow floats are rounded to their own numbers.",
-))  # fmt: skip
+))
 
 
 # ---- dequantize ----
@@ -254,4 +254,4 @@ register(OpRecord(
         Case((((2, 3), "int16"), _SCALES.astype("float16"), _ZEROS), {"out_dtype": "float16"}),
     ],
     doc="(data - input_zero_point) * input_scale.",
-))  # fmt: skip
+))

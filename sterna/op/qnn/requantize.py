@@ -156,7 +156,7 @@ def _shifted(product: Expr, total: Expr, rounding: str) -> Expr:
 def _rescaled(
     attrs: Any, out: TensorType, data: Tensor, multipliers: Tensor, powers: Tensor,
     input_zero: Tensor, output_zero: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     point = constant_of(output_zero)
     narrow = attrs.scales_down and data.dtype == INT32 and out.dtype.bits <= 16
     if narrow and constant_of(input_zero) == 0 and point is not None and abs(point) < SMALL_ZERO:
@@ -200,7 +200,7 @@ def _rescaled_narrow(
 def _compute_whole(
     attrs: RequantizeAttrs, out: TensorType, data: Tensor, input_scale: Tensor,
     input_zero: Tensor, output_scale: Tensor, output_zero: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     single = is_single(input_scale.shape) and is_single(output_scale.shape)
     count = 1 if single else data.shape[attrs.axis]
 
@@ -232,7 +232,7 @@ def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
 def _rescale(
     attrs: Any, data: Array, multiplier: Array, power: Array, input_zero: Array,
     output_zero: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     multiplier, power, near, zero = (
         spread(parameter, data, attrs.axis).astype(np.int64)
         for parameter in (multiplier, power, input_zero, output_zero)
@@ -255,7 +255,7 @@ def _rescale(
 def _reference_whole(
     attrs: RequantizeAttrs, data: Array, input_scale: Array, input_zero: Array,
     output_scale: Array, output_zero: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     scales = (spread(scale, data, attrs.axis).ravel() for scale in (input_scale, output_scale))
     return _rescale(attrs, data, *_fractions(*scales), input_zero, output_zero)
 
@@ -271,13 +271,13 @@ def _simplify(attrs: RequantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr 
     multiplier, power = (part.astype(np.int32) for part in _fractions(*scales))
     return call("qnn.rescale", data, const(multiplier), const(power), input_zero, output_zero,
                 axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype,
-                scales_down=bool(np.all((power < 0) | (multiplier == 0))))  # fmt: skip
+                scales_down=bool(np.all((power < 0) | (multiplier == 0))))
 
 
 def _with_ratio(
     attrs: RequantizeAttrs, data: RelayExpr, input_scale: Constant, input_zero: RelayExpr,
     output_scale: Constant, output_zero: RelayExpr,
-) -> RelayExpr | None:  # fmt: skip
+) -> RelayExpr | None:
     """The ratio of scales in the place of the first, and 1 in that of the second."""
     kind = numpy_dtype(attrs.compute_dtype)
     have, want = (to_numpy(scale.data).astype(kind) for scale in (input_scale, output_scale))
@@ -291,7 +291,7 @@ def _with_ratio(
     if want.ndim == 0 and want == one and found.scales_down == attrs.scales_down:
         return None
     return call("qnn.requantize", data, const(ratio), input_zero, const(one), output_zero,
-                **dict(found.items()))  # fmt: skip
+                **dict(found.items()))
 
 
 # ---- by floats ----
@@ -300,7 +300,7 @@ def _with_ratio(
 def _compute_float(
     attrs: RequantizeAttrs, out: TensorType, data: Tensor, input_scale: Tensor,
     input_zero: Tensor, output_scale: Tensor, output_zero: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     kind = DataType(attrs.compute_dtype)
     if constant_of(input_zero) == 0 and constant_of(output_scale) == 1:
         point = constant_of(output_zero)
@@ -354,7 +354,7 @@ def _compute_narrow(
 def _reference_float(
     attrs: RequantizeAttrs, data: Array, input_scale: Array, input_zero: Array,
     output_scale: Array, output_zero: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     kind = numpy_dtype(attrs.compute_dtype)
     have, want = (
         spread(scale, data, attrs.axis).astype(kind) for scale in (input_scale, output_scale)
@@ -384,7 +384,7 @@ def _operands(ratio: Any, input_zero: int, output_zero: int) -> tuple[Any, ...]:
     least, most = int_range(DataType("int32"))
     data = [[least, -1000, -14, -6, -5], [-1, 0, 1, 6, 7], [10, 21, 123, 1 << 20, most]]
     return (np.array(data, "int32"), np.asarray(ratio, "float32"), np.array(input_zero),
-            np.array(1.0, "float32"), np.array(output_zero))  # fmt: skip
+            np.array(1.0, "float32"), np.array(output_zero))
 
 
 register(OpRecord(
@@ -418,7 +418,7 @@ register(OpRecord(
     doc="(data - input_zero_point) * input_scale / output_scale + output_zero_point, held within "
         "the range of out_dtype. Halves are rounded UPWARD, away from zero (TONEAREST) or to the "
         "even number (TONEAREST_EVEN).",
-))  # fmt: skip
+))
 
 _MULTIPLIERS = np.array([1 << 30, 1395864371, (1 << 31) - 1], "int32")
 
@@ -446,4 +446,4 @@ register(OpRecord(
     doc="(data - input_zero_point) * multiplier * 2**(shift - 31) + output_zero_point, rounded and "
         "held within the range of out_dtype: qnn.requantize with the ratio of its scales as a "
         "fraction of 31 bits, between -31 and 32 places of shift.",
-))  # fmt: skip
+))

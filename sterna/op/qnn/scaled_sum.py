@@ -12,7 +12,6 @@ import numpy as np
 from sterna.ir.expr import Call, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import broadcast_shapes, tensor
-from sterna.op.dot_schedule import are_bytes
 from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import elementwise
 from sterna.op.tensor.convert import convert
@@ -22,6 +21,7 @@ from sterna.relay.expr import RelayExpr
 from sterna.relay.layout_rules import broadcast
 from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
 from sterna.relay.quantized import int_range
+from sterna.schedule.dot4 import are_bytes
 from sterna.support.dtype import DataType
 from sterna.te import nearbyint
 
@@ -127,4 +127,4 @@ register(OpRecord(
     ],
     doc="lhs * lhs_ratio + (rhs * rhs_ratio + start), each sum rounded to a float32 once; then to "
         "the nearest whole number, halves to even ones, held within the range of out_dtype.",
-))  # fmt: skip
+))

@@ -118,7 +118,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case((), {"seed": 7}), Case((), {"seed": (1 << 200) + 3})],
     doc=threefry_key.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _source(key: BufferVar) -> Source:
@@ -187,7 +187,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case((_KEY,)), Case((_FULL,))],
     doc="Two keys for independent numbers; the old key is not used any more.",
-))  # fmt: skip
+))
 
 
 # ---- numbers ----
@@ -205,7 +205,7 @@ def _compute_generate(attrs: GenerateAttrs, out: TupleType, key: Tensor) -> list
         each_block(
             ib, *_source(ins[0]), shape,
             lambda first, words: guarded(ib, shape, first, words, outs[1].__setitem__),
-        )  # fmt: skip
+        )
         _pass_on(ins[0], outs[0], _blocks(shape))
 
     return statements(out, [key], fill, "T_threefry_generate")
@@ -235,7 +235,7 @@ register(OpRecord(
     cases=[Case((_KEY,), {"out_shape": (3, 3)}), Case((_FULL,), {"out_shape": (17,)}),
            Case((_KEY,), {"out_shape": ()})],
     doc=_generate.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_draw(attrs: DrawAttrs, key: Type, first: Type, second: Type) -> TupleType:
@@ -309,7 +309,7 @@ for _name, _values, _arrays, _names, _builder in (
                  {"out_shape": (9,), "out_dtype": "float16"}, tolerance=2e-3),
         ],
         doc=_builder.__doc__ or "",
-    ))  # fmt: skip
+    ))
 
 
 def _infer_multinomial(attrs: MultinomialAttrs, key: Type, probs: Type) -> TupleType:
@@ -353,4 +353,4 @@ register(OpRecord(
     cases=[Case((_KEY, _PROBS), {"num_samples": 7}), Case((_FULL, _PROBS[0]), {"num_samples": 3})],
     doc="Places along the last dimension of probs, each drawn as often as its weight says, and the "
         "key for the next ones.",
-))  # fmt: skip
+))

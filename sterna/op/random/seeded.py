@@ -123,7 +123,7 @@ register(OpRecord(
         Case((), {"shape": (6,), "dtype": "float16"}, tolerance=1e-3),
     ],
     doc="Numbers of [low, high), each as likely as the others, by a seed.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "random.seeded_normal",
@@ -142,7 +142,7 @@ register(OpRecord(
         Case((), {"shape": (0, 2)}),
     ],
     doc="Numbers that are normal around a mean with a deviation, by a seed.",
-))  # fmt: skip
+))
 
 
 # ---- by probabilities ----
@@ -195,7 +195,7 @@ register(OpRecord(
     ],
     doc="1 where a number of [0, 1), drawn by a seed, is below the element, which is the "
         "probability of that; 0 elsewhere.",
-))  # fmt: skip
+))
 
 
 def _infer_multinomial(attrs: SeededMultinomialAttrs, logits: Type) -> TensorType:
@@ -232,4 +232,4 @@ register(OpRecord(
     ],
     doc="Places along the last dimension, each drawn as often as the logarithm of its weight says, "
         "by a seed.",
-))  # fmt: skip
+))

@@ -10,12 +10,12 @@ from sterna.op.checks import at_least, axis_of, expect_dim, map_dims, of_kind, s
 from sterna.op.fibres import Fibres
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
-from sterna.op.products import wide, widened
-from sterna.op.schedules import schedule_default
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.default import schedule_default
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -102,7 +102,7 @@ register(OpRecord(
         Case((((22,), "float16"), ((22,), "float16")), tolerance=5e-3),
     ],
     doc="The discrete Fourier transform along the last axis, of real and imaginary parts.",
-))  # fmt: skip
+))
 
 
 # ---- pairs ----
@@ -210,4 +210,4 @@ register(OpRecord(
         "parts stand in the last dimension.\nlength: as if so many were given, cut or with zeros "
         "behind. onesided: only the first half, the other being its mirror image; the inverse goes "
         "from such a half to real numbers.",
-))  # fmt: skip
+))

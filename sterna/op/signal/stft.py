@@ -10,14 +10,14 @@ from sterna.op.checks import map_dims, of_kind, same_dtype, tensor
 from sterna.op.fibres import Fibres
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
-from sterna.op.products import wide, widened
-from sterna.op.schedules import schedule_default
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.schedule.default import schedule_default
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -60,7 +60,7 @@ def _frames(size: Dim, length: Dim, step: int) -> Dim:
 def _spectra(
     out: TensorType, data: Tensor, window: Tensor, length: Any, step: int, *, bins_first: bool,
     scale: float = 1.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Transforms of frames; the window stands in their middle, zeros around it."""
     shape, dtype = dims_of(data), wide(data.dtype)
     pairs = shape[2] if len(shape) == 3 else 0
@@ -124,7 +124,7 @@ def _infer(attrs: STFTAttrs, data: Type, window: Type) -> TensorType:
     same_dtype([kind, weights], ["data", "window"])
     if isinstance(weights.shape[0], int) and weights.shape[0] != attrs.win_length:
         raise ValueError(f"window has win_length = {attrs.win_length} elements, "
-                         f"not {weights.shape[0]}")  # fmt: skip
+                         f"not {weights.shape[0]}")
     frames = _frames(kind.shape[-1], attrs.n_fft, attrs.hop_length)
     bins = attrs.n_fft // 2 + 1 if attrs.onesided else attrs.n_fft
     batch = kind.shape[0] if kind.ndim == 2 else 1
@@ -151,7 +151,7 @@ def _reference(attrs: STFTAttrs, data: Array, window: Array) -> Array:
 def _stft(
     data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
     window: Any = None, normalized: bool = False, onesided: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """Spectra of frames of n_fft numbers, one every hop_length: (batch, bins, frames, 2).
 
     Frames are multiplied by a window, ones if there is none; one shorter than the frame stands in
@@ -164,7 +164,7 @@ def _stft(
         window = call("ones", shape=(width,), dtype=kind.dtype)
     assert isinstance(window, RelayExpr)
     return make("stft", data, window, n_fft=n_fft, hop_length=step, win_length=width,
-                normalized=normalized, onesided=onesided)  # fmt: skip
+                normalized=normalized, onesided=onesided)
 
 
 register(OpRecord(
@@ -184,7 +184,7 @@ register(OpRecord(
                              "onesided": False}),
     ],
     doc=_stft.__doc__ or "",
-))  # fmt: skip
+))
 
 
 # ---- pairs ----
@@ -237,4 +237,4 @@ register(OpRecord(
     doc="Spectra of frames as long as a window that they are multiplied by, one every frame_step: "
         "(batch, frames, bins, 2) from signals of real or complex numbers (batch, size, 1 or 2).\n"
         "onesided: only the first half of each spectrum, the other being its mirror image.",
-))  # fmt: skip
+))

@@ -7,11 +7,11 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType
-from sterna.op.products import wide
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
@@ -88,7 +88,7 @@ for _name, _factors, _words in (
         ],
         doc=f"The {_name} window, {_words}: of so many numbers that the next one would be the "
             "first again, or, if not periodic, that the last one is the first.",
-    ))  # fmt: skip
+    ))
 
 
 # ---- mel bands ----
@@ -188,4 +188,4 @@ register(OpRecord(
     ],
     doc="Weights by which a spectrum, multiplied by them from the right, becomes bands that are "
         "equally wide on the mel scale: triangles from one band's peak to the next but one.",
-))  # fmt: skip
+))

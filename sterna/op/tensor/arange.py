@@ -78,7 +78,7 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: DataType) -> Any:
     if dtype.is_integer:
         kind = np.uint64 if dtype.is_uint else np.int64
         return (kind(int(start)) + np.arange(length, dtype=kind) * kind(int(step))).astype(
-            numpy_dtype(dtype))  # fmt: skip
+            numpy_dtype(dtype))
     return (start + np.arange(length, dtype=np.float64) * step).astype(numpy_dtype(dtype))
 
 
@@ -117,7 +117,7 @@ register(OpRecord(
         Case((), {"start": 0.0, "stop": 1.0, "step": 0.1, "dtype": "float16"}, tolerance=1e-3),
     ],
     doc=_arange.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn(attrs: DynArangeAttrs, start: Type, stop: Type, step: Type) -> TensorType:
@@ -142,4 +142,4 @@ register(OpRecord(
         Case((np.array(5), np.array(-5), np.array(-2)), {"dtype": "int64"}),
     ],
     doc="arange of numbers that are computed.",
-))  # fmt: skip
+))

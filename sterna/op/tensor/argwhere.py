@@ -111,7 +111,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=_WHERE_CASES,
     doc="The indices of the elements that are not zero, one row for each.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "argwhere_padded",
@@ -125,7 +125,7 @@ register(OpRecord(
     cases=[*_WHERE_CASES, Case(((0, 2),))],
     doc="The indices of the elements that are not zero, with rows of zeros up to the number of all "
         "elements, and how many there are.",
-))  # fmt: skip
+))
 
 
 # ---- slices that a condition selects ----
@@ -213,7 +213,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=_COMPRESS_CASES,
     doc="The slices of data along axis, or its elements, for which a condition holds.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "compress_padded",
@@ -227,4 +227,4 @@ register(OpRecord(
     cases=_COMPRESS_CASES,
     doc="What compress gives, with zeros up to the length of the condition, and how many slices "
         "were selected.",
-))  # fmt: skip
+))

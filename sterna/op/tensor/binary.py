@@ -6,10 +6,11 @@ from typing import Any, Literal
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import broadcast_shapes, of_kind, same_dtype, tensor
-from sterna.op.elementwise import bind, elementwise, quiet
+from sterna.op.elementwise import elementwise, quiet
 from sterna.op.integer_rules import pair
 from sterna.op.nn._norm_pattern import of_product, of_sum
 from sterna.op.tensor._arithmetic import (
@@ -83,7 +84,7 @@ def binary(
         integer=integer,
         cases=cases,
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 # ---- arithmetic ----
@@ -91,12 +92,12 @@ def binary(
 _SHAPES = [Case(((2, 3), (2, 3))), Case(((2, 1, 4), (3, 1))), Case(((), (5,))), WHOLE]
 binary("add", lambda a, b: a + b, np.add, "lhs + rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(0), constants_joined, difference_joined], legalize=of_sum,
-       integer=pair("add"))  # fmt: skip
+       integer=pair("add"))
 binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPES, UNSIGNED],
-       rewrites=[with_neutral(0, on_the_right=True)])  # fmt: skip
+       rewrites=[with_neutral(0, on_the_right=True)])
 binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(1), constants_joined, factor_first],
-       legalize=of_product, integer=pair("multiply"))  # fmt: skip
+       legalize=of_product, integer=pair("multiply"))
 
 
 def keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
@@ -112,9 +113,9 @@ def keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
 
 _ENDS = [REALS, WHOLE, UNSIGNED, Case((((2, 3), "bfloat16"), ((3,), "bfloat16")))]
 binary("maximum", keep_nan(build.maximum), np.maximum,
-       "The larger of lhs and rhs; NaN if one of them is.", cases=_ENDS)  # fmt: skip
+       "The larger of lhs and rhs; NaN if one of them is.", cases=_ENDS)
 binary("minimum", keep_nan(build.minimum), np.minimum,
-       "The smaller of lhs and rhs; NaN if one of them is.", cases=_ENDS)  # fmt: skip
+       "The smaller of lhs and rhs; NaN if one of them is.", cases=_ENDS)
 
 
 # ---- bits ----
@@ -142,16 +143,16 @@ def _right_shift(a: Expr, b: Expr) -> Expr:
 _SHIFTED = [WHOLE, Case((np.array([[1, 200, 255]], "uint8"), np.array([[0], [3], [8]], "uint8")))]
 binary("left_shift", _left_shift, np.left_shift,
        "lhs with its bits moved up by rhs; 0 if rhs is not between 0 and the type's bits.",
-       kinds=INTEGERS, cases=_SHIFTED)  # fmt: skip
+       kinds=INTEGERS, cases=_SHIFTED)
 binary("right_shift", _right_shift, np.right_shift,
        "lhs with its bits moved down by rhs, filled with the sign; nothing but the sign if rhs is "
-       "not between 0 and the type's bits.", kinds=INTEGERS, cases=_SHIFTED)  # fmt: skip
+       "not between 0 and the type's bits.", kinds=INTEGERS, cases=_SHIFTED)
 
 
 def _bitwise(name: str, reference: Callable[[Array, Array], Any]) -> None:
     binary(f"bitwise_{name}", lambda a, b: build.bitwise(f"bitwise_{name}", a, b), reference,
            f"The bits of lhs and rhs combined by {name}.", kinds=("int", "uint", "bool"),
-           cases=[WHOLE, UNSIGNED, LOGICAL[0]])  # fmt: skip
+           cases=[WHOLE, UNSIGNED, LOGICAL[0]])
 
 
 _bitwise("and", np.bitwise_and)
@@ -162,16 +163,16 @@ _bitwise("xor", np.bitwise_xor)
 # ---- logic and comparison ----
 
 binary("logical_and", build.logical_and, np.logical_and, "Whether lhs and rhs hold.",
-       kinds=("bool",), cases=LOGICAL)  # fmt: skip
+       kinds=("bool",), cases=LOGICAL)
 binary("logical_or", build.logical_or, np.logical_or, "Whether lhs or rhs holds.",
-       kinds=("bool",), cases=LOGICAL)  # fmt: skip
+       kinds=("bool",), cases=LOGICAL)
 binary("logical_xor", build.not_equal, np.logical_xor, "Whether just one of lhs and rhs holds.",
-       kinds=("bool",), cases=LOGICAL)  # fmt: skip
+       kinds=("bool",), cases=LOGICAL)
 
 
 def _comparison(name: str, symbol: str, scalar: Callable[[Any, Any], Expr]) -> None:
     binary(name, scalar, getattr(np, name), f"Whether lhs {symbol} rhs.", kinds=ANY_KIND,
-           result="bool", cases=[REALS, WHOLE, UNSIGNED, LOGICAL[0]])  # fmt: skip
+           result="bool", cases=[REALS, WHOLE, UNSIGNED, LOGICAL[0]])
 
 
 _comparison("equal", "==", build.equal)

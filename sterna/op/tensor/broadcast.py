@@ -87,7 +87,7 @@ register(OpRecord(
         Case(((1, 3),), {"shape": (0, 3)}),
     ],
     doc=_broadcast_to.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn(attrs: Any, data: Type, shape: Type) -> TensorType:
@@ -108,7 +108,7 @@ register(OpRecord(
     pattern=INJECTIVE,
     cases=[Case(((3, 1), np.array([2, 3, 4])))],
     doc="broadcast_to a shape that is computed.",
-))  # fmt: skip
+))
 
 
 def _static_like(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
@@ -126,7 +126,7 @@ register(OpRecord(
     pattern=INJECTIVE,
     cases=[Case(((3, 1), (2, 3, 4)))],
     doc="broadcast_to the shape of another tensor.",
-))  # fmt: skip
+))
 
 
 # ---- the way back ----
@@ -144,7 +144,7 @@ def _compute_sum(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tenso
         reduce_axis((0, dim), f"k{place}")
         if place < extra or (is_one(out.shape[place - extra]) and not is_one(dim)) else None
         for place, dim in enumerate(dims_of(data))
-    ]  # fmt: skip
+    ]
     over = [axis for axis in axes if axis is not None]
 
     def element(*indices: Any) -> Any:
@@ -187,7 +187,7 @@ register(OpRecord(
         Case(((2, 3),), {"shape": (2, 3)}),
     ],
     doc=_collapse_sum_to.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_sum_like(attrs: Any, data: Type, collapse_type: Type) -> TensorType:
@@ -210,4 +210,4 @@ register(OpRecord(
     pattern=COMM_REDUCE,
     cases=[Case(((2, 3, 4), (3, 1))), Case(((2, 3), (2, 3)))],
     doc="collapse_sum_to the shape of another tensor.",
-))  # fmt: skip
+))

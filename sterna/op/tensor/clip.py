@@ -102,4 +102,4 @@ register(OpRecord(
         Case((np.array([0, 2**64 - 1, 2**63], "uint64"),), {"a_min": -1, "a_max": 2**64 - 2}),
     ],
     doc="Every element held between a_min and a_max; NaN stays NaN.",
-))  # fmt: skip
+))

@@ -86,7 +86,7 @@ def _keeps_all(narrow: DataType, wide: DataType) -> bool:
         return bool(
             few.nmant <= many.nmant and few.maxexp <= many.maxexp
             and few.minexp - few.nmant >= many.minexp - many.nmant
-        )  # fmt: skip
+        )
     if not (narrow.is_integer and wide.is_integer) or wide.is_bool:
         return False  # integers lose their high bits where floats are held within a range
     return wide.bits > narrow.bits and (narrow.is_uint or not wide.is_uint)
@@ -114,7 +114,7 @@ register(OpRecord(
     ],
     doc="The elements as another type. Floats become integers by dropping their fraction, held "
         "within the type's range, NaN as 0; integers keep their low bits; bool is whether x != 0.",
-))  # fmt: skip
+))
 
 
 def _infer_like(attrs: Any, data: Type, dtype_like: Type) -> TensorType:
@@ -131,7 +131,7 @@ register(OpRecord(
     layout=follow,
     cases=[Case(((2, 3), ((), "int32")))],
     doc="The elements as the type of another tensor's elements.",
-))  # fmt: skip
+))
 
 
 def _infer_reinterpret(attrs: CastAttrs, data: Type) -> TensorType:
@@ -160,4 +160,4 @@ register(OpRecord(
         Case((((4,), "bfloat16"),), {"dtype": "uint16"}),
     ],
     doc="The bits of the elements read as another type of as many bits.",
-))  # fmt: skip
+))

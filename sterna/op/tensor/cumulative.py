@@ -11,11 +11,11 @@ from sterna.op.checks import axis_of, of_kind, size_of, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.fibres import Fibres, product
 from sterna.op.indexing import dims_of, unravel
-from sterna.op.products import AS_DATA, wide
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -117,7 +117,7 @@ register(OpRecord(
     cases=_CASES,
     doc="For each element the sum of all up to it along an axis, or without it; all elements in a "
         "row if there is no axis. reverse: from the end.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "cumprod",
@@ -131,4 +131,4 @@ register(OpRecord(
     cases=_CASES,
     doc="For each element the product of all up to it along an axis, or without it; all elements "
         "in a row if there is no axis. reverse: from the end.",
-))  # fmt: skip
+))

@@ -9,10 +9,10 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import dims_of
-from sterna.op.products import wide, widened
 from sterna.op.statements import filled, loops, variable
 from sterna.relay.arrays import Array
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -94,4 +94,4 @@ register(OpRecord(
         Case(((3, 0, 0),)),
     ],
     doc="The determinants of the square matrices in data's last two dimensions.",
-))  # fmt: skip
+))

@@ -9,12 +9,12 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.indexing import as_index, dims_of
-from sterna.op.products import AS_DATA
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import AS_DATA
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
@@ -59,7 +59,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case(((2, 3),)), Case(((4, 3),), {"k": -2, "dtype": "int8"})],
     doc="Ones on the k-th diagonal and zeros elsewhere, in the shape of a matrix.",
-))  # fmt: skip
+))
 
 
 # ---- triangles ----
@@ -116,7 +116,7 @@ register(OpRecord(
         Case((((3, 3), "bool"), np.array(0))),
     ],
     doc=_trilu.__doc__ or "",
-))  # fmt: skip
+))
 
 
 # ---- diagonals replaced ----
@@ -217,4 +217,4 @@ register(OpRecord(
     ],
     doc="Matrices with some diagonals replaced: the k-th, or those from k[0] to k[1], the highest "
         "first. align says at which side short ones above and below stand.",
-))  # fmt: skip
+))

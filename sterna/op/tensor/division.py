@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import Expr
-from sterna.op.elementwise import bind
 from sterna.op.nn._norm_pattern import of_quotient
 from sterna.op.tensor._arithmetic import with_neutral
 from sterna.op.tensor.binary import REALS, UNSIGNED, WHOLE, binary

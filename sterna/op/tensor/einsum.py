@@ -17,10 +17,10 @@ from sterna.ir.build import const, int_value
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import broadcast_dims, same_dtype, tensors
-from sterna.op.products import narrowed, wide, widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 
@@ -230,4 +230,4 @@ register(OpRecord(
         Case(([(2, 3), (4,), ()],), {"equation": "ij,k,->k"}),
     ],
     doc="Products of tensors by an equation such as 'ij,jk->ik', with ellipses and diagonals.",
-))  # fmt: skip
+))

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import FLOAT32, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.elementwise import bind, elementwise, in_float64
-from sterna.op.exponential import MOST, polynomial, quick_exp
+from sterna.op.elementwise import elementwise, in_float64
 from sterna.op.tensor.unary import erf_of
 from sterna.relay.arrays import Array
 from sterna.relay.op import ELEMWISE, Case, OpRecord, register
+from sterna.schedule.exponential import MOST, polynomial, quick_exp
 from sterna.tir import op as t
 
 
@@ -63,7 +64,7 @@ def _fast(
             Case((points[:25].astype("float16"),), tolerance=2e-3),
         ],
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 _fast("fast_exp", _fast_exp, np.exp, "exp with an error below 1e-5 of the result.")

@@ -85,7 +85,7 @@ register(OpRecord(
         Case(((),), {"shape": (2, 0), "dtype": "float32"}),
     ],
     doc="A tensor whose elements are all fill_value.",
-))  # fmt: skip
+))
 
 
 def _infer_dyn_full(attrs: DynFillAttrs, fill_value: Type, shape: Type) -> TensorType:
@@ -104,7 +104,7 @@ register(OpRecord(
     to_static=to_static("full", "shape"),
     cases=[Case(((), np.array([2, 3])), {"dtype": "float32"})],
     doc="full of a shape that is computed.",
-))  # fmt: skip
+))
 
 
 def _constant(name: str, value: int) -> None:
@@ -141,7 +141,7 @@ def _constant(name: str, value: int) -> None:
             Case((), {"shape": (4,), "dtype": "bfloat16"}),
         ],
         doc=f"A tensor of {name}.",
-    ))  # fmt: skip
+    ))
     register(OpRecord(
         f"dyn.{name}",
         inputs=("shape",),
@@ -153,7 +153,7 @@ def _constant(name: str, value: int) -> None:
         to_static=to_static(name, "shape"),
         cases=[Case((np.array([2, 3]),), {"dtype": "int32"})],
         doc=f"{name} of a shape that is computed.",
-    ))  # fmt: skip
+    ))
     register(OpRecord(
         f"{name}_like",
         inputs=("data",),
@@ -164,7 +164,7 @@ def _constant(name: str, value: int) -> None:
         pattern=ELEMWISE,
         cases=[Case(((2, 3),)), Case((((0, 3), "int8"),))],
         doc=f"A tensor of {name} with the shape and the element type of another.",
-    ))  # fmt: skip
+    ))
 
 
 _constant("zeros", 0)
@@ -199,4 +199,4 @@ register(OpRecord(
     layout=follow,
     cases=[Case(((2, 3), ())), Case((((2,), "int8"), np.array(7.5, "float32")))],
     doc="A tensor of one number with the shape and the element type of another.",
-))  # fmt: skip
+))

@@ -92,7 +92,7 @@ register(OpRecord(
     ],
     doc="data * multiplier * 2**(shift - 31) to the nearest integer, halves upward; the product "
         "is computed in 64 bits.",
-))  # fmt: skip
+))
 
 
 def _infer_per_axis(
@@ -163,4 +163,4 @@ register(OpRecord(
     ],
     doc="fixed_point_multiply by numbers and shifts of their own along some axes: y * "
         "2**(lshift - rshift - 31).",
-))  # fmt: skip
+))

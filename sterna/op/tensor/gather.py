@@ -53,7 +53,7 @@ def _compute_gather(attrs: GatherAttrs, out: TensorType, data: Tensor, indices: 
     return taken_from(
         data, out.shape,
         lambda i: [*i[:axis], _safe(indices(*i), dim), *i[axis + 1 :]], "T_gather",
-    )  # fmt: skip
+    )
 
 
 def held(indices: Array, dim: int) -> Array:
@@ -85,7 +85,7 @@ register(OpRecord(
     ],
     doc="data at its own indices, except along one axis, where indices says which. Indices below "
         "0 count from the end.",
-))  # fmt: skip
+))
 
 
 # ---- gather_nd ----
@@ -163,7 +163,7 @@ register(OpRecord(
     ],
     doc="data at indices of several axes: indices[:, i] are the indices of the element or part "
         "that result[i] is. The first batch_dims axes of data and of indices[0] run together.",
-))  # fmt: skip
+))
 
 
 # ---- advanced indexing ----
@@ -218,4 +218,4 @@ register(OpRecord(
         Case(([((5,), "int8"), np.array([[4, 0]], "int32")],)),
     ],
     doc="data[indices...] as in NumPy: the first axes by tensors of indices that broadcast.",
-))  # fmt: skip
+))

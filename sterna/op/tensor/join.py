@@ -139,7 +139,7 @@ register(OpRecord(
         Case(([((2, 2), "bool"), ((2, 1), "bool")],), {"axis": 1}),
     ],
     doc="Tensors one after another along an axis.",
-))  # fmt: skip
+))
 
 
 def _infer_stack(attrs: JoinAttrs, data: Type) -> TensorType:
@@ -184,7 +184,7 @@ register(OpRecord(
         Case(([(2, 3)],), {"axis": -1}),
     ],
     doc="Tensors of one shape along a new axis.",
-))  # fmt: skip
+))
 
 
 # ---- meshgrid ----
@@ -260,4 +260,4 @@ register(OpRecord(
         Case(([((2,), "int8"), ((), "int8")],)),
     ],
     doc="For each of several vectors a grid in which its elements run along one axis.",
-))  # fmt: skip
+))

@@ -70,7 +70,7 @@ def _twice(laid: Call) -> RelayExpr | None:
     made = call(
         "layout_transform", data.args[0],
         src_layout=first.src_layout, dst_layout=second.dst_layout,
-    )  # fmt: skip
+    )
     # blocks that B pads are longer than what A has
     return made if made.checked_type == laid.checked_type else None
 
@@ -94,4 +94,4 @@ register(OpRecord(
     ],
     doc="data with its axes laid out in another way, such as from NCHW to NCHW16c; blocks that "
         "are not full are padded with zeros.",
-))  # fmt: skip
+))

@@ -114,7 +114,7 @@ register(OpRecord(
              {"depth": 2, "axis": 0, "dtype": "bool"}),
     ],
     doc=_one_hot.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn(
@@ -143,4 +143,4 @@ register(OpRecord(
     pattern=INJECTIVE,
     cases=[Case((np.array([1, 0]), _ON, _OFF, np.array(3)), {"axis": 1, "dtype": "float32"})],
     doc="one_hot of a depth that is computed.",
-))  # fmt: skip
+))

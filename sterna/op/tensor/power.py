@@ -3,8 +3,8 @@
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import Expr
-from sterna.op.elementwise import bind
 from sterna.op.tensor.binary import REALS, binary
 from sterna.relay.arrays import Array
 from sterna.relay.op import Case

@@ -10,13 +10,13 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.products import narrowed, wide, widened
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.layout_rules import reduced
 from sterna.relay.op import COMM_REDUCE, Case, OpRecord, call, register
 from sterna.relay.quantized import int_range
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, comm_reducer, compute, isnan, reduce_axis, select
 from sterna.te import max as te_max
@@ -193,17 +193,17 @@ def _cases(*more: Case) -> list[Case]:
 def _register(
     name: str, infer: Any, compute_it: Any, reference: Any, doc: str, cases: list[Case],
     attrs: type[Attrs] = ReduceAttrs, **more: Any,
-) -> None:  # fmt: skip
+) -> None:
     register(OpRecord(
         name, inputs=("data",), attrs=attrs, infer=infer, compute=compute_it, reference=reference,
         pattern=COMM_REDUCE, layout=reduced, cases=cases, doc=doc, **more,
-    ))  # fmt: skip
+    ))
 
 
 _NUMBERS = ("float", "int", "uint")
 _INTEGERS = Case((((3, 4), "int32"),), {"axis": 0})
 _NANS = Case((np.array([[1, np.nan, 3, 2], [np.nan, 2, 1, 0], [1, 2, 3, np.nan]], "float32"),),
-             {"axis": 1})  # fmt: skip
+             {"axis": 1})
 _EMPTY = Case((((0, 3), "float32"),), {"axis": 0})
 
 
@@ -254,17 +254,17 @@ def _reference_extreme(function: Callable[..., Any], lowest: bool) -> Callable[.
 
 
 _register("sum", _infer(*_NUMBERS), _compute("sum", te_sum), _reference(np.sum),
-          "The sum over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")  # fmt: skip
+          "The sum over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")
 _register("prod", _infer(*_NUMBERS), _compute("prod", te_prod), _reference(np.prod),
-          "The product over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")  # fmt: skip
+          "The product over axes.", _cases(_INTEGERS, _EMPTY), mixed_precision="never")
 _register("max", _infer(*_NUMBERS), _compute("max", _extreme("max", te_max, True)),
           _reference_extreme(np.max, True), "The largest element over axes.",
-          _cases(_INTEGERS, _NANS, _EMPTY))  # fmt: skip
+          _cases(_INTEGERS, _NANS, _EMPTY))
 _register("min", _infer(*_NUMBERS), _compute("min", _extreme("min", te_min, False)),
           _reference_extreme(np.min, False), "The smallest element over axes.",
-          _cases(_INTEGERS, _NANS, _EMPTY))  # fmt: skip
+          _cases(_INTEGERS, _NANS, _EMPTY))
 _register("mean", _infer(*_NUMBERS), _compute_mean, _reference_mean, "The mean over axes.",
-          _cases(_INTEGERS), mixed_precision="never", canonicalize=_as_pool)  # fmt: skip
+          _cases(_INTEGERS), mixed_precision="never", canonicalize=_as_pool)
 
 _all_of = comm_reducer(lambda a, b: a & b, lambda t: build.const(True, t), name="all")
 _any_of = comm_reducer(lambda a, b: a | b, lambda t: build.const(False, t), name="any")
@@ -274,9 +274,9 @@ _FLAGS = [
     Case((((5,), "bool"),)),
 ]
 _register("all", _infer("bool"), _compute("all", _all_of), _reference(np.all),
-          "Whether all elements over axes hold.", _FLAGS)  # fmt: skip
+          "Whether all elements over axes hold.", _FLAGS)
 _register("any", _infer("bool"), _compute("any", _any_of), _reference(np.any),
-          "Whether an element over axes holds.", _FLAGS)  # fmt: skip
+          "Whether an element over axes holds.", _FLAGS)
 
 
 def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -> Tensor:
@@ -295,7 +295,7 @@ def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -
     made: Tensor = compute(
         out.shape, lambda *i: (total(*i) / build.cast(kind, count)).astype(out.dtype),
         name="T_variance",
-    )  # fmt: skip
+    )
     return made
 
 
@@ -317,7 +317,7 @@ def _reference_variance(attrs: Any, data: Array, mean: Array) -> Array:
 def variance(
     data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False,
     unbiased: bool = False, with_mean: Any = None,
-) -> RelayExpr:  # fmt: skip
+) -> RelayExpr:
     """The variance over axes: the mean of the squared distances from the mean."""
     mean = with_mean
     if mean is None:
@@ -342,7 +342,7 @@ register(OpRecord(
         Case(((3, 4), (1, 1)), {"keepdims": True, "unbiased": True}),
     ],
     doc=variance.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _arg_reducer(largest: bool, last: bool) -> Any:

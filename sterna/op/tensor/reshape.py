@@ -254,7 +254,7 @@ register(OpRecord(
         Case(((),), {"newshape": (1, 1)}),
     ],
     doc=_reshape.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn(attrs: DynReshapeAttrs, data: Type, newshape: Type) -> TensorType:
@@ -275,7 +275,7 @@ register(OpRecord(
     is_view=True,
     cases=[Case(((2, 3, 4), np.array([0, -1]))), Case(((1,), np.zeros(0, "int32")))],
     doc="reshape to a shape that is computed.",
-))  # fmt: skip
+))
 
 
 # ---- special values from the right, shapes of other tensors ----
@@ -308,7 +308,7 @@ register(OpRecord(
         Case(((2, 3, 4),), {"newshape": (-3, 0)}),
     ],
     doc="reshape whose special numbers are read from the last one to the first.",
-))  # fmt: skip
+))
 
 
 @attributes
@@ -360,4 +360,4 @@ register(OpRecord(
     ],
     doc="data in the shape of another tensor; lhs_begin to lhs_end are the dimensions that are "
         "replaced, rhs_begin to rhs_end those that replace them.",
-))  # fmt: skip
+))

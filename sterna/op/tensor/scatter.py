@@ -34,7 +34,7 @@ COMBINE: dict[str, Callable[[Any, Any], Expr]] = {
 }
 _UFUNCS: dict[str, Any] = {
     "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
+}
 
 
 def _mode(given: str, name: str) -> str:
@@ -58,7 +58,7 @@ def _copy(builder: IRBuilder, result: BufferVar, data: BufferVar) -> None:
 def _put(
     builder: IRBuilder, result: BufferVar, index: Sequence[Any], value: Any, mode: str,
     checked: Sequence[int],
-) -> None:  # fmt: skip
+) -> None:
     """result[index] combined with a value, unless one of the checked indices is outside."""
     inside = []
     for axis in checked:
@@ -161,7 +161,7 @@ register(OpRecord(
     ],
     doc="data with updates[i] put at i, except along one axis, where indices[i] says the place: "
         "instead of what is there (update, none) or combined with it (add, mul, min, max).",
-))  # fmt: skip
+))
 
 
 def _classic(name: str, reduction: str, doc: str) -> None:
@@ -181,7 +181,7 @@ def _classic(name: str, reduction: str, doc: str) -> None:
         pattern=OPAQUE,
         cases=[Case(((4, 3), _AT, (2, 3)), {"axis": 0})],
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 @attributes
@@ -276,4 +276,4 @@ register(OpRecord(
     ],
     doc="data with parts put at indices of several axes: updates[i] at indices[:, i], instead of "
         "what is there (update, none) or combined with it (add, mul, min, max).",
-))  # fmt: skip
+))

@@ -107,4 +107,4 @@ register(OpRecord(
     ],
     doc="The place before which each value belongs in a sequence in order, or behind its equals.\n"
         "A sequence of several dimensions is searched row by row.",
-))  # fmt: skip
+))

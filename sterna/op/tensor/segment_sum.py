@@ -8,13 +8,13 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind, tensor
 from sterna.op.indexing import as_index, dims_of
-from sterna.op.products import narrowed, wide, widened
 from sterna.op.statements import filled, loops
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Constant
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -93,4 +93,4 @@ register(OpRecord(
         Case(((0, 2), np.zeros(0, "int32")), {"num_segments": 2}),
     ],
     doc=_segment_sum.__doc__ or "",
-))  # fmt: skip
+))

@@ -70,4 +70,4 @@ register(OpRecord(
     ],
     doc="mask_value where the index along an axis of 0 or 1 is not below the length that its row "
         "of the other one has.",
-))  # fmt: skip
+))

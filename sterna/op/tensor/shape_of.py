@@ -61,7 +61,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case(((2, 0, 3),)), Case(((),)), Case(((4,),), {"dtype": "int64"})],
     doc="The shape of a tensor as a vector of integers.",
-))  # fmt: skip
+))
 
 
 def _compute_size(attrs: ShapeOfAttrs, out: TensorType, data: Tensor) -> Tensor:
@@ -90,4 +90,4 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case(((2, 3),)), Case(((),), {"dtype": "int64"})],
     doc="How many elements a tensor has.",
-))  # fmt: skip
+))

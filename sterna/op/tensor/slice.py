@@ -65,7 +65,7 @@ def _all_strides(strides: Sequence[int], count: int, slice_mode: str) -> tuple[i
 def _slices(
     begin: Sequence[int], end: Sequence[int], strides: Sequence[int], axes: Sequence[int] | None,
     slice_mode: str, ndim: int,
-) -> dict[int, slice]:  # fmt: skip
+) -> dict[int, slice]:
     """The slice of each axis that is cut, as Python understands slices."""
     if len(begin) != len(end):
         raise ValueError(f"begin has {len(begin)} numbers, end has {len(end)}")
@@ -135,7 +135,7 @@ def _compute(attrs: StridedSliceAttrs, out: TensorType, data: Tensor) -> Tensor:
             index * (parts[axis].step or 1) + first_of(dims[axis], parts[axis])
             if axis in parts else index
             for axis, index in enumerate(i)
-        ]  # fmt: skip
+        ]
 
     return taken_from(data, out.shape, where, "T_strided_slice")
 
@@ -159,7 +159,7 @@ def _everything(cut: Call) -> RelayExpr | None:
 def _strided_slice(
     data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None,
     slice_mode: str = "end",
-) -> Any:  # fmt: skip
+) -> Any:
     """The part of data from begin to end, every so many elements, for the first or some axes.
 
     Numbers below 0 count from the end, as in Python. With slice_mode="size" end holds sizes, and
@@ -174,10 +174,10 @@ def _strided_slice(
         return make(
             "strided_slice", data, begin=first, end=last, strides=steps, axes=chosen,
             slice_mode=slice_mode,
-        )  # fmt: skip
+        )
     if strides is None:
         count = len(numbers[0]) if numbers[0] is not None else length_of(
-            begin.checked_type, "begin")  # fmt: skip
+            begin.checked_type, "begin")
         strides = np.ones(count, np.int64)
     arrays = [
         given if isinstance(given, RelayExpr) else np.array(given, np.int64)
@@ -217,7 +217,7 @@ register(OpRecord(
         Case(((5,),), {"begin": (-99,), "end": (99,), "strides": (2,)}),
     ],
     doc=_strided_slice.__doc__ or "",
-))  # fmt: skip
+))
 
 
 # ---- with numbers that are computed ----
@@ -245,7 +245,7 @@ def _infer_dyn(
 def _compute_dyn(
     attrs: DynStridedSliceAttrs, out: TensorType, data: Tensor, begin: Tensor, end: Tensor,
     strides: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     (count,) = dims_of(begin)
     assert type(count) is int
     axes = _dyn_axes(attrs, count, data.ndim)
@@ -268,7 +268,7 @@ def _dyn_reference(
 ) -> Array:
     steps = _all_strides(strides.tolist(), len(begin), attrs.slice_mode)
     return _cut(data, _slices(
-        begin.tolist(), end.tolist(), steps, attrs.axes, attrs.slice_mode, data.ndim))  # fmt: skip
+        begin.tolist(), end.tolist(), steps, attrs.axes, attrs.slice_mode, data.ndim))
 
 
 register(OpRecord(
@@ -286,4 +286,4 @@ register(OpRecord(
              {"axes": (1,), "slice_mode": "size"}),
     ],
     doc="strided_slice from, to and by numbers that are computed.",
-))  # fmt: skip
+))

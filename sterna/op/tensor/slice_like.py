@@ -60,4 +60,4 @@ register(OpRecord(
     pattern=INJECTIVE,
     cases=[Case(((4, 5), (2, 3))), Case(((4, 5, 2), (9, 3)), {"axes": (1,)})],
     doc="The first part of data, as much of every axis or of some as another tensor has.",
-))  # fmt: skip
+))

@@ -153,7 +153,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[*_CASES, Case((np.array([2**63, 1, 2**64 - 1, 0], "uint64"),))],
     doc="Elements in order along an axis, upwards or downwards; NaN counts as the largest.",
-))  # fmt: skip
+))
 
 register(OpRecord(
     "argsort",
@@ -166,7 +166,7 @@ register(OpRecord(
     cases=[*_CASES[:4], Case((((70,), "int32"),), {"dtype": "int64"}),
            Case((((5,), "bfloat16"),), {"dtype": "float32"})],
     doc="The places of elements in their order along an axis; of equals the first comes first.",
-))  # fmt: skip
+))
 
 
 # ---- the first ones only ----
@@ -193,7 +193,7 @@ def _infer_topk(attrs: TopKAttrs, data: Type) -> Type:
     length = kind.shape[axis_of(attrs.axis, kind.ndim)]
     if isinstance(length, int) and attrs.k > length:
         raise ValueError(f"k is at most the {length} elements along axis {attrs.axis}, "
-                         f"not {attrs.k}")  # fmt: skip
+                         f"not {attrs.k}")
     return _results(attrs, kind, length if attrs.k < 1 else attrs.k)
 
 
@@ -219,7 +219,7 @@ def _reference_topk(attrs: Any, data: Array, k: Any = None) -> Any:
 def _topk(
     data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
     dtype: str = "int32",
-) -> Any:  # fmt: skip
+) -> Any:
     """The k largest elements along an axis in order, or the smallest; their places, or both.
 
     All elements if k is less than 1. Of equals those that stand first come first.
@@ -251,7 +251,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=_TOPK_CASES,
     doc=_topk.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn_topk(attrs: DynTopKAttrs, data: Type, k: Type) -> Type:
@@ -272,4 +272,4 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case((_MIXED, np.array(2))), Case(((3, 4), np.array(3, "int32")), {"axis": 0})],
     doc="topk of a number of elements that is computed.",
-))  # fmt: skip
+))

@@ -54,7 +54,7 @@ def _infer(attrs: SparseToDenseAttrs, *kinds: Type) -> TensorType:
 def _compute(
     attrs: Any, out: TensorType, sparse_indices: Tensor, sparse_values: Tensor,
     default_value: Tensor, *_: Tensor,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     count = sparse_indices.shape[0] if sparse_indices.ndim else build.const(1)
 
     def fill(builder: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
@@ -67,7 +67,7 @@ def _compute(
                 builder.let(f"place{axis}", as_index(
                     places[[*own, axis] if sparse_indices.ndim == 2 else own]))
                 for axis in range(out.ndim)
-            ]  # fmt: skip
+            ]
             inside = []
             for place, dim in zip(index, result.shape, strict=True):
                 inside += [place >= 0, place < dim]
@@ -124,7 +124,7 @@ register(OpRecord(
         Case((np.array(1), ((1,), "int8"), np.array(0, "int8")), {"output_shape": (2,)}),
     ],
     doc=_sparse_to_dense.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn(attrs: Any, *kinds: Type) -> TensorType:
@@ -143,7 +143,7 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case((np.array([[0, 1], [2, 2]]), (2,), _DEFAULT, np.array([3, 4])))],
     doc="sparse_to_dense of a shape that is computed.",
-))  # fmt: skip
+))
 
 
 # ---- permutations ----
@@ -182,4 +182,4 @@ register(OpRecord(
     pattern=OPAQUE,
     cases=[Case((np.array([3, 4, 0, 2, 1], "int32"),)), Case((np.array([0]),))],
     doc="For a vector of the numbers from 0 on in any order, the place of each of them.",
-))  # fmt: skip
+))

@@ -54,7 +54,7 @@ def _infer(attrs: SplitAttrs, data: Type) -> TupleType:
     return TupleType(tuple(
         TensorType((*before, extent, *after), kind.dtype)
         for extent in _extents(attrs, kind.shape[axis])
-    ))  # fmt: skip
+    ))
 
 
 def _compute(attrs: SplitAttrs, out: TupleType, data: Tensor) -> list[Tensor]:
@@ -108,4 +108,4 @@ register(OpRecord(
         Case(((4,),), {"indices_or_sections": 1}),
     ],
     doc=_split.__doc__ or "",
-))  # fmt: skip
+))

@@ -79,7 +79,7 @@ register(OpRecord(
         Case((((), "int8"),), {"axis": 0}),
     ],
     doc=_expand_dims.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn_expand(attrs: DynExpandDimsAttrs, data: Type, axis: Type) -> TensorType:
@@ -101,7 +101,7 @@ register(OpRecord(
     is_view=True,
     cases=[Case(((2, 3), np.array(1)), {"num_newaxis": 2})],
     doc="expand_dims at a place that is computed.",
-))  # fmt: skip
+))
 
 
 @attributes
@@ -175,7 +175,7 @@ register(OpRecord(
         Case((((1, 1), "bool"),)),
     ],
     doc=_squeeze.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn_squeeze(attrs: Any, data: Type, axis: Type) -> TensorType:
@@ -201,4 +201,4 @@ register(OpRecord(
     is_view=True,
     cases=[Case(((1, 3, 1), np.array([0])))],
     doc="squeeze of dimensions that are computed.",
-))  # fmt: skip
+))

@@ -75,4 +75,4 @@ register(OpRecord(
         Case((((5,), "int8"), ((0,), "int8")), {"begin": (3,), "end": (1,)}),
     ],
     doc=_strided_set.__doc__ or "",
-))  # fmt: skip
+))

@@ -77,7 +77,7 @@ def _compute(attrs: TakeAttrs, out: TensorType, data: Tensor, indices: Tensor) -
         return taken_from(
             data, out.shape,
             lambda i: unravel(_held(attrs, indices(*i), product(dims)), dims), "T_take",
-        )  # fmt: skip
+        )
     axis, batch = _places(attrs, data.ndim, indices.ndim)
     picked = indices.ndim - batch
 
@@ -133,4 +133,4 @@ register(OpRecord(
     doc="The elements of data at indices along an axis, or of all in a row without one. Indices "
         "outside are held within (clip) or counted round (wrap); fast promises that none is. The "
         "first batch_dims axes of both run together.",
-))  # fmt: skip
+))

@@ -70,7 +70,7 @@ register(OpRecord(
         Case(((0, 2),), {"reps": (2, 2)}),
     ],
     doc=_tile.__doc__ or "",
-))  # fmt: skip
+))
 
 
 def _infer_dyn_tile(attrs: Any, data: Type, reps: Type) -> TensorType:
@@ -88,7 +88,7 @@ register(OpRecord(
     pattern=INJECTIVE,
     cases=[Case(((2, 3), np.array([2, 1, 2])))],
     doc="tile so many times as is computed.",
-))  # fmt: skip
+))
 
 
 # ---- every element several times ----
@@ -141,7 +141,7 @@ register(OpRecord(
         Case(((2,),), {"repeats": 0, "axis": 0}),
     ],
     doc="Every element several times, along an axis or, without one, of all elements in a row.",
-))  # fmt: skip
+))
 
 
 # ---- windows ----
@@ -210,4 +210,4 @@ register(OpRecord(
         Case((((6,), "int8"),), {"axis": -1, "window_shape": (4,), "strides": (2,)}),
     ],
     doc="Windows of the last axes, from one axis on, each moved on from the one before.",
-))  # fmt: skip
+))

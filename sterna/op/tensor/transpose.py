@@ -45,7 +45,7 @@ def _compute(attrs: TransposeAttrs, out: TensorType, data: Tensor) -> Tensor:
     return taken_from(
         data, out.shape, lambda i: [i[order.index(axis)] for axis in range(data.ndim)],
         "T_transpose",
-    )  # fmt: skip
+    )
 
 
 def _axes_of(transposed: Call) -> list[int]:
@@ -86,7 +86,7 @@ register(OpRecord(
         Case(((),)),
     ],
     doc="The dimensions in another order, reversed if axes are not given.",
-))  # fmt: skip
+))
 
 
 # ---- elements in the opposite order ----
@@ -126,7 +126,7 @@ def _compute_flip(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
             for axis, (index, dim) in enumerate(zip(i, data.shape, strict=True))
         ],
         "T_reverse",
-    )  # fmt: skip
+    )
 
 
 for _name, _attrs, _cases, _doc in (
@@ -136,7 +136,7 @@ for _name, _attrs, _cases, _doc in (
     ("flip", FlipAttrs,
      [Case(((2, 3),)), Case((((2, 3, 4), "int8"),), {"axis": (0, -1)})],
      "The elements along some axes, or all, in the opposite order."),
-):  # fmt: skip
+):
     register(OpRecord(
         _name,
         inputs=("data",),
@@ -149,7 +149,7 @@ for _name, _attrs, _cases, _doc in (
         layout=along_axis if _name == "reverse" else None,
         cases=_cases,
         doc=_doc,
-    ))  # fmt: skip
+    ))
 
 
 @attributes
@@ -215,4 +215,4 @@ register(OpRecord(
     ],
     doc="In every row of a batch the first elements, so many as seq_lengths says, in the opposite "
         "order.",
-))  # fmt: skip
+))

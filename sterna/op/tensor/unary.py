@@ -7,10 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import BOOL, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.elementwise import bind, elementwise, in_float64, quiet
+from sterna.op.elementwise import elementwise, in_float64, quiet
 from sterna.op.tensor._arithmetic import Rule, product_for_quotient
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
@@ -21,7 +22,7 @@ REALS = np.array(
     [-np.inf, -89.0, -2.5, -1.0, -0.5, -1e-4, -0.0, 0.0, 0.3, 0.5, 1.0, 1.5, 2.5, 20.0, np.inf,
      np.nan],
     "float32",
-)  # fmt: skip
+)
 WHOLE = np.array([-128, -7, -1, 0, 1, 5, 127], "int8")
 HALVES = Case((REALS[2:13].astype("float16"),), tolerance=2e-3)
 
@@ -75,7 +76,7 @@ def _register(
         rewrites=rewrites,
         cases=cases,
         doc=doc,
-    ))  # fmt: skip
+    ))
 
 
 def _of_floats(
@@ -84,13 +85,13 @@ def _of_floats(
     _register(
         name, scalar, in_float64(reference), doc, infer=_infer("float"),
         cases=[Case((REALS.reshape(4, 4),)), HALVES], **more,
-    )  # fmt: skip
+    )
 
 
 def _of_numbers(
     name: str, scalar: Callable[[Any], Any], reference: Callable[..., Any], doc: str,
     kinds: tuple[str, ...] = ("float", "int", "uint"), **more: Any,
-) -> None:  # fmt: skip
+) -> None:
     def same_type(attrs: Any, data: Array) -> Array:
         return np.asarray(reference(data)).astype(data.dtype)
 
@@ -98,7 +99,7 @@ def _of_numbers(
     _register(
         name, scalar, quiet(same_type), doc, infer=_infer(*kinds),
         cases=more.pop("cases", cases), **more,
-    )  # fmt: skip
+    )
 
 
 # ---- rounding and sign ----
@@ -138,13 +139,13 @@ _of_numbers("floor", t.floor, _in_wide(np.floor), "The largest whole number that
             cases=_ROUNDED)
 _of_numbers("trunc", t.trunc, _in_wide(np.trunc), "x without its fraction.", cases=_ROUNDED)
 _of_numbers("round", t.round, _in_wide(_away), "The nearest whole number; halves go away from "
-            "zero, as in C. round_even is the one of ONNX and NumPy.", cases=_ROUNDED)  # fmt: skip
+            "zero, as in C. round_even is the one of ONNX and NumPy.", cases=_ROUNDED)
 _of_numbers("round_even", t.nearbyint, _in_wide(np.rint),
-            "The nearest whole number; halves go to the even one.", cases=_ROUNDED)  # fmt: skip
+            "The nearest whole number; halves go to the even one.", cases=_ROUNDED)
 _of_numbers("abs", t.abs, np.abs, "x without its sign; the smallest integer stays itself.")
 _of_numbers("sign", _sign, np.sign, "-1, 0 or 1 by the sign of x; NaN for NaN.")
 _of_numbers("negative", lambda x: build.const(0, x.dtype) - x if x.dtype.is_integer else -x,
-            np.negative, "-x; integers wrap.")  # fmt: skip
+            np.negative, "-x; integers wrap.")
 _of_numbers("copy", lambda x: x, lambda x: x, "The same elements.",
             kinds=("float", "int", "uint", "bool"),
             cases=[Case(((2, 3),)), Case((((), "int64"),)), Case((((4,), "bool"),))])
@@ -227,7 +228,7 @@ def _test(name: str, scalar: Callable[[Any], Any], doc: str) -> None:
     _register(
         name, scalar, reference, doc, infer=_test_infer,
         cases=[Case((REALS,)), Case((REALS.astype("float16"),))],
-    )  # fmt: skip
+    )
 
 
 _test("isnan", t.isnan, "Whether x is no number.")

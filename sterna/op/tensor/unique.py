@@ -195,4 +195,4 @@ register(OpRecord(
         "Gives them, the place where each first occurs, for every element which one it is, and how "
         "many there are; with return_counts also how often each occurs. The results have room for "
         "as many as there are elements, and zeros behind those that there are.",
-))  # fmt: skip
+))

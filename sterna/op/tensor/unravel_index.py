@@ -62,4 +62,4 @@ register(OpRecord(
     ],
     doc="The indices, one row for each dimension of shape, of elements given by their places when "
         "all stand in a row.",
-))  # fmt: skip
+))

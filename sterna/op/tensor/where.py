@@ -32,4 +32,4 @@ register(OpRecord(
         Case((((2, 3), "int32"), ((3,), "bfloat16"), ((2, 1), "bfloat16"))),
     ],
     doc="x where the condition holds or is not 0, y elsewhere.",
-))  # fmt: skip
+))

@@ -10,11 +10,11 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, dims_of
-from sterna.op.products import FLOAT32
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -82,7 +82,7 @@ def _compute_prior(attrs: MultiboxPriorAttrs, out: TensorType, data: Tensor) -> 
 def _reference_prior(attrs: MultiboxPriorAttrs, data: Array) -> Array:
     height, width = data.shape[2:]
     steps = [given if given > 0 else 1 / size
-             for given, size in zip(attrs.steps, (height, width), strict=True)]  # fmt: skip
+             for given, size in zip(attrs.steps, (height, width), strict=True)]
     rows = []
     for i, j in np.ndindex(height, width):
         y, x = (i + attrs.offsets[0]) * steps[0], (j + attrs.offsets[1]) * steps[1]
@@ -108,7 +108,7 @@ register(OpRecord(
     ],
     doc="Anchors (x1, y1, x2, y2) around every pixel, in parts of the image: one for each of sizes "
         "with the first of ratios, one for each other of ratios with the first of sizes.",
-))  # fmt: skip
+))
 
 
 # ---- transform_loc ----
@@ -219,9 +219,9 @@ def _reference_loc(
 
 
 _SCORES = np.array([[[0.1, 0.9, 0.3, 0.2], [0.7, 0.05, 0.3, 0.3], [0.2, 0.05, 0.4, 0.5]]],
-                   "float32")  # fmt: skip
+                   "float32")
 _ANCHORS = np.array([[[0.1, 0.1, 0.4, 0.5], [0.2, 0.3, 0.4, 0.5], [0.5, 0.4, 0.9, 0.8],
-                      [0.6, 0.6, 1.1, 1.2]]], "float32")  # fmt: skip
+                      [0.6, 0.6, 1.1, 1.2]]], "float32")
 
 register(OpRecord(
     "vision.multibox_transform_loc",
@@ -241,4 +241,4 @@ register(OpRecord(
     doc="Anchors moved as loc_pred says, with their best class and its score if that is at least "
         "threshold: rows (class, score, x1, y1, x2, y2) and their number. The class 0, which is "
         "none, counts only with keep_background.",
-))  # fmt: skip
+))

@@ -10,7 +10,6 @@ from sterna.op.checks import expect_dim, of_kind, same_dtype, size_of, tensor
 from sterna.op.fibres import index_type
 from sterna.op.indexing import dims_of
 from sterna.op.ordering import less, merge_sort, order_along
-from sterna.op.products import FLOAT32
 from sterna.op.quantization import is_single
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
@@ -18,6 +17,7 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, TupleWrapper, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import FLOAT32
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -77,7 +77,7 @@ def _compute(
         number = variable(ib, kind, "number", 0)
         free = variable(ib, "int32", "free", 1)
         room = build.select(most < 0, build.cast(INT64, build.as_expr(count)),
-                            build.cast(INT64, most))  # fmt: skip
+                            build.cast(INT64, most))
 
         def corners(image: Any, place: Any, name: str) -> list[Any]:
             read = [build.cast(FLOAT32, places[image, place, i]) for i in range(4)]
@@ -88,18 +88,18 @@ def _compute(
             return (box[2] - box[0]) * (box[3] - box[1])
 
         with ib.for_range(0, images, name="image") as image, \
-             ib.for_range(0, classes, name="class") as label:  # fmt: skip
+             ib.for_range(0, classes, name="class") as label:
             with ib.for_range(0, count, name="k") as k:
                 values[k] = build.cast(FLOAT32, known[image, label, k])
                 order[k] = build.cast(kind, k)
             begin = ib.let("begin", merge_sort(
                 ib, count, [values, order], lambda i, j: less(values[j], values[i])
-            ))  # fmt: skip
+            ))
             number.set(0)
             with ib.for_range(0, count, name="k") as k, ib.if_scope(build.logical_and(
                 values[begin + k] > build.cast(FLOAT32, least),
                 build.cast(INT64, number.get()) < room,
-            )):  # fmt: skip
+            )):
                 own = ib.let("own", order[begin + k])
                 mine = corners(image, own, "mine")
                 free.set(1)
@@ -108,7 +108,7 @@ def _compute(
                     height = build.minimum(mine[2], other[2]) - build.maximum(mine[0], other[0])
                     width = build.minimum(mine[3], other[3]) - build.maximum(mine[1], other[1])
                     shared = ib.let("shared", build.maximum(height, zero)
-                                    * build.maximum(width, zero))  # fmt: skip
+                                    * build.maximum(width, zero))
                     union = ib.let("union", area(mine) + area(other) - shared)
                     ratio = build.select(union > zero, shared / union, zero)
                     with ib.if_scope(ratio > build.cast(FLOAT32, overlap)):
@@ -161,7 +161,7 @@ def _all_class_nms(
     boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0,
     score_threshold: Any = -1.0, output_format: str = "onnx", center_point_box: bool = False,
     dtype: str = "int64",
-) -> Any:  # fmt: skip
+) -> Any:
     """The boxes of every class that overlap no better one by more than iou_threshold.
 
     boxes are (images, boxes, 4), two opposite corners y, x, y, x or, as center_point_box, the
@@ -178,14 +178,14 @@ def _all_class_nms(
         for value, kind in zip(given, ("int64", "float32", "float32"), strict=True)
     ]
     made: TupleWrapper = make("vision.all_class_non_max_suppression", boxes, scores, *limits,
-                              center_point_box=center_point_box, dtype=dtype)  # fmt: skip
+                              center_point_box=center_point_box, dtype=dtype)
     return made
 
 
 _BOXES = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 0.9, 1, -0.1], [0, 10, 1, 11],
-                    [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], "float32")  # fmt: skip
+                    [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], "float32")
 _SCORES = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3], [0.1, 0.2, 0.9, 0.2, 0.9, np.nan]]],
-                   "float32")  # fmt: skip
+                   "float32")
 
 
 def _limits(most: int, overlap: float, least: float) -> tuple[Any, ...]:
@@ -211,4 +211,4 @@ register(OpRecord(
               (2, 3, 9), *_limits(4, 0.3, -0.5)), {"center_point_box": True}),
     ],
     doc=_all_class_nms.__doc__ or "",
-))  # fmt: skip
+))

@@ -16,12 +16,12 @@ from sterna.op.elementwise import quiet
 from sterna.op.fibres import index_type
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.ordering import less, merge_sort, order_along
-from sterna.op.products import FLOAT32
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.convert import convert
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -129,7 +129,7 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
                     beyond = build.logical_or(y >= real[0], x >= real[1])
                     score = build.cast(FLOAT32, scores[b, len(anchors) + k, y, x])
                     values[place + k] = build.select(build.logical_or(small, beyond), zero - one,
-                                                     score)  # fmt: skip
+                                                     score)
                     order[place + k] = build.cast(kind, place + k)
 
         def overlaps(mine: Any, other: Any) -> Any:
@@ -148,16 +148,16 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
             predict(b)
             begin = ib.let("begin", merge_sort(
                 ib, count, [values, order], lambda i, j: less(values[j], values[i])
-            ))  # fmt: skip
+            ))
             number.set(0)
             with ib.for_range(0, limit, name="k") as k, ib.if_scope(
                 number.get() < attrs.rpn_post_nms_top_n
-            ):  # fmt: skip
+            ):
                 own = ib.let("own", order[begin + k])
                 free.set(1)
                 with ib.for_range(0, number.get(), name="j") as j, ib.if_scope(
                     overlaps(own, kept[j])
-                ):  # fmt: skip
+                ):
                     free.set(0)
                 with ib.if_scope(free.get() > 0):
                     kept[number.get()] = own
@@ -241,4 +241,4 @@ register(OpRecord(
         "says), and the second half of cls_prob scores it. im_info has per image the height, the "
         "width and the scale, by which rpn_min_size is multiplied: smaller regions come last. Of "
         "the best rpn_pre_nms_top_n, those stay that overlap no better one by more than threshold.",
-))  # fmt: skip
+))

@@ -43,7 +43,7 @@ def _simplify(attrs: YoloReorgAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr:
     wide = call("reshape", data, newshape=(batch, channels // step**2, height, step, width, step))
     apart = call("transpose", wide, axes=(0, 3, 5, 1, 2, 4))
     return call("reshape", apart, newshape=(batch, channels * step**2, height // step,
-                                            width // step))  # fmt: skip
+                                            width // step))
 
 
 def _reference(attrs: YoloReorgAttrs, data: Array) -> Array:
@@ -75,4 +75,4 @@ register(OpRecord(
     doc="An image whose every stride-th place becomes a channel: stride times smaller, with as "
         "many more channels. Elements are taken as Darknet's reorg layer does, which reads the "
         "image as one of fewer channels and more places.",
-))  # fmt: skip
+))

@@ -12,7 +12,6 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, within
-from sterna.op.products import FLOAT32
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.convert import convert
 from sterna.op.windows import spatial_layout
@@ -20,6 +19,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout import Layout
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -132,7 +132,7 @@ def _compute_align(attrs: RoiAlignAttrs, out: TensorType, data: Tensor, rois: Te
                                + (build.cast(FLOAT32, steps[axis]) + 0.5) * bins[axis]
                                / build.cast(FLOAT32, counts[axis]))
                         for axis in (0, 1)
-                    ]  # fmt: skip
+                    ]
                     shares = _shares(ib, region, c, at)
                     value: Any = shares[0] + shares[1] + shares[2] + shares[3]
                     if attrs.mode == "max_of_shares":
@@ -182,13 +182,13 @@ def _reference_align(attrs: RoiAlignAttrs, data: Array, rois: Array) -> Array:
         length = roi[[4, 3]] * attrs.spatial_scale - offset - starts
         bins = (length if attrs.aligned else np.maximum(length, 1)) / attrs.pooled_size
         counts = [attrs.sample_ratio if attrs.sample_ratio > 0 else max(math.ceil(size), 0)
-                  for size in bins]  # fmt: skip
+                  for size in bins]
         for place in np.ndindex(*attrs.pooled_size):
             shares = [
                 _shares_at(image, *(starts + (np.array(place) + (np.array(step) + 0.5) / counts)
                                     * bins))
                 for step in np.ndindex(*counts)
-            ]  # fmt: skip
+            ]
             if not shares:
                 continue
             found = np.array(shares)
@@ -211,7 +211,7 @@ def _shares_at(image: Array, y: float, x: float) -> Array:
     return np.array([
         image[:, top, left] * (1 - y) * (1 - x), image[:, top, right] * (1 - y) * x,
         image[:, bottom, left] * y * (1 - x), image[:, bottom, right] * y * x,
-    ])  # fmt: skip
+    ])
 
 
 _ROIS = np.array(
@@ -240,7 +240,7 @@ register(OpRecord(
         "between pixels: sample_ratio of them per axis, or as many as a part has pixels. "
         "max_of_shares takes the largest of pixels times their weights. aligned counts pixels from "
         "their centres, and leaves regions smaller than a pixel as they are.",
-))  # fmt: skip
+))
 
 
 # ---- pool ----
@@ -261,12 +261,12 @@ def _compute_pool(attrs: RoiPoolAttrs, out: TensorType, data: Tensor, rois: Tens
                     build.minimum(build.maximum(convert(t.round(region.end(axis, side) * scale),
                                                         INT32), -FAR), FAR)
                     for side in (0, 1)
-                )  # fmt: skip
+                )
                 start = ib.let(f"start{axis}", first)
                 length = build.maximum(last - start + 1, 1)
                 starts.append(start)
                 bins.append(ib.let(f"bin{axis}", build.cast(FLOAT32, length)
-                                   / float(attrs.pooled_size[axis])))  # fmt: skip
+                                   / float(attrs.pooled_size[axis])))
             with loops(ib, [channels, *attrs.pooled_size], "o") as (c, *place):
                 begins, ends = [], []
                 for axis in (0, 1):
@@ -275,11 +275,11 @@ def _compute_pool(attrs: RoiPoolAttrs, out: TensorType, data: Tensor, rois: Tens
                     near = build.cast("int32", t.floor(step * bins[axis])) + starts[axis]
                     far = build.cast("int32", t.ceil((step + 1.0) * bins[axis])) + starts[axis]
                     begins.append(ib.let(f"begin{axis}", build.minimum(build.maximum(near, 0),
-                                                                       size)))  # fmt: skip
+                                                                       size)))
                     ends.append(ib.let(f"end{axis}", build.minimum(build.maximum(far, 0), size)))
                 empty = build.logical_or(ends[0] <= begins[0], ends[1] <= begins[1])
                 most.set(build.select(empty, build.const(0.0, FLOAT32),
-                                      build.const(float("-inf"), FLOAT32)))  # fmt: skip
+                                      build.const(float("-inf"), FLOAT32)))
                 with ib.for_range(begins[0], build.maximum(ends[0], begins[0]), name="y") as y, \
                      ib.for_range(begins[1], build.maximum(ends[1], begins[1]), name="x") as x:
                     most.set(build.maximum(most.get(), region.pixel(c, y, x)))
@@ -325,4 +325,4 @@ register(OpRecord(
         Case(((2, 7, 9, 2), _ROIS), {"pooled_size": 2, "spatial_scale": 1.0, "layout": "NHWC"}),
     ],
     doc="Regions in pooled_size parts, each the largest of its pixels; 0 if it has none.",
-))  # fmt: skip
+))

@@ -98,7 +98,7 @@ _ROWS = np.array([[
     [0, 0.8, 1, 20, 25, 45], [1, 0.7, 30, 60, 50, 80], [0, 0.4, 4, 21, 19, 40],
     [2, 0.9, 35, 61, 52, 79], [1, 0.5, 100, 60, 70, 110], [-1, 0.95, 1, 1, 2, 2],
     [0, 0.75, 2, 20, 25, 46],
-]], "float32")  # fmt: skip
+]], "float32")
 
 register(OpRecord(
     "vision.get_valid_counts",
@@ -116,7 +116,7 @@ register(OpRecord(
     ],
     doc="The rows whose score is above score_threshold, and whose class is not negative, in front: "
         "their number in each image, the rows, and where they stood.",
-))  # fmt: skip
+))
 
 
 # ---- non_max_suppression ----
@@ -139,7 +139,7 @@ class NmsAttrs(Attrs):
 
 def _infer_nms(attrs: NmsAttrs, data: Type, valid_count: Type, indices: Type) -> Type:
     kind = _rows(data, ("id_index", attrs.id_index), ("score_index", attrs.score_index),
-                 ("the end of coord_start", attrs.coord_start + 3))  # fmt: skip
+                 ("the end of coord_start", attrs.coord_start + 3))
     images, count, _ = kind.shape
     numbers = of_kind(tensor(valid_count, "valid_count", 1), "valid_count", "int")
     places = of_kind(tensor(indices, "indices", 2), "indices", "int")
@@ -169,14 +169,14 @@ def _compute_nms(
         def box(n: Any, row: Any, name: str) -> list[Any]:
             read = [source[n, row, attrs.coord_start + i] for i in range(4)]
             ends = [build.minimum(read[0], read[2]), build.minimum(read[1], read[3]),
-                    build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]  # fmt: skip
+                    build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]
             return [ib.let(f"{name}{i}", end) for i, end in enumerate(ends)]
 
         def compare(n: Any, mine: list[Any], own: Any, row: Any) -> None:
             other = box(n, row, "other")
             sides = [build.maximum(build.minimum(mine[2 + i], other[2 + i])
                                    - build.maximum(mine[i], other[i]), zero)
-                     for i in (0, 1)]  # fmt: skip
+                     for i in (0, 1)]
             shared = ib.let("shared", sides[0] * sides[1])
             areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (mine, other)]
             union = ib.let("union", areas[0] + areas[1] - shared)
@@ -199,7 +199,7 @@ def _compute_nms(
                 order[k] = build.cast(kind, k)
             begin = ib.let("begin", merge_sort(
                 ib, count, [values, order], lambda i, j: less(values[j], values[i])
-            ))  # fmt: skip
+            ))
             looked = valid if attrs.top_k < 0 else build.minimum(valid, attrs.top_k)
             number.set(0)
             written.set(0)
@@ -253,7 +253,7 @@ def _reference_nms(attrs: NmsAttrs, data: Array, valid_count: Array, indices: Ar
         valid = image[: min(max(int(valid_count[n]), 0), count)]
         corners = valid[:, attrs.coord_start : attrs.coord_start + 4]
         boxes = np.concatenate([np.minimum(corners[:, :2], corners[:, 2:]),
-                                np.maximum(corners[:, :2], corners[:, 2:])], 1)  # fmt: skip
+                                np.maximum(corners[:, :2], corners[:, 2:])], 1)
         order = order_along(valid[:, attrs.score_index], 0, ascending=False)
         kept: list[int] = []
         for place, own in enumerate(order if attrs.top_k < 0 else order[: attrs.top_k]):
@@ -264,7 +264,7 @@ def _reference_nms(attrs: NmsAttrs, data: Array, valid_count: Array, indices: Ar
                 other for other in kept
                 if attrs.force_suppress or attrs.id_index < 0
                 or valid[other, attrs.id_index] == label
-            ]  # fmt: skip
+            ]
             limit = np.float32(attrs.iou_threshold)
             if any(overlap(boxes[own], boxes[other]) >= limit for other in rivals):
                 continue
@@ -280,7 +280,7 @@ def _non_max_suppression(
     iou_threshold: float = 0.5, force_suppress: bool = False, top_k: int = -1,
     coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
     invalid_to_bottom: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The rows that overlap no better one of their class by iou_threshold or more.
 
     With force_suppress of any class. The best top_k rows are looked at, and at most max_output_size
@@ -292,7 +292,7 @@ def _non_max_suppression(
         iou_threshold=iou_threshold, force_suppress=force_suppress, top_k=top_k,
         coord_start=coord_start, score_index=score_index, id_index=id_index,
         return_indices=return_indices, invalid_to_bottom=invalid_to_bottom,
-    )  # fmt: skip
+    )
     return TupleWrapper(made, 2) if return_indices else made
 
 
@@ -319,4 +319,4 @@ register(OpRecord(
         }),
     ],
     doc=_non_max_suppression.__doc__ or "",
-))  # fmt: skip
+))

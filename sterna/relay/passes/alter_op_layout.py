@@ -17,7 +17,7 @@ def AlterOpLayout(processor: Any = None) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: alter_op_layout(func, processor),
         opt_level=3, name="AlterOpLayout", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -18,7 +18,7 @@ def ByteDots(processor: Any = None) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: func if processor is None else byte_dots(func, processor),
         opt_level=3, name="ByteDots", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -18,7 +18,7 @@ def CanonicalizeCast() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: canonicalize_cast(func),
         opt_level=3, name="CanonicalizeCast", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

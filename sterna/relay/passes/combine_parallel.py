@@ -59,7 +59,7 @@ def _pass(name: str, operator: str, least: int) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: combine_parallel(func, operator, least),
         opt_level=4, name=name, kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 
@@ -210,7 +210,7 @@ def _joined_call(ends: list[Call], forms: list[Call], whole: Call, axis: int) ->
         form.op is first.op and len(form.args) == len(args)
         and structural_equal(form.attrs, first.attrs)
         for form in forms
-    )  # fmt: skip
+    )
     return Call(first.op, tuple(args), first.attrs) if same and whole in args else None
 
 
@@ -241,12 +241,12 @@ def _replace(root: RelayExpr, stands_for: dict[int, RelayExpr]) -> RelayExpr:
             continue
         other = stands_for.get(id(expr))
         inner = (other,) if other is not None else (
-            expr.operands() if not_primitive(expr) else ())  # type: ignore[attr-defined]  # fmt: skip
+            expr.operands() if not_primitive(expr) else ())  # type: ignore[attr-defined]
         waiting = [part for part in inner if id(part) not in memo]
         if waiting:
             stack += reversed(waiting)
             continue
         stack.pop()
         memo[id(expr)] = memo[id(other)] if other is not None else (
-            rebuild(expr, memo) if not_primitive(expr) else expr)  # fmt: skip
+            rebuild(expr, memo) if not_primitive(expr) else expr)
     return memo[id(root)]

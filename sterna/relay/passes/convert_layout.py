@@ -21,7 +21,7 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: convert_layout(func, desired_layouts),
         opt_level=3, name="ConvertLayout", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -18,7 +18,7 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
     made: Pass = function_pass(
         lambda func, mod, context: change(func),
         opt_level=1, name="DeadCodeElimination", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -13,7 +13,7 @@ def DefuseOps() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: defuse_ops(func),
         opt_level=3, name="DefuseOps", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

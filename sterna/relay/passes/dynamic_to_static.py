@@ -18,7 +18,7 @@ def DynamicToStatic() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: dynamic_to_static(func),
         opt_level=2, name="DynamicToStatic", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

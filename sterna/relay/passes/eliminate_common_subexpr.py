@@ -18,7 +18,7 @@ def EliminateCommonSubexpr(fskip: Callable[[RelayExpr], bool] | None = None) -> 
     made: Pass = function_pass(
         lambda func, mod, context: eliminate_common_subexpr(func, fskip),
         opt_level=3, name="EliminateCommonSubexpr", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -30,7 +30,7 @@ def FoldConstant() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: fold_constant(func),
         opt_level=2, name="FoldConstant", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -47,7 +47,7 @@ def BackwardFoldScaleAxis() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: backward_fold_scale_axis(func),
         opt_level=3, name="BackwardFoldScaleAxis", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 
@@ -56,7 +56,7 @@ def ForwardFoldScaleAxis() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: forward_fold_scale_axis(func),
         opt_level=3, name="ForwardFoldScaleAxis", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -35,7 +35,7 @@ def inline(mod: IRModule) -> IRModule:
     named = {
         e.name_hint for f in (*made.values(), *done.values()) if isinstance(f, Function)
         for e in post_order(f) if isinstance(e, GlobalVar)
-    }  # fmt: skip
+    }
     kept = {name: done[name] for name in mod.functions if name in marked and name in named}
     return IRModule({**made, **kept}, mod.attrs)
 

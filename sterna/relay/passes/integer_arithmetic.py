@@ -25,7 +25,7 @@ def IntegerArithmetic() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: integer_arithmetic(func),
         opt_level=2, name="IntegerArithmetic", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -17,7 +17,7 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] | None = None) -> Pass:
     made: Pass = module_pass(
         lambda mod, context: remove_unused_functions(mod, entries),
         opt_level=1, name="RemoveUnusedFunctions",
-    )  # fmt: skip
+    )
     return made
 
 

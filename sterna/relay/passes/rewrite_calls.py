@@ -59,5 +59,5 @@ def call_pass(name: str, opt_level: int, answer: Answer) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: rewrite_calls(func, answer),
         opt_level=opt_level, name=name, kind=Function,
-    )  # fmt: skip
+    )
     return made

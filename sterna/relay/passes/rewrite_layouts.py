@@ -133,7 +133,7 @@ class _Rewriter:
         missing = laid.rank - kind.ndim
         if missing:
             expr = self._once(expr, f"rank{missing}", lambda e: call(
-                "expand_dims", e, axis=0, num_newaxis=missing))  # fmt: skip
+                "expand_dims", e, axis=0, num_newaxis=missing))
         return self._transform(expr, laid.before, laid.now)
 
     def _plain(self, held: _Held) -> RelayExpr:
@@ -152,7 +152,7 @@ class _Rewriter:
         if source == wanted:
             return expr
         return self._once(expr, f"{source}->{wanted}", lambda e: call(
-            "layout_transform", e, src_layout=source, dst_layout=wanted))  # fmt: skip
+            "layout_transform", e, src_layout=source, dst_layout=wanted))
 
     def _once(
         self, expr: RelayExpr, what: str, make: Callable[[RelayExpr], RelayExpr]

@@ -26,7 +26,7 @@ def SumRows(processor: Any = None) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: func if processor is None else sum_rows(func, processor),
         opt_level=3, name="SumRows", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

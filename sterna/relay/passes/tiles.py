@@ -18,7 +18,7 @@ def Tiles(processor: Any = None) -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: func if processor is None else tiles(func, processor),
         opt_level=3, name="Tiles", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -27,7 +27,7 @@ def ToANormalForm() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: to_a_normal_form(func),
         opt_level=1, name="ToANormalForm", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -19,7 +19,7 @@ def ToBasicBlockNormalForm() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: to_basic_block_normal_form(func),
         opt_level=1, name="ToBasicBlockNormalForm", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

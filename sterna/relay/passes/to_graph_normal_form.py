@@ -13,7 +13,7 @@ def ToGraphNormalForm() -> Pass:
     made: Pass = function_pass(
         lambda func, mod, context: to_graph_normal_form(func),
         opt_level=1, name="ToGraphNormalForm", kind=Function,
-    )  # fmt: skip
+    )
     return made
 
 

@@ -146,7 +146,7 @@ class _Narrower:
     ) -> RelayExpr:
         if isinstance(kind, TupleType):
             parts = expr.fields if isinstance(expr, Tuple) else [
-                TupleGetItem(expr, place) for place in range(len(kind.fields))]  # fmt: skip
+                TupleGetItem(expr, place) for place in range(len(kind.fields))]
             return Tuple(tuple(self._cast(part, source, wanted) for part in parts))
         assert isinstance(kind, TensorType)
         return call("cast", expr, dtype=wanted)
@@ -155,4 +155,4 @@ class _Narrower:
 def _leaves(expr: RelayExpr) -> list[RelayExpr]:
     """The fields of a tuple, or the expression itself."""
     return [leaf for part in expr.fields for leaf in _leaves(part)] if isinstance(
-        expr, Tuple) else [expr]  # fmt: skip
+        expr, Tuple) else [expr]

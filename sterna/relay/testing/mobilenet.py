@@ -13,7 +13,7 @@ from sterna.runtime import NDArray
 BLOCKS = (
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
     (6, 320, 1, 1),
-)  # fmt: skip
+)
 
 
 def get_net(

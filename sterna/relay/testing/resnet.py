@@ -13,7 +13,7 @@ from sterna.runtime import NDArray
 STAGES = {
     18: ((2, 2, 2, 2), False), 34: ((3, 4, 6, 3), False), 50: ((3, 4, 6, 3), True),
     101: ((3, 4, 23, 3), True), 152: ((3, 8, 36, 3), True),
-}  # fmt: skip
+}
 
 
 def get_net(

@@ -11,7 +11,7 @@ from sterna.runtime import NDArray
 
 # Channels of the narrow and the wide convolutions; None for a pool.
 PARTS = ((16, 64), (16, 64), None, (32, 128), (32, 128), None, (48, 192), (48, 192), (64, 256),
-         (64, 256))  # fmt: skip
+         (64, 256))
 
 
 def get_net(

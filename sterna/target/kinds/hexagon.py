@@ -8,7 +8,7 @@ from sterna.target.processor import refine_processor
 VERSIONS: Mapping[str, int] = {
     "v65": 256 << 10, "v66": 256 << 10, "v67": 256 << 10, "v68": 4 << 20, "v69": 8 << 20,
     "v71": 8 << 20, "v73": 8 << 20, "v75": 8 << 20,
-}  # fmt: skip
+}
 """The versions with a vector unit, and the bytes of fast memory beside it."""
 
 

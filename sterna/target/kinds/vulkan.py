@@ -6,14 +6,14 @@ _SUPPORTS = (
     "float16", "float64", "int8", "int16", "int64", "8bit_buffer", "16bit_buffer",
     "storage_buffer_storage_class", "push_descriptor", "dedicated_allocation",
     "integer_dot_product", "cooperative_matrix",
-)  # fmt: skip
+)
 
 _LIMITS = (
     "supported_subgroup_operations", "max_block_size_x", "max_block_size_y", "max_block_size_z",
     "max_push_constants_size", "max_uniform_buffer_range", "max_storage_buffer_range",
     "max_per_stage_descriptor_storage_buffer", "max_shared_memory_per_block",
     "driver_version", "vulkan_api_version", "max_spirv_version",
-)  # fmt: skip
+)
 
 KIND = TargetKind(
     name="vulkan",

@@ -367,7 +367,7 @@ def _rebuilt(stmt: Stmt, roots: list[Expr], bodies: list[Stmt]) -> Stmt:
         )
     if isinstance(stmt, For):
         return For(stmt.var, roots[0], roots[1], stmt.kind, bodies[0], stmt.thread,
-                   stmt.annotations)  # fmt: skip
+                   stmt.annotations)
     if isinstance(stmt, IfThenElse):
         return IfThenElse(roots[0], *bodies)
     if isinstance(stmt, LetStmt):

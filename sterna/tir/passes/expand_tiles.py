@@ -139,7 +139,7 @@ class _Writer:
     def zero(self, number: Expr) -> None:
         held, width = self.tile(number)
         self.each(number, lambda row, column: held.__setitem__(
-            row * width + column, build.const(0, held.dtype)))  # fmt: skip
+            row * width + column, build.const(0, held.dtype)))
 
     def move(self, number: Expr, address: Expr, step: Expr, to_memory: bool) -> None:
         held, width = self.tile(number)

@@ -134,7 +134,7 @@ class _Wrapper:
             self.require(
                 fits, "ValueError",
                 f"argument {name} has a wrong shape: {name}.shape[{dim}] must be {extent}",
-            )  # fmt: skip
+            )
         on_cpu = build.equal(self.call(INT32, "tensor_device", tensor), _CPU)
         self.require(on_cpu, "ValueError", f"argument {name} must be on the CPU")
         self.check_compact(buffer, tensor)

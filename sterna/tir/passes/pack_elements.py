@@ -151,7 +151,7 @@ class _Packer(Rewriter):
             return _with_index(index, lambda i: _element(dtype, read, i))
         return _with_index(index, lambda i: Shuffle(
             tuple(_element(dtype, read, _lane(i, n)) for n in lanes), tuple(lanes)
-        ))  # fmt: skip
+        ))
 
     def whole_bytes(self, dtype: DataType, index: Expr) -> Expr | None:
         """The indices of the bytes that a vector of elements fills, if it fills bytes."""
@@ -186,7 +186,7 @@ class _Packer(Rewriter):
             _put(held, dtype, _lane(kept, n), _lane(places, n),
                  None if holds is None else _lane(holds, n), shared)
             for n in range(index.dtype.lanes)
-        ]  # fmt: skip
+        ]
         body = LetStmt(kept, value, LetStmt(places, index, seq(*each)))
         if holds is None:
             return body
@@ -247,7 +247,7 @@ def _element(dtype: DataType, read: Callable[[Expr], Expr], index: Expr) -> Expr
         wide = UINT16.with_lanes(lanes)
         above = build.cast(wide, read(_byte_of(dtype, index, last=True)))
         word = _call("bitwise_or", build.cast(wide, word),
-                     _call("shift_left", above, build.const(8, wide)))  # fmt: skip
+                     _call("shift_left", above, build.const(8, wide)))
     shift = _shift_of(dtype, index, word.dtype.element)
     code = Cast(_code_type(dtype).with_lanes(lanes), _call("shift_right", word, shift))
     target = dtype.with_lanes(lanes)

@@ -181,7 +181,7 @@ class _Partitioner(Rewriter):
         """Simplify under what is known here, and go on: inside, or with the loop itself again."""
         simple = remove_no_ops_in(simplify_stmt(
             stmt, dict(self.around), self.config.no_unroll_loop_with_extent_one
-        ))  # fmt: skip
+        ))
         if is_nothing(simple):
             return simple
         is_same_loop = isinstance(stmt, For) and isinstance(simple, For) and simple.var is stmt.var

@@ -45,7 +45,7 @@ def vectorize_loops(func: PrimFunc, enable: bool = True) -> PrimFunc:
 # Calls that cannot be widened: they take addresses, vectors, or functions that somebody else wrote.
 _ONE_BY_ONE = (
     "address_of", "view_of", "dot4", "dot2", "fold2", "call_pure_extern", "call_llvm_pure_intrin",
-)  # fmt: skip
+)
 
 
 class _Divergent(Exception):

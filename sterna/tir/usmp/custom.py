@@ -61,7 +61,7 @@ def _place(name: str, buffer: BufferInfo, pools: Sequence[PoolInfo], given: obje
 def _check_apart(
     name: str, buffers: Sequence[BufferInfo], conflicts: Sequence[Sequence[int]],
     places: Sequence[Place],
-) -> None:  # fmt: skip
+) -> None:
     for one, others in enumerate(conflicts):
         pool, low = places[one]
         for other in others:

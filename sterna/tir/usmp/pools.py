@@ -75,7 +75,7 @@ def plan_pools(
 def _check_room(
     buffers: Sequence[BufferInfo], places: Sequence[Place], pool: PoolInfo, algorithm: str,
     bound: int,
-) -> None:  # fmt: skip
+) -> None:
     ends = [at + buffer.size for buffer, (_, at) in zip(buffers, places, strict=True)]
     if pool.limit is None or not ends or max(ends) <= pool.limit:
         return

@@ -140,7 +140,7 @@ class _Memory:
             for at in (start - size, start, start + (length - size) // (2 * step) * step,
                        start + length - size, start + length)
             if at >= 0 and at + size <= end and at % step == 0
-        }  # fmt: skip
+        }
 
         def rank(at: int) -> tuple[int, int, int]:
             cost = self.cost(at, size)

@@ -73,7 +73,7 @@ def no_room(
 def _try(
     buffers: Sequence[BufferInfo], conflicts: Sequence[Sequence[int]], order: list[int],
     pools: Sequence[PoolInfo],
-) -> _Trial:  # fmt: skip
+) -> _Trial:
     places: list[Place] = [(-1, 0)] * len(buffers)
     homeless: list[int] = []
     missing = 0
@@ -102,7 +102,7 @@ def _try(
 def _climb(
     buffers: Sequence[BufferInfo], conflicts: Sequence[Sequence[int]], best: _Trial,
     pools: Sequence[PoolInfo],
-) -> _Trial:  # fmt: skip
+) -> _Trial:
     """Give one buffer after the other an earlier turn, and keep what is no worse."""
     source = random.Random(len(buffers))
     attempts = min(ATTEMPTS, LOOKS // (1 + sum(map(len, conflicts))))

@@ -44,7 +44,7 @@ def draw_buffers(draw: Any) -> list[BufferInfo]:
     for number in range(count):
         first = draw(st.integers(0, 20))
         made.append(BufferInfo(f"T{number}", draw(st.integers(1, 40)) * 16, first,
-                               first + draw(st.integers(1, 8))))  # fmt: skip
+                               first + draw(st.integers(1, 8))))
     return made
 
 

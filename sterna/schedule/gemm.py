@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from sterna.ir import build
 from sterna.ir.expr import Add, FloorMod, IntImm, Var, variables_in
 from sterna.ir.node import post_order
-from sterna.op.dot_schedule import add_by_dots, dot_block, dot_lanes, dot_tile, is_dot
-from sterna.op.kernel import Kernel
-from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
-from sterna.op.run_schedule import (
+from sterna.schedule.chunked_sum_stages import (
     add_runs,
     note_sums,
     products_of,
@@ -22,7 +19,7 @@ from sterna.op.run_schedule import (
     sums_of,
     window_first,
 )
-from sterna.op.schedules import (
+from sterna.schedule.default import (
     extents_of,
     hold_in_registers,
     loads_of,
@@ -30,6 +27,9 @@ from sterna.op.schedules import (
     schedule_elements,
     vectorize_result,
 )
+from sterna.schedule.dot4 import add_by_dots, dot_block, dot_lanes, dot_tile, is_dot
+from sterna.schedule.kernel import Kernel
+from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 

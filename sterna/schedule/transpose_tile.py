@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from sterna.ir.expr import Expr, Shuffle
-from sterna.op.kernel import Processor
+from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from sterna.te import compute, decl_tensor_intrin, placeholder, var
 from sterna.te.intrin import TensorIntrin
@@ -37,7 +37,7 @@ def turn_intrinsic(dtype: str, side: int) -> TensorIntrin:
             strides=[var(f"{tensor.op.name}_row"), 1],
         )
         for tensor in (data, turned)
-    }  # fmt: skip
+    }
 
     def write(ins: Any, outs: Any) -> Any:
         builder = ir_builder.create()

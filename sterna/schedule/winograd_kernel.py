@@ -13,11 +13,11 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Call, Expr
-from sterna.op.epilogue import Finish
-from sterna.op.nn._linear_steps import Matrix, linear_steps
-from sterna.op.nn._winograd import matrices
-from sterna.op.nn._winograd_transform import Transform
-from sterna.op.register_tile import register_tile
+from sterna.schedule.epilogue import Finish
+from sterna.schedule.linear_steps import Matrix, linear_steps
+from sterna.schedule.register_tile import register_tile
+from sterna.schedule.winograd_plan import matrices
+from sterna.schedule.winograd_transform import Transform
 from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.passes.lower_prefetch import LINE_BYTES
@@ -35,7 +35,7 @@ class WinogradKernel:
     def __init__(
         self, tile_size: int, window: int, image: tuple[int, ...], shape: tuple[int, ...],
         weight_shape: Sequence[int], before: tuple[int, int], dtype: str, lanes: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """image: height and width of the data; shape: of the result; before: zeros before both."""
         self.m, self.window, self.size = tile_size, window, tile_size + window - 1
         self.lanes, self.dtype = lanes, dtype
@@ -139,7 +139,7 @@ class WinogradKernel:
                     index = (
                         place // self.rows, chunk, row * self.size + column, place % self.rows,
                         vector * self.lanes,
-                    )  # fmt: skip
+                    )
                     ib.emit(seen.buffer.vstore(index, value))
 
             half = transform.between(ib)
@@ -167,7 +167,7 @@ class WinogradKernel:
     def _multiply(
         self, ib: IRBuilder, seen: BufferVar, made: BufferVar, position: Expr, channels: Expr,
         following: tuple[Expr, Expr],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """All tiles of a block at one position, and one block of channels.
 
         following: the position and the block of channels whose weights come closer meanwhile.
@@ -191,7 +191,7 @@ class WinogradKernel:
     def _group(
         self, ib: IRBuilder, seen: BufferVar, made: BufferVar, position: Expr, channels: Expr,
         group: Expr, rows: int, ahead: Sequence[tuple[Expr, ...]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Some tiles and a block of channels in registers, over all input channels."""
         vector = f"{self.dtype}x{self.block}"
         with ib.new_scope():
@@ -248,7 +248,7 @@ class WinogradKernel:
     def _transform_result(
         self, ib: IRBuilder, made: BufferVar, image: Expr, first: Expr, place: Expr,
         channels: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One tile and one block of channels."""
         top, left = self._corner(first + place)
         transform = self._transform(matrices(self.m, self.window).result)
@@ -259,7 +259,7 @@ class WinogradKernel:
                 index = (
                     self._kept(channels), place // self.rows, row * self.size + column,
                     place % self.rows, channel,
-                )  # fmt: skip
+                )
                 return None, made.buffer.vload(index, f"{self.dtype}x{self.lanes}")
 
             def store(row: Any, values: Sequence[Expr]) -> None:

@@ -7,7 +7,10 @@ sums is collected in memory, a few columns wide, until the whole sum has been th
 
 from dataclasses import dataclass
 
-from sterna.op.contraction import (
+from sterna.schedule.chunked_sum_stages import runs_of
+from sterna.schedule.default import extent_of, extents_of, vectorize_result
+from sterna.schedule.dot4 import is_dot
+from sterna.schedule.gemm import (
     UNROLLED_STEPS,
     Plan,
     block_of,
@@ -18,10 +21,7 @@ from sterna.op.contraction import (
     schedule_contraction,
     tile_sum,
 )
-from sterna.op.dot_schedule import is_dot
-from sterna.op.kernel import Kernel
-from sterna.op.run_schedule import runs_of
-from sterna.op.schedules import extent_of, extents_of, vectorize_result
+from sterna.schedule.kernel import Kernel
 from sterna.te import ComputeOp, IterVar, Stage
 
 # Lower blocks read the weights too often, shorter ones spend too much on collecting their sums.

@@ -7,8 +7,8 @@ runs are added to are twice as wide and wait in the first cache.
 import math
 
 from sterna.ir.expr import Cast
-from sterna.op.kernel import Kernel
-from sterna.op.schedules import extents_of
+from sterna.schedule.default import extents_of
+from sterna.schedule.kernel import Kernel
 from sterna.te import ComputeOp, IterVar, Operation, Stage
 from sterna.te.tensor import ProducerLoad, Reduce
 

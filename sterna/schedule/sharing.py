@@ -33,7 +33,7 @@ FREE = RowCosts()
 def share_rows(
     height: int, images: int, blocks: int, threads: int, most: int, cut_blocks: bool,
     costs: RowCosts = FREE,
-) -> Share:  # fmt: skip
+) -> Share:
     """Pieces with which the last thread ends soonest; among equals those with the most rows.
 
     most: pieces of more rows leave the inner cache, and twice as many is too much. cut_blocks:

@@ -11,11 +11,11 @@ from functools import cache
 
 import numpy as np
 
-from sterna.op.kernel import Processor
-from sterna.op.nn._linear_steps import Matrix, linear_steps
-from sterna.op.products import FLOAT32
-from sterna.op.register_tile import register_tile, step_cycles
 from sterna.relay.arrays import Array
+from sterna.schedule.kernel import Processor
+from sterna.schedule.linear_steps import Matrix, linear_steps
+from sterna.schedule.products import FLOAT32
+from sterna.schedule.register_tile import register_tile, step_cycles
 
 # Where polynomials are evaluated: these keep the errors of rounding small.
 POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))

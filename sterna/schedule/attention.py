@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sterna.op.contraction import PAGE_BYTES, UNROLLED_STEPS, most_rows
-from sterna.op.kernel import Kernel, Processor
-from sterna.op.register_tile import rows_that_fit, step_cycles
-from sterna.op.schedules import extent_of, extents_of, reduce_by_vectors, schedule_default
-from sterna.op.turn import side_of_squares, turn_intrinsic
+from sterna.schedule.default import extent_of, extents_of, reduce_by_vectors, schedule_default
+from sterna.schedule.gemm import PAGE_BYTES, UNROLLED_STEPS, most_rows
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.register_tile import rows_that_fit, step_cycles
+from sterna.schedule.transpose_tile import side_of_squares, turn_intrinsic
 from sterna.te import IterVar, Stage, Tensor
 
 TURNED_TOGETHER = 8

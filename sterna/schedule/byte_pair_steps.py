@@ -57,7 +57,7 @@ def _of_signs(pairs: Array) -> tuple[Array, Array]:
 def steps_of(weights: Array, panel: int) -> Steps:
     """Weights (output channel, group, 4) in steps."""
     panels = [_fitting(weights[first : first + panel].transpose(1, 0, 2))
-              for first in range(0, len(weights), panel)]  # fmt: skip
+              for first in range(0, len(weights), panel)]
     hands = [_hands(_loads(values)) for values, _ in panels]
     partners = _matched(*(np.concatenate(each) for each in zip(*hands, strict=True)))
     parts, starts, begin, first = [], [], 0, 0

@@ -17,9 +17,9 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import INT32, Call, Expr
 from sterna.ir.types import TensorType
-from sterna.op.epilogue import Finish
-from sterna.op.rounded_once import rounded_once
 from sterna.relay.arrays import Array
+from sterna.schedule.epilogue import Finish
+from sterna.schedule.rounded_once import rounded_once
 from sterna.support.dtype import DataType
 from sterna.te import all as all_of
 from sterna.tir import tile_configure, tile_dot, tile_load, tile_release, tile_store, tile_zero
@@ -292,7 +292,7 @@ class TileKernel:
     def _copied_band(
         self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, band: Expr,
         group: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         sums = self.sums
         bands = sums.bands // sums.images
         first = build.minimum(band % bands * self.band_rows, sums.height - self.band_rows)
@@ -437,12 +437,12 @@ class TileKernel:
             start = self._start(block, tile)
             begin = (block.group * self.high + tile) * self.rows  # others have those before it
             self._positions(ib, band, total, block, begin, start + self.rows,
-                            tile * self.rows - start)  # fmt: skip
+                            tile * self.rows - start)
 
     def _positions(
         self, ib: IRBuilder, band: Band, total: BufferVar, block: Block, begin: Expr, end: Expr,
         shift: Expr,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Those from one to another; shift: from a position to the row of its sums."""
         if band.image is None:
             with ib.for_range(build.maximum(begin, band.skipped), end, name="row") as position:
@@ -461,7 +461,7 @@ class TileKernel:
     def _store(
         self, ib: IRBuilder, band: Band, at: Sequence[Expr], total: BufferVar, row: Expr,
         block: Block,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The channels of one position, or what is made of them."""
         with ib.for_range(0, block.lanes, name="lane", kind="vectorize") as lane:
             index = (*at, block.unit * (PAIR * COLUMNS) + lane)

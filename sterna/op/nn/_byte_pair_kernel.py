@@ -11,11 +11,11 @@ from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.expr import Call as ScalarCall
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, tensor
-from sterna.op.dot_schedule import GROUP, INT32, are_bytes
-from sterna.op.epilogue import Epilogue, Finish, extern_with
-from sterna.op.nn._pair_steps import Steps, steps_of
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Constant
+from sterna.schedule.byte_pair_steps import Steps, steps_of
+from sterna.schedule.dot4 import GROUP, INT32, are_bytes
+from sterna.schedule.epilogue import Epilogue, Finish, extern_with
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir import dot2, fold2
@@ -166,7 +166,7 @@ class PairTiles(ABC):
                 ib.emit(held.buffer.vstore((*place, 0), Broadcast(build.const(0, "int32"), lanes)))
             begin, alone, end = (
                 self.starts[panel, 0], self.starts[panel, 1], self.starts[panel + 1, 0]
-            )  # fmt: skip
+            )
             with ib.for_range(0, (alone - begin) // 2, name="step") as step:
                 first = begin + step * 2
                 self._step(ib, four, held, columns, (first, first + 1))
@@ -189,7 +189,7 @@ class PairTiles(ABC):
                     dot2(four(column, place),
                          self.weight.buffer.vload((group, n, 0, 0), weights))
                     for group, place in zip(groups, away, strict=True)
-                ]  # fmt: skip
+                ]
                 words = pairs[0] if len(pairs) == 1 else pairs[0] + pairs[1]
                 before = held.buffer.vload((column, n, 0), kind)
                 ib.emit(held.buffer.vstore((column, n, 0), fold2(before, words)))

@@ -75,7 +75,7 @@ def epilogue_of(result: Tensor, out: Tensor) -> Epilogue | None:
 def extern_with(
     epilogue: Epilogue | None, out: TensorType, operands: Sequence[Tensor], write: Write,
     name: str, schedule: str,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """An operator of statements with what follows it; schedule: what a report tells about it."""
     reads = () if epilogue is None else epilogue.reads
 
@@ -95,7 +95,7 @@ def extern_with(
     made: Tensor = extern(
         out.shape, [*operands, *reads], body, name=name, dtype=str(dtype),
         attrs={"schedule": schedule},
-    )  # fmt: skip
+    )
     return made
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from sterna.ir import build
 from sterna.ir.expr import FloorMod, variables_in
 from sterna.ir.types import TensorType, Type
-from sterna.op.kernel import Processor
-from sterna.op.register_tile import MOST_ROWS, RegisterTile, register_tile
-from sterna.op.schedules import hold_in_registers, loads_of
+from sterna.schedule.default import hold_in_registers, loads_of
+from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile
 from sterna.support.dtype import DataType
 from sterna.te import (
     ComputeOp,

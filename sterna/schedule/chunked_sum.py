@@ -11,7 +11,7 @@ from typing import Any
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim
-from sterna.op.products import wide
+from sterna.schedule.products import wide
 from sterna.support.dtype import DataType
 from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
@@ -60,7 +60,7 @@ def _axes_of_run(run: int, sizes: Sequence[int]) -> tuple[int, ...] | None:
 def sum_products(
     shape: Sequence[Dim], axes: dict[str, Dim], run: int, product: Product, dtype: DataType,
     name: str, names: list[str] | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The sum of what product gives at places of the result and of the axes, channels first.
 
     It is given the type to compute in, and also says where there is anything to add.
@@ -78,7 +78,7 @@ def sum_products(
         made: Tensor = compute(
             shape, lambda *i: summed(whole, [axis.var for axis in whole], i, kind), name=name,
             varargs_names=names,
-        )  # fmt: skip
+        )
         return made
     channel, *window = whole
     if within:
@@ -101,10 +101,10 @@ def sum_products(
         [*[axis.dom.extent for axis in outer if axis.dom is not None], *shape], run_at,
         name=f"{name}_runs",
         varargs_names=[*letters, *(names or [f"i{place}" for place in range(len(shape))])],
-    )  # fmt: skip
+    )
     total: Tensor = compute(
         shape,
         lambda *i: te_sum(runs(*[a.var for a in outer], *i).astype(wide(dtype)), axis=outer),
         name=name, varargs_names=names,
-    )  # fmt: skip
+    )
     return total

@@ -6,11 +6,11 @@ millionths before: functions take fewer instructions then.
 """
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import BinaryExpr, Call, Cast, Div, Expr, FloatImm, IntImm, Not, Select
 from sterna.ir.node import Node, map_children
-from sterna.op.elementwise import bind
-from sterna.op.exponential import polynomial
-from sterna.op.products import FLOAT32, wide
+from sterna.schedule.exponential import polynomial
+from sterna.schedule.products import FLOAT32, wide
 from sterna.support.dtype import DataType
 from sterna.tir.intrinsics import INTRINSICS
 from sterna.tir.stmt import BufferLoad
@@ -21,7 +21,7 @@ _ERF = (
     0.403872984, -0.200701038, 0.146750182, -0.114612746, 0.0884021555, -0.0647706758,
     0.0450155394, -0.0300316878, 0.0170494159, -0.00722799494, 0.00447448006, -0.00398733269,
     0.0014808662,
-)  # fmt: skip
+)
 
 
 def rounded_once(expr: Expr) -> Expr:

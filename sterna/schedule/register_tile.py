@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from sterna.op.kernel import COMMON, Pace, Processor
+from sterna.schedule.kernel import COMMON, Pace, Processor
 from sterna.support.dtype import DataType
 
 # What a vector costs beyond its load, as it comes from the second cache.
@@ -40,7 +40,7 @@ def tile_of_rows(
     return register_tile(
         rows, columns, lanes, registers, block, most_rows, widths, together,
         pace or processor.pace,
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -8,8 +8,12 @@ the height of the window less its step; those rows are computed twice.
 from typing import Any
 
 from sterna.ir.types import TensorType
-from sterna.op.contraction import block_of, load_together
-from sterna.op.conv_schedule import (
+from sterna.relay.expr import Call
+from sterna.relay.layout import layout_of
+from sterna.relay.op import is_call_of
+from sterna.schedule.chunked_sum_stages import sums_of
+from sterna.schedule.default import extents_of, loads_of, vectorize_result
+from sterna.schedule.direct_conv import (
     depthwise_columns,
     schedule_conv,
     side_by_side,
@@ -17,15 +21,11 @@ from sterna.op.conv_schedule import (
     write_out,
     write_window_out,
 )
-from sterna.op.kernel import Kernel, Processor
-from sterna.op.register_tile import tile_of_rows
-from sterna.op.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
-from sterna.op.run_schedule import sums_of
-from sterna.op.schedules import extents_of, loads_of, vectorize_result
-from sterna.op.squeeze import averages_itself, is_squeeze, schedule_squeeze
-from sterna.relay.expr import Call
-from sterna.relay.layout import layout_of
-from sterna.relay.op import is_call_of
+from sterna.schedule.gemm import block_of, load_together
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.register_tile import tile_of_rows
+from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
+from sterna.schedule.split_k import averages_itself, is_squeeze, schedule_squeeze
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
 from sterna.te.tensor import Reduce
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr, Var
-from sterna.op.nn._linear_steps import LinearSteps
+from sterna.schedule.linear_steps import LinearSteps
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.stmt import STAYS_ROLLED
 

@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import FLOAT32, INT32, Call, Expr
-from sterna.op.elementwise import bind
 
 BIAS, FRACTION_BITS = 127, 23
 MOST = 88.37

@@ -11,19 +11,7 @@ from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import variables_in
-from sterna.op.contraction import (
-    ancestors,
-    block_of,
-    depth_of,
-    load_together,
-    most_rows,
-    schedule_contraction,
-)
-from sterna.op.dot_schedule import add_by_dots, dot_lanes, dot_tile, is_dot
-from sterna.op.kernel import Kernel, Processor
-from sterna.op.register_tile import RegisterTile, rows_that_fit, tile_of_rows
-from sterna.op.row_sums import compute_tile, outer_stage, pixel_axes
-from sterna.op.run_schedule import (
+from sterna.schedule.chunked_sum_stages import (
     add_runs,
     note_sums,
     products_of,
@@ -33,14 +21,26 @@ from sterna.op.run_schedule import (
     sums_of,
     window_first,
 )
-from sterna.op.schedules import (
+from sterna.schedule.default import (
     extent_of,
     extents_of,
     loads_of,
     schedule_elements,
     vectorize_result,
 )
-from sterna.op.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
+from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile, is_dot
+from sterna.schedule.gemm import (
+    ancestors,
+    block_of,
+    depth_of,
+    load_together,
+    most_rows,
+    schedule_contraction,
+)
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_rows
+from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
+from sterna.schedule.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 from sterna.te.tensor import Reduce
 

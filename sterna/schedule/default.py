@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
-from sterna.op.kernel import Kernel, Processor
+from sterna.schedule.kernel import Kernel, Processor
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
 

@@ -10,18 +10,18 @@ from typing import Any
 
 from sterna.ir.expr import variables_in
 from sterna.ir.types import TensorType
-from sterna.op.contraction import ancestors
-from sterna.op.kernel import Kernel, Processor
-from sterna.op.schedules import (
+from sterna.relay.expr import Call
+from sterna.relay.layout import layout_of
+from sterna.relay.op import is_call_of
+from sterna.schedule.default import (
     MOST_BESIDE,
     PARALLEL_ELEMENTS,
     extents_of,
     loads_of,
     vectorize_result,
 )
-from sterna.relay.expr import Call
-from sterna.relay.layout import layout_of
-from sterna.relay.op import is_call_of
+from sterna.schedule.gemm import ancestors
+from sterna.schedule.kernel import Kernel, Processor
 from sterna.te import ComputeOp, Stage
 from sterna.te.tensor import Reduce
 

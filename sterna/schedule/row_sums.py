@@ -6,8 +6,8 @@ The stage of the sums has the loops over rows and channels, and the image is com
 from collections.abc import Sequence
 
 from sterna.ir import build
-from sterna.op.kernel import Kernel
-from sterna.op.schedules import loads_of, schedule_reduction
+from sterna.schedule.default import loads_of, schedule_reduction
+from sterna.schedule.kernel import Kernel
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
 from sterna.te.tensor import Reduce
 

@@ -1,0 +1,1 @@
+"""How kernels run."""
