@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from sterna.model.arguments import InputError
     from sterna.model.bounds import measure_bounds
     from sterna.model.building import build_model
+    from sterna.model.cache_writer import build_of_cached, write_to_cache
     from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
-    from sterna.model.keeping import build_of_kept, keep_model
     from sterna.model.open_shapes import OpenShapeError
 
 _WHERE = {
@@ -20,17 +20,17 @@ _WHERE = {
     "InputError": "arguments",
     "OpenShapeError": "open_shapes",
     "build_model": "building",
-    "build_of_kept": "keeping",
+    "build_of_cached": "cache_writer",
     "compile": "compile_model",
-    "keep_model": "keeping",
     "load": "compiled_model",
     "measure_bounds": "bounds",
     "target_of": "compile_model",
+    "write_to_cache": "cache_writer",
 }
 
 __all__ = [
-    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_kept", "compile",
-    "keep_model", "load", "measure_bounds", "target_of",
+    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_cached", "compile",
+    "load", "measure_bounds", "target_of", "write_to_cache",
 ]
 
 

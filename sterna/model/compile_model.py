@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from sterna import model as models
 from sterna.ir.pass_context import PassContext
+from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
-from sterna.model.kept_models import KeptModel, Recipe
 from sterna.runtime import Device
 from sterna.target import Target
 
@@ -57,19 +57,19 @@ def compile(
 
     device = Device(wanted.kind.device_type, 0)
     recipe = Recipe.of(model, wanted, context, {"shapes": shapes, "narrow": narrow})
-    kept = None if recipe is None else KeptModel.find(recipe)
-    if kept is not None:
-        known = partial(_known, kept, wanted, anew)
-        return CompiledModel(kept.module(), device, known)
+    cached = None if recipe is None else CachedModel.find(recipe)
+    if cached is not None:
+        known = partial(_known, cached, wanted, anew)
+        return CompiledModel(cached.module(), device, known)
     build = anew()
     if recipe is not None:
-        models.keep_model(recipe, build)
+        models.write_to_cache(recipe, build)
     return CompiledModel(build.factory.module, device, build)
 
 
-def _known(kept: KeptModel, target: Target, anew: "Callable[[], Build]") -> "Build":
-    """How a kept model was compiled, which loads the compiler."""
-    return models.build_of_kept(kept, target, anew)
+def _known(cached: CachedModel, target: Target, anew: "Callable[[], Build]") -> "Build":
+    """How a cached model was compiled, which loads the compiler."""
+    return models.build_of_cached(cached, target, anew)
 
 
 def target_of(target: str | Target) -> Target:
