@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sterna.model.arguments import InputError
     from sterna.model.bounds import measure_bounds
-    from sterna.model.building import build_model
     from sterna.model.cache_writer import build_of_cached, write_to_cache
     from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
+    from sterna.model.import_and_build import build_model
     from sterna.model.open_shapes import OpenShapeError
 
 _WHERE = {
     "CompiledModel": "compiled_model",
     "InputError": "arguments",
     "OpenShapeError": "open_shapes",
-    "build_model": "building",
+    "build_model": "import_and_build",
     "build_of_cached": "cache_writer",
     "compile": "compile_model",
     "load": "compiled_model",

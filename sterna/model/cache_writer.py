@@ -8,7 +8,7 @@ from sterna.driver import GraphExecutorFactoryModule
 from sterna.driver.build import llvm_options
 from sterna.driver.code import KernelsCode
 from sterna.driver.kernel import KernelNotes
-from sterna.model.build import Build
+from sterna.model.build_record import BuildRecord
 from sterna.model.cached_model import SIZE, CachedModel, Recipe, model_cache
 from sterna.model.import_model import lies_in_one_file
 from sterna.model.report import KernelFacts
@@ -20,7 +20,7 @@ from sterna.target import Target, runs_here
 LARGEST_PART = 2
 
 
-def write_to_cache(recipe: Recipe, build: Build) -> None:
+def write_to_cache(recipe: Recipe, build: BuildRecord) -> None:
     """Cache a model for the next time, if it runs here, is in one file and is not too large."""
     factory, cache = build.factory, model_cache()
     code, params = factory.lib.code, factory.params
@@ -46,8 +46,10 @@ def write_to_cache(recipe: Recipe, build: Build) -> None:
     give_back_memory()
 
 
-def build_of_cached(cached: CachedModel, target: Target, again: Callable[[], Build]) -> Build:
-    """How a cached model was compiled; again compiles it, for what is not there: its code as text."""
+def build_of_cached(
+    cached: CachedModel, target: Target, again: Callable[[], BuildRecord]
+) -> BuildRecord:
+    """How a cached model was compiled; again compiles it, for its code as text: that is not kept."""
     head = cached.head
     notes = {name: KernelNotes(**given) for name, given in head["notes"].items()}
     facts = {
@@ -62,4 +64,4 @@ def build_of_cached(cached: CachedModel, target: Target, again: Callable[[], Bui
     factory = GraphExecutorFactoryModule(
         code, head["graph"], cached.params, head["name"], target, kernel_notes=notes
     )
-    return Build(factory, head["opt_level"], head["stages"], facts)
+    return BuildRecord(factory, head["opt_level"], head["stages"], facts)

@@ -12,7 +12,7 @@ from sterna.runtime import Device
 from sterna.target import Target
 
 if TYPE_CHECKING:
-    from sterna.model.build import Build
+    from sterna.model.build_record import BuildRecord
     from sterna.model.import_model import Shapes
 
 NATIVE = "llvm -mcpu=native"
@@ -51,7 +51,7 @@ def compile(
     context = PassContext.current().at_level(opt_level)
     narrow = None if precision == PRECISIONS[0] else precision
 
-    def anew() -> "Build":
+    def anew() -> "BuildRecord":
         with context:
             return models.build_model(model, wanted, shapes, params, narrow)
 
@@ -67,7 +67,7 @@ def compile(
     return CompiledModel(build.factory.module, device, build)
 
 
-def _known(cached: CachedModel, target: Target, anew: "Callable[[], Build]") -> "Build":
+def _known(cached: CachedModel, target: Target, anew: "Callable[[], BuildRecord]") -> "BuildRecord":
     """How a cached model was compiled, which loads the compiler."""
     return models.build_of_cached(cached, target, anew)
 
