@@ -49,7 +49,7 @@ def write_to_cache(recipe: Recipe, build: BuildRecord) -> None:
 def build_of_cached(
     cached: CachedModel, target: Target, again: Callable[[], BuildRecord]
 ) -> BuildRecord:
-    """How a cached model was compiled; again compiles it, for its code as text: that is not kept."""
+    """How a cached model was compiled; again compiles it, for its text, which is not cached."""
     head = cached.head
     notes = {name: KernelNotes(**given) for name, given in head["notes"].items()}
     facts = {
