@@ -1,4 +1,4 @@
-"""Fetching ahead what a loop will read."""
+"""Software prefetch: fetching ahead what a loop will read."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Calls that leave the loops: C functions, LLVM's intrinsics, and packed functions."""
+"""Foreign calls: C functions, LLVM's intrinsics and packed functions, and byte dot products."""
 
 from collections.abc import Sequence
 from typing import Any

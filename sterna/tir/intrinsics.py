@@ -1,4 +1,4 @@
-"""The functions that a Call may name, beside external ones.
+"""Intrinsics: the functions that a Call may name, beside external ones.
 
 Every intrinsic is a row: its name, how many arguments it takes, whether it has an effect, and what
 it computes on Python numbers; the interpreter, constant folding and the code generators' tests all

@@ -1,4 +1,4 @@
-"""Tiles: registers that hold small matrices, and an instruction that multiplies two of them.
+"""Matrix tiles (AMX): registers that hold small matrices, and an instruction that multiplies two.
 
 A thread has eight, named by numbers. Before it uses them it says what shapes they have, and when it
 is done it gives them back: threads that hold tiles cost more to switch between.

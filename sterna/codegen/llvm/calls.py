@@ -1,4 +1,4 @@
-"""Intrinsics: the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
+"""Intrinsics: LLVM for the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Exponentials and logarithms."""
+"""Exponentials and logarithms: range reduction by powers of 2 (Cody-Waite), then polynomials."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Numbers of 32 bits rounded, and held within the range of 8 bits, in instructions of AArch64.
+"""Saturating narrowing on AArch64 (sqxtn): 32 bits rounded, and held within the range of 8.
 
 They say what the IR says of numbers out of range and of those that are none, so that nothing has to
 be compared first.

@@ -1,4 +1,4 @@
-"""Floats of at most 16 bits to float32 and back. What they hold: sterna/support/float_format.py.
+"""float16, bfloat16 and float8 to float32 and back. What they hold: sterna/support/float_format.py.
 
 All but float16 are held as their bits, so that no target needs to know them.
 """

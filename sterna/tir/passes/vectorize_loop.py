@@ -1,4 +1,4 @@
-"""Turn loops that are marked vectorized into vector operations."""
+"""Vectorization (SIMD): turn loops that are marked vectorized into vector operations."""
 
 from sterna.arith import substitute
 from sterna.ir import build

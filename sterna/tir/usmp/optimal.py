@@ -1,4 +1,4 @@
-"""The smallest plan, by searches for plans of given sizes between the bound and the best."""
+"""Exact plans (branch and bound): the smallest, by searches for plans of given sizes."""
 
 import math
 import random
