@@ -97,7 +97,7 @@ def InjectPrefetch() -> Pass:
 
 
 def InjectDoubleBuffer() -> Pass:
-    """Software pipelining: make what is double buffered an iteration ahead; tir.InjectDoubleBuffer."""
+    """Software pipelining: make what is double buffered one iteration ahead; it has a config."""
 
     def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
         return inject_double_buffer(func, context.get_config("tir.InjectDoubleBuffer"))
