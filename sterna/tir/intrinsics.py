@@ -19,7 +19,7 @@ use the same row. Arguments and result have one type unless the row says otherwi
     dot2(a, b)                in each lane, of type int16, the products of the two bytes of a and b
                               that belong to it: a[2*i] * b[2*i] + a[2*i + 1] * b[2*i + 1], held
                               within its range; an a of four bytes serves all lanes, two by two
-    fold2(x, a)               x, of type int32, plus in each lane the two of a, of type int16, that
+    add_pairs(x, a)           x, of type int32, plus in each lane the two of a, of type int16, that
                               belong to it: a[2*i] + a[2*i + 1]. Sums wrap
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
@@ -179,7 +179,7 @@ _ROWS = (
     Intrinsic("reinterpret", 1, None),
     Intrinsic("dot4", 3, None),
     Intrinsic("dot2", 2, None),
-    Intrinsic("fold2", 2, None),
+    Intrinsic("add_pairs", 2, None),
     Intrinsic("round_bfloat16", 1, lambda x: x, result="bfloat16"),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),
