@@ -8,9 +8,9 @@ from sterna.driver import GraphExecutorFactoryModule
 from sterna.driver.build import llvm_options
 from sterna.driver.code import KernelsCode
 from sterna.driver.kernel import KernelNotes
+from sterna.frontend.formats import recognise
 from sterna.model.build_record import BuildRecord
 from sterna.model.cached_model import SIZE, CachedModel, Recipe, model_cache
-from sterna.model.import_model import lies_in_one_file
 from sterna.model.report import KernelFacts
 from sterna.runtime import save_param_dict
 from sterna.support.memory import give_back_memory
@@ -29,7 +29,7 @@ def write_to_cache(recipe: Recipe, build: BuildRecord) -> None:
         return
     if not isinstance(code, KernelsCode) or not code.objects or not runs_here(recipe.target):
         return
-    if not recipe.is_current() or not lies_in_one_file(recipe.path):
+    if not recipe.is_current() or not recognise(recipe.path).holds_all(recipe.path):
         return
     head = json.dumps({
         "name": factory.libmod_name,

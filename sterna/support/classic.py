@@ -4,9 +4,10 @@ One table serves attributes (tvm.driver.build_module.build, by the __getattr__ o
 the name was looked for in) and imports (sterna.as_tvm).
 """
 
-import importlib
 from collections.abc import Callable
 from typing import Any
+
+from sterna.support.discovery import load_name
 
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
@@ -78,9 +79,7 @@ def find_moved(module: str, name: str) -> Any:
     place = MOVED.get(f"{module}.{name}")
     if place is None:
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
-    found, _, attribute = place.partition(":")
-    value = importlib.import_module(found)
-    return getattr(value, attribute) if attribute else value
+    return load_name(place)
 
 
 def classic_names(module: str) -> Callable[[str], Any]:
