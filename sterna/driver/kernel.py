@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
-from sterna.codegen import llvm
-from sterna.driver.build import llvm_options
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
@@ -17,6 +15,7 @@ from sterna.schedule.default import schedule_default
 from sterna.schedule.kernel import Pace, Processor
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
+from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir import pipeline
 from sterna.tir.in_place import let_take_over
 from sterna.tir.passes.in_one_thread import in_one_thread
@@ -51,7 +50,7 @@ class KernelNotes:
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel's object file and what is told about it."""
+    """A kernel's code and what is told about it."""
 
     content: bytes
     notes: KernelNotes
@@ -71,6 +70,7 @@ class CompiledKernel:
 def processor_of(target: Target) -> Processor:
     """What schedules are told about a target."""
     machine = machine_of(target)
+    picks = target.kind.picks_instructions
     core = machine.core
     pace = Pace(core.multiply_adds, core.loads, core.latency, core.issued)
     return Processor(
@@ -81,10 +81,10 @@ def processor_of(target: Target) -> Processor:
         l1_bytes=machine.l1_bytes or L1_BYTES,
         l2_bytes=machine.l2_bytes or L2_BYTES,
         multiplies_bytes=machine.multiplies_bytes,
-        pairs_bytes=machine.pairs_bytes and target.kind.name == "llvm",
+        pairs_bytes=machine.pairs_bytes and picks,
         threads=machine.cores or 1,
-        computes_half=machine.computes_half and target.kind.name == "llvm",
-        tiles=machine.tiles if target.kind.name == "llvm" else (),
+        computes_half=machine.computes_half and picks,
+        tiles=machine.tiles if picks else (),
         spreads_half=machine.architecture != "x86",
         pace=pace,
         pace_beside_others=_half(pace) if machine.architecture == "x86" else pace,
@@ -164,9 +164,11 @@ def kernel_in_one_thread(
 def compile_kernel(
     name: str, function: Function, target: Target, packed: bool = True, shares: Pairs = ()
 ) -> CompiledKernel:
-    """The object file of a kernel."""
+    """A kernel by itself, for a target whose code generator makes such."""
     start = time.perf_counter()
+    generator = target.kind.code_generator()
+    assert isinstance(generator, KernelCodeGenerator)
     functions, notes = annotated_functions(name, function, target, packed, shares)
     with deep_recursion():
-        content = llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
+        content = generator.compile_kernel(functions, target, name)
     return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

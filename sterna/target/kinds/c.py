@@ -18,6 +18,6 @@ KIND = TargetKind(
         Option("constants-byte-alignment", "int"),
     ),
     refine=refine_processor,
-    codegen="c",
+    codegen="sterna.target.code_generators.c",
     triple="host",
 )

@@ -43,6 +43,6 @@ KIND = TargetKind(
         Option("system-lib", "bool"),
     ),
     refine=_refine,
-    codegen="llvm",
+    codegen="sterna.target.code_generators.llvm",
     triple="hexagon-unknown-elf",
 )

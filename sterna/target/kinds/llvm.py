@@ -23,6 +23,6 @@ KIND = TargetKind(
         Option("system-lib", "bool"),
     ),
     refine=refine_processor,
-    codegen="llvm",
+    codegen="sterna.target.code_generators.llvm",
     triple="host",
 )
