@@ -52,8 +52,8 @@ class OpRecord:
     compute: Callable[..., Any] | None = None
     """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
     compute_with: Callable[..., Any] | None = None
-    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it, or None
-    where that is nothing better than what follows any operator."""
+    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it; gives None
+    for a call that has nothing better than what follows any operator."""
     reference: Callable[..., Any] | None = None
     """reference(attrs, *arrays): the same in NumPy; also how constants are folded."""
     pattern: int = OPAQUE
@@ -69,8 +69,6 @@ class OpRecord:
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
     instructions: int = 0
     """Those that an element takes at the least, of a function that is no instruction itself."""
-    grown: Callable[..., int] | None = None
-    """grown(attrs, out_type, *types): the bytes by which its weights are larger than a model's."""
 
     # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
     simplify: Callable[..., RelayExpr | None] | None = None
@@ -98,14 +96,9 @@ class OpRecord:
     rows, as float32: along the third of four axes, which stays as one element."""
     of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
     """of_row_sums(call, sums): itself of such sums of its first operand; None if it needs more."""
-    winograd: Callable[..., RelayExpr | None] | None = None
-    """winograd(call, processor, growth): itself by Winograd's way, if that costs less there and
-    makes weights at most so many times larger."""
-    byte_dots: Callable[..., RelayExpr | None] | None = None
-    """byte_dots(call, processor): itself by instructions that add products of bytes, if it is one
-    of bytes and that costs less there."""
-    tiles: Callable[..., RelayExpr | None] | None = None
-    """tiles(call, processor): itself in registers that hold matrices, if that costs less there."""
+    implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
+    """implement(call, processor, growth): itself with weights packed for the implementation that
+    costs least there, at most so many times larger; None where that is the call as it stands."""
     convert_layout: Callable[..., Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     layout: Any = None
@@ -132,6 +125,11 @@ class OpRecord:
         """The number of values that a call with these attributes gives."""
         count = self.num_outputs
         return count if isinstance(count, int) else count(attrs)  # type: ignore[arg-type]
+
+    def takes(self, count: int, attrs: Attrs | None) -> bool:
+        """Whether a call has so many operands: those of its names, or packed weights in several."""
+        packed = count > len(self.inputs) and bool(getattr(attrs, "implementation", ""))
+        return packed or count == len(self.inputs)
 
     @property
     def gives_tuple(self) -> bool:

@@ -8,7 +8,7 @@ sums is collected in memory, a few columns wide, until the whole sum has been th
 from dataclasses import dataclass
 
 from sterna.schedule.chunked_sum_stages import runs_of
-from sterna.schedule.default import extent_of, extents_of, vectorize_result
+from sterna.schedule.default import extent_of, extents_of, schedule_as_written, vectorize_result
 from sterna.schedule.dot4 import is_dot
 from sterna.schedule.gemm import (
     UNROLLED_STEPS,
@@ -41,6 +41,9 @@ class Blocks:
 
 def schedule_product(kernel: Kernel) -> None:
     """A register tile with its epilogue; large data in blocks that stay in the second cache."""
+    if not isinstance(kernel.anchor[0].op, ComputeOp):
+        schedule_as_written(kernel)
+        return
     total = only_sum(kernel)
     plain = total is not None and not is_dot(total) and runs_of(total) is None
     blocks = blocks_of(kernel, total) if total is not None and plain else None

@@ -12,7 +12,7 @@ from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
 from sterna.schedule.chunked_sum_stages import sums_of
-from sterna.schedule.default import extents_of, loads_of, vectorize_result
+from sterna.schedule.default import extents_of, loads_of, schedule_as_written, vectorize_result
 from sterna.schedule.direct_conv import (
     depthwise_columns,
     schedule_conv,
@@ -33,14 +33,23 @@ from sterna.te.tensor import Reduce
 MOST_TWICE = 1 / 8
 
 
+def is_direct(conv: Call) -> bool:
+    """Whether a convolution runs as a sum of products, and by no other implementation."""
+    return not conv.attrs.implementation  # type: ignore[union-attr]
+
+
 def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
     """Whether a convolution is computed together with what its data comes from.
 
     One of a single pixel with the average that this is. A depthwise one with the one before it
     where what lies between them leaves the second cache and little of it is computed twice.
     """
+    if not is_direct(conv):
+        return False
     if not is_call_of(before, "nn.conv2d"):
         return averages_itself(conv, before, processor)
+    if not is_direct(before):
+        return False
     kinds = [part.checked_type for part in (conv, conv.args[0], before)]
     known = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
     if len(known) < len(kinds) or known[1] != known[2]:
@@ -98,6 +107,9 @@ def rows_of_a_band(
 
 def schedule_convs(kernel: Kernel) -> None:
     """A convolution, alone or with the convolution or the average that its data comes from."""
+    if not isinstance(kernel.anchor[0].op, ComputeOp):
+        schedule_as_written(kernel)
+        return
     sums = sums_of(kernel)
     if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
@@ -114,7 +126,7 @@ def gives_row_sums(conv: Call, processor: Processor) -> bool:
     kind = conv.checked_type
     assert isinstance(kind, TensorType)
     channels: Any = kind.shape[-1]
-    whole = kind.dtype.is_float and channels % processor.lanes(kind.dtype) == 0
+    whole = is_direct(conv) and kind.dtype.is_float and channels % processor.lanes(kind.dtype) == 0
     return whole and _is_depthwise(conv, channels)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sterna import relay
 from sterna.op.nn._pixel_blocks import PixelBlocks
-from sterna.op.nn.conv import Conv2DAttrs
+from sterna.op.nn._conv_shape import Conv2DAttrs
 from sterna.relay.infer import infer
 from tests.op.harness import evaluate, reference
 

@@ -13,7 +13,7 @@ from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, tensor
-from sterna.op.nn.conv import sizes_of
+from sterna.op.nn._conv_shape import sizes_of
 from sterna.op.windows import Padding, Windowed, positive
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes

@@ -1,4 +1,7 @@
-"""Register tiles of sums of products of bytes in pairs, in the steps of _pair_steps.py."""
+"""Register tiles of contractions of bytes by dot2, pairs of products in 16 bits: vpmaddubsw.
+
+Weights lie in the steps of byte_pair_steps.py, in which no sum leaves 16 bits, so that it is exact.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,29 +12,23 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.expr import Call as ScalarCall
-from sterna.ir.types import TensorType, Type
-from sterna.op.checks import expect_dim, tensor
-from sterna.relay.arrays import Array, from_numpy, to_numpy
-from sterna.relay.expr import Constant
-from sterna.schedule.byte_pair_steps import Steps, steps_of
-from sterna.schedule.dot4 import GROUP, INT32, are_bytes
+from sterna.ir.types import TensorType
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import Epilogue, Finish, extern_with
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir import dot2, fold2
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
-# The rows of register tiles by their vectors, the best first, and what the narrowest costs more.
-ROWS, NARROW = {2: 4, 3: 4, 1: 8}, 1.05
+# The rows of register tiles by their vectors, the best first.
+ROWS = {2: 4, 3: 4, 1: 8}
 # Vectors that are narrowed to bytes together.
 VECTORS = 4
-# What products of words cost for each group, as they were measured: with more steps than that
-# nothing is won. And what is so little that other tiles win nothing.
-BY_WORDS, FEW = 5, 2.6
 # What of the data is read again for all panels, and how many pieces find a thread.
 SEEN_BYTES, PIECES = 48 * 1024, 16
+# What data with a sign counts more.
 SIGN = 128
-LEAST_LANES = 8
 
 Four = Callable[[Any, Expr], Expr]
 """The four bytes of a row of a tile that lie so far from its first."""
@@ -39,70 +36,22 @@ Where = Callable[[int], Sequence[Expr]]
 """The place of a row's results, without the channel."""
 
 
-def cheapest_steps(weights: Array, lanes: int) -> Steps | None:
-    """Weights (output channel, group, 4) in steps of register tiles of the best width.
-
-    More groups fit together for fewer channels, and more bytes are loaded. None if products of
-    words cost less.
-    """
-    vectors = len(weights) // lanes
-    width = next(n for n in ROWS if vectors % n == 0)
-    best = steps_of(weights, lanes * width)
-    if width > 1 and best.cost(lanes) > FEW * weights.shape[1] * vectors:
-        narrow = steps_of(weights, lanes)
-        best = narrow if narrow.cost(lanes) * NARROW < best.cost(lanes) else best
-    return best if best.cost(lanes) < BY_WORDS * weights.shape[1] * vectors else None
-
-
-def steps_as_constants(steps: Steps, places: Array, lanes: int) -> tuple[Constant, ...]:
-    """The operands that say what is multiplied by what; places: where the groups of data lie."""
-    weight = steps.weight.reshape(len(steps.weight), -1, lanes, GROUP)
-    at = places[steps.places].astype("int32")
-    return tuple(Constant(from_numpy(part)) for part in (weight, at, steps.starts))
-
-
-def sample_steps(shape: tuple[int, int, int], places: Array, vectors: int) -> list[Array]:
-    """Operands for a test: weights (output channel, group, 4) of which some fit together."""
-    weights = np.random.default_rng(len(places)).integers(-128, 128, shape).astype("int8")
-    weights[: LEAST_LANES * vectors] //= 8
-    steps = steps_of(weights, LEAST_LANES * vectors)
-    return [to_numpy(part.data) for part in steps_as_constants(steps, places, LEAST_LANES)]
-
-
-def channels_of(data: TensorType, weight: Type, places: Type, starts: Type) -> int:
-    """How many channels the steps make, once all operands are what they should be."""
-    w = tensor(weight, "weight", 4)
-    where, panels = tensor(places, "places", 1), tensor(starts, "starts", 2)
-    if not are_bytes(data) or w.dtype != "int8":
-        raise ValueError(f"data are bytes and weight is int8, not {data.dtype} and {w.dtype}")
-    if where.dtype != INT32 or panels.dtype != INT32:
-        raise ValueError(f"places and starts are int32, not {where.dtype} and {panels.dtype}")
-    groups, vectors, lanes, group = w.concrete_shape
-    expect_dim(group, GROUP, "weight's numbers of a group")
-    expect_dim(where.shape[0], groups, "places' groups")
-    expect_dim(panels.shape[1], 2, "starts' columns")
-    return (panels.concrete_shape[0] - 1) * vectors * lanes
-
-
-def lifted(plain: Array) -> Constant:
-    """What a channel's sum is too large by where data with a sign counts SIGN more."""
-    return Constant(from_numpy(SIGN * plain.reshape(len(plain), -1).sum(axis=1, dtype="int32")))
-
-
 class PairTiles(ABC):
-    """The statements of an operator, made of tiles."""
+    """The statements of a contraction, made of tiles."""
 
     weight: BufferVar
     places: BufferVar
     starts: BufferVar
     out: BufferVar
+    lifted: BufferVar | None = None
+    """What a channel's sum is too large by, where data has a sign."""
 
-    def __init__(self, data: Tensor, weight: Tensor, channels: int, columns: int) -> None:
-        """columns: how many of them there are side by side."""
-        self.kind = data.dtype
+    def __init__(self, made: Contraction, weight: Tensor, columns: int) -> None:
+        """weight: in steps; columns: how many of them there are side by side."""
+        self.kind = made.data
         _, self.vectors, self.lanes, _ = (build.int_value(extent) or 1 for extent in weight.shape)
         panel = self.vectors * self.lanes
-        panels = channels // panel
+        panels = made.outputs // panel
         self.panels = max(n for n in range(1, VECTORS // self.vectors + 1) if panels % n == 0)
         self.block = self.panels * panel
         self.rows = min(ROWS[self.vectors], columns)
@@ -114,7 +63,8 @@ class PairTiles(ABC):
         """What the statements make; what follows is computed while a tile is in the cache."""
 
         def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-            data, self.weight, self.places, self.starts, self.out = buffers
+            data, self.weight, self.places, self.starts, *lifted, self.out = buffers
+            self.lifted = lifted[0] if lifted else None
             self.finish = finish
             self.write(ib, data)
 
@@ -150,7 +100,9 @@ class PairTiles(ABC):
             for column in range(columns):
                 with ib.for_range(0, self.block, name="lane", kind="vectorize") as lane:
                     index = (*where(column), block * self.block + lane)
-                    value = total[column, lane]
+                    value: Expr = total[column, lane]
+                    if self.lifted is not None:
+                        value = value - self.lifted[index[-1]]
                     self.out[index] = value if self.finish is None else self.finish(index, value)
 
     def _sum(
@@ -195,7 +147,7 @@ class PairTiles(ABC):
                 ib.emit(held.buffer.vstore((column, n, 0), fold2(before, words)))
 
 
-def runs_of(count: int, widest: int) -> list[tuple[int, int]]:
+def vectors_over(count: int, widest: int) -> list[tuple[int, int]]:
     """Where vectors begin that cover so many bytes, and how long they are."""
     found, first = [], 0
     while first < count:
