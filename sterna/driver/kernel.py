@@ -1,6 +1,5 @@
 """One kernel of a graph from its fused function to object code."""
 
-import inspect
 import json
 import struct
 import time
@@ -11,7 +10,6 @@ from typing import Self
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
-from sterna.schedule.default import schedule_default
 from sterna.schedule.kernel import Pace, Processor
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, machine_of
@@ -113,7 +111,7 @@ def annotated_functions(
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target), target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
         notes = _notes(lowered, loops, time.perf_counter() - start)
@@ -130,14 +128,11 @@ def _sharing(
 
 
 def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNotes:
-    own = lowered.anchor.schedule
-    doc = inspect.getdoc(own or schedule_default) or ""
     workspace = workspace_of(loops)
-    whose = "its own schedule" if own else "no schedule of its own"
     return KernelNotes(
         anchor=lowered.anchor.name,
-        schedule=(own or schedule_default).__name__,
-        why=": ".join(part for part in (whose, doc.partition("\n")[0]) if part),
+        schedule=getattr(lowered.found.apply, "__name__", "a schedule without a name"),
+        why=lowered.found.why,
         choices={key: str(value) for key, value in lowered.choices.items()},
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
@@ -156,7 +151,7 @@ def kernel_in_one_thread(
 ) -> tuple[PrimFunc, list[tuple[int, int]]]:
     """The loops of a kernel that is given the memory it works in, and what shares memory."""
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target), target)
         loops = lift_allocations(pipeline.run(in_one_thread(lowered.function)))
         return _sharing(loops, function, shares)
 

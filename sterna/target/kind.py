@@ -56,6 +56,8 @@ class TargetKind:
     refine: Refine = _nothing
     codegen: str | None = None
     """The module that holds its code generator as GENERATOR; None if there is none yet."""
+    schedules: tuple[str, ...] = ()
+    """The modules that register schedules for its keys, beside those in operators' records."""
     triple: str | None = None
     """LLVM's triple when -mtriple does not give one; "host" is the one of this machine."""
     query_device: Callable[[int], Mapping[str, Value]] | None = None
@@ -94,6 +96,11 @@ class TargetKind:
         found: CodeGenerator = importlib.import_module(self.codegen).GENERATOR
         return found
 
+    def load_schedules(self) -> None:
+        """Let the kind's modules register their schedules."""
+        for module in self.schedules:
+            importlib.import_module(module)
+
     @property
     def picks_instructions(self) -> bool:
         """Whether code of this kind names a processor's instructions; see code_generator.py."""
@@ -101,7 +108,8 @@ class TargetKind:
 
     def fingerprint(self) -> str:
         """Of the sources that make code of this kind, for what is kept on disk."""
-        return fingerprint(*([] if self.codegen is None else [self.codegen]))
+        own = () if self.codegen is None else (self.codegen,)
+        return fingerprint(*own, *self.schedules)
 
 
 # What every kind accepts. keys, tag and host are fields of a target, the others are attributes.

@@ -19,5 +19,6 @@ KIND = TargetKind(
     ),
     refine=refine_processor,
     codegen="sterna.target.code_generators.c",
+    schedules=("sterna.schedule.default",),
     triple="host",
 )

@@ -44,5 +44,6 @@ KIND = TargetKind(
     ),
     refine=_refine,
     codegen="sterna.target.code_generators.llvm",
+    schedules=("sterna.schedule.default",),
     triple="hexagon-unknown-elf",
 )

@@ -24,5 +24,6 @@ KIND = TargetKind(
     ),
     refine=refine_processor,
     codegen="sterna.target.code_generators.llvm",
+    schedules=("sterna.schedule.default",),
     triple="host",
 )
