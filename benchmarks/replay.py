@@ -38,7 +38,7 @@ def run_save(options: argparse.Namespace) -> int:
     files = onnx_files(options.networks)
     tasks = tasks_of(
         options.folder, machines_named(options.machines), files, layers, shapes,
-        options.level == "object",
+        options.level == "object", options.like,
     )
     if not tasks:
         raise ValueError("there is nothing to compile: give --layers or --networks")
@@ -101,7 +101,7 @@ def _show_pair(pairs: list[Pair]) -> None:
     pair = pairs[0]
     more = f" and {len(pairs) - 1} like it" if len(pairs) > 1 else ""
     constants = ", other constants" if pair.other_constants else ""
-    print(f"{pair.key}{more}: {pair.status}{constants}")
+    print(f"{pair.known.key}{more}: {pair.status}{constants}")
     for sign, kernel in (("-", pair.before), ("+", pair.after)):
         if kernel is not None:
             print(f"  {sign} {_told(kernel)}")
@@ -169,6 +169,9 @@ def main() -> int:
     one.add_argument("--layers", action="store_true", help="layers that come with this program")
     one.add_argument("--only", default="", metavar="TEXT", help="layers with this in their names")
     one.add_argument("--level", choices=("tir", "object"), default="tir")
+    one.add_argument("--like", type=Path, metavar="FOLDER",
+                     help="take the code of kernels whose loops stand there from there: for "
+                     "changes that leave code generators alone")
     one.add_argument("--jobs", type=int, default=2, help="processes that compile")
     one.set_defaults(run=run_save)
     one = commands.add_parser("compare", help="tell which kernels differ")

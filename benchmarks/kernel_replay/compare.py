@@ -32,11 +32,11 @@ class Pair:
     after: Kernel | None
 
     @property
-    def key(self) -> str:
-        """The key before, or after where there was none."""
+    def known(self) -> Kernel:
+        """The kernel before, or after where there was none."""
         known = self.before or self.after
         assert known is not None
-        return known.key
+        return known
 
     @property
     def status(self) -> str:
@@ -96,7 +96,7 @@ def aligned(before: Sequence[Kernel], after: Sequence[Kernel]) -> list[Pair]:
         found = {id(pair.before) for pair in pairs}
         old, new = [kernel for kernel in old if id(kernel) not in found], rest
     pairs += [Pair(kernel, None) for kernel in old] + [Pair(None, kernel) for kernel in new]
-    return sorted(pairs, key=lambda pair: (pair.before or pair.after).place)  # type: ignore[union-attr]
+    return sorted(pairs, key=lambda pair: pair.known.place)
 
 
 @dataclass(frozen=True)

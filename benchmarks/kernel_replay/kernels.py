@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
 
 from kernel_replay.records import Folder, KernelRecord
 
@@ -23,15 +24,19 @@ INSTRUCTION = re.compile(r"^\s+([A-Za-z][\w.]*)", re.MULTILINE)
 CUT = "..."
 
 
+CodeOf = Callable[[PrimFunc, str], str]
+"""The code of loops, which are also given as text."""
+
+
 def record_kernel(
-    function: Function, target: Target, folder: Folder, with_code: bool
+    function: Function, target: Target, folder: Folder, code_of: CodeOf | None
 ) -> KernelRecord:
-    """Compile a fused function and keep its texts."""
+    """Compile a fused function and keep its texts; without code_of its loops alone."""
     try:
         (loops,), notes = annotated_functions(NAME, function, target, packed=False)
         rename(loops)
         text = loops_text(loops)
-        code = code_text(loops, target) if with_code else ""
+        code = code_of(loops, text) if code_of is not None else ""
     except Exception as error:  # what does not compile is a finding too
         return KernelRecord(error=f"{type(error).__name__}: {error}")
     counted = Counter(INSTRUCTION.findall(code)) if target.kind.name == "llvm" else {}

@@ -111,6 +111,11 @@ class Folder:
         read = self._read(self._kernel_file(machine, function))
         return None if read is None else KernelRecord(**read)
 
+    def kernels(self, machine: str) -> list[KernelRecord]:
+        """All kernels of a machine."""
+        files = (self.path / machine / "kernels").glob("*.json")
+        return [KernelRecord(**self._read(file)) for file in files]
+
     def put_kernel(self, machine: str, function: str, record: KernelRecord) -> None:
         """Keep a kernel's record."""
         self._write(self._kernel_file(machine, function), json.dumps(asdict(record)).encode())

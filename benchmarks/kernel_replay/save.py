@@ -3,13 +3,13 @@
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kernel_replay.kernels import record_kernel
+from kernel_replay.kernels import CodeOf, code_text, record_kernel
 from kernel_replay.layers import LAYERS
 from kernel_replay.records import CallRecord, Folder, NetworkRecord, digest_of
 
@@ -24,6 +24,7 @@ from sterna.relay.expr import Call, Constant, Function
 from sterna.relay.traverse import not_primitive, post_order
 from sterna.support.fingerprint import fingerprint
 from sterna.target import Target
+from sterna.tir.stmt import PrimFunc
 
 LAYER = "layer-"
 """What the names of single layers begin with."""
@@ -41,6 +42,8 @@ class Task:
     """The ONNX file; None for a layer."""
     shapes: Mapping[str, Sequence[int]] | None
     with_code: bool
+    like: Path | None
+    """A folder that has the code of kernels with the same loops."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,11 @@ def replay(task: Task) -> Done:
             folder.put_network(task.machine, task.network, NetworkRecord(error=told))
             return Done(task, 0, 0, 0, told, time.perf_counter() - start)
         functions = {record.function: function for record, function in calls}
+        code_of = _code_by(task, target) if task.with_code else None
         compiled = failed = 0
         for digest, function in functions.items():
             if not _is_known(digest, task, folder):
-                made = record_kernel(function, target, folder, task.with_code)
+                made = record_kernel(function, target, folder, code_of)
                 folder.put_kernel(task.machine, digest, made)
                 compiled += 1
                 failed += bool(made.error)
@@ -111,6 +115,26 @@ def kernel_calls(
                 flops=work_of(function).flops,
                 constants=_constants(expr),
             ), function
+
+
+def _code_by(task: Task, target: Target) -> CodeOf:
+    """What gives the code of loops: the code generator, or a folder that has it."""
+    def code_of(loops: PrimFunc, text: str) -> str:
+        if task.like is not None:
+            known = _codes(task.like, task.machine).get(digest_of(text.encode()))
+            if known is not None:
+                return Folder(task.like).text(known)
+        return code_text(loops, target)
+
+    return code_of
+
+
+@lru_cache(maxsize=16)
+def _codes(path: Path, machine: str) -> dict[str, str]:
+    """The digests of the code of loops that a folder has, by those of the loops."""
+    folder = Folder(path)
+    records = folder.kernels(machine)
+    return {record.loops: record.code for record in records if record.code}
 
 
 def graph_of(task: Task) -> Graph:
@@ -151,6 +175,7 @@ def tasks_of(
     layers: Sequence[str],
     shapes: Mapping[str, Mapping[str, Sequence[int]]],
     with_code: bool,
+    like: Path | None,
 ) -> list[Task]:
     """Every network for every machine, the machines of a network together."""
     networks: dict[str, Path | None] = {LAYER + name: None for name in layers}
@@ -158,7 +183,7 @@ def tasks_of(
         if networks.setdefault(file.stem, file) != file:
             raise ValueError(f"'{file}' and '{networks[file.stem]}' have one name; rename one")
     return [
-        Task(folder, machine, target, name, file, shapes.get(name), with_code)
+        Task(folder, machine, target, name, file, shapes.get(name), with_code, like)
         for name, file in networks.items()
         for machine, target in machines.items()
     ]
@@ -173,6 +198,3 @@ def onnx_files(paths: Sequence[Path]) -> list[Path]:
             raise ValueError(f"there is no ONNX file at '{path}'")
         found += inside
     return found
-
-
-Report = Callable[[Done], None]
