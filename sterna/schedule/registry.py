@@ -10,7 +10,7 @@ own schedules by key, most often one for cpu. A target's files add others withou
     def schedule_rest(kernel: Kernel) -> None: ...
 
 The operator's schedule for the narrowest key is taken, and where it has none for any of the keys
-the narrowest generic one, which goes by the loops alone. What was taken is part of the build report.
+the narrowest generic one, which goes by the loops alone. The build report says what was taken.
 """
 
 import inspect

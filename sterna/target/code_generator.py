@@ -32,7 +32,8 @@ class CodeGenerator(ABC):
     """What the driver asks for code."""
 
     forms: ClassVar[tuple[str, ...]] = ()
-    """The texts that its code can be shown as, by the endings of their files."""
+    """The texts that its code can be shown as, by their files' endings; the last is the nearest to
+    the machine."""
     picks_instructions: ClassVar[bool] = False
     """Whether it picks a processor's instructions: products of bytes, float16, tiles of matrices.
 
