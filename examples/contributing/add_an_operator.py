@@ -71,7 +71,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     pattern=COMM_REDUCE,
-    schedule=schedule_pairs,
+    schedules={"cpu": schedule_pairs},
     macs=lambda attrs, out, a, b: int(np.prod(a.concrete_shape)),
     cases=[Case(((8, 3), (8, 3))), Case(((5, 16), (5, 16)), {"weight": 0.5})],
     doc="The sum over the last axis of (a - b) * (a - b) * weight.",
