@@ -246,6 +246,7 @@ def _by_positions(work: _Work, m: int) -> tuple[float, int]:
 
 
 _WAYS = {"blocks": _by_blocks, "channels": _by_channels, "positions": _by_positions}
+SPLITS = tuple(_WAYS)
 
 
 def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
