@@ -12,6 +12,7 @@ from sterna.ir.types import TensorType
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
+from sterna.schedule.choose import choose
 from sterna.schedule.default import (
     MOST_BESIDE,
     PARALLEL_ELEMENTS,
@@ -99,7 +100,7 @@ def schedule_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> None:
 def _parts(vectors: int) -> int:
     """Into how many parts of the same size so many vectors are cut."""
     fitting = [n for n in range(1, vectors + 1) if vectors % n == 0]
-    return min(fitting, key=lambda n: (abs(n - PARTS), n))
+    return choose("split-K parts", fitting, lambda n: abs(n - PARTS))
 
 
 def _in_registers(kernel: Kernel, total: ComputeOp) -> Stage:
