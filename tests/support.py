@@ -1,6 +1,7 @@
 """What tests share: finding the tools they need, by the rule of sterna.testing."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -39,3 +40,8 @@ def absent_feature() -> str:
     known = Feature("processor", "processor with known features", lambda: absence, hardware=True)
     known.require()
     return next(name for name in features if not here.has(name))
+
+
+def in_snake_case(name: str) -> str:
+    """The name of a pass as its function and its file carry it: LowerIntrin, lower_intrin."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -3,29 +3,30 @@
 The names are loaded when they are first used, so that a model in a file runs without the compiler.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from sterna.support.discovery import load_name
+
 if TYPE_CHECKING:
+    from sterna.frontend.open_shapes import OpenShapeError
     from sterna.model.arguments import InputError
     from sterna.model.bounds import measure_bounds
     from sterna.model.building import build_model
     from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
     from sterna.model.keeping import build_of_kept, keep_model
-    from sterna.model.open_shapes import OpenShapeError
 
 _WHERE = {
-    "CompiledModel": "compiled_model",
-    "InputError": "arguments",
-    "OpenShapeError": "open_shapes",
-    "build_model": "building",
-    "build_of_kept": "keeping",
-    "compile": "compile_model",
-    "keep_model": "keeping",
-    "load": "compiled_model",
-    "measure_bounds": "bounds",
-    "target_of": "compile_model",
+    "CompiledModel": "sterna.model.compiled_model:CompiledModel",
+    "InputError": "sterna.model.arguments:InputError",
+    "OpenShapeError": "sterna.frontend.open_shapes:OpenShapeError",
+    "build_model": "sterna.model.building:build_model",
+    "build_of_kept": "sterna.model.keeping:build_of_kept",
+    "compile": "sterna.model.compile_model:compile",
+    "keep_model": "sterna.model.keeping:keep_model",
+    "load": "sterna.model.compiled_model:load",
+    "measure_bounds": "sterna.model.bounds:measure_bounds",
+    "target_of": "sterna.model.compile_model:target_of",
 }
 
 __all__ = [
@@ -37,4 +38,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'sterna.model' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"sterna.model.{_WHERE[name]}"), name)
+    return load_name(_WHERE[name])

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sterna.driver import relay_build
+from sterna.frontend.inputs import Shapes
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext, Sequential
 from sterna.model.build import Build
-from sterna.model.import_model import Shapes, import_model
+from sterna.model.import_model import import_model
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize

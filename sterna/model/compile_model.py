@@ -12,8 +12,8 @@ from sterna.runtime import Device
 from sterna.target import Target
 
 if TYPE_CHECKING:
+    from sterna.frontend.inputs import Shapes
     from sterna.model.build import Build
-    from sterna.model.import_model import Shapes
 
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
@@ -30,11 +30,12 @@ def compile(
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
-    model: the path, the bytes or the ModelProto of an ONNX model, or a graph of Relay (an IRModule
-    or a Function, with its weights in params, or a pair of both).
+    model: the path or the bytes of a file in any format that can be imported, such as ONNX, or what
+    a framework holds in memory (a ModelProto); or a graph of Relay (an IRModule or a Function, with
+    its weights in params, or a pair of both).
     target: "native" is this machine; anything that Target takes names another.
     shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
-    dimensions that an ONNX model names: shapes={"batch": 1}.
+    dimensions that the model names: shapes={"batch": 1}.
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.

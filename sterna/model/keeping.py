@@ -8,8 +8,8 @@ from sterna.driver import GraphExecutorFactoryModule
 from sterna.driver.build import llvm_options
 from sterna.driver.code import KernelsCode
 from sterna.driver.kernel import KernelNotes
+from sterna.frontend.formats import recognise
 from sterna.model.build import Build
-from sterna.model.import_model import lies_in_one_file
 from sterna.model.kept_models import SIZE, KeptModel, Recipe, model_cache
 from sterna.model.report import KernelFacts
 from sterna.runtime import save_param_dict
@@ -29,7 +29,7 @@ def keep_model(recipe: Recipe, build: Build) -> None:
         return
     if not isinstance(code, KernelsCode) or not code.objects or not runs_here(recipe.target):
         return
-    if not recipe.is_current() or not lies_in_one_file(recipe.path):
+    if not recipe.is_current() or not recognise(recipe.path).holds_all(recipe.path):
         return
     head = json.dumps({
         "name": factory.libmod_name,

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sterna.codegen.llvm.jit import JitModule
+from sterna.frontend.files import open_plain
+from sterna.frontend.formats import recognise
 from sterna.ir.pass_context import PassContext
 from sterna.runtime import Module, NDArray, _core, load_param_dict
 from sterna.runtime.built_graph import BuiltGraph
@@ -45,12 +47,13 @@ class Recipe:
         path = Path(model)
         try:
             seen = _seen(path)
-            with path.open("rb") as file:
+            kind = recognise(path).name
+            with open_plain(path) as (file, _):
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             machine = repr(machine_of(target))
             made = [__version__, fingerprint(), str(target), machine, told, settings, digest]
-            return cls(path, seen, json.dumps([path.suffix, *made], sort_keys=True), target)
-        except (OSError, TypeError):  # the importer says what is wrong with a file
+            return cls(path, seen, json.dumps([kind, *made], sort_keys=True), target)
+        except (OSError, TypeError, ValueError):  # the importer says what is wrong with a file
             return None
 
     def is_current(self) -> bool:

@@ -21,7 +21,7 @@ from sterna.schedule.winograd_plan import matrices
 from sterna.schedule.winograd_transform import Transform
 from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.passes.lower_prefetch import LINE_BYTES
+from sterna.tir.passes.inject_prefetch import LINE_BYTES
 from sterna.tir.stmt import BufferLoad, Evaluate
 
 

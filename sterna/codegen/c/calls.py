@@ -16,7 +16,7 @@ from sterna.codegen.c.types import (
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr
 from sterna.support.dtype import DataType
-from sterna.tir.passes.lower_intrinsics import lower_call
+from sterna.tir.passes.lower_intrin import lower_call
 from sterna.tir.stmt import BufferLoad
 
 # Intrinsics that are functions of <math.h>, under the names that they have there.

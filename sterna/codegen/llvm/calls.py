@@ -23,7 +23,7 @@ from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.intrinsics import INTRINSICS
-from sterna.tir.passes.lower_intrinsics import lower_call
+from sterna.tir.passes.lower_intrin import lower_call
 from sterna.tir.stmt import BufferLoad
 
 # The members of a DLTensor by their places.

@@ -21,7 +21,7 @@ from sterna.tir.stmt import (
 LINE_BYTES = 64
 
 
-def lower_prefetch(func: PrimFunc) -> PrimFunc:
+def inject_prefetch(func: PrimFunc) -> PrimFunc:
     """prefetch_region(A, (i, 0), (2, 32)) of float32
 
     ->  for row in range(2): for line in range(2): prefetch(A[min(i + row, n - 1), line*16])

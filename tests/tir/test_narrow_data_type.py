@@ -20,8 +20,8 @@ from sterna.tir import (
     interpreter,
     pipeline,
 )
-from sterna.tir.passes.flatten_buffers import flatten_buffers
-from sterna.tir.passes.narrow_indices import narrow_indices
+from sterna.tir.passes.flatten_buffer import flatten_buffer
+from sterna.tir.passes.narrow_data_type import narrow_data_type
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.verify import verify
 from tests.te.test_random_schedules import random_schedule
@@ -44,7 +44,7 @@ def one_loop(index: Expr, extent: int = 8, size: int = 1 << 40, *params: Var) ->
 
 
 def narrowed(func: PrimFunc) -> str:
-    done = narrow_indices(func)
+    done = narrow_data_type(func)
     verify(done)
     return str(done.body)
 
@@ -61,7 +61,7 @@ def test_what_may_be_too_large_stays() -> None:
     # the loop itself is small enough
     assert "for i in range(1048576)" in text and "int64" in text
     endless = one_loop(X, 1 << 40)
-    assert narrow_indices(endless) is endless
+    assert narrow_data_type(endless) is endless
     # the whole fits, but a part of it does not
     part = one_loop(build.floordiv(X * (1 << 30), 1 << 28))
     assert "int64" in narrowed(part)
@@ -92,7 +92,7 @@ def test_values_keep_their_type() -> None:
     out = Buffer("O", INT64, (wide(8),))
     store = BufferStore(out, X * (1 << 40), (X,))
     func = function("f", For(X, wide(0), wide(8), "serial", store), out)
-    done = narrow_indices(func)
+    done = narrow_data_type(func)
     verify(done)
     result = np.zeros(8, "int64")
     interpreter.run(done, result)
@@ -116,8 +116,8 @@ def test_a_schedule_of_64_bits() -> None:
     b = te.compute((n, n), lambda i, j: a[j, i] + 1.0, name="b")
     s = te.create_schedule(b.op)
     s[b].split(b.op.axis[1], factor=4)
-    loops = flatten_buffers(simplify(lower_schedule(s, [a, b], "f")))
-    done = narrow_indices(loops)
+    loops = flatten_buffer(simplify(lower_schedule(s, [a, b], "f")))
+    done = narrow_data_type(loops)
     verify(done)
     assert "int64" in str(loops.body) and "int64" not in str(done.body)
     values, result = np.arange(36, dtype="float32"), np.zeros(36, "float32")
@@ -153,9 +153,9 @@ def test_random_schedules_of_64_bits(seed: int) -> None:
 
 def test_only_some_widths() -> None:
     func = one_loop(X)
-    assert narrow_indices(func, 64) is func
+    assert narrow_data_type(func, 64) is func
     with pytest.raises(ValueError, match="indices can have 32 or 64 bits, not 16"):
-        narrow_indices(func, 16)
+        narrow_data_type(func, 16)
 
 
 def large_index(rng: random.Random, variables: list[Expr], depth: int) -> Expr:
@@ -186,7 +186,7 @@ def test_numbers_near_the_edges(seed: int) -> None:
         start = rng.choice([0, -2, (1 << 31) - 3, (1 << 31) - 2, -1 << 31, (-1 << 31) - 1, 1 << 16])
         loops = For(var, wide(start), wide(2), "serial", loops)  # type: ignore[assignment]
     func = function("f", loops, table, out)
-    done = narrow_indices(func)
+    done = narrow_data_type(func)
     verify(done)
     numbers = np.random.default_rng(seed).integers(-9, 9, 11)
     expected, result = np.ones(7, "int64"), np.ones(7, "int64")
@@ -198,6 +198,6 @@ def test_numbers_near_the_edges(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_functions_keep_their_numbers(seed: int) -> None:
     program = draw(seed)
-    done = narrow_indices(flatten_buffers(program.func))
+    done = narrow_data_type(flatten_buffer(program.func))
     verify(done)
     assert_same(program, done)

@@ -9,7 +9,7 @@ from sterna import te
 from sterna.ir import IRModule
 from sterna.ir.transform import PassContext
 from sterna.tir import parse, pipeline
-from sterna.tir.passes.eliminate_common_subexpressions import eliminate_common_subexpressions
+from sterna.tir.passes.common_subexpr_elim_tir import common_subexpr_elim_tir
 from sterna.tir.verify import verify
 from tests.tir.random_programs import assert_same, draw
 
@@ -23,9 +23,9 @@ def after(body: str) -> str:
     """The body of a function after the pass."""
     func = parse(HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    "))
     verify(func)
-    done = eliminate_common_subexpressions(func)
+    done = common_subexpr_elim_tir(func)
     verify(done)
-    again = eliminate_common_subexpressions(done)
+    again = common_subexpr_elim_tir(done)
     assert str(again) == str(done)
     return str(done.body)
 
@@ -309,7 +309,7 @@ def test_scopes_that_would_cross() -> None:
 
 def test_many_names_do_not_nest() -> None:
     pairs = [f"    A[n*{i} + m] = 0.0\n    B[n*{i} + m] = 0.0" for i in range(2, 1000)]
-    done = eliminate_common_subexpressions(parse(HEAD + "\n".join(pairs)))
+    done = common_subexpr_elim_tir(parse(HEAD + "\n".join(pairs)))
     verify(done)
     assert str(done).count("= exact(") == len(pairs)
 
@@ -536,7 +536,7 @@ def test_alignment_is_seen_through_names() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_random_functions_keep_their_numbers(seed: int) -> None:
     program = draw(seed)
-    done = eliminate_common_subexpressions(program.func)
+    done = common_subexpr_elim_tir(program.func)
     verify(done)
     assert_same(program, done)
     if seed % 4 == 0:

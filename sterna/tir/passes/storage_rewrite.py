@@ -21,7 +21,7 @@ from sterna.tir.stmt import (
 SMALLEST_BYTES = 16 * 1024
 
 
-def reuse_storage(func: PrimFunc) -> PrimFunc:
+def storage_rewrite(func: PrimFunc) -> PrimFunc:
     """A = allocate(n); make A; B = allocate(n); make B from A; C = allocate(n); make C from B
 
     ->  A = allocate(n); B = allocate(n); make A; make B from A; make C, in A's memory, from B

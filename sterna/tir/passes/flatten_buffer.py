@@ -10,7 +10,7 @@ from sterna.tir.external import explicit_view, view_at
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt, row_major
 
 
-def flatten_buffers(func: PrimFunc) -> PrimFunc:
+def flatten_buffer(func: PrimFunc) -> PrimFunc:
     """C[i, j] of a (4, 8) buffer   ->   C[i*8 + j] of a (32,) buffer
 
     D[i, j, k] of a (4, 8, 2) buffer with a separator before k   ->   D[i*8 + j, k] of a (32, 2) one

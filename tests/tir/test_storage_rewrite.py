@@ -26,11 +26,11 @@ from sterna.tir import (
     interpreter,
 )
 from sterna.tir.in_place import can_take_over
-from sterna.tir.passes import reuse_storage as sharing
-from sterna.tir.passes.flatten_buffers import flatten_buffers
-from sterna.tir.passes.partition_loops import partition_loops
-from sterna.tir.passes.reuse_storage import reuse_storage
+from sterna.tir.passes import storage_rewrite as sharing
+from sterna.tir.passes.flatten_buffer import flatten_buffer
+from sterna.tir.passes.loop_partition import loop_partition
 from sterna.tir.passes.simplify import simplify
+from sterna.tir.passes.storage_rewrite import storage_rewrite
 from sterna.tir.stmt import seq
 from sterna.tir.verify import verify
 from tests.tir.programs import F32, ZERO
@@ -40,8 +40,8 @@ N = 8192
 
 def shared(s: Any, args: list[Any]) -> PrimFunc:
     """A schedule's loops after sharing."""
-    loops = partition_loops(simplify(lower_schedule(s, args, "f")))
-    done = reuse_storage(flatten_buffers(loops))
+    loops = loop_partition(simplify(lower_schedule(s, args, "f")))
+    done = storage_rewrite(flatten_buffer(loops))
     verify(done)
     return done
 

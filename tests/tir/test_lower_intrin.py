@@ -12,7 +12,7 @@ from sterna.ir.expr import Call, Ramp
 from sterna.support.dtype import DataType
 from sterna.tir import Buffer, BufferLoad, BufferStore, PrimFunc, interpreter
 from sterna.tir import transform as T
-from sterna.tir.passes.lower_intrinsics import lower_call, lower_intrinsics
+from sterna.tir.passes.lower_intrin import lower_call, lower_intrin
 from sterna.tir.verify import verify
 from tests.support import require_program
 from tests.tir.programs import function
@@ -61,7 +61,7 @@ def test_what_is_implemented_stays() -> None:
         assert lower_call(call(op, x), ()) is None
     assert lower_call(call("sigmoid", x), {"sigmoid"}) is None
     func = applied("sigmoid", "float32")
-    assert lower_intrinsics(func, {"sigmoid"}) is func
+    assert lower_intrin(func, {"sigmoid"}) is func
 
 
 def numbers(dtype: str) -> Any:
@@ -81,7 +81,7 @@ CASES = [
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_numbers(op: str, dtype: str) -> None:
     func = applied(op, dtype)
-    done = lower_intrinsics(func)
+    done = lower_intrin(func)
     verify(done)
     given = np.abs(numbers(dtype)) if op == "rsqrt" else numbers(dtype)
     kind = "bool" if op.startswith("is") else dtype

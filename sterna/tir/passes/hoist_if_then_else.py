@@ -10,7 +10,7 @@ from sterna.tir.copy import copy_stmt
 from sterna.tir.stmt import BufferLoad, For, IfThenElse, PrimFunc, Stmt
 
 
-def hoist_conditions(func: PrimFunc) -> PrimFunc:
+def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
     """for i in range(n): if m < 4 and i < 3: S   ->   if m < 4: for i in range(n): if i < 3: S
 
     Only conditions that the loop cannot change: they use neither its variable nor memory.

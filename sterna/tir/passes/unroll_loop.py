@@ -22,7 +22,7 @@ from sterna.tir.stmt import (
 _DEFAULT = UnrollLoopConfig()
 
 
-def unroll_loops(func: PrimFunc, config: UnrollLoopConfig = _DEFAULT) -> PrimFunc:
+def unroll_loop(func: PrimFunc, config: UnrollLoopConfig = _DEFAULT) -> PrimFunc:
     """for i in range(2):  # unrolled: A[i] = 0   ->   A[0] = 0; A[1] = 0
 
     Loops that are marked, and those around and beside them that config or a pragma lets.

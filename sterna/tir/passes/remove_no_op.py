@@ -26,15 +26,15 @@ from sterna.tir.stmt import (
 )
 
 
-def remove_no_ops(func: PrimFunc) -> PrimFunc:
+def remove_no_op(func: PrimFunc) -> PrimFunc:
     """for i in range(n): pass;  for j in range(0): S;  A[k] = A[k];  if c: pass else: T
 
     ->  if not c: T
     """
-    return func.with_body(remove_no_ops_in(func.body))
+    return func.with_body(remove_no_op_in(func.body))
 
 
-def remove_no_ops_in(stmt: Stmt) -> Stmt:
+def remove_no_op_in(stmt: Stmt) -> Stmt:
     """A statement without those inside it that do nothing."""
     done: Stmt = _Remover().rewrite(stmt)
     return done

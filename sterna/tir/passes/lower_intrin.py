@@ -11,7 +11,7 @@ from sterna.tir.stmt import PrimFunc
 FLOAT32 = DataType("float32")
 
 
-def lower_intrinsics(func: PrimFunc, implemented: Collection[str] = ()) -> PrimFunc:
+def lower_intrin(func: PrimFunc, implemented: Collection[str] = ()) -> PrimFunc:
     """sigmoid(x)   ->   1 / (1 + exp(0 - x))
 
     and so on for the functions below, except for those that are implemented for floats. What they

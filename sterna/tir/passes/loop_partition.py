@@ -9,8 +9,8 @@ from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.tir.config import LoopPartitionConfig
 from sterna.tir.copy import copy_stmt
-from sterna.tir.passes.hoist_conditions import conjuncts
-from sterna.tir.passes.remove_no_ops import remove_no_ops_in
+from sterna.tir.passes.hoist_if_then_else import conjuncts
+from sterna.tir.passes.remove_no_op import remove_no_op_in
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import AttrStmt, For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
 
@@ -18,7 +18,7 @@ HINT = "pragma_loop_partition_hint"
 _DEFAULT = LoopPartitionConfig()
 
 
-def partition_loops(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> PrimFunc:
+def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> PrimFunc:
     """for i in range(4): if likely(i*8 + j < 30): S
 
     ->  for i in range(3): S
@@ -179,7 +179,7 @@ class _Partitioner(Rewriter):
 
     def finish(self, stmt: Stmt, again: bool = True) -> Stmt:
         """Simplify under what is known here, and go on: inside, or with the loop itself again."""
-        simple = remove_no_ops_in(simplify_stmt(
+        simple = remove_no_op_in(simplify_stmt(
             stmt, dict(self.around), self.config.no_unroll_loop_with_extent_one
         ))
         if is_nothing(simple):

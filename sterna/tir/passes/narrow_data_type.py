@@ -36,7 +36,7 @@ from sterna.tir.stmt import BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stm
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
-def narrow_indices(func: PrimFunc, bits: int = 32) -> PrimFunc:
+def narrow_data_type(func: PrimFunc, bits: int = 32) -> PrimFunc:
     """for i: int64 in range(8): B[i*4 + 3] = A[cast(int64, n)]
 
     ->  for i: int32 in range(8): B[i*4 + 3] = A[n]

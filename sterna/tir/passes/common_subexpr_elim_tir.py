@@ -33,7 +33,7 @@ from sterna.tir.stmt import (
 from sterna.tir.value_numbers import Value, ValueNumbers
 
 
-def eliminate_common_subexpressions(func: PrimFunc) -> PrimFunc:
+def common_subexpr_elim_tir(func: PrimFunc) -> PrimFunc:
     """A[i*8 + j] = exp(x + y); B[i*8 + j] = exp(x + y) * 2
 
     ->  cse1 = exact(i*8 + j); cse2 = exp(x + y); A[cse1] = cse2; B[cse1] = cse2 * 2

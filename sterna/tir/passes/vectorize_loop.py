@@ -32,7 +32,7 @@ from sterna.tir.stmt import (
 )
 
 
-def vectorize_loops(func: PrimFunc, enable: bool = True) -> PrimFunc:
+def vectorize_loop(func: PrimFunc, enable: bool = True) -> PrimFunc:
     """for i in range(8):  # vectorized: C[i] = A[i] + x   ->   C[ramp] = A[ramp] + broadcast(x)
 
     A loop whose iterations take different ways (a condition on the loop's variable that no earlier

@@ -27,7 +27,7 @@ from sterna.tir import (
     parse,
 )
 from sterna.tir.op import if_then_else
-from sterna.tir.passes.instrument_bounds import instrument_bounds
+from sterna.tir.passes.instrument_bound_checkers import instrument_bound_checkers
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.verify import verify
 from tests.tir.programs import F32, ZERO, function
@@ -44,7 +44,7 @@ X, N = Var("i"), Var("n")
 def run(func: PrimFunc, target: str, *args: Any) -> None:
     """Run a function with checks."""
     if target == "interpreter":
-        done = instrument_bounds(func)
+        done = instrument_bound_checkers(func)
         verify(done)
         interpreter.run(done, *args)
         return
@@ -102,11 +102,13 @@ def test_guards_are_respected() -> None:
     other = if_then_else(build.not_equal(N, 0), BufferLoad(A, (build.floordiv(X, N),)), 0.0)
     func = function("f", For(X, const(-2), const(12), "serial",
                              BufferStore(B, value + other, (ZERO,))), A, B, N)
-    interpreter.run(instrument_bounds(func), np.zeros(8, "float32"), np.zeros(4, "float32"), 0)
+    checked = instrument_bound_checkers(func)
+    interpreter.run(checked, np.zeros(8, "float32"), np.zeros(4, "float32"), 0)
     broken = if_then_else(X < 9, BufferLoad(A, (X,)), const(0.0))
     func = function("f", For(X, ZERO, const(12), "serial", BufferStore(B, broken, (ZERO,))), A, B)
+    checked = instrument_bound_checkers(func)
     with pytest.raises(IndexError, match=r"f: A\[i\] is outside the buffer: index 0 is 8 of 8"):
-        interpreter.run(instrument_bounds(func), np.zeros(8, "float32"), np.zeros(4, "float32"))
+        interpreter.run(checked, np.zeros(8, "float32"), np.zeros(4, "float32"))
 
 
 def test_names_inside_expressions() -> None:
@@ -114,7 +116,7 @@ def test_names_inside_expressions() -> None:
     named = Let(y, BufferLoad(T, (ZERO,)) + 1, BufferLoad(A, (y,)) + BufferLoad(A, (y,)))
     guarded = if_then_else(N > 0, named, const(0.0))
     func = function("f", BufferStore(B, guarded, (ZERO,)), A, T, B, N)
-    done = instrument_bounds(func)
+    done = instrument_bound_checkers(func)
     verify(done)
     arrays = [np.zeros(8, "float32"), np.full(4, 7, "int32"), np.zeros(4, "float32")]
     interpreter.run(done, *arrays, 0)
@@ -135,7 +137,7 @@ def test_names_inside_expressions() -> None:
 )
 def test_every_statement_is_checked(stmt: Stmt) -> None:
     func = function("f", stmt, A, T, B, N)
-    done = instrument_bounds(func)
+    done = instrument_bound_checkers(func)
     verify(done)
     arrays = [np.zeros(8, "float32"), np.zeros(4, "int32"), np.zeros(4, "float32")]
     interpreter.run(done, *arrays, 3)
@@ -147,7 +149,7 @@ def test_every_statement_is_checked(stmt: Stmt) -> None:
 def test_lanes_that_are_not_stored_are_not_checked() -> None:
     lanes: Expr = Ramp(N, const(1), 4)
     store = BufferStore(A, build.cast("float32x4", 1.0), (lanes,), lanes < 8)
-    done = instrument_bounds(function("f", store, A, N))
+    done = instrument_bound_checkers(function("f", store, A, N))
     verify(done)
     memory = np.zeros(8, "float32")
     interpreter.run(done, memory, 6)
@@ -158,7 +160,7 @@ def test_lanes_that_are_not_stored_are_not_checked() -> None:
 
 def test_addresses_are_not_reads() -> None:
     func = function("f", Evaluate(address_of(BufferLoad(A, (N,)))), A, N)
-    assert instrument_bounds(func) is func
+    assert instrument_bound_checkers(func) is func
 
 
 def test_simplifying_removes_what_is_certain() -> None:
@@ -167,18 +169,18 @@ def test_simplifying_removes_what_is_certain() -> None:
     b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
     s = te.create_schedule(b.op)
     s[b].split(b.op.axis[0], factor=8)
-    done = simplify(instrument_bounds(lower_schedule(s, [a, b], "f")))
+    done = simplify(instrument_bound_checkers(lower_schedule(s, [a, b], "f")))
     assert "assert" not in str(done)
 
 
 def test_text_of_a_check() -> None:
-    done = instrument_bounds(gather())
+    done = instrument_bound_checkers(gather())
     assert tvm.ir.structural_equal(parse(str(done)), done)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_correct_functions_pass(seed: int) -> None:
     program = draw(seed)
-    done = instrument_bounds(program.func)
+    done = instrument_bound_checkers(program.func)
     verify(done)
     assert_same(program, done)

@@ -17,7 +17,7 @@ from sterna.tir import (
     SeqStmt,
     Stmt,
 )
-from sterna.tir.passes.remove_no_ops import remove_no_ops, remove_no_ops_in
+from sterna.tir.passes.remove_no_op import remove_no_op, remove_no_op_in
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.stmt import nothing
 from sterna.tir.verify import verify
@@ -51,7 +51,7 @@ STORE = BufferStore(A, const(1.0), (ZERO,))
     ],
 )
 def test_what_does_nothing_goes(stmt: Stmt, expected: str) -> None:
-    assert str(remove_no_ops_in(stmt)) == expected
+    assert str(remove_no_op_in(stmt)) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_what_does_nothing_goes(stmt: Stmt, expected: str) -> None:
     ],
 )
 def test_what_does_something_stays(stmt: Stmt) -> None:
-    assert remove_no_ops_in(stmt) is stmt
+    assert remove_no_op_in(stmt) is stmt
 
 
 def test_effects_of_conditions_and_bounds_stay() -> None:
     asked = Call(const(True).dtype, "call_extern", (build.as_expr("ask"),))
-    assert str(remove_no_ops_in(IfThenElse(asked, nothing()))) == str(Evaluate(asked))
+    assert str(remove_no_op_in(IfThenElse(asked, nothing()))) == str(Evaluate(asked))
     loop = For(X, ZERO, CALL.value, "serial", nothing())
-    assert str(remove_no_ops_in(loop)) == str(CALL)
+    assert str(remove_no_op_in(loop)) == str(CALL)
 
 
 def test_addresses_stay() -> None:
     address = Var("A", A.data.dtype)
     let = LetStmt(address, Call(A.data.dtype, "tensor_data", (Var("t", A.data.dtype),)), STORE)
-    assert remove_no_ops_in(let) is let
+    assert remove_no_op_in(let) is let
 
 
 def test_simplify_leaves_it_to_this_pass() -> None:
@@ -87,15 +87,15 @@ def test_simplify_leaves_it_to_this_pass() -> None:
     assert "pass" in str(simplify(func))
     looped = function("f", For(X, ZERO, const(4), "serial", IfThenElse(X > 9, STORE)), A)
     assert "for" in str(simplify(looped))
-    assert "for" not in str(remove_no_ops(simplify(looped)))
+    assert "for" not in str(remove_no_op(simplify(looped)))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_numbers_stay(seed: int) -> None:
     program = draw(seed)
-    done = remove_no_ops(program.func)
+    done = remove_no_op(program.func)
     verify(done)
     assert_same(program, done)
-    simple = remove_no_ops(simplify(program.func))
+    simple = remove_no_op(simplify(program.func))
     verify(simple)
     assert_same(program, simple)

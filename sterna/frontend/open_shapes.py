@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-# A dimension: its size, or what the model calls it.
+# A dimension: its size, or what the model calls it; OPEN for one without a name.
 NamedDim = int | str
+OPEN = "?"
 
 
 class OpenShapeError(ValueError):

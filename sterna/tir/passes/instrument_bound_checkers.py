@@ -29,7 +29,7 @@ Wrap = Callable[[Expr], Expr]
 _PLACES = ("address_of", "prefetch", "view_of")
 
 
-def instrument_bounds(func: PrimFunc) -> PrimFunc:
+def instrument_bound_checkers(func: PrimFunc) -> PrimFunc:
     """B[i] = if_then_else(c, A[i + 1], 0)
 
     ->  assert if_then_else(c, 0 <= i + 1 < n, true), IndexError("f: A[i + 1] ... is {}", i + 1, n)
