@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from kernel_replay.records import Folder, KernelRecord
 
-from sterna.driver.build import llvm_options
-from sterna.driver.code import CCode, LLVMCode
 from sterna.driver.kernel import KernelNotes, annotated_functions
 from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
@@ -39,7 +37,8 @@ def record_kernel(
         code = code_of(loops, text) if code_of is not None else ""
     except Exception as error:  # what does not compile is a finding too
         return KernelRecord(error=f"{type(error).__name__}: {error}")
-    counted = Counter(INSTRUCTION.findall(code)) if target.kind.name == "llvm" else {}
+    is_assembly = "asm" in target.kind.code_generator().forms
+    counted = Counter(INSTRUCTION.findall(code)) if is_assembly else {}
     return KernelRecord(
         anchor=notes.anchor,
         schedule=told(notes),
@@ -84,6 +83,5 @@ def loops_text(loops: PrimFunc) -> str:
 def code_text(loops: PrimFunc, target: Target) -> str:
     """The assembly of loops, or their C."""
     with deep_recursion():
-        if target.kind.name == "c":
-            return CCode([loops], NAME).source("c")
-        return LLVMCode([loops], llvm_options(target), NAME, False).source("asm")
+        generator = target.kind.code_generator()
+        return generator.compile([loops], target, NAME).source(generator.forms[-1])

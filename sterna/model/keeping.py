@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 
+from sterna.codegen.code import KernelsCode
 from sterna.driver import GraphExecutorFactoryModule
-from sterna.driver.build import llvm_options
-from sterna.driver.code import KernelsCode
 from sterna.driver.kernel import KernelNotes
 from sterna.frontend.formats import recognise
 from sterna.model.build import Build
@@ -15,6 +14,7 @@ from sterna.model.report import KernelFacts
 from sterna.runtime import save_param_dict
 from sterna.support.memory import give_back_memory
 from sterna.target import Target, runs_here
+from sterna.target.code_generator import KernelCodeGenerator
 
 # Of the bytes that models may take; a larger one would drive out all others.
 LARGEST_PART = 2
@@ -27,7 +27,7 @@ def keep_model(recipe: Recipe, build: Build) -> None:
     weights = sum(array.nbytes for array in params.values())
     if cache.folder is None or weights > cache.limit // LARGEST_PART:
         return
-    if not isinstance(code, KernelsCode) or not code.objects or not runs_here(recipe.target):
+    if not isinstance(code, KernelsCode) or not code.kernels or not runs_here(recipe.target):
         return
     if not recipe.is_current() or not recognise(recipe.path).holds_all(recipe.path):
         return
@@ -36,12 +36,12 @@ def keep_model(recipe: Recipe, build: Build) -> None:
         "graph": factory.graph_json,
         "opt_level": build.opt_level,
         "stages": dict(build.stages),
-        "objects": [(name, len(content)) for name, content in code.objects.items()],
+        "objects": [(name, len(content)) for name, content in code.kernels.items()],
         "notes": {name: asdict(note) for name, note in factory.kernel_notes.items()},
         "operators": {name: facts.operators for name, facts in build.kernels().items()},
     }).encode()
     size = SIZE.pack(len(head))
-    cache.put(recipe.key, size, head, *code.objects.values(), save_param_dict(params))
+    cache.put(recipe.key, size, head, *code.kernels.values(), save_param_dict(params))
     cache.trim()
     give_back_memory()
 
@@ -58,7 +58,9 @@ def build_of_kept(kept: KeptModel, target: Target, again: Callable[[], Build]) -
     def text(form: str) -> str:
         return again().factory.lib.code.source(form)
 
-    code = KernelsCode(kept.objects, True, llvm_options(target), text)
+    generator = target.kind.code_generator()
+    assert isinstance(generator, KernelCodeGenerator)  # others' models are not kept
+    code = generator.link(kept.objects, target, text)
     factory = GraphExecutorFactoryModule(
         code, head["graph"], kept.params, head["name"], target, kernel_notes=notes
     )

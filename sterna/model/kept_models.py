@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sterna.codegen.llvm.jit import JitModule
 from sterna.frontend.files import open_plain
 from sterna.frontend.formats import recognise
 from sterna.ir.pass_context import PassContext
 from sterna.runtime import Module, NDArray, _core, load_param_dict
 from sterna.runtime.built_graph import BuiltGraph
 from sterna.support.cache import Cache
-from sterna.support.fingerprint import fingerprint
 from sterna.target import Target, machine_of
+from sterna.target.code_generator import KernelCodeGenerator
 from sterna.version import __version__
 
 SIZE = struct.Struct("<Q")
@@ -51,7 +50,8 @@ class Recipe:
             with open_plain(path) as (file, _):
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             machine = repr(machine_of(target))
-            made = [__version__, fingerprint(), str(target), machine, told, settings, digest]
+            made = [__version__, target.kind.fingerprint(), str(target), machine, told, settings,
+                    digest]
             return cls(path, seen, json.dumps([kind, *made], sort_keys=True), target)
         except (OSError, TypeError, ValueError):  # the importer says what is wrong with a file
             return None
@@ -78,6 +78,7 @@ class KeptModel:
     objects: dict[str, bytes]
     """Kernels by name, as object code."""
     params: dict[str, NDArray]
+    target: Target
 
     @classmethod
     def find(cls, recipe: Recipe) -> "KeptModel | None":
@@ -92,12 +93,14 @@ class KeptModel:
         for name, length in head["objects"]:
             objects[name] = bytes(found[at : at + length])
             at += length
-        return cls(head, objects, load_param_dict(bytes(found[at:])))
+        return cls(head, objects, load_param_dict(bytes(found[at:])), recipe.target)
 
     def module(self) -> Module:
         """What makes executors of it."""
-        linked = JitModule(*self.objects.values())
-        kernels: Module = _core.module_from_symbols(self.head["name"], linked.find)
+        generator = self.target.kind.code_generator()
+        assert isinstance(generator, KernelCodeGenerator)  # others' models are not kept
+        find = generator.load(list(self.objects.values()))
+        kernels: Module = _core.module_from_symbols(self.head["name"], find)
         return BuiltGraph(kernels, self.head["graph"], self.params, self.head["name"]).module()
 
 

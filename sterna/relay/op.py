@@ -7,7 +7,7 @@ conversion, lowering to tensor expressions, documentation and tests on every tar
 
 import difflib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -59,8 +59,9 @@ class OpRecord:
     pattern: int = OPAQUE
     num_outputs: int | Callable[[Attrs], int] = 1
     """More than 1, or a function: the result is a tuple."""
-    schedule: Callable[[Any], None] | None = None
-    """schedule(kernel): how a kernel with this anchor runs; None leaves it to its loops' shape."""
+    schedules: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
+    """schedules[key](kernel): how a kernel with this anchor runs on targets that have a key, such
+    as cpu; targets' own files add others, and without one the shape of its loops decides."""
     is_view: bool = False
     """Whether the result is its first operand's elements in their order, under another shape."""
     complete: Callable[..., Sequence[Type | None]] | None = None

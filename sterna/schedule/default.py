@@ -8,6 +8,7 @@ from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.choose import choose
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
 
@@ -68,6 +69,7 @@ def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None =
     stage.vectorize(axis)
 
 
+@generic_schedule("cpu")
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
     for stage in list(kernel.schedule.stages):

@@ -2,7 +2,7 @@
 
 from sterna.support.classic import classic_names
 from sterna.target.here import runs_here
-from sterna.target.kind import Option, TargetKind
+from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, machine_of
 from sterna.target.needed import needed
 from sterna.target.shortcuts import (
@@ -22,7 +22,7 @@ from sterna.target.target import Target
 __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "intel_graphics", "list_tags",
-    "machine_of", "mali", "needed", "riscv_cpu", "rocm", "runs_here",
+    "machine_of", "mali", "needed", "register", "riscv_cpu", "rocm", "runs_here",
 ]
 
 __getattr__ = classic_names(__name__)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sterna.op.nn._pixel_blocks import PixelBlocks
 
 from sterna import relay
-from sterna.op.nn._pixel_blocks import PixelBlocks
 from sterna.op.nn._conv_shape import Conv2DAttrs
 from sterna.relay.infer import infer
 from tests.op.harness import evaluate, reference

@@ -97,7 +97,7 @@ def _out_layout(attrs: Any) -> str:
 
 def _lanes(target: Any) -> int | None:
     """Numbers of a vector, where code runs that has them."""
-    if target is None or target.kind.name != "llvm":
+    if target is None or not target.kind.picks_instructions:
         return None
     if "avx512f" in target.features:
         return 16

@@ -254,7 +254,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         macs=macs_conv,
         integer=convolved,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_convs,
+        schedules={"cpu": schedule_convs},
         mixed_precision="always",
         stays_wide=_stays_wide,
         layout=conv_layout,

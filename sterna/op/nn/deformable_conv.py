@@ -202,7 +202,7 @@ def _register(name: str, inputs: tuple[str, ...], cases: list[Case], doc: str) -
         reference=_reference,
         macs=_macs,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_contraction,
+        schedules={"cpu": schedule_contraction},
         cases=cases,
         doc=doc,
     ))

@@ -91,7 +91,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     num_outputs=2,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[
@@ -194,7 +194,7 @@ register(OpRecord(
     infer=_infer_pairs,
     compute=_compute_pairs,
     reference=_reference_pairs,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[

@@ -175,7 +175,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     builder=_stft,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[
@@ -227,7 +227,7 @@ register(OpRecord(
     infer=_infer_pairs,
     compute=_compute_pairs,
     reference=_reference_pairs,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sterna.codegen import c
-from sterna.driver.code import CCode, Code, Members, names_of
+from sterna.codegen.c.code import CCode
+from sterna.codegen.c.interface import Interface
+from sterna.codegen.c.module import generate
+from sterna.codegen.code import Code, Members, names_of
 from sterna.tir.stmt import PrimFunc
 
 
@@ -17,7 +19,7 @@ class ProgramCode(CCode):
     can_rename = False
 
     def __init__(
-        self, functions: Sequence[PrimFunc], interface: c.Interface, tail: Sequence[str]
+        self, functions: Sequence[PrimFunc], interface: Interface, tail: Sequence[str]
     ) -> None:
         self.functions = functions
         self.names = names_of(functions)
@@ -25,7 +27,7 @@ class ProgramCode(CCode):
         self.interface = interface
         self.has_header = not self.names
         rest = [part for part in (interface.memory(), *tail) if part]
-        body = c.generate(functions, self.name, rest=rest)
+        body = generate(functions, self.name, rest=rest)
         self.text = f"{interface.header()}\n{body}" if self.has_header else body
 
     @property
