@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.expr import Call, Function
-from sterna.relay.op import record_of
+from sterna.relay.op import is_packed, record_of
 from sterna.relay.traverse import post_order
 
 
@@ -49,7 +49,7 @@ def work_of(function: Function) -> Work:
 
 def _grown(call: Call, macs: int) -> int:
     """The bytes by which packed weights are larger than the model's."""
-    if not getattr(call.attrs, "implementation", ""):
+    if not is_packed(call.attrs):
         return 0
     *outer, _ = call.checked_type.concrete_shape  # type: ignore[attr-defined]
     kind = call.args[1].checked_type

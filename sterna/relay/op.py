@@ -129,8 +129,7 @@ class OpRecord:
 
     def takes(self, count: int, attrs: Attrs | None) -> bool:
         """Whether a call has so many operands: those of its names, or packed weights in several."""
-        packed = count > len(self.inputs) and bool(getattr(attrs, "implementation", ""))
-        return packed or count == len(self.inputs)
+        return count == len(self.inputs) or (count > len(self.inputs) and is_packed(attrs))
 
     @property
     def gives_tuple(self) -> bool:
@@ -221,6 +220,20 @@ def record_of(expr: object) -> OpRecord | None:
     if isinstance(expr, Call) and isinstance(expr.op, Op):
         return expr.op.record
     return None
+
+
+def is_packed(attrs: Attrs | None) -> bool:
+    """Whether a call's weights are packed for an implementation."""
+    return bool(getattr(attrs, "implementation", ""))
+
+
+def rules_of(expr: object) -> OpRecord | None:
+    """The record of a call that passes may change; None if its weights are packed already.
+
+    Rules of an operator speak of the weights that a model has: what is packed stays as it is.
+    """
+    record = record_of(expr)
+    return None if record is None or is_packed(expr.attrs) else record  # type: ignore[attr-defined]
 
 
 def is_call_of(expr: object, name: str) -> bool:

@@ -13,6 +13,7 @@ from sterna.ir import build
 from sterna.ir.expr import INT32, Call, Expr
 from sterna.ir.types import TensorType
 from sterna.schedule.amx_bands import COLUMNS, PAIR, Bands, parts_of
+from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Finish
 from sterna.schedule.rounded_once import rounded_once
@@ -311,4 +312,4 @@ def _even_groups(bands: int, units: int, threads: int) -> int:
     def end(groups: int) -> float:
         return -(-bands * groups // threads) * (-(-units // groups) + START)
 
-    return min(range(1, units + 1), key=lambda groups: (end(groups), groups))
+    return choose("groups of channels", range(1, units + 1), end)

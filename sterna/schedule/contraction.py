@@ -95,8 +95,9 @@ class Contraction:
 
     @property
     def channels_last(self) -> bool:
-        """Whether the channels of a pixel lie side by side in the data and in the result."""
-        return self.data_layout.endswith("C") and self.out_layout.endswith("C")
+        """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin."""
+        layout = f"N{'DHW'[3 - self.rank :]}C"
+        return self.data_layout == self.out_layout == layout
 
     @property
     def dtypes(self) -> tuple[DataType, DataType, DataType]:

@@ -12,7 +12,7 @@ from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
 from sterna.schedule.chunked_sum_stages import sums_of
-from sterna.schedule.default import extents_of, loads_of, schedule_as_written, vectorize_result
+from sterna.schedule.default import extents_of, schedule_as_written, vectorize_result
 from sterna.schedule.direct_conv import (
     depthwise_columns,
     schedule_conv,
@@ -21,13 +21,13 @@ from sterna.schedule.direct_conv import (
     write_out,
     write_window_out,
 )
-from sterna.schedule.gemm import block_of, load_together
+from sterna.schedule.gemm import load_together
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.register_tile import tile_of_rows
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
 from sterna.schedule.split_k import averages_itself, is_squeeze, schedule_squeeze
+from sterna.schedule.sum_of_products import description_of
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
-from sterna.te.tensor import Reduce
 
 # The largest share of what lies between that is computed twice.
 MOST_TWICE = 1 / 8
@@ -111,7 +111,8 @@ def schedule_convs(kernel: Kernel) -> None:
         schedule_as_written(kernel)
         return
     sums = sums_of(kernel)
-    if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
+    described = [found for total in sums if (found := description_of(total)) is not None]
+    if len(sums) == len(described) == 2 and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
     elif is_squeeze(kernel, sums):
         schedule_squeeze(kernel, sums)
@@ -132,9 +133,9 @@ def gives_row_sums(conv: Call, processor: Processor) -> bool:
 
 def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None:
     schedule, processor = kernel.schedule, kernel.processor
-    body = second.body[0]
-    assert isinstance(body, Reduce)
-    between = loads_of(body)[0].tensor
+    reader = description_of(second)
+    assert reader is not None
+    between = reader.accesses[0].tensor
     for other in schedule.stages:
         if isinstance(other.op, ComputeOp) and not other.op.reduce_axis and not other.is_output:
             other.compute_inline()
@@ -187,10 +188,9 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     processor = kernel.processor
     n, h, w, c = stage.op.axis
     _, _, width, channels = extents_of(stage.op.axis)
-    assert isinstance(tile.op, ComputeOp)
-    dtype = stage.op.output(0).dtype
-    depth, packed = side_by_side(tile.op), block_of(tile.op)
-    size = tile_of_rows(processor, width, channels, dtype, depth, packed)
+    made, dtype = description_of(tile.op), stage.op.output(0).dtype
+    assert made is not None
+    size = tile_of_rows(processor, width, channels, dtype, side_by_side(made), made.block)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
     stage.reorder(n, block, h, across, column, vector)
@@ -198,5 +198,5 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     write_out(tile, steps_of(tile))
-    load_together(tile, tile.op.reduce_axis[0], size)
+    load_together(tile, made, tile.op.reduce_axis[0], size)
     return f"{size.rows} x {size.columns}"

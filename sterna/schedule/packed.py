@@ -24,7 +24,10 @@ def expect_packed(attrs: Attrs, made: Contraction | None, weights: Sequence[Type
     known = [kind for kind in weights if isinstance(kind, TensorType) and kind.is_static]
     if made is None or len(known) < len(weights):
         raise ValueError(f"the implementation '{plan}' needs known extents")
-    implementation_of(plan).expect(made, plan, known)
+    try:
+        implementation_of(plan).expect(made, plan, known)
+    except ValueError as error:
+        raise ValueError(f"the implementation '{plan}' does not fit: {error}") from None
 
 
 def compute_packed(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
+from sterna.schedule.choose import choose
 from sterna.schedule.kernel import COMMON, Pace, Processor
 from sterna.support.dtype import DataType
 
@@ -21,6 +22,10 @@ class RegisterTile:
     columns: int
     together: int = 1
     """Steps of the sum whose numbers of a row come in one register, each in a lane of its own."""
+
+    def __str__(self) -> str:
+        """4 x 16"""
+        return f"{self.rows} x {self.columns}"
 
 
 def tile_of_rows(
@@ -43,7 +48,6 @@ def tile_of_rows(
     )
 
 
-@cache
 def register_tile(
     rows: int,
     columns: int,
@@ -65,8 +69,27 @@ def register_tile(
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
     their own, and columns beyond it are computed one by one.
     """
+    found = _tiles(rows, columns, lanes, registers, block, most_rows, widths, together, pace)
+    return choose("tile", tuple(found), found.__getitem__)
+
+
+def expected_rows(
+    rows: int, columns: int, lanes: int, registers: int, block: int, together: int, pace: Pace
+) -> int:
+    """The rows of the cheapest tile, for costs: nothing is decided."""
+    found = _tiles(rows, columns, lanes, registers, block, MOST_ROWS, (), together, pace)
+    return min(found, key=found.__getitem__).rows
+
+
+@cache
+def _tiles(
+    rows: int, columns: int, lanes: int, registers: int, block: int | None, most_rows: int,
+    widths: tuple[int, ...], together: int, pace: Pace,
+) -> dict[RegisterTile, float]:
+    """Tiles with their cycles, the largest first: their own loads and stores are spread over it."""
     rows = max(rows, 1)
-    best: tuple[float, int, RegisterTile] | None = None
+    found: dict[RegisterTile, float] = {}
+    sizes: dict[RegisterTile, int] = {}
     most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
     for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
         vectors = width // lanes + (width % lanes).bit_count()
@@ -76,16 +99,10 @@ def register_tile(
             whole, rest = divmod(rows, count)
             last = step_cycles(rest, vectors, together, pace) if rest else 0
             cycles = whole * step_cycles(count, vectors, together, pace) + last
-            # loads and stores of the tile itself are spread over the sum: larger is better
-            found = (
-                cycles * (columns // width) + single,
-                -count * vectors,
-                RegisterTile(count, width, together),
-            )
-            if best is None or found[:2] < best[:2]:
-                best = found
-    assert best is not None
-    return best[2]
+            tile = RegisterTile(count, width, together)
+            found[tile] = cycles * (columns // width) + single
+            sizes[tile] = -count * vectors
+    return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 
 
 def step_cycles(rows: int, vectors: int, together: int = 1, pace: Pace = COMMON) -> float:

@@ -17,7 +17,7 @@ from sterna.schedule.cost import STREAMED, arriving, regions
 from sterna.schedule.kernel import Processor
 from sterna.schedule.linear_steps import Matrix, linear_steps
 from sterna.schedule.products import FLOAT32
-from sterna.schedule.register_tile import register_tile, step_cycles
+from sterna.schedule.register_tile import expected_rows, step_cycles
 
 # Where polynomials are evaluated: these keep the errors of rounding small.
 POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))
@@ -246,6 +246,7 @@ def _by_positions(work: _Work, m: int) -> tuple[float, int]:
 
 
 _WAYS = {"blocks": _by_blocks, "channels": _by_channels, "positions": _by_positions}
+SPLITS = tuple(_WAYS)
 
 
 def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
@@ -266,9 +267,7 @@ def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     processor = work.processor
     together, pace = processor.steps_together(FLOAT32, work.inputs), processor.pace
     lanes, registers = processor.lanes(FLOAT32), processor.vector_registers
-    rows = register_tile(
-        tiles, work.outputs, lanes, registers, work.block, together=together, pace=pace
-    ).rows
+    rows = expected_rows(tiles, work.outputs, lanes, registers, work.block, together, pace)
     whole, rest = divmod(tiles, rows)
     steps = whole * step_cycles(rows, vectors, together, pace)
     steps += step_cycles(rest, vectors, together, pace) if rest else 0

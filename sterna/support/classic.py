@@ -76,10 +76,10 @@ MOVED = {
 
 def find_moved(module: str, name: str) -> Any:
     """What a module has under a classic name; an AttributeError if there is nothing."""
-    place = MOVED.get(f"{module}.{name}")
-    if place is None:
+    known = f"{module}.{name}"
+    if known not in MOVED:
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
-    return load_name(place)
+    return load_name(MOVED[known])
 
 
 def classic_names(module: str) -> Callable[[str], Any]:

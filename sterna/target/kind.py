@@ -170,9 +170,10 @@ def find_kind(name: str) -> TargetKind:
 def _kinds(installed: bool) -> dict[str, TargetKind]:
     """The kinds by name, with those of installed packages or without them."""
     kinds: dict[str, TargetKind] = {}
-    foreign = dict.fromkeys([*_registered, *(_announced() if installed else ())])
-    for module in (*modules_of("sterna.target.kinds"), *map(_loaded, foreign)):
-        for kind in [] if module is None else _kinds_of(module):
+    names = dict.fromkeys([*_registered, *(_announced() if installed else ())])
+    foreign = [module for module in map(_loaded, names) if module is not None]
+    for module in (*modules_of("sterna.target.kinds"), *foreign):
+        for kind in _kinds_of(module):
             if kind.name in kinds:
                 raise ValueError(f"{module.__name__} declares '{kind.name}', which exists already")
             kinds[kind.name] = kind

@@ -1,7 +1,6 @@
 """Sine, cosine and tangent: range reduction (Cody-Waite, Payne-Hanek), then polynomials."""
 
 import math
-from collections.abc import Callable
 
 from sterna.codegen.llvm.math_exp import nearest
 from sterna.codegen.llvm.polynomials import POLYNOMIALS
@@ -181,8 +180,3 @@ def cos_large(x: Expr) -> Expr:
 def tan(x: Expr) -> Expr:
     """The tangent."""
     return call("sin", x) / call("cos", x)
-
-
-FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "sin": sin, "cos": cos, "tan": tan, "sin_large": sin_large, "cos_large": cos_large,
-}

@@ -61,6 +61,7 @@ from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_c
 from sterna.schedule.dot4 import are_bytes
 from sterna.schedule.packed import expect_packed, products_of
 from sterna.schedule.products import narrowed, result_dtype, widened
+from sterna.schedule.sum_of_products import CHANNEL, TAP
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.te import all as all_of
@@ -155,8 +156,10 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
         factor = weight(*simple_index(layouts.kernel, inner, ranges)).astype(kind)
         return value * factor, all_of(*inside) if inside else None
 
+    roles = [*([] if depthwise else [CHANNEL]), *[TAP] * len(sizes.window)]
     total = sum_products(
-        shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out)
+        shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out), roles,
+        contraction_of(attrs, x, w),
     )
     made = narrowed(total, out.dtype, f"{name}_cast")
     return in_rows(made, out.shape, f"{name}_rows") if in_line(attrs) else made

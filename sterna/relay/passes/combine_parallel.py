@@ -20,7 +20,7 @@ from sterna.ir.types import TensorType
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple
-from sterna.relay.op import BROADCAST, ELEMWISE, call, record_of
+from sterna.relay.op import BROADCAST, ELEMWISE, call, record_of, rules_of
 from sterna.relay.passes.canonicalize_ops import canonical_call
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
@@ -94,7 +94,7 @@ def _groups(order: list[RelayExpr], operator: str) -> list[list[Call]]:
     for expr in order:
         inner = expr.operands() if not_primitive(expr) else ()  # type: ignore[attr-defined]
         depth[id(expr)] = 1 + max([depth[id(part)] for part in inner], default=0)
-        record = record_of(expr)
+        record = rules_of(expr)
         if record is None or record.name != operator or record.parallel is None:
             continue
         assert isinstance(expr, Call)
@@ -184,7 +184,7 @@ def _following(
 def _plain_form(expr: Call) -> Call | None:
     """A call as one of an operator that works element by element, if it is such a call."""
     expr = canonical_call(expr)
-    record = record_of(expr)
+    record = rules_of(expr)
     assert record is not None
     alone = record.pattern == ELEMWISE and len(record.inputs) == 1
     with_others = record.pattern <= BROADCAST and record.attrs is None

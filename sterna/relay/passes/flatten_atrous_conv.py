@@ -9,7 +9,7 @@ from typing import Any
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout import layout_of
-from sterna.relay.op import OpRecord, is_call_of
+from sterna.relay.op import OpRecord, is_call_of, is_packed
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -24,7 +24,7 @@ def flatten_atrous_conv(record: OpRecord, call: Call) -> RelayExpr | None:
         return None
     conv = call.args[0]
     assert isinstance(conv, Call)
-    if not is_call_of(conv.args[0], "nn.space_to_batch_nd"):
+    if is_packed(conv.attrs) or not is_call_of(conv.args[0], "nn.space_to_batch_nd"):
         return None
     apart = conv.args[0]
     assert isinstance(apart, Call)

@@ -16,7 +16,7 @@ from sterna.ir.transform import Pass, Sequential, function_pass
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr
-from sterna.relay.op import call, is_call_of, record_of
+from sterna.relay.op import call, is_call_of, record_of, rules_of
 from sterna.relay.passes.canonicalize_ops import canonical_call
 from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.traverse import not_primitive, post_order, rewrite
@@ -104,7 +104,7 @@ def _scaled(
     """The expression times a factor, without a multiplication of its own; None if that fails."""
     if not isinstance(expr, Call) or id(expr) not in single or steps == 0:
         return None
-    record = record_of(expr)
+    record = rules_of(expr)
     if record is None or expr.checked_type != like.checked_type:
         return None
     if record.scale is not None:
@@ -178,7 +178,7 @@ def forward_fold_scale_axis(func: Function) -> Function:
     """The function with factors of data moved into the weights that the data meets."""
 
     def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
-        record = record_of(new)
+        record = rules_of(new)
         if record is None or record.scale is None or not isinstance(new, Call):
             return new
         product = new.args[0]

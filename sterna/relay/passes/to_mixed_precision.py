@@ -18,7 +18,7 @@ from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
 from sterna.relay.arrays import float_info, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import OpRecord, call, record_of
+from sterna.relay.op import OpRecord, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.dtype import DataType
 
@@ -74,7 +74,7 @@ class _Narrower:
         return Function(func.params, body, declared, func.type_params, func.attrs)
 
     def _narrowed(self, old: RelayExpr) -> RelayExpr:
-        record = record_of(old)
+        record = rules_of(old)
         if record is not None:
             assert isinstance(old, Call)
             return self._call(old, record)

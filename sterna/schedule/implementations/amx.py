@@ -30,10 +30,7 @@ class Amx(PackedImplementation):
         self, made: Contraction, weights: Array, processor: Processor, limits: Limits
     ) -> Sequence[Candidate]:
         kinds, bands = f"{made.data} {made.weight}", Bands(made)
-        if kinds not in SUMS or feature_of(kinds) not in processor.tiles:
-            return []
-        narrow = made.data if made.out.is_float else made.out
-        if made.out not in (SUMS[kinds], narrow) or not _suits(made, bands):
+        if not _suits(made, bands) or feature_of(kinds) not in processor.tiles:
             return []
         plan = Plan.of(self.name, threads=processor.threads)
         runs = weights.reshape(made.outputs, bands.runs, bands.run)
@@ -42,8 +39,13 @@ class Amx(PackedImplementation):
 
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         bands, group = Bands(made), GROUP_BYTES // made.data.bytes
-        if f"{made.data} {made.weight}" not in SUMS or not _suits(made, bands):
-            raise ValueError(f"AMX does not multiply {made}")
+        if not _suits(made, bands):
+            raise ValueError(
+                f"AMX multiplies bytes or bfloat16, at least {GROUP_BYTES} bytes of them side by "
+                f"side, with channels last and in one group, not {made}"
+            )
+        if plan.integer("threads") < 1:
+            raise ValueError("threads should be at least 1")
         count, size = parts_of(bands.run, made.data.bytes)
         blocks = -(-made.outputs // COLUMNS)
         expect_shape(operands, (blocks, bands.runs * count, size // group, COLUMNS, group))
@@ -68,6 +70,9 @@ class Amx(PackedImplementation):
 
 
 def _suits(made: Contraction, bands: Bands) -> bool:
+    sums = SUMS.get(f"{made.data} {made.weight}")
+    if sums is None or made.out not in (sums, made.data if made.data.is_float else sums):
+        return False
     plain = made.rank == 2 and made.groups == 1 and made.channels_last
     long = made.data.bytes * bands.run >= GROUP_BYTES
     return plain and long and made.macs > 0

@@ -59,7 +59,9 @@ class BytePairs(PackedImplementation):
         if not _suits(made):
             raise ValueError(f"bytes in whole groups of four are needed, not {made}")
         groups, vectors, lanes, _ = (*operands[0].concrete_shape, 1, 1, 1, 1)[:4]
-        panels = made.outputs // max(1, vectors * lanes)
+        panels, rest = divmod(made.outputs, max(1, vectors * lanes))
+        if rest:
+            raise ValueError(f"panels of {vectors * lanes} channels do not hold {made.outputs}")
         lifted = () if made.data.is_uint else ((made.outputs,),)
         expect_shape(
             operands, (groups, vectors, lanes, GROUP), (groups,), (panels + 1, 2), *lifted

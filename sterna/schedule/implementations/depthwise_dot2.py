@@ -34,6 +34,7 @@ from sterna.schedule.implementations.depthwise_dot4 import (
     LEAST_LANES,
     expect_depthwise_of_bytes,
     is_depthwise_of_bytes,
+    lanes_of,
 )
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
@@ -74,11 +75,12 @@ class DepthwiseDot2(PackedImplementation):
         expect_depthwise_of_bytes(made)
         if not _suits(made):
             raise ValueError(f"data is uint8 and weight int8, not {made.data} and {made.weight}")
-        first = operands[0].concrete_shape
-        parts, lanes = first[0], max(1, *first[-2:-1])
+        (parts, *_), lanes = operands[0].concrete_shape, lanes_of(made, operands[0])
         vectors = made.outputs // lanes
         rows = (rows_together(made), made.window[1], vectors, lanes, GROUP)
         expect_shape(operands, (parts, *rows), (vectors,))
+        if operands[1].dtype != INT32:
+            raise ValueError(f"how many parts channels have is int32, not {operands[1].dtype}")
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         weight, parts = operands

@@ -50,7 +50,7 @@ class DepthwiseDot4(PackedImplementation):
 
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         expect_depthwise_of_bytes(made)
-        lanes = max(1, *operands[0].concrete_shape[-2:-1])
+        lanes = lanes_of(made, operands[0])
         vectors = made.outputs // lanes
         shape = (rows_together(made), made.window[1], vectors, lanes, GROUP)
         expect_shape(operands, shape)
@@ -86,6 +86,14 @@ def expect_depthwise_of_bytes(made: Contraction) -> None:
     """Raise ValueError unless it is one."""
     if not is_depthwise_of_bytes(made):
         raise ValueError(f"a depthwise convolution of bytes is needed, not {made}")
+
+
+def lanes_of(made: Contraction, packed: TensorType) -> int:
+    """The channels that packed weights have in a vector; ValueError unless they fill vectors."""
+    lanes = (1, *packed.concrete_shape[:-1])[-1]
+    if lanes < 1 or made.outputs % lanes:
+        raise ValueError(f"vectors of {lanes} channels do not hold {made.outputs}")
+    return lanes
 
 
 IMPLEMENTATION = DepthwiseDot4()

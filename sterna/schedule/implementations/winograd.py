@@ -25,6 +25,7 @@ from sterna.schedule.register_tile import tile_of_rows
 from sterna.schedule.winograd_kernel import WinogradKernel
 from sterna.schedule.winograd_plan import (
     MOST_SIZE,
+    SPLITS,
     WINDOWS,
     restore_weights,
     transform_weights,
@@ -54,7 +55,7 @@ class Winograd(PackedImplementation):
                 return []
         seen = made if blocks is None else blocks.contraction(made)
         block = _block(seen, processor)
-        if not _suits(seen) or made.border or seen.outputs % block:
+        if not _suits(seen) or seen.outputs % block:
             return []
         arranging = 0 if blocks is None else prod(blocks.shape) / ARRANGED / processor.threads
         together = processor.steps_together(FLOAT32, seen.inputs)
@@ -79,13 +80,13 @@ class Winograd(PackedImplementation):
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         if not _suits(made):
             raise ValueError(
-                f"Winograd needs float32, channels last, stride 1, one group and windows of "
-                f"{WINDOWS[0]} to {WINDOWS[-1]} rows and columns, not {made}"
+                f"Winograd needs float32, channels last, stride 1, one group, borders of 0 and "
+                f"windows of {WINDOWS[0]} to {WINDOWS[-1]} rows and columns, not {made}"
             )
         m, most = plan.integer("m"), MOST_SIZE - made.window[0] + 1
         if not 2 <= m <= most:
-            raise ValueError(f"the implementation '{plan}' should have m from 2 to {most}")
-        shape = operands[0].shape if len(operands) == 1 else ()
+            raise ValueError(f"m should be 2 to {most}")
+        shape = operands[0].concrete_shape if len(operands) == 1 else ()
         size = (m + made.window[0] - 1) ** 2
         wanted = len(shape) == 4 and (shape[0], shape[2]) == (size, made.inputs)
         if not wanted or shape[1] * shape[3] != made.outputs:
@@ -93,6 +94,7 @@ class Winograd(PackedImplementation):
                 f"weight {shape} should have {size} positions, {made.inputs} input channels and "
                 f"{made.outputs} output channels in blocks"
             )
+        _expect_loops(made, plan, shape[3])
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         return restore_weights(operands[0], plan.integer("m"), made.window[0])
@@ -118,6 +120,22 @@ class Winograd(PackedImplementation):
         return extern_with(epilogue, out, (data, *packed), write, "T_winograd", described)
 
 
+def _expect_loops(made: Contraction, plan: Plan, block: int) -> None:
+    """Raise ValueError unless the loops of a plan fit to channels in such blocks."""
+    if plan.text("split") not in SPLITS:
+        raise ValueError(f"split should be one of {', '.join(SPLITS)}")
+    for name in ("tiles", "lanes", "registers", "together", "products"):
+        if plan.integer(name) < 1:
+            raise ValueError(f"{name} should be at least 1")
+    lanes, together = plan.integer("lanes"), plan.integer("together")
+    chunk = WinogradKernel(made, plan.integer("m"), block, lanes).chunk
+    if block % lanes or made.inputs % chunk or chunk % lanes or chunk % together:
+        raise ValueError(
+            f"lanes should divide blocks of {block} channels, and lanes and together the "
+            f"{made.inputs} input channels"
+        )
+
+
 def _block(made: Contraction, processor: Processor) -> int:
     """Output channels that lie together."""
     width = made.result[-1]
@@ -128,7 +146,8 @@ def _suits(made: Contraction) -> bool:
     plain = made.rank == 2 and made.groups == 1 and made.channels_last
     steps = {*made.strides, *made.dilation} == {1} and made.window[0] == made.window[-1]
     floats = set(made.dtypes) == {FLOAT32}
-    return plain and steps and floats and made.window[0] in WINDOWS and made.macs > 0
+    zeros = made.border == 0
+    return plain and steps and floats and zeros and made.window[0] in WINDOWS and made.macs > 0
 
 
 IMPLEMENTATION = Winograd()
