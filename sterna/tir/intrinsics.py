@@ -12,7 +12,7 @@ other functions is written out by the interpreter and by each code generator its
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
     saturate(x)               x as the call's type, held within its range; NaN becomes 0. Of the
                               floats those of at most 8 bits have a range: their largest numbers
-    round_bfloat16(x)         x, a float32, as bfloat16; what is denormal may become 0, which takes
+    round_bfloat16(x)         x, a float32, as bfloat16; what is subnormal may become 0, which takes
                               one instruction where cast(x) takes eight
     reinterpret(x)            x's bits as the call's type; the first lane has the lowest bits
     dot4(x, a, b)             x, of type int32, plus in each lane the products of the four bytes of
