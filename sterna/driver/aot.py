@@ -18,7 +18,6 @@ from sterna.driver.kernel import (
     annotated_functions,
     kernel_functions,
     kernel_in_one_thread,
-    processor_of,
 )
 from sterna.driver.program import ProgramCode
 from sterna.ir.types import TensorType, flatten_type
@@ -30,7 +29,7 @@ from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, runs_here
+from sterna.target import Target, processor_of, runs_here
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
 

@@ -15,7 +15,6 @@ from sterna.driver.kernel import (
     Pairs,
     annotated_functions,
     kernel_functions,
-    processor_of,
 )
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
@@ -29,7 +28,7 @@ from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
-from sterna.target import Target, runs_here
+from sterna.target import Target, processor_of, runs_here
 from sterna.tir.stmt import PrimFunc
 
 

@@ -144,13 +144,14 @@ def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
         tile = dot_tile(processor, rows, sizes[-1], lanes, depth, block, highest)
     elif rows == 1:
         tile = register_tile(
-            rows, sizes[-1], lanes, processor.tile_registers, block, highest, pace=processor.pace
+            rows, sizes[-1], lanes, processor.tile_registers, block, highest,
+            throughput=processor.throughput
         )
     else:
         step = window_first(list(products.reduce_axis))[-1]
         dtype, depth = products.output(0).dtype, depth_of(products, step)
-        pace = processor.pace_beside_others
-        tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest, pace)
+        throughput = processor.smt_throughput
+        tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest, throughput)
     return Plan(row - len(products.axis) + len(total.axis), tile)
 
 

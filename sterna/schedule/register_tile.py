@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from functools import cache
 
-from sterna.schedule.kernel import COMMON, Pace, Processor
+from sterna.isa.core import COMMON, Throughput
+from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 
 # What a vector costs beyond its load, as it comes from the second cache.
@@ -31,7 +32,7 @@ def tile_of_rows(
     depth: int,
     block: int | None = None,
     most_rows: int = MOST_ROWS,
-    pace: Pace | None = None,
+    throughput: Throughput | None = None,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
     lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
@@ -39,7 +40,7 @@ def tile_of_rows(
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
     return register_tile(
         rows, columns, lanes, registers, block, most_rows, widths, together,
-        pace or processor.pace,
+        throughput or processor.throughput,
     )
 
 
@@ -53,7 +54,7 @@ def register_tile(
     most_rows: int = MOST_ROWS,
     widths: tuple[int, ...] = (),
     together: int = 1,
-    pace: Pace = COMMON,
+    throughput: Throughput = COMMON,
 ) -> RegisterTile:
     """The tile that computes rows x columns in the fewest cycles per step of the sum.
 
@@ -74,8 +75,8 @@ def register_tile(
         fitting = rows_that_fit(vectors, registers, together)
         for count in range(1, min(rows, most_rows, fitting) + 1):
             whole, rest = divmod(rows, count)
-            last = step_cycles(rest, vectors, together, pace) if rest else 0
-            cycles = whole * step_cycles(count, vectors, together, pace) + last
+            last = step_cycles(rest, vectors, together, throughput) if rest else 0
+            cycles = whole * step_cycles(count, vectors, together, throughput) + last
             # loads and stores of the tile itself are spread over the sum: larger is better
             found = (
                 cycles * (columns // width) + single,
@@ -88,13 +89,16 @@ def register_tile(
     return best[2]
 
 
-def step_cycles(rows: int, vectors: int, together: int = 1, pace: Pace = COMMON) -> float:
+def step_cycles(
+    rows: int, vectors: int, together: int = 1, throughput: Throughput = COMMON
+) -> float:
     """Of one step of the sum over a tile."""
     products, loads = rows * vectors, rows / together + vectors
-    issued = (products + loads + pace.counting / together) / pace.issued
-    bounds = products / pace.multiply_adds, loads / pace.loads, pace.latency, issued
+    issued = (products + loads + throughput.loop_overhead / together) / throughput.issue_width
+    multiplied, loaded = products / throughput.multiply_adds, loads / throughput.loads
     far = vectors if together == 1 else loads  # single numbers share their lines with others
-    return max(*bounds, pace.sent * vectors) + FAR_VECTOR * far
+    sent = throughput.l2_vector_cycles * vectors
+    return max(multiplied, loaded, throughput.latency, issued, sent) + FAR_VECTOR * far
 
 
 def _widths(columns: int, lanes: int, registers: int, vectors: int) -> list[int]:

@@ -74,6 +74,11 @@ class TargetKind:
         """The names that `-name=value` may use."""
         return sorted(option.name for option in (*self.options, *COMMON))
 
+    @property
+    def picks_instructions(self) -> bool:
+        """Whether code of this kind names a processor's instructions."""
+        return self.codegen == "llvm"
+
     def require_codegen(self) -> str:
         """The name of the code generator; an error that lists what can be built if none exists."""
         if self.codegen is None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from sterna.driver.kernel import processor_of
 from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.nn.conv_tiles import ConvTilesAttrs
@@ -19,7 +18,7 @@ from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import Case, Op, find
 from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
 from sterna.support.dtype import DataType
-from sterna.target import Target
+from sterna.target import Target, processor_of
 from sterna.tir import interpreter
 from tests.op.harness import check_case
 from tests.op.test_integer_kernels import SIGNS, extremes, quantised

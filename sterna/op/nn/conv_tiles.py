@@ -121,7 +121,7 @@ def _suits(data: Type, weight: RelayExpr, out: Type, processor: Processor) -> bo
         return False
     assert isinstance(out, TensorType)
     kinds = f"{data.dtype} {weight.data.dtype}"
-    if kinds not in SUMS or feature_of(kinds) not in processor.tiles:
+    if kinds not in SUMS or feature_of(kinds) not in processor.matrix_tiles:
         return False
     return bool(out.dtype in (SUMS[kinds], data.dtype if out.dtype.is_float else INT32))
 
@@ -135,7 +135,7 @@ def _pays(sums: Sums, processor: Processor) -> bool:
     if sums.item > 1:
         vectors = -(-sums.channels // processor.lanes(INT32)) * sums.runs * sums.run
         widened = WIDENED * -(-pixels // ROWS_OF_VECTORS)
-        return sums.cycles() < vectors * (pixels + widened) / processor.pace.multiply_adds
+        return sums.cycles() < vectors * (pixels + widened) / processor.throughput.multiply_adds
     lanes = dot_lanes(sums.channels, processor)
     if lanes < LEAST_LANES or sums.depth % group:
         return True

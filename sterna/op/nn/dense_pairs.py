@@ -43,7 +43,7 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 def dense_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     """Rows of bytes in whole groups, with known weights."""
     data, weight, out = call.args[0].checked_type, call.args[1], call.checked_type
-    if not processor.pairs_bytes or not isinstance(weight, Constant):
+    if not processor.prefers_dot2 or not isinstance(weight, Constant):
         return None
     assert isinstance(data, TensorType) and isinstance(out, TensorType)
     kind = weight.checked_type

@@ -56,7 +56,7 @@ class DepthwiseDotsAttrs(Attrs):
 
 def depthwise_by_dots(call: Call, processor: Processor) -> RelayExpr | None:
     """Bytes whose channels lie last and fill whole vectors, with known weights."""
-    plain = depthwise_weights(call, processor) if processor.multiplies_bytes else None
+    plain = depthwise_weights(call, processor) if processor.has_dot4 else None
     if plain is None:
         return None
     attrs: Any = call.attrs
@@ -83,7 +83,7 @@ def depthwise_weights(call: Call, processor: Processor) -> Array | None:
     channels, inner, rows, _ = plain.shape
     lanes = processor.lanes(INT32)
     fits = 1 < rows <= GROUP and attrs.groups == channels == data.concrete_shape[3] and inner == 1
-    shared = _together(rows, attrs.strides[0]) if processor.multiplies_bytes else 1
+    shared = _together(rows, attrs.strides[0]) if processor.has_dot4 else 1
     return plain[:, 0] if fits and lanes * shared >= LEAST_LANES and channels % lanes == 0 else None
 
 

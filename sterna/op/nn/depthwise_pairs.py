@@ -37,7 +37,7 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 def depthwise_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     """Unsigned bytes by weights with a sign, most of which fit."""
-    plain = depthwise_weights(call, processor) if processor.pairs_bytes else None
+    plain = depthwise_weights(call, processor) if processor.prefers_dot2 else None
     data: Any = call.args[0].checked_type
     if plain is None or not data.dtype.is_uint or plain.dtype != np.int8:
         return None

@@ -71,7 +71,7 @@ def conv2d_by_pairs(call: Call, processor: Processor) -> RelayExpr | None:
     attrs: Any = call.attrs
     data, weight = call.args[0].checked_type, call.args[1]
     out = call.checked_type
-    if not processor.pairs_bytes or not isinstance(weight, Constant) or attrs.groups != 1:
+    if not processor.prefers_dot2 or not isinstance(weight, Constant) or attrs.groups != 1:
         return None
     assert isinstance(data, TensorType) and isinstance(out, TensorType)
     kind = weight.checked_type

@@ -28,4 +28,4 @@ def tiles(func: Function, processor: Any) -> Function:
     def answer(record: OpRecord, call: Call) -> RelayExpr | None:
         return None if record.tiles is None else record.tiles(call, processor)
 
-    return rewrite_calls(func, answer) if processor.tiles else func
+    return rewrite_calls(func, answer) if processor.matrix_tiles else func
