@@ -12,13 +12,13 @@ from typing import Any
 from kernel_replay.kernels import CodeOf, code_text, record_kernel
 from kernel_replay.layers import LAYERS
 from kernel_replay.records import CallRecord, Folder, NetworkRecord, digest_of
+from sterna.model.open_shapes import OpenShapeError
 
 from sterna.driver import relay_build
 from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.lowering.work import work_of
 from sterna.model.import_model import Graph, import_model
-from sterna.model.open_shapes import OpenShapeError
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function
 from sterna.relay.traverse import not_primitive, post_order

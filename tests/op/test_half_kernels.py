@@ -31,7 +31,8 @@ def test_processors_that_compute_with_half() -> None:
         "aarch64-linux-gnu -mcpu=apple-m1": True,
         "riscv64-linux-gnu": False,
     }
-    found = {name: machine_of(Target(f"llvm -mtriple={name}")).computes_half for name in expected}
+    machines = {name: machine_of(Target(f"llvm -mtriple={name}")) for name in expected}
+    found = {name: made.provides("fp16_arithmetic") for name, made in machines.items()}
     assert found == expected
 
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sterna.op.nn.depthwise_dots import pack_weights
+from sterna.op.nn.depthwise_pairs import halved
+from tests.op.test_integer_kernels import MACHINES, convolved, extremes, here
 
 import sterna as tvm
 from sterna import relay, te, tir
 from sterna.contrib import graph_executor
-from sterna.op.nn.depthwise_dots import pack_weights
-from sterna.op.nn.depthwise_pairs import halved
 from sterna.relay.arrays import Array
 from sterna.schedule.byte_pair_steps import fits_pairs, steps_of
 from sterna.tir import interpreter
-from tests.op.test_integer_kernels import MACHINES, convolved, extremes, here
 
 PAIRS = here([
     "llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+fma",
