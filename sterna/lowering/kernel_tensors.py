@@ -1,4 +1,4 @@
-"""A fused function as tensor expressions.
+"""A fused function as tensor expressions: its anchor, the prologue before it, its epilogue.
 
 Each call becomes the tensors of its operator's computation; parameters become placeholders, and
 scalars become constants. The operator whose loops the kernel follows is its anchor: the last of

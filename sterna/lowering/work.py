@@ -1,4 +1,4 @@
-"""How much a kernel computes and moves, for profiles and cost models."""
+"""Arithmetic and traffic of a kernel, for profiles against a roofline and for cost models."""
 
 import math
 from dataclasses import dataclass

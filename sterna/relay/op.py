@@ -17,7 +17,7 @@ from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, RelayExpr
 from sterna.support.classic import MOVED, find_moved
 
-# How an operator combines with others in one kernel, by the classic numbers.
+# Fusion patterns: how an operator combines with others in one kernel, by the classic numbers.
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE = 0, 1, 2, 3, 4
 TUPLE, OPAQUE = 7, 8
 

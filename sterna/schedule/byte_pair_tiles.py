@@ -18,7 +18,7 @@ from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import Epilogue, Finish, extern_with
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
-from sterna.tir import dot2, fold2
+from sterna.tir import add_pairs, dot2
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # The rows of register tiles by their vectors, the best first.
@@ -144,7 +144,7 @@ class PairTiles(ABC):
                 ]
                 words = pairs[0] if len(pairs) == 1 else pairs[0] + pairs[1]
                 before = held.buffer.vload((column, n, 0), kind)
-                ib.emit(held.buffer.vstore((column, n, 0), fold2(before, words)))
+                ib.emit(held.buffer.vstore((column, n, 0), add_pairs(before, words)))
 
 
 def vectors_over(count: int, widest: int) -> list[tuple[int, int]]:

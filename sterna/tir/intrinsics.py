@@ -1,4 +1,4 @@
-"""The functions that a Call may name, beside external ones.
+"""Intrinsics: the functions that a Call may name, beside external ones.
 
 Every intrinsic is a row: its name, how many arguments it takes, whether it has an effect, what it
 computes on Python numbers, and how each code generator says it. The interpreter, the verifier, the
@@ -12,7 +12,7 @@ other functions is written out by the interpreter and by each code generator its
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
     saturate(x)               x as the call's type, held within its range; NaN becomes 0. Of the
                               floats those of at most 8 bits have a range: their largest numbers
-    round_bfloat16(x)         x, a float32, as bfloat16; what is denormal may become 0, which takes
+    round_bfloat16(x)         x, a float32, as bfloat16; what is subnormal may become 0, which takes
                               one instruction where cast(x) takes eight
     reinterpret(x)            x's bits as the call's type; the first lane has the lowest bits
     dot4(x, a, b)             x, of type int32, plus in each lane the products of the four bytes of
@@ -21,7 +21,7 @@ other functions is written out by the interpreter and by each code generator its
     dot2(a, b)                in each lane, of type int16, the products of the two bytes of a and b
                               that belong to it: a[2*i] * b[2*i] + a[2*i + 1] * b[2*i + 1], held
                               within its range; an a of four bytes serves all lanes, two by two
-    fold2(x, a)               x, of type int32, plus in each lane the two of a, of type int16, that
+    add_pairs(x, a)           x, of type int32, plus in each lane the two of a, of type int16, that
                               belong to it: a[2*i] + a[2*i + 1]. Sums wrap
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
@@ -271,7 +271,7 @@ _ROWS = (
     Intrinsic("reinterpret", 1, None),
     Intrinsic("dot4", 3, None),
     Intrinsic("dot2", 2, None),
-    Intrinsic("fold2", 2, None),
+    Intrinsic("add_pairs", 2, None),
     Intrinsic("round_bfloat16", 1, lambda x: x, result="bfloat16"),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),

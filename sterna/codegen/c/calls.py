@@ -292,7 +292,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "reinterpret": CallWriter._reinterpret,
     "dot4": CallWriter._dot,
     "dot2": CallWriter._dot_in_words,
-    "fold2": CallWriter._fold,
+    "add_pairs": CallWriter._fold,
     "round_bfloat16": lambda writer, expr, lane: writer.write(
         E.Cast(expr.dtype, expr.args[0]), lane),
     "address_of": CallWriter._address,

@@ -1,4 +1,4 @@
-"""Intrinsics: the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
+"""Intrinsics: LLVM for the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
 
 from collections.abc import Callable
 
@@ -499,7 +499,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
     "dot4": CallEmitter._dot,
     "dot2": CallEmitter._dot_in_words,
-    "fold2": CallEmitter._fold,
+    "add_pairs": CallEmitter._fold,
     "round_bfloat16": CallEmitter._round_bfloat16,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "store_bits": CallEmitter._store_bits, "load_shared": CallEmitter._load_shared,

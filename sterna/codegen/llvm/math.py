@@ -1,4 +1,4 @@
-"""Mathematical functions as expressions of basic operations, for generators without a libm.
+"""A libm written as IR: mathematical functions as expressions of basic operations.
 
 Every function takes variables of one floating-point type, scalar or vector, and gives an expression
 of + - * /, comparisons, selects, shifts, reinterpret, sqrt and rounding. Nothing relies on a*b + c

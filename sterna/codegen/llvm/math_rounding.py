@@ -1,4 +1,4 @@
-"""Rounding without instructions for it, and functions of a float's bits."""
+"""Rounding (floor, ceil, half to even) without instructions for it; functions of a float's bits."""
 
 
 from sterna.codegen.llvm.math_exp import format_of

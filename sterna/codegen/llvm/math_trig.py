@@ -1,4 +1,4 @@
-"""Sine, cosine and tangent."""
+"""Sine, cosine and tangent: range reduction (Cody-Waite, Payne-Hanek), then polynomials."""
 
 import math
 
@@ -31,7 +31,7 @@ _LARGE = {32: 1e4, 64: 1e6}
 
 
 def _reduced(steps: Steps, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """r, what r lacks, and n where x == r + n * pi/2, for numbers that are not large."""
+    """Cody-Waite reduction: r, what r lacks, n where x == r + n * pi/2, for x that is not large."""
     whole, n = nearest(steps, x * constant(2 / math.pi, x))
     parts = [whole * constant(part, x) for part in _HALF_PI[x.dtype.bits]]
     close = steps(x - parts[0])
@@ -103,7 +103,7 @@ def _high_product(steps: Steps, a: Expr, b: Expr) -> Expr:
 
 
 def _reduced_large(steps: Steps, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """The same for |x| from 1/2 on: the fraction of x * 2/pi, from the bits of 2/pi that matter."""
+    """Payne-Hanek reduction: the same for |x| from 1/2 on, by the bits of 2/pi that matter."""
     unsigned = like("uint64", x)
     bits = steps(cast(unsigned, bits_of(absolute(x))))
     fraction = constant((1 << 52) - 1, bits)

@@ -1,4 +1,4 @@
-"""Calls that read the same data with weights of their own, as one call of all the weights.
+"""Horizontal fusion: calls that read the same data, as one call of all the weights.
 
     nn.conv2d(%x, %w1), nn.conv2d(%x, %w2), nn.conv2d(%x, %w3)
         -> %1 = nn.conv2d(%x, concatenate((%w1, %w2, %w3)))
@@ -39,17 +39,17 @@ class ParallelRule:
 
 
 def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
-    """Join convolutions of the same data."""
+    """Horizontal fusion: join convolutions of the same data."""
     return _pass("CombineParallelConv2d", "nn.conv2d", min_num_branches)
 
 
 def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
-    """Join dense layers of the same data: to one wider layer, whatever to_batch says."""
+    """Horizontal fusion: join dense layers of the same data, whatever to_batch says."""
     return _pass("CombineParallelDense", "nn.dense", min_num_branches)
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
-    """Join products of the same first matrices."""
+    """Horizontal fusion: join products of the same first matrices."""
     return _pass("CombineParallelBatchMatmul", "nn.batch_matmul", min_num_branches)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions of every second pixel, written as one with dilation.
+"""Atrous (dilated) convolution recovered from space-to-batch, convolution, batch-to-space.
 
     nn.batch_to_space_nd(nn.conv2d(nn.space_to_batch_nd(%x, block_shape=[2, 2], ...), %w), ...)
         -> nn.conv2d(%x, %w, dilation=[2, 2], padding=...)

@@ -1,4 +1,4 @@
-"""Factors per channel, folded into the weights of what computes the channels.
+"""Batch norm folding: factors per channel, folded into the weights of what computes the channels.
 
     multiply(add(nn.conv2d(%x, %w), %b), %s)  ->  add(nn.conv2d(%x, multiply(%w, %s')), %b * %s)
     nn.conv2d(multiply(%x, %s), %w)           ->  nn.conv2d(%x, multiply(%w, %s'))
@@ -43,7 +43,7 @@ class ScaleRule:
 
 
 def BackwardFoldScaleAxis() -> Pass:
-    """Fold factors into the weights of what stands before them."""
+    """Batch norm folding: fold factors into the weights of what stands before them."""
     made: Pass = function_pass(
         lambda func, mod, context: backward_fold_scale_axis(func),
         opt_level=3, name="BackwardFoldScaleAxis", kind=Function,
@@ -52,7 +52,7 @@ def BackwardFoldScaleAxis() -> Pass:
 
 
 def ForwardFoldScaleAxis() -> Pass:
-    """Fold factors into the weights of what stands behind them."""
+    """Batch norm folding: fold factors into the weights of what stands behind them."""
     made: Pass = function_pass(
         lambda func, mod, context: forward_fold_scale_axis(func),
         opt_level=3, name="ForwardFoldScaleAxis", kind=Function,

@@ -1,4 +1,4 @@
-"""Quantised numbers computed as the integers that they are.
+"""Integer-only inference from QDQ graphs: quantised numbers computed as the integers they are.
 
     qnn.quantize(nn.conv2d(qnn.dequantize(%x), qnn.dequantize(const)))
         -> qnn.requantize(qnn.conv2d(%x, const))
@@ -21,7 +21,7 @@ SMALL_BYTES = 1 << 16
 
 
 def IntegerArithmetic() -> Pass:
-    """Compute quantised numbers as the integers that they are."""
+    """Integer-only inference: compute quantised numbers as the integers that they are."""
     made: Pass = function_pass(
         lambda func, mod, context: integer_arithmetic(func),
         opt_level=2, name="IntegerArithmetic", kind=Function,

@@ -1,4 +1,4 @@
-"""Products in a narrow type of floats, and what follows them as far as that is safe.
+"""Automatic mixed precision: products in a narrow float, and what follows as far as that is safe.
 
     nn.relu(nn.dense(%x, %w))
         -> nn.relu(nn.dense(cast(%x, dtype="float16"), cast(%w, dtype="float16")))

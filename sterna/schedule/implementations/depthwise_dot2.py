@@ -38,7 +38,7 @@ from sterna.schedule.implementations.depthwise_dot4 import (
 )
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
-from sterna.tir import dot2, fold2
+from sterna.tir import add_pairs, dot2
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 
@@ -125,7 +125,7 @@ class _PairsKernel(DepthwiseKernel):
         return super()._factors(weight, (self.number, *at))
 
     def _add(self, before: Expr, given: Expr, factors: Expr) -> Expr:
-        return fold2(before, dot2(given, factors))
+        return add_pairs(before, dot2(given, factors))
 
 
 IMPLEMENTATION = DepthwiseDot2()

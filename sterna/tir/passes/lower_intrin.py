@@ -1,4 +1,4 @@
-"""Say functions that a code generator has not by those that it has."""
+"""Intrinsic lowering: say functions that a code generator has not by those that it has."""
 
 from collections.abc import Container
 

@@ -1,4 +1,4 @@
-"""The lines of a tensor along one axis, for operators that work line by line."""
+"""What is known of rows along one axis, for operators that go row by row: sort, cumsum, dft."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,8 @@ def index_type(*counts: Dim) -> str:
     return INT64 if any(count >= 2**30 for count in known) else INT32
 
 
-class Fibres:
-    """A shape as lines along one axis; other dimensions count the lines."""
+class AxisRows:
+    """A shape as rows along one axis; the other dimensions count the rows."""
 
     def __init__(self, shape: Sequence[Dim], axis: int) -> None:
         self.shape = list(shape)
@@ -37,9 +37,9 @@ class Fibres:
 
     @contextmanager
     def each(self, ib: IRBuilder) -> Iterator[Callable[[Any], tuple[Any, ...]]]:
-        """A loop over the lines, shared among threads if there is much to do.
+        """A loop over the rows, shared among threads if there is much to do.
 
-        Gives what turns a place in the line into indices.
+        Gives what turns a place in the row into indices.
         """
         count = product(self.others)
         sizes = [1024 if build.int_value(dim) is None else dim for dim in self.shape]

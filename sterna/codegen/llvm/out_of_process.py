@@ -1,4 +1,4 @@
-"""Compiling what other hands wrote, in a process of its own.
+"""Out-of-process compilation of what other hands wrote: imported text, intrinsics by name.
 
 LLVM ends the process where it cannot go on: an instruction that the processor does not have, an
 intrinsic with wrong types. Then the other process ends, and here there is an error.
@@ -18,7 +18,7 @@ from sterna.codegen.llvm.machine import LLVMOptions, create_machine, optimize
 
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; "
-    "from sterna.codegen.llvm.apart import main; main()"
+    "from sterna.codegen.llvm.out_of_process import main; main()"
 )
 
 
@@ -26,7 +26,7 @@ _PROGRAM = (
 _TOLD = ("triple", "cpu", "features", "opt_level", "abi")
 
 
-def compile_apart(
+def compile_out_of_process(
     text: str, imports: Sequence[str], intrinsics: Sequence[str], options: LLVMOptions
 ) -> tuple[str, bytes]:
     """A module with imported texts linked into it: as text, and as an object file."""

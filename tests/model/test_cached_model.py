@@ -14,7 +14,7 @@ import sterna
 from sterna import model as models
 from sterna.ir.instrument import PassTimingInstrument
 from sterna.ir.transform import PassContext
-from sterna.model.kept_models import Recipe
+from sterna.model.cached_model import Recipe
 from tests.support import require_program
 
 RNG = np.random.default_rng(7)
@@ -72,7 +72,7 @@ def test_the_second_time_nothing_is_compiled(path: Path, counted: list[Any]) -> 
     assert first.report().to_dict() == second.report().to_dict()
 
 
-def test_a_kept_model_can_do_all_that_a_new_one_can(path: Path, tmp_path: Path) -> None:
+def test_a_cached_model_can_do_all_that_a_new_one_can(path: Path, tmp_path: Path) -> None:
     require_program("cc")
     first, second = sterna.compile(path), sterna.compile(path)
     second.export(tmp_path / "net.so")
@@ -141,14 +141,14 @@ def test_a_damaged_entry_is_made_anew(
 @pytest.mark.parametrize(
     "variable, value", [("STERNA_CACHE", "off"), ("STERNA_CACHE_BYTES", "200")]
 )
-def test_what_has_no_room_is_not_kept(
+def test_what_has_no_room_is_not_cached(
     path: Path, counted: list[Any], variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
     assert right(sterna.compile(path)) and right(sterna.compile(path)) and len(counted) == 2
 
 
-def test_a_kept_model_runs_without_the_compiler(path: Path) -> None:
+def test_a_cached_model_runs_without_the_compiler(path: Path) -> None:
     sterna.compile(path)
     program = (
         "import sys, numpy as np, sterna\n"

@@ -1,4 +1,4 @@
-"""Keeping compiled models, and what the compiler knows of those that were kept."""
+"""Writes compiled models to the cache on disk, and tells of one from there how it was compiled."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from sterna.codegen.code import KernelsCode
 from sterna.driver import GraphExecutorFactoryModule
 from sterna.driver.kernel import KernelNotes
 from sterna.frontend.formats import recognise
-from sterna.model.build import Build
-from sterna.model.kept_models import SIZE, KeptModel, Recipe, model_cache
+from sterna.model.build_record import BuildRecord
+from sterna.model.cached_model import SIZE, CachedModel, Recipe, model_cache
 from sterna.model.report import KernelFacts
 from sterna.runtime import save_param_dict
 from sterna.support.memory import give_back_memory
@@ -20,8 +20,8 @@ from sterna.target.code_generator import KernelCodeGenerator
 LARGEST_PART = 2
 
 
-def keep_model(recipe: Recipe, build: Build) -> None:
-    """Keep a model for the next time, if it runs here, is in one file and is not too large."""
+def write_to_cache(recipe: Recipe, build: BuildRecord) -> None:
+    """Cache a model for the next time, if it runs here, is in one file and is not too large."""
     factory, cache = build.factory, model_cache()
     code, params = factory.lib.code, factory.params
     weights = sum(array.nbytes for array in params.values())
@@ -46,9 +46,11 @@ def keep_model(recipe: Recipe, build: Build) -> None:
     give_back_memory()
 
 
-def build_of_kept(kept: KeptModel, target: Target, again: Callable[[], Build]) -> Build:
-    """How a kept model was compiled; again compiles it, for what is not kept: its code as text."""
-    head = kept.head
+def build_of_cached(
+    cached: CachedModel, target: Target, again: Callable[[], BuildRecord]
+) -> BuildRecord:
+    """How a cached model was compiled; again compiles it, for its text, which is not cached."""
+    head = cached.head
     notes = {name: KernelNotes(**given) for name, given in head["notes"].items()}
     facts = {
         name: KernelFacts(tuple(operators), notes.get(name))
@@ -59,9 +61,9 @@ def build_of_kept(kept: KeptModel, target: Target, again: Callable[[], Build]) -
         return again().factory.lib.code.source(form)
 
     generator = target.kind.code_generator()
-    assert isinstance(generator, KernelCodeGenerator)  # others' models are not kept
-    code = generator.link(kept.objects, target, text)
+    assert isinstance(generator, KernelCodeGenerator)  # others' models are not cached
+    code = generator.link(cached.objects, target, text)
     factory = GraphExecutorFactoryModule(
-        code, head["graph"], kept.params, head["name"], target, kernel_notes=notes
+        code, head["graph"], cached.params, head["name"], target, kernel_notes=notes
     )
-    return Build(factory, head["opt_level"], head["stages"], facts)
+    return BuildRecord(factory, head["opt_level"], head["stages"], facts)

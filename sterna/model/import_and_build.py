@@ -7,7 +7,7 @@ from sterna.driver import relay_build
 from sterna.frontend.inputs import Shapes
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext, Sequential
-from sterna.model.build import Build
+from sterna.model.build_record import BuildRecord
 from sterna.model.import_model import import_model
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
@@ -24,7 +24,7 @@ def build_model(
     shapes: Shapes | None,
     params: Mapping[str, Any] | None,
     narrow: str | None,
-) -> Build:
+) -> BuildRecord:
     """Import and compile a model; narrow: the type of floats that it is told to keep."""
     times = StageTimes()
     with watching(times):
@@ -36,7 +36,7 @@ def build_model(
                 weights = {}
         factory = relay_build.build(module, target=target, params=weights)
     give_back_memory()
-    return Build(factory, PassContext.current().opt_level, times.seconds)
+    return BuildRecord(factory, PassContext.current().opt_level, times.seconds)
 
 
 def narrowed(

@@ -1,4 +1,4 @@
-"""How a model was compiled, kept for its report."""
+"""How a model was compiled, for its report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sterna.relay.traverse import post_order
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class BuildRecord:
     """What compiling a model gave, and how long its stages took."""
 
     factory: GraphExecutorFactoryModule

@@ -1,6 +1,6 @@
-"""Compiled models kept on disk, by what they were compiled from: a file and all settings.
+"""The cache of compiled models on disk, by what they were compiled from: a file and all settings.
 
-What is here finds and runs them, without the compiler; keeping.py writes them.
+What is here finds and runs them, without the compiler; cache_writer.py writes them.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ def _seen(path: Path) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptModel:
+class CachedModel:
     """A model as it was compiled before."""
 
     head: Mapping[str, Any]
@@ -81,7 +81,7 @@ class KeptModel:
     target: Target
 
     @classmethod
-    def find(cls, recipe: Recipe) -> "KeptModel | None":
+    def find(cls, recipe: Recipe) -> "CachedModel | None":
         """The one that was made by a recipe."""
         found = model_cache().get(recipe.key)
         if found is None:
