@@ -161,7 +161,7 @@ def test_products(dtype: str) -> None:
         g = Graph()
         made, scales, zeros = pair(g, "Mul", dtype, 10.0)
         _, found, want = g.run(made, floats=True)
-        a, b = (x.astype("float64") - zero for x, zero in zip(g.feeds.values(), zeros, strict=False))
+        a, b = (x.astype("float64") - z for x, z in zip(g.feeds.values(), zeros, strict=False))
         exact = a * b * np.float64(scales[0] * scales[1] / scales[2])
         sums = exact + zeros[2], exact.astype("float32").astype("float64") + zeros[2]
         info = np.iinfo(dtype)
