@@ -10,6 +10,9 @@ from sterna.testing import Feature, requires_package, requires_program
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# What sanitized programs are linked with: those that have freed everything are not searched.
+LEAKS = ROOT / "tests" / "c" / "leaks.c"
+
 # Programs and models for acceptance; a checkout of the project alone does not have them.
 SHARED = ROOT.parent / "shared"
 

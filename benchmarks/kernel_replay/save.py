@@ -12,9 +12,9 @@ from typing import Any
 from kernel_replay.kernels import CodeOf, code_text, record_kernel
 from kernel_replay.layers import LAYERS
 from kernel_replay.records import CallRecord, Folder, NetworkRecord, digest_of
-from sterna.model.open_shapes import OpenShapeError
 
 from sterna.driver import relay_build
+from sterna.frontend.open_shapes import OpenShapeError
 from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.lowering.work import work_of
