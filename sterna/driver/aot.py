@@ -9,7 +9,7 @@ import numpy as np
 from sterna.codegen import c
 from sterna.codegen.code import Code
 from sterna.driver.aot_options import Options
-from sterna.driver.kernel import KernelNotes, Pairs, kernel_in_one_thread, processor_of
+from sterna.driver.kernel import KernelNotes, Pairs, kernel_in_one_thread
 from sterna.driver.kernel_code import make_kernels
 from sterna.ir.types import TensorType, flatten_type
 from sterna.lowering.entry import EntryFunction, make_entry
@@ -19,7 +19,7 @@ from sterna.lowering.work import bytes_of
 from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
-from sterna.target import Target
+from sterna.target import Target, processor_of
 from sterna.target.code_generator import ProgramCodeGenerator
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing

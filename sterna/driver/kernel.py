@@ -10,9 +10,8 @@ from typing import Self
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
-from sterna.schedule.kernel import Pace, Processor
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, machine_of
+from sterna.target import Target, processor_of
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir import pipeline
 from sterna.tir.in_place import let_take_over
@@ -20,8 +19,6 @@ from sterna.tir.passes.in_one_thread import in_one_thread
 from sterna.tir.passes.lift_allocations import lift_allocations
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
-
-L1_BYTES, L2_BYTES = 32 * 1024, 512 * 1024
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -63,35 +60,6 @@ class CompiledKernel:
         """What to_bytes packed."""
         (size,) = struct.unpack_from("<Q", packed)
         return cls(packed[8 + size :], KernelNotes(**json.loads(packed[8 : 8 + size])))
-
-
-def processor_of(target: Target) -> Processor:
-    """What schedules are told about a target."""
-    machine = machine_of(target)
-    picks = target.kind.picks_instructions
-    core = machine.core
-    pace = Pace(core.multiply_adds, core.loads, core.latency, core.issued)
-    return Processor(
-        vector_bits=machine.vector_bits or 32,
-        vector_registers=machine.vector_registers or 8,
-        loaded_ahead=machine.loaded_ahead,
-        by_element=machine.by_element,
-        l1_bytes=machine.l1_bytes or L1_BYTES,
-        l2_bytes=machine.l2_bytes or L2_BYTES,
-        multiplies_bytes=machine.multiplies_bytes,
-        pairs_bytes=machine.pairs_bytes and picks,
-        threads=machine.cores or 1,
-        computes_half=machine.computes_half and picks,
-        tiles=machine.tiles if picks else (),
-        spreads_half=machine.architecture != "x86",
-        pace=pace,
-        pace_beside_others=_half(pace) if machine.architecture == "x86" else pace,
-    )
-
-
-def _half(pace: Pace) -> Pace:
-    """Instructions are scarce before multiply-adds are, and steps are written out to save some."""
-    return replace(pace, issued=3, counting=1, sent=2)
 
 
 def kernel_functions(

@@ -7,7 +7,7 @@ from typing import Any, overload
 from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.aot_options import aot_options
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.kernel import KernelNotes, processor_of
+from sterna.driver.kernel import KernelNotes
 from sterna.driver.kernel_code import make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
@@ -21,7 +21,7 @@ from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
-from sterna.target import Target
+from sterna.target import Target, processor_of
 
 
 @overload

@@ -14,13 +14,10 @@ from typing import Any
 
 from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
-from sterna.runtime.device import DEVICE_TYPES, Device, device
+from sterna.runtime.device import DEVICE_TYPES, KINDS, Device, device
 from sterna.runtime.registry import get_global_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 from sterna.support.architecture import Architecture, architecture_of, require_architecture
-
-# Where the kinds of targets are listed; a machine that only runs models need not have it.
-KINDS = "sterna.target.kind"
 
 # Files that are no libraries yet: the module whose function load(path) makes them one.
 LOADERS = {".o": "sterna.driver.load", ".a": "sterna.driver.load", ".c": "sterna.driver.load"}

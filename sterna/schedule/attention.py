@@ -52,7 +52,7 @@ class Product:
     def cycles(self, rows: int, width: int) -> float:
         """Of some rows by tiles of some columns."""
         vectors = -(-width // self.lanes)
-        step = step_cycles(rows, vectors, pace=self.processor.pace_beside_others)
+        step = step_cycles(rows, vectors, throughput=self.processor.smt_throughput)
         return step * self.depth * (self.columns // width)
 
 

@@ -30,7 +30,7 @@ def direct_cycles(made: Contraction, processor: Processor) -> float:
     if made.data == "bfloat16":
         vectors = -(-made.outputs // processor.lanes(INT32)) * made.products
         widened = WIDENED * -(-made.pixels // ROWS_OF_VECTORS)
-        cycles = vectors * (made.pixels + widened) / processor.pace.multiply_adds
+        cycles = vectors * (made.pixels + widened) / processor.throughput.multiply_adds
         return cycles / processor.threads
     return _cycles_of_floats(made, processor)
 
@@ -39,7 +39,7 @@ def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     """By dot products of four bytes where there are such, else by products of words."""
     lanes = dot_lanes(made.outputs, processor)
     steps = made.pixels * made.outputs / lanes * made.products / GROUP
-    if processor.multiplies_bytes and lanes >= LEAST_LANES and made.depth % GROUP == 0:
+    if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
         return steps / DOTS
     return steps * BY_WORDS
 
@@ -54,7 +54,7 @@ def _cycles_of_floats(made: Contraction, processor: Processor) -> float:
 
 def products_per_cycle(processor: Processor) -> int:
     """Multiply-adds of float32."""
-    return processor.pace.multiply_adds * processor.lanes(FLOAT32)
+    return processor.throughput.multiply_adds * processor.lanes(FLOAT32)
 
 
 def arriving(size: float, processor: Processor) -> float:

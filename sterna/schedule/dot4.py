@@ -68,17 +68,17 @@ def dot_tile(
     widths: tuple[int, ...] = (),
 ) -> RegisterTile:
     """The tile of a sum over so many bytes that lie side by side in every row."""
-    by_lanes = processor.multiplies_bytes and lanes == processor.lanes(INT32)
+    by_lanes = processor.has_dot4 and lanes == processor.lanes(INT32)
     together = _groups_together(processor, depth // GROUP) if by_lanes else 1
     registers = processor.registers_for(together)
     return register_tile(
-        rows, channels, lanes, registers, block, most_rows, widths, together, processor.pace
+        rows, channels, lanes, registers, block, most_rows, widths, together, processor.throughput
     )
 
 
 def _groups_together(processor: Processor, groups: int) -> int:
     """Groups of a row that one load brings, whose lanes are operands of their products."""
-    if not processor.by_element:
+    if not processor.by_element_fma:
         return 1
     return math.gcd(groups, processor.lanes(INT32))
 

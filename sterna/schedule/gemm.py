@@ -134,12 +134,14 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         return Plan(row, dot_tile(processor, rows, columns, lanes, depth, made.block, highest))
     if rows == 1:
         lanes = processor.lanes(made.dtype)
-        registers, pace = processor.tile_registers, processor.pace
-        tile = register_tile(rows, columns, lanes, registers, made.block, highest, pace=pace)
-        return Plan(row, tile)
-    depth, pace = made.beside(made.innermost), processor.pace_beside_others
-    tile = tile_of_rows(processor, rows, columns, made.dtype, depth, made.block, highest, pace)
-    return Plan(row, tile)
+        return Plan(row, register_tile(
+            rows, columns, lanes, processor.tile_registers, made.block, highest,
+            throughput=processor.throughput,
+        ))
+    return Plan(row, tile_of_rows(
+        processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
+        processor.smt_throughput,
+    ))
 
 
 def most_rows(bytes_apart: int) -> int:

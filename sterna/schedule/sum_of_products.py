@@ -8,7 +8,6 @@ costs and packers read the description, which stays with the stage whatever beco
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from sterna.ir import build
 from sterna.ir.expr import Add, Expr, FloorMod, IntImm, Var, variables_in
@@ -215,7 +214,7 @@ def _access(load: ProducerLoad, axes: list[Var], steps: list[Var]) -> Access:
                 if index is var:
                     pitches.setdefault(axis, apart)
     *before, last = load.indices or (build.const(0),)
-    group = last.b.value if _is_remainder(last, steps) else 1
+    group = _divisor(last, steps)
     lane = before[-1] if before else last
     return Access(
         tensor=load.tensor,
@@ -227,9 +226,11 @@ def _access(load: ProducerLoad, axes: list[Var], steps: list[Var]) -> Access:
     )
 
 
-def _is_remainder(index: Expr, vars: list[Var]) -> TypeGuard[FloorMod]:
-    known = isinstance(index, FloorMod) and isinstance(index.b, IntImm)
-    return known and any(index.a is var for var in vars)
+def _divisor(index: Expr, vars: list[Var]) -> int:
+    """What an index is the remainder of a variable by; 1 if it is none."""
+    if not isinstance(index, FloorMod) or not isinstance(index.b, IntImm):
+        return 1
+    return index.b.value if any(index.a is var for var in vars) else 1
 
 
 def _is_alone(step: Var, index: Expr) -> bool:

@@ -265,12 +265,12 @@ def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     size, of = m + work.made.window[0] - 1, matrices(m, work.made.window[0])
     vectors = max(1, work.block // work.processor.lanes(FLOAT32))
     processor = work.processor
-    together, pace = processor.steps_together(FLOAT32, work.inputs), processor.pace
+    together, throughput = processor.steps_together(FLOAT32, work.inputs), processor.throughput
     lanes, registers = processor.lanes(FLOAT32), processor.vector_registers
-    rows = expected_rows(tiles, work.outputs, lanes, registers, work.block, together, pace)
+    rows = expected_rows(tiles, work.outputs, lanes, registers, work.block, together, throughput)
     whole, rest = divmod(tiles, rows)
-    steps = whole * step_cycles(rows, vectors, together, pace)
-    steps += step_cycles(rest, vectors, together, pace) if rest else 0
+    steps = whole * step_cycles(rows, vectors, together, throughput)
+    steps += step_cycles(rest, vectors, together, throughput) if rest else 0
     before = linear_steps(of.data).cost * 2 * size + 4 * size**2
     after = linear_steps(of.result).cost * (size + m) + size**2 + 2 * size * m + m**2
     sums = tiles / work.lanes

@@ -150,7 +150,7 @@ def registered() -> list[str]:
 def _announced() -> tuple[str, ...]:
     """The modules that installed packages name; looking through these takes its time."""
     metadata = importlib.import_module("importlib.metadata")
-    return tuple(sorted({found.value for found in metadata.entry_points(group=ENTRY_POINTS)}))
+    return tuple(sorted({found.module for found in metadata.entry_points(group=ENTRY_POINTS)}))
 
 
 def all_kinds() -> dict[str, TargetKind]:

@@ -11,10 +11,10 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.codegen import llvm
-from sterna.driver.kernel import kernel_functions, processor_of
+from sterna.driver.kernel import kernel_functions
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay import pipeline
-from sterna.target import Target
+from sterna.target import Target, processor_of
 from sterna.target.code_generators.llvm import llvm_options
 
 TARGETS = {

@@ -9,18 +9,17 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.contrib import graph_executor
-from sterna.driver.kernel import processor_of
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
 from sterna.schedule.kernel import Processor
 from sterna.schedule.rounded_once import rounded_once, short_erf
-from sterna.target import Target
+from sterna.target import Target, processor_of
 from sterna.tir import Cast, Var, const
 
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
-TILES = Processor(512, 32, tiles=("bfloat16",), threads=2)
-HAS_TILES = bool(processor_of(Target(NATIVE)).tiles)
+TILES = Processor(512, 32, matrix_tiles=("bfloat16",), threads=2)
+HAS_TILES = bool(processor_of(Target(NATIVE)).matrix_tiles)
 # Half a step of bfloat16 where a result is stored.
 ROUNDED = 2.0**-8
 

@@ -6,23 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sterna.op.nn.conv_tiles import ConvTilesAttrs
+from tests.op.test_integer_kernels import SIGNS, extremes, quantised
 
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from sterna.driver.kernel import processor_of
 from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.nn.conv_tiles import ConvTilesAttrs
 from sterna.relay.arrays import Array
 from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import Case, Op, find
 from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
 from sterna.support.dtype import DataType
-from sterna.target import Target
+from sterna.target import Target, processor_of
 from sterna.tir import interpreter
 from tests.op.harness import check_case
-from tests.op.test_integer_kernels import SIGNS, extremes, quantised
 
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sterna.target as target_module
+from sterna.isa import instruction_sets
 from sterna.target import Target
 from sterna.target.code_generator import KernelCodeGenerator, ProgramCodeGenerator
 from sterna.target.kind import Option, all_kinds
-from sterna.target.names import ARCHITECTURES, names_of
+from sterna.target.names import names_of
 
 TEXTS = [
     "llvm",
@@ -332,7 +333,7 @@ def targets(draw: st.DrawFn, hosts: bool = True) -> dict[str, Any]:
     if draw(st.booleans()):
         made["keys"] = draw(st.lists(WORDS, max_size=3))
     if kind.name in ("llvm", "c") and draw(st.booleans()):
-        known = names_of(draw(st.sampled_from(ARCHITECTURES)))
+        known = names_of(draw(st.sampled_from(list(instruction_sets()))))
         made["mcpu"] = draw(st.sampled_from(sorted(known.cpus)))
         if known.features:
             some = st.sampled_from(sorted(known.features))

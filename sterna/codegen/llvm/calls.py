@@ -31,13 +31,6 @@ _DATA, _DEVICE, _NDIM, _SHAPE, _STRIDES, _OFFSET = 0, 1, 3, 7, 8, 9
 _NDARRAY = 70
 _OBJECT_BYTES = 24
 
-# By how many bits they give: the instruction, and what it takes beside the register.
-_INVERSES = {
-    14: ("llvm.x86.avx512.rcp14.ps.512", "<16 x float> zeroinitializer", "i16 -1"),
-    11: ("llvm.x86.avx.rcp.ps.256",),
-    8: ("llvm.aarch64.neon.frecpe.v4f32",),
-}
-
 
 class CallEmitter(MemoryEmitter):
     """Expressions with calls."""
@@ -196,7 +189,7 @@ class CallEmitter(MemoryEmitter):
     def _round_bfloat16(self, expr: Call) -> str:
         source, target = expr.args[0].dtype, expr.dtype
         operand = self.expr(expr.args[0])
-        if not self.module.options.tiles:  # no processor with the instruction for it
+        if not self.module.options.instructions.provides("bf16_rounding"):
             return convert.cast(self.writer, source, target, operand)
         kind = vector_type("bfloat", target.lanes)
         rounded = self.writer.value(f"fptrunc {value_type(source)} {operand} to {kind}")
@@ -205,7 +198,7 @@ class CallEmitter(MemoryEmitter):
     def _dot(self, expr: Call) -> str:
         total, a, b = expr.args
         first, second = self._as_many(a, b), self.expr(b)
-        dot = Dot(self.writer, self.module.options.dot, expr.dtype.lanes)
+        dot = Dot(self.writer, expr.dtype.lanes)
         return dot.write(self.expr(total), (a.dtype, first), (b.dtype, second))
 
     def _as_many(self, a: Expr, b: Expr) -> str:
@@ -222,12 +215,12 @@ class CallEmitter(MemoryEmitter):
     def _dot_in_words(self, expr: Call) -> str:
         a, b = expr.args
         first, second = self._as_many(a, b), self.expr(b)
-        pairs = WordPairs(self.writer, self.module.options.dot, expr.dtype.lanes)
+        pairs = WordPairs(self.writer, expr.dtype.lanes)
         return pairs.dot((a.dtype, first), (b.dtype, second))
 
     def _fold(self, expr: Call) -> str:
         total, words = (self.expr(arg) for arg in expr.args)
-        pairs = WordPairs(self.writer, self.module.options.dot, 2 * expr.dtype.lanes)
+        pairs = WordPairs(self.writer, 2 * expr.dtype.lanes)
         return pairs.fold(expr.dtype, total, words)
 
     # ---- mathematics ----
@@ -271,7 +264,8 @@ class CallEmitter(MemoryEmitter):
         signature = f"define internal {kind} {symbol(name)}({listed}) {kept}"
         if text is not None:
             return emitter.scalarized(signature, text, expr)
-        body = math.expand(expr.op, params, self.module.abilities.inverse_bits)
+        estimate = self.module.options.instructions.reciprocal_estimate
+        body = math.expand(expr.op, params, estimate.bits if estimate else 0)
         emitter.writer.emit(f"ret {kind} {emitter.expr(body)}")
         return emitter.writer.text(signature)
 
@@ -291,9 +285,9 @@ class CallEmitter(MemoryEmitter):
 
     def _inverse_estimate(self, expr: Call) -> str:
         """About 1/x, by an instruction that takes a whole register."""
-        able = self.module.abilities
-        lanes, width = expr.dtype.lanes, able.register_bits // expr.dtype.bits
-        name, *more = _INVERSES[able.inverse_bits]
+        estimate = self.module.options.instructions.reciprocal_estimate
+        assert estimate is not None
+        lanes, width = expr.dtype.lanes, estimate.lanes
         register = expr.dtype.with_lanes(width)
         kind = value_type(register)
         operand = self.expr(expr.args[0])
@@ -305,7 +299,9 @@ class CallEmitter(MemoryEmitter):
             elif lanes != width:
                 picks = [min(lane, lanes - 1) for lane in range(start, start + width)]
                 part = self.shuffle(expr.dtype, operand, None, picks)
-            found.append((register, self.writer.intrinsic(name, kind, f"{kind} {part}", *more)))
+            found.append((register, self.writer.intrinsic(
+                estimate.intrinsic, kind, f"{kind} {part}", *estimate.operands
+            )))
         while len(found) > 1:
             found = [self.joined(found[i : i + 2]) for i in range(0, len(found), 2)]
         whole, result = found[0]

@@ -49,13 +49,13 @@ def special_text(op: str, dtype: DataType) -> str | None:
     return math_power.fmod_text(dtype.bits) if op == "fmod" else None
 
 
-def expand(op: str, params: tuple[Var, ...], inverse_bits: int = 0) -> Expr:
+def expand(op: str, params: tuple[Var, ...], estimated_bits: int = 0) -> Expr:
     """The function of some variables as an expression.
 
-    inverse_bits: those of 1/x that the processor gives in an instruction, or 0.
+    estimated_bits: those of 1/x that the processor gives in an instruction, or 0.
     """
-    if op == "sigmoid" and inverse_bits and params[0].dtype.bits == 32:
-        return sigmoid_by_estimate(params[0], inverse_bits)
+    if op == "sigmoid" and estimated_bits and params[0].dtype.bits == 32:
+        return sigmoid_by_estimate(params[0], estimated_bits)
     if op in OUT_OF_LINE:
         return OUT_OF_LINE[op](*params)
     polynomial = INTRINSICS[op].polynomial

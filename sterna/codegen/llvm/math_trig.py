@@ -55,8 +55,9 @@ def _cosine(steps: Steps, r: Expr, rest: Expr) -> Expr:
     z = steps(r * r)
     half = steps(z * 0.5)
     near = steps(1.0 - half)
-    tail = z * z * polynomial(z, POLYNOMIALS["cos", r.dtype.bits]) - r * rest
-    return near + ((1.0 - near - half) + tail)
+    # One product in each sum: of two, either could be the one that is not rounded.
+    lost = (1.0 - near - half) - r * rest
+    return near + (lost + z * z * polynomial(z, POLYNOMIALS["cos", r.dtype.bits]))
 
 
 def _by_quadrant(steps: Steps, r: Expr, rest: Expr, n: Expr) -> Expr:

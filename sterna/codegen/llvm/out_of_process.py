@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -23,11 +22,16 @@ _PROGRAM = (
 )
 
 
+# What the other process is told of the target: the code is written already.
+_TOLD = ("triple", "cpu", "features", "opt_level", "abi")
+
+
 def compile_out_of_process(
     text: str, imports: Sequence[str], intrinsics: Sequence[str], options: LLVMOptions
 ) -> tuple[str, bytes]:
     """A module with imported texts linked into it: as text, and as an object file."""
-    request = {"text": text, "imports": list(imports), "options": asdict(options)}
+    told = {name: getattr(options, name) for name in _TOLD}
+    request = {"text": text, "imports": list(imports), "options": told}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *sys.path], input=json.dumps(request),
         capture_output=True, text=True, errors="replace", check=False,

@@ -56,7 +56,7 @@ def _single(number: float, lanes: int) -> str:
 def widen(writer: FunctionWriter, dtype: DataType, value: str) -> str:
     """A small float as float32."""
     target = vector_type("float", dtype.lanes)
-    if dtype.kind == "float" and writer.module.abilities.half:
+    if dtype.kind == "float" and writer.module.abilities.converts_fp16:
         return writer.value(f"fpext {value_type(dtype)} {value} to {target}")
     wide = Bits(writer, 32, dtype.lanes)
     held = vector_type(f"i{dtype.bits}", dtype.lanes)
@@ -128,7 +128,7 @@ def _half_bits_to_float(writer: FunctionWriter, wide: Bits, bits: str, target: s
 def narrow(writer: FunctionWriter, dtype: DataType, value: str, saturate: bool = False) -> str:
     """A float32 as a small float, rounded to nearest even."""
     source = vector_type("float", dtype.lanes)
-    if dtype.kind == "float" and writer.module.abilities.half:
+    if dtype.kind == "float" and writer.module.abilities.converts_fp16:
         return writer.value(f"fptrunc {source} {value} to {value_type(dtype)}")
     wide = Bits(writer, 32, dtype.lanes)
     held = vector_type(f"i{dtype.bits}", dtype.lanes)

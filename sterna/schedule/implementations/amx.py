@@ -30,7 +30,7 @@ class Amx(PackedImplementation):
         self, made: Contraction, weights: Array, processor: Processor, limits: Limits
     ) -> Sequence[Candidate]:
         kinds, bands = f"{made.data} {made.weight}", Bands(made)
-        if not _suits(made, bands) or feature_of(kinds) not in processor.tiles:
+        if not _suits(made, bands) or feature_of(kinds) not in processor.matrix_tiles:
             return []
         plan = Plan.of(self.name, threads=processor.threads)
         runs = weights.reshape(made.outputs, bands.runs, bands.run)

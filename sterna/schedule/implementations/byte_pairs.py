@@ -42,7 +42,7 @@ class BytePairs(PackedImplementation):
         self, made: Contraction, weights: Array, processor: Processor, limits: Limits
     ) -> Sequence[Candidate]:
         lanes = dot_lanes(made.outputs, processor)
-        if not processor.pairs_bytes or not _suits(made) or lanes < LEAST_LANES:
+        if not processor.prefers_dot2 or not _suits(made) or lanes < LEAST_LANES:
             return []
         steps = cheapest_steps(weights.reshape(made.outputs, -1, GROUP), lanes)
         cycles = made.pixels * steps.cost(lanes) / processor.threads

@@ -62,7 +62,7 @@ class DepthwiseDot2(PackedImplementation):
         self, made: Contraction, weights: Array, processor: Processor, limits: Limits
     ) -> Sequence[Candidate]:
         lanes = processor.lanes(INT32)
-        if not processor.pairs_bytes or not _suits(made):
+        if not processor.prefers_dot2 or not _suits(made):
             return []
         if made.outputs % lanes or lanes < LEAST_LANES:
             return []

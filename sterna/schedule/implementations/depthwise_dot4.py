@@ -39,7 +39,7 @@ class DepthwiseDot4(PackedImplementation):
         self, made: Contraction, weights: Array, processor: Processor, limits: Limits
     ) -> Sequence[Candidate]:
         lanes = processor.lanes(INT32)
-        if not processor.multiplies_bytes or not is_depthwise_of_bytes(made):
+        if not processor.has_dot4 or not is_depthwise_of_bytes(made):
             return []
         if made.outputs % lanes or lanes * rows_together(made) < LEAST_LANES:
             return []

@@ -68,8 +68,8 @@ def llvm_options(target: Target) -> "LLVMOptions":
     if not isinstance(level, int) or not 0 <= level <= 3:
         raise ValueError(f"-opt-level of target '{target}' is 0, 1, 2 or 3, not {level}")
     return llvm.LLVMOptions(
-        machine.triple, machine.cpu, machine.features, level, machine.abi, machine.dot,
-        machine.computes_half, machine.tiles, needed(machine),
+        machine.triple, machine.cpu, machine.features, level, machine.abi,
+        machine.instructions, machine.matrix_tiles, needed(machine),
     )
 
 
