@@ -168,8 +168,12 @@ def best_candidate(
         for each in implementations().values()
         for candidate in each.candidates(made, weights, processor, limits)
     ]
-    with deciding(str(made)):
-        return choose("implementation", found, lambda candidate: candidate.cycles)
+    with deciding(str(made)) as scope:
+        taken = choose("implementation", found, lambda candidate: candidate.cycles)
+    if taken.arranged is not None:
+        with deciding(str(taken.arranged.contraction)) as arranged:
+            arranged.decisions = scope.decisions
+    return taken
 
 
 def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, ...]:
