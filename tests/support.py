@@ -6,10 +6,12 @@ import shutil
 from pathlib import Path
 
 from sterna.target import Target, machine_of
-from sterna.target.needed import USED
 from sterna.testing import Feature, requires_package, requires_program
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# What sanitized programs are linked with: those that have freed everything are not searched.
+LEAKS = ROOT / "tests" / "c" / "leaks.c"
 
 # Programs and models for acceptance; a checkout of the project alone does not have them.
 SHARED = ROOT.parent / "shared"
@@ -35,7 +37,7 @@ def clean_environment(**changes: str) -> dict[str, str]:
 def absent_feature() -> str:
     """What code may need and this processor lacks; the test skips or fails where none is known."""
     here = machine_of(Target("llvm -mcpu=native"))
-    features = USED.get(here.architecture, "").split()
+    features = here.instructions.isa.loader_features.split()
     absence = None if features else f"nothing looks at what {here.architecture} processors have"
     known = Feature("processor", "processor with known features", lambda: absence, hardware=True)
     known.require()

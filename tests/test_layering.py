@@ -22,6 +22,7 @@ RANKS = {
     "ir": 1,
     "runtime": 1,
     "arith": 2,
+    "isa": 2,
     "rpc": 2,
     "tir": 3,
     "relay": 3,

@@ -90,7 +90,7 @@ def parse_target(text: str | None) -> Target:
     """A target that can be compiled for."""
     try:
         target = models.target_of(text or "native")
-        target.kind.require_codegen()
+        target.kind.code_generator()
     except ValueError as error:
         raise UnsupportedError(f"target '{text}': {error}") from None
     return target

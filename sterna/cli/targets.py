@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.output import add_json, show
+from sterna.isa import instruction_sets
 from sterna.runtime import device
 from sterna.support import cross, toolchain
 from sterna.support.emulators import runner_for
 from sterna.support.table import lay_out
 from sterna.target import Target, machine_of
 from sterna.target.kind import TargetKind, all_kinds
-from sterna.target.names import ARCHITECTURES
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     data = {
         "native": _native(), "tools": _tools(), "kinds": kinds,
         "machines": [_machine(options) for options in MACHINES],
-        "architectures": list(ARCHITECTURES),
+        "architectures": list(instruction_sets()),
     }
     show(options, data, lambda: _text(data))
     return 0
@@ -82,7 +82,7 @@ def _machine(options: str) -> dict[str, Any]:
         "object": _ask(lambda: _joiner(triple)),
         "static_library": _ask(lambda: _archiver(machine.object_format)),
         "wasm_module" if is_wasm else "shared_library": _ask(lambda: _linker(triple, is_wasm)),
-        "run": _ask(lambda: runner_for(triple, machine.has("v")) or "this machine"),
+        "run": _ask(lambda: runner_for(triple, machine.vector_bits > 0) or "this machine"),
     }
 
 

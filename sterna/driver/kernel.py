@@ -1,6 +1,5 @@
 """One kernel of a graph from its fused function to object code."""
 
-import inspect
 import json
 import struct
 import time
@@ -8,23 +7,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
-from sterna.codegen import llvm
-from sterna.driver.build import llvm_options
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
-from sterna.schedule.default import schedule_default
-from sterna.schedule.kernel import Pace, Processor
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, machine_of
+from sterna.target import Target, processor_of
+from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir import pipeline
 from sterna.tir.in_place import let_take_over
 from sterna.tir.passes.in_one_thread import in_one_thread
 from sterna.tir.passes.lift_allocations import lift_allocations
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
-
-L1_BYTES, L2_BYTES = 32 * 1024, 512 * 1024
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -51,7 +45,7 @@ class KernelNotes:
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel's object file and what is told about it."""
+    """A kernel's code and what is told about it."""
 
     content: bytes
     notes: KernelNotes
@@ -66,34 +60,6 @@ class CompiledKernel:
         """What to_bytes packed."""
         (size,) = struct.unpack_from("<Q", packed)
         return cls(packed[8 + size :], KernelNotes(**json.loads(packed[8 : 8 + size])))
-
-
-def processor_of(target: Target) -> Processor:
-    """What schedules are told about a target."""
-    machine = machine_of(target)
-    core = machine.core
-    pace = Pace(core.multiply_adds, core.loads, core.latency, core.issued)
-    return Processor(
-        vector_bits=machine.vector_bits or 32,
-        vector_registers=machine.vector_registers or 8,
-        loaded_ahead=machine.loaded_ahead,
-        by_element=machine.by_element,
-        l1_bytes=machine.l1_bytes or L1_BYTES,
-        l2_bytes=machine.l2_bytes or L2_BYTES,
-        multiplies_bytes=machine.multiplies_bytes,
-        pairs_bytes=machine.pairs_bytes and target.kind.name == "llvm",
-        threads=machine.cores or 1,
-        computes_half=machine.computes_half and target.kind.name == "llvm",
-        tiles=machine.tiles if target.kind.name == "llvm" else (),
-        spreads_half=machine.architecture != "x86",
-        pace=pace,
-        pace_beside_others=_half(pace) if machine.architecture == "x86" else pace,
-    )
-
-
-def _half(pace: Pace) -> Pace:
-    """Instructions are scarce before multiply-adds are, and steps are written out to save some."""
-    return replace(pace, issued=3, counting=1, sent=2)
 
 
 def kernel_functions(
@@ -113,7 +79,7 @@ def annotated_functions(
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target), target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
         notes = _notes(lowered, loops, time.perf_counter() - start)
@@ -130,14 +96,11 @@ def _sharing(
 
 
 def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNotes:
-    own = lowered.anchor.schedule
-    doc = inspect.getdoc(own or schedule_default) or ""
     workspace = workspace_of(loops)
-    whose = "its own schedule" if own else "no schedule of its own"
     return KernelNotes(
         anchor=lowered.anchor.name,
-        schedule=(own or schedule_default).__name__,
-        why=": ".join(part for part in (whose, doc.partition("\n")[0]) if part),
+        schedule=getattr(lowered.found.apply, "__name__", "a schedule without a name"),
+        why=lowered.found.why,
         choices={key: str(value) for key, value in lowered.choices.items()},
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
@@ -156,7 +119,7 @@ def kernel_in_one_thread(
 ) -> tuple[PrimFunc, list[tuple[int, int]]]:
     """The loops of a kernel that is given the memory it works in, and what shares memory."""
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target), target)
         loops = lift_allocations(pipeline.run(in_one_thread(lowered.function)))
         return _sharing(loops, function, shares)
 
@@ -164,9 +127,11 @@ def kernel_in_one_thread(
 def compile_kernel(
     name: str, function: Function, target: Target, packed: bool = True, shares: Pairs = ()
 ) -> CompiledKernel:
-    """The object file of a kernel."""
+    """A kernel by itself, for a target whose code generator makes such."""
     start = time.perf_counter()
+    generator = target.kind.code_generator()
+    assert isinstance(generator, KernelCodeGenerator)
     functions, notes = annotated_functions(name, function, target, packed, shares)
     with deep_recursion():
-        content = llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
+        content = generator.compile_kernel(functions, target, name)
     return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

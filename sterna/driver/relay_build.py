@@ -6,17 +6,9 @@ from typing import Any, overload
 
 from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.aot_options import aot_options
-from sterna.driver.build import llvm_options
-from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
-from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.kernel import (
-    KernelNotes,
-    Pairs,
-    annotated_functions,
-    kernel_functions,
-    processor_of,
-)
+from sterna.driver.kernel import KernelNotes
+from sterna.driver.kernel_code import make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
 from sterna.lowering.graph import Graph, is_view, make_graph
@@ -29,8 +21,7 @@ from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
-from sterna.target import Target, runs_here
-from sterna.tir.stmt import PrimFunc
+from sterna.target import Target, processor_of
 
 
 @overload
@@ -86,7 +77,8 @@ def build(
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     if options is not None:
         return build_aot(needed, graph, mod_name, wanted, options, mod)
-    code, notes = _compile(needed, wanted, prefix, in_place_candidates(graph))
+    made = make_kernels(needed, wanted, True, in_place_candidates(graph))
+    code, notes = made.code(prefix), made.notes
     _note_workspaces(graph, notes)
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}
@@ -141,48 +133,8 @@ def _target(target: Any, host: Any) -> Target:
     wanted = wanted or Target("llvm")
     if host is not None:
         wanted = wanted.with_host(host)
-    wanted.kind.require_codegen()
+    wanted.kind.code_generator()
     return wanted
-
-
-def _compile(
-    functions: dict[str, Function], target: Target, name: str, shares: Mapping[str, Pairs]
-) -> tuple[Code, dict[str, KernelNotes]]:
-    if target.kind.name == "c":
-        return _compile_to_c(functions, target, name, shares)
-    made = compile_kernels(functions, target, shares=shares)
-
-    def text(form: str) -> str:
-        loops = _all_loops(functions, target, shares)
-        return LLVMCode(loops, llvm_options(target), name, False).source(form)
-
-    objects = {name: kernel.content for name, kernel in made.items()}
-    code = KernelsCode(objects, runs_here(target), llvm_options(target), text)
-    return code, {name: kernel.notes for name, kernel in made.items()}
-
-
-def _compile_to_c(
-    functions: dict[str, Function], target: Target, name: str, shares: Mapping[str, Pairs]
-) -> tuple[Code, dict[str, KernelNotes]]:
-    loops, notes = [], {}
-    with stage("compile kernels", len(functions)) as at:
-        for kernel, function in functions.items():
-            at.begin(kernel)
-            pairs = shares.get(kernel, ())
-            made, notes[kernel] = annotated_functions(kernel, function, target, shares=pairs)
-            loops += made
-            at.end(kernel)
-    return CCode(loops, name), notes
-
-
-def _all_loops(
-    functions: dict[str, Function], target: Target, shares: Mapping[str, Pairs]
-) -> list[PrimFunc]:
-    return [
-        loops
-        for name, f in functions.items()
-        for loops in kernel_functions(name, f, target, shares=shares.get(name, ()))
-    ]
 
 
 __getattr__ = classic_names(__name__)

@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from sterna.frontend.open_shapes import OpenShapeError
     from sterna.model.arguments import InputError
     from sterna.model.bounds import measure_bounds
-    from sterna.model.building import build_model
+    from sterna.model.cache_writer import build_of_cached, write_to_cache
     from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
-    from sterna.model.keeping import build_of_kept, keep_model
+    from sterna.model.import_and_build import build_model
 
 _WHERE = {
     "CompiledModel": "sterna.model.compiled_model:CompiledModel",
     "InputError": "sterna.model.arguments:InputError",
     "OpenShapeError": "sterna.frontend.open_shapes:OpenShapeError",
-    "build_model": "sterna.model.building:build_model",
-    "build_of_kept": "sterna.model.keeping:build_of_kept",
+    "build_model": "sterna.model.import_and_build:build_model",
+    "build_of_cached": "sterna.model.cache_writer:build_of_cached",
     "compile": "sterna.model.compile_model:compile",
-    "keep_model": "sterna.model.keeping:keep_model",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
     "target_of": "sterna.model.compile_model:target_of",
+    "write_to_cache": "sterna.model.cache_writer:write_to_cache",
 }
 
 __all__ = [
-    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_kept", "compile",
-    "keep_model", "load", "measure_bounds", "target_of",
+    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_cached", "compile",
+    "load", "measure_bounds", "target_of", "write_to_cache",
 ]
 
 

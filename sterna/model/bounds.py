@@ -38,12 +38,13 @@ def measure_bounds(threads: int) -> Bounds:
     It takes about two seconds, once.
     """
     machine = machine_of(Target(NATIVE))
+    has_fp16 = machine.provides("fp16_arithmetic")
     return Bounds(
         _multiply_add_rate(threads, "float32") * 1e-9,
         _giga(copy_rates(threads, _best_seconds)),
         _giga(read_rates(threads, _best_seconds)),
-        _multiply_add_rate(threads, "float16") * 1e-9 if machine.computes_half else None,
-        _byte_rate(threads, machine) * 1e-9 if machine.multiplies_bytes else None,
+        _multiply_add_rate(threads, "float16") * 1e-9 if has_fp16 else None,
+        _byte_rate(threads, machine) * 1e-9 if machine.provides("dot4") else None,
     )
 
 
@@ -92,7 +93,7 @@ def _multiply_add_rate(threads: int, dtype: str) -> float:
 def _byte_rate(threads: int, machine: Machine) -> float:
     """Of the fastest way to multiply and add bytes."""
     rates = [_dot_rate(threads)]
-    if "int8" in machine.tiles:
+    if "int8" in machine.matrix_tiles:
         rates.append(_tile_rate(threads))
     return max(rates)
 
@@ -124,8 +125,10 @@ def _tile_rate(threads: int) -> float:
 
 def _dot_rate(threads: int) -> float:
     """Of the instruction that adds four products of bytes to each lane."""
-    lanes = machine_of(Target(NATIVE)).lanes(32)
-    data, weight = "uint8" if machine_of(Target(NATIVE)).architecture == "x86" else "int8", "int8"
+    machine = machine_of(Target(NATIVE))
+    row, lanes = machine.instructions.dot4, machine.lanes(32)
+    assert row is not None
+    data, weight = row.data_types[0], "int8"
     x = te.placeholder((4 * lanes,), data, name="x")
     w = te.placeholder((4 * lanes,), weight, name="w")
     kind = f"int32x{lanes}"

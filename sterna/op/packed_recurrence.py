@@ -22,9 +22,11 @@ from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call
 from sterna.schedule.products import wide
+from sterna.target import instructions_of
 from sterna.te import Tensor
 
 # Sequences that run together where vectors have 512 bits and there are 32 of them.
+WIDE_VECTOR_BITS = 512
 ROWS_OF_WIDE_VECTORS = 3
 
 
@@ -76,7 +78,7 @@ def in_steps(
     operands |= given
     shape = (first, second, *packing.shape)
     options = {name: value for name, value in attrs.items() if name != "given"}
-    wide_vectors = target is not None and "avx512f" in target.features
+    wide_vectors = instructions_of(target).whole_vector_bits >= WIDE_VECTOR_BITS
     return call(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],

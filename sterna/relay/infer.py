@@ -139,7 +139,7 @@ def _type_of_call(call: Call) -> Type:
 
 def _type_of_operator_call(call: Call, record: OpRecord) -> Type:
     kinds: list[Any] = [arg._type for arg in call.args]
-    if len(kinds) != len(record.inputs):
+    if not record.takes(len(kinds), call.attrs):
         names = ", ".join(record.inputs) or "nothing"
         raise TypeInferenceError(f"{record.name} takes {names}; got {len(kinds)} arguments")
     if None in kinds and record.complete is not None:

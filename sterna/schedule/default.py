@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
+from sterna.schedule.choose import choose
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
 
@@ -67,6 +69,7 @@ def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None =
     stage.vectorize(axis)
 
 
+@generic_schedule("cpu")
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
     for stage in list(kernel.schedule.stages):
@@ -234,7 +237,7 @@ def vectors_beside(rows: int, vectors: int, threads: int) -> int:
         return turns * max(CHAINS, beside)
 
     fitting = [n for n in range(1, MOST_BESIDE + 1) if vectors % n == 0]
-    return min(fitting, key=lambda n: (end(n), n))
+    return choose("vectors beside", fitting, end)
 
 
 def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from functools import cache
 
-from sterna.schedule.kernel import COMMON, Pace, Processor
+from sterna.isa.core import COMMON, Throughput
+from sterna.schedule.choose import choose
+from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 
 # What a vector costs beyond its load, as it comes from the second cache.
@@ -22,6 +24,10 @@ class RegisterTile:
     together: int = 1
     """Steps of the sum whose numbers of a row come in one register, each in a lane of its own."""
 
+    def __str__(self) -> str:
+        """4 x 16"""
+        return f"{self.rows} x {self.columns}"
+
 
 def tile_of_rows(
     processor: Processor,
@@ -31,7 +37,7 @@ def tile_of_rows(
     depth: int,
     block: int | None = None,
     most_rows: int = MOST_ROWS,
-    pace: Pace | None = None,
+    throughput: Throughput | None = None,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
     lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
@@ -39,11 +45,10 @@ def tile_of_rows(
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
     return register_tile(
         rows, columns, lanes, registers, block, most_rows, widths, together,
-        pace or processor.pace,
+        throughput or processor.throughput,
     )
 
 
-@cache
 def register_tile(
     rows: int,
     columns: int,
@@ -53,7 +58,7 @@ def register_tile(
     most_rows: int = MOST_ROWS,
     widths: tuple[int, ...] = (),
     together: int = 1,
-    pace: Pace = COMMON,
+    throughput: Throughput = COMMON,
 ) -> RegisterTile:
     """The tile that computes rows x columns in the fewest cycles per step of the sum.
 
@@ -65,8 +70,28 @@ def register_tile(
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
     their own, and columns beyond it are computed one by one.
     """
+    found = _tiles(rows, columns, lanes, registers, block, most_rows, widths, together, throughput)
+    return choose("tile", tuple(found), found.__getitem__)
+
+
+def expected_rows(
+    rows: int, columns: int, lanes: int, registers: int, block: int, together: int,
+    throughput: Throughput,
+) -> int:
+    """The rows of the cheapest tile, for costs: nothing is decided."""
+    found = _tiles(rows, columns, lanes, registers, block, MOST_ROWS, (), together, throughput)
+    return min(found, key=found.__getitem__).rows
+
+
+@cache
+def _tiles(
+    rows: int, columns: int, lanes: int, registers: int, block: int | None, most_rows: int,
+    widths: tuple[int, ...], together: int, throughput: Throughput,
+) -> dict[RegisterTile, float]:
+    """Tiles with their cycles, the largest first: their own loads and stores are spread over it."""
     rows = max(rows, 1)
-    best: tuple[float, int, RegisterTile] | None = None
+    found: dict[RegisterTile, float] = {}
+    sizes: dict[RegisterTile, int] = {}
     most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
     for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
         vectors = width // lanes + (width % lanes).bit_count()
@@ -74,27 +99,24 @@ def register_tile(
         fitting = rows_that_fit(vectors, registers, together)
         for count in range(1, min(rows, most_rows, fitting) + 1):
             whole, rest = divmod(rows, count)
-            last = step_cycles(rest, vectors, together, pace) if rest else 0
-            cycles = whole * step_cycles(count, vectors, together, pace) + last
-            # loads and stores of the tile itself are spread over the sum: larger is better
-            found = (
-                cycles * (columns // width) + single,
-                -count * vectors,
-                RegisterTile(count, width, together),
-            )
-            if best is None or found[:2] < best[:2]:
-                best = found
-    assert best is not None
-    return best[2]
+            last = step_cycles(rest, vectors, together, throughput) if rest else 0
+            cycles = whole * step_cycles(count, vectors, together, throughput) + last
+            tile = RegisterTile(count, width, together)
+            found[tile] = cycles * (columns // width) + single
+            sizes[tile] = -count * vectors
+    return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 
 
-def step_cycles(rows: int, vectors: int, together: int = 1, pace: Pace = COMMON) -> float:
+def step_cycles(
+    rows: int, vectors: int, together: int = 1, throughput: Throughput = COMMON
+) -> float:
     """Of one step of the sum over a tile."""
     products, loads = rows * vectors, rows / together + vectors
-    issued = (products + loads + pace.counting / together) / pace.issued
-    bounds = products / pace.multiply_adds, loads / pace.loads, pace.latency, issued
+    issued = (products + loads + throughput.loop_overhead / together) / throughput.issue_width
+    multiplied, loaded = products / throughput.multiply_adds, loads / throughput.loads
     far = vectors if together == 1 else loads  # single numbers share their lines with others
-    return max(*bounds, pace.sent * vectors) + FAR_VECTOR * far
+    sent = throughput.l2_vector_cycles * vectors
+    return max(multiplied, loaded, throughput.latency, issued, sent) + FAR_VECTOR * far
 
 
 def _widths(columns: int, lanes: int, registers: int, vectors: int) -> list[int]:

@@ -8,19 +8,6 @@ from sterna.target.wording import unknown
 if TYPE_CHECKING:
     from sterna.target.machine import Machine
 
-# The names that LLVM knows, each with the feature that the processor must have for it.
-_ABIS: dict[str, dict[str, str]] = {
-    "riscv32": {"ilp32": "", "ilp32e": "", "ilp32f": "f", "ilp32d": "d"},
-    "riscv64": {"lp64": "", "lp64e": "", "lp64f": "f", "lp64d": "d"},
-    "arm": {"aapcs": "", "aapcs-linux": "", "aapcs16": "", "apcs-gnu": ""},
-    "aarch64": {"aapcs": "", "darwinpcs": ""},
-    "powerpc": {"elfv1": "", "elfv2": ""},
-    "mips": {"o32": "", "n32": "", "n64": ""},
-    "loongarch": {
-        "ilp32s": "", "ilp32f": "f", "ilp32d": "d", "lp64s": "", "lp64f": "f", "lp64d": "d",
-    },
-}
-
 _EABI = re.compile(r"(?P<rest>.*eabi)(?P<hard>hf)?")
 
 
@@ -38,8 +25,8 @@ def check_abi(machine: "Machine") -> None:
     abi, architecture = machine.abi, machine.architecture
     if not abi:
         return
-    known = _ABIS.get(architecture)
-    if known is None:
+    known = machine.instructions.isa.abis
+    if not known:
         raise ValueError(f"-mabi={abi}: there is no choice of ABI for {architecture}; leave it out")
     if abi not in known:
         raise unknown(abi, known, f"It should be an ABI (-mabi) of {architecture}")
@@ -53,7 +40,7 @@ def check_abi(machine: "Machine") -> None:
 def _check_float_abi(machine: "Machine") -> None:
     if not machine.float_abi:
         return
-    if machine.architecture != "arm":
+    if not machine.instructions.isa.soft_float:
         raise ValueError(
             f"-mfloat-abi={machine.float_abi} is for 32-bit ARM processors, not for "
             f"{machine.architecture}; some others have -mabi"

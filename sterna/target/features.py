@@ -1,20 +1,20 @@
 """Questions to a target's features: target.features.has_dotprod."""
 
 from collections.abc import Iterator
+from functools import cache
 
-from sterna.target.machine import Described, machine_of
+from sterna.isa import instruction_sets
+from sterna.isa.aarch64 import AARCH64
+from sterna.target.machine import Described, instructions_of
 from sterna.target.names import all_features
 from sterna.target.wording import unknown
 
-# Names that users of the classic API know, by LLVM's.
-_ALIASES = {
-    "asimd": "neon",
-    "fp16_simd": "fullfp16",
-    "matmul_i8": "i8mm",
-    "mve_fp": "mve.fp",
-    "rvv": "v",
-    "vnni": "avx512vnni",
-}
+
+@cache
+def _aliases() -> dict[str, str]:
+    """Names that users of the classic API know, by LLVM's."""
+    every = instruction_sets().values()
+    return {name: feature for isa in every for name, feature in isa.aliases.items()}
 
 
 def _spelling(name: str) -> str:
@@ -30,26 +30,21 @@ class Features:
         self._target = target
 
     def _names(self) -> frozenset[str]:
-        if not (self._target.attrs.get("mtriple") or self._target.kind.triple):
-            return frozenset()
-        return machine_of(self._target).feature_set
+        return instructions_of(self._target).features
 
     @property
     def is_aarch64(self) -> bool:
         """Whether the processor runs 64-bit ARM code."""
-        kind, attrs = self._target.kind, self._target.attrs
-        if not (attrs.get("mtriple") or kind.triple):
-            return False
-        return machine_of(self._target).architecture == "aarch64"
+        return instructions_of(self._target).architecture == AARCH64.name
 
     def __getattr__(self, name: str) -> bool:
         if not name.startswith("has_"):
             raise AttributeError(f"a target's features are asked by has_<feature>, not by {name}")
         asked = name.removeprefix("has_")
-        wanted = _spelling(_ALIASES.get(asked, asked))
+        wanted = _spelling(_aliases().get(asked, asked))
         if any(_spelling(held) == wanted for held in self._names()):
             return True
-        known = {_spelling(feature) for feature in all_features()} | set(_ALIASES)
+        known = {_spelling(feature) for feature in all_features()} | set(_aliases())
         if wanted not in known:
             raise AttributeError(str(unknown(asked, known, f"It is asked as features.{name}")))
         return False

@@ -10,17 +10,12 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from sterna.isa import InstructionSet
+from sterna.isa.capability import TileUnit
+from sterna.target.triple import parse_triple
+
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSORS = Path("/proc/cpuinfo")
-# What Linux calls the features of AArch64 that LLVM does not ask it for, and LLVM's names for them.
-_OF_AARCH64 = {
-    "asimddp": "dotprod", "asimdfhm": "fp16fml", "asimdhp": "fullfp16", "asimdrdm": "rdm",
-    "bf16": "bf16", "fcma": "complxnum", "frint": "fptoint", "i8mm": "i8mm", "jscvt": "jsconv",
-    "lrcpc": "rcpc", "sve": "sve", "sve2": "sve2",
-}
-# Of Linux on x86-64: the number of a system call and what it is asked.
-_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
-
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -36,10 +31,13 @@ class Host:
 def host() -> Host:
     """This machine."""
     triple, features = llvm.get_process_triple(), llvm.get_host_cpu_features()
-    if triple.startswith("aarch64"):
-        features |= features_of_aarch64()
-    if any(there for name, there in features.items() if _is_of_tiles(name)) and not grants_tiles():
-        features |= dict.fromkeys(filter(_is_of_tiles, features), False)
+    isa = parse_triple(triple).isa
+    features |= listed_features(isa)
+    unit = isa.tile_unit
+    if unit is not None:
+        of_tiles = [name for name in features if name.startswith(unit.prefix)]
+        if any(features[name] for name in of_tiles) and not grants_tiles(unit):
+            features |= dict.fromkeys(of_tiles, False)
     return Host(
         triple,
         llvm.get_host_cpu_name(),
@@ -47,26 +45,24 @@ def host() -> Host:
     )
 
 
-def features_of_aarch64() -> dict[str, bool]:
-    """Those that Linux lists and those that it does not; none where it lists nothing."""
+def listed_features(isa: InstructionSet) -> dict[str, bool]:
+    """Those that LLVM does not ask for, as Linux lists them; none where it lists nothing."""
+    if not isa.linux_features:
+        return {}
     try:
         line = re.search(r"^Features\s*:(.*)$", _PROCESSORS.read_text(), re.MULTILINE)
     except OSError:
         return {}
     listed = line[1].split() if line else []
-    return {name: said in listed for said, name in _OF_AARCH64.items()} if listed else {}
+    return {name: said in listed for said, name in isa.linux_features.items()} if listed else {}
 
 
-def _is_of_tiles(feature: str) -> bool:
-    return feature.startswith("amx-")
-
-
-def grants_tiles() -> bool:
+def grants_tiles(unit: TileUnit) -> bool:
     """Whether the system lets this process use the processor's tiles, which it asks for."""
-    if sys.platform != "linux":
+    if sys.platform != unit.system:
         return False
     call = ctypes.CDLL(None, use_errno=True).syscall
-    return bool(call(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
+    return bool(call(*unit.permission) == 0)
 
 
 @cache

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-ARCHITECTURES = (
-    "x86", "aarch64", "arm", "riscv64", "riscv32", "wasm", "hexagon", "nvptx", "amdgcn", "avr",
-    "powerpc", "s390x", "loongarch", "mips",
-)
+from sterna.isa import instruction_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,15 @@ def names_of(architecture: str) -> Names:
 
 def architectures_of_cpu(cpu: str) -> list[str]:
     """The architectures that have a processor of this name."""
-    return [name for name in ARCHITECTURES if cpu in names_of(name).cpus]
+    return [name for name in instruction_sets() if cpu in names_of(name).cpus]
 
 
 def all_cpus() -> set[str]:
     """The processors of every architecture."""
-    return {cpu for name in ARCHITECTURES for cpu in names_of(name).cpus}
+    return {cpu for name in instruction_sets() for cpu in names_of(name).cpus}
 
 
 @cache
 def all_features() -> frozenset[str]:
     """The features of every architecture."""
-    return frozenset(feature for name in ARCHITECTURES for feature in names_of(name).features)
+    return frozenset(feature for name in instruction_sets() for feature in names_of(name).features)

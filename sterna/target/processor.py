@@ -2,14 +2,9 @@
 
 from collections.abc import Sequence
 
+from sterna.isa import instruction_sets
 from sterna.target.kind import Option, Value
-from sterna.target.names import (
-    ARCHITECTURES,
-    all_cpus,
-    all_features,
-    architectures_of_cpu,
-    names_of,
-)
+from sterna.target.names import all_cpus, all_features, architectures_of_cpu, names_of
 from sterna.target.triple import parse_triple
 from sterna.target.wording import unknown
 
@@ -26,14 +21,6 @@ PROCESSOR_OPTIONS = (
     Option("vector-width", "int"),
 )
 
-_KEYS = {
-    "arm": ("arm_cpu", "cpu"),
-    "aarch64": ("arm_cpu", "cpu"),
-    "riscv32": ("riscv_cpu", "cpu"),
-    "riscv64": ("riscv_cpu", "cpu"),
-}
-
-
 def base_name(cpu: str) -> str:
     """A processor's name without the +extensions that C compilers accept after it."""
     return cpu.partition("+")[0]
@@ -48,7 +35,7 @@ def refine_processor(attrs: dict[str, Value]) -> tuple[str, ...]:
     if cpu and cpu != NATIVE:
         known = _check_cpu(base_name(str(cpu)), known)
     attrs |= _check_features(attrs, known)
-    keys = {_KEYS.get(architecture, ()) for architecture in known}
+    keys = {instruction_sets()[architecture].keys for architecture in known}
     return keys.pop() if len(keys) == 1 else ()
 
 
@@ -72,7 +59,7 @@ def _check_features(attrs: dict[str, Value], known: Sequence[str]) -> dict[str, 
     features = {f for name in known for f in names_of(name).features}
     for change in signed:
         if change[1:] not in (features or all_features()):
-            where = " or ".join(known) if len(known) < len(ARCHITECTURES) // 2 else ""
+            where = " or ".join(known) if len(known) < len(instruction_sets()) // 2 else ""
             raise unknown(
                 change[1:], features or all_features(),
                 f"It should be a feature in -mattr{f' of {where}' if where else ''}",

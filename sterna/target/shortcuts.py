@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sterna.target.kinds.hexagon import VERSIONS, vector_features
+from sterna.isa.hexagon import VERSIONS, vector_features
 from sterna.target.target import Target
 from sterna.target.wording import unknown
 

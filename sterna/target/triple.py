@@ -3,43 +3,9 @@
 import re
 from dataclasses import dataclass
 
+from sterna.isa import InstructionSet, instruction_sets, spelled
+from sterna.isa.instruction_set import Spelling
 from sterna.target.wording import unknown
-
-# Pattern of a triple's first part, the architecture it belongs to, its pointer bits.
-_ARCHITECTURES: tuple[tuple[str, str, int], ...] = (
-    (r"x86_64|amd64|x86_64h", "x86", 64),
-    (r"i[3-9]86|x86", "x86", 32),
-    (r"aarch64_32|arm64_32", "aarch64", 32),
-    (r"aarch64(_be)?|arm64(e|ec)?", "aarch64", 64),
-    (r"(arm|thumb)(eb)?(v\d[\w.]*)?", "arm", 32),
-    (r"xscale(eb)?", "arm", 32),
-    (r"riscv32(be)?", "riscv32", 32),
-    (r"riscv64(be)?", "riscv64", 64),
-    (r"wasm32", "wasm", 32),
-    (r"wasm64", "wasm", 64),
-    (r"hexagon", "hexagon", 32),
-    (r"nvptx", "nvptx", 32),
-    (r"nvptx64", "nvptx", 64),
-    (r"amdgcn|amdgpu", "amdgcn", 64),
-    (r"avr", "avr", 16),
-    (r"(powerpc|ppc)64(le)?", "powerpc", 64),
-    (r"(powerpc|ppc)(le|32|32le)?", "powerpc", 32),
-    (r"s390x|systemz", "s390x", 64),
-    (r"loongarch64", "loongarch", 64),
-    (r"loongarch32", "loongarch", 32),
-    (r"mips(el)?", "mips", 32),
-    (r"mips64(el)?", "mips", 64),
-)
-
-_NAMES = (
-    "x86_64", "i686", "aarch64", "arm64", "arm", "armv7a", "thumbv7em", "riscv32", "riscv64",
-    "wasm32", "wasm64", "hexagon", "nvptx64", "amdgcn", "avr", "powerpc64le", "s390x",
-    "loongarch64", "mips",
-)
-
-_BIG_ENDIAN = re.compile(
-    r"aarch64_be|.*eb(v.*)?|riscv\d\dbe|(powerpc|ppc)(32|64)?|s390x|systemz|mips(64)?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +13,18 @@ class Triple:
     """A triple and what follows from its text."""
 
     text: str
-    architecture: str
-    """The name of the file in sterna/target/processors."""
+    isa: InstructionSet
+    spelling: Spelling
+    """How the text begins."""
     pointer_bits: int
     little_endian: bool
     object_format: str
     """elf, macho, coff or wasm."""
+
+    @property
+    def architecture(self) -> str:
+        """The instruction set's name, which is that of a file in sterna/target/processors."""
+        return self.isa.name
 
     @property
     def first(self) -> str:
@@ -63,13 +35,16 @@ class Triple:
 def parse_triple(text: str) -> Triple:
     """Read a triple; an architecture that LLVM lacks is an error."""
     first = text.partition("-")[0]
-    for pattern, architecture, bits in _ARCHITECTURES:
-        if re.fullmatch(pattern, first):
-            little = _BIG_ENDIAN.fullmatch(first) is None
-            if architecture == "x86" and text.endswith("x32"):
-                bits = 32
-            return Triple(text, architecture, bits, little, _object_format(text, architecture))
-    raise unknown(first, _NAMES, f"It should be the architecture in the triple '{text}'")
+    found = spelled(first)
+    if found is None:
+        every = [spelling for isa in instruction_sets().values() for spelling in isa.spellings]
+        known = [example for spelling in every for example in spelling.examples]
+        raise unknown(first, known, f"It should be the architecture in the triple '{text}'")
+    isa, spelling = found
+    # x32: 64-bit code whose addresses have 32 bits.
+    bits = 32 if text.endswith("x32") else spelling.pointer_bits
+    little = not re.fullmatch(isa.big_endian, first) if isa.big_endian else True
+    return Triple(text, isa, spelling, bits, little, isa.object_format or _object_format(text))
 
 
 _SYSTEMS = re.compile(
@@ -107,10 +82,8 @@ def in_full(text: str) -> str:
     return "-".join([first, vendor, system or "unknown", *([environment] if environment else [])])
 
 
-def _object_format(text: str, architecture: str) -> str:
+def _object_format(text: str) -> str:
     system = text.lower().split("-", 1)[-1] if "-" in text else ""
-    if architecture == "wasm":
-        return "wasm"
     if re.search(r"-?(elf|gnu|musl)$", system) and "windows" not in system:
         return "elf"
     if re.search(r"macho|darwin|macos|ios|tvos|watchos|xros|visionos|driverkit|apple", system):

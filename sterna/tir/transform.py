@@ -97,7 +97,7 @@ def InjectPrefetch() -> Pass:
 
 
 def InjectDoubleBuffer() -> Pass:
-    """Make what is double buffered one iteration ahead; config: tir.InjectDoubleBuffer."""
+    """Software pipelining: make what is double buffered one iteration ahead; it has a config."""
 
     def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
         return inject_double_buffer(func, context.get_config("tir.InjectDoubleBuffer"))
@@ -154,7 +154,7 @@ def LoopPartition() -> Pass:
 
 
 def HoistIfThenElse() -> Pass:
-    """Ask what a loop cannot change before the loop."""
+    """Loop unswitching: ask what a loop cannot change before the loop."""
     return _plain("HoistIfThenElse", hoist_if_then_else)
 
 
@@ -169,7 +169,7 @@ def NarrowDataType(target_bits: int = 32) -> Pass:
 
 
 def StorageRewrite() -> Pass:
-    """Let buffers that are not needed at the same time share memory."""
+    """Storage reuse: let buffers that are not needed at the same time share memory."""
     return _plain("StorageRewrite", storage_rewrite)
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from sterna.codegen.llvm.machine import LLVMOptions
+from sterna.driver.build import llvm_options
 from sterna.ir.build import call_intrinsic
+from sterna.target import Target
 from tests.codegen.test_llvm_common import Array, elementwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 # This processor, and older ones whose code it runs.
 NATIVE = LLVMOptions.native()
 PROCESSORS = [NATIVE] + [
-    LLVMOptions(NATIVE.triple, cpu)
+    llvm_options(Target(f"llvm -mtriple={NATIVE.triple} -mcpu={cpu}"))
     for cpu, feature in (("haswell", "+avx2"), ("x86-64", "+sse2"))
     if feature in NATIVE.features.split(",")
 ]

@@ -24,7 +24,7 @@ from tests.support import clean_environment
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 WITHOUT = "llvm"
-HAS_TILES = bool(machine_of(Target(NATIVE)).tiles)
+HAS_TILES = bool(machine_of(Target(NATIVE)).matrix_tiles)
 
 
 def product(rows: int, columns: int, depth: int, a: str, b: str) -> PrimFunc:
@@ -162,7 +162,7 @@ def test_which_targets_have_tiles() -> None:
         "x86_64-pc-windows-msvc -mcpu=sapphirerapids": (),
         "aarch64-linux-gnu": (),
     }
-    found = {name: machine_of(Target(f"llvm -mtriple={name}")).tiles for name in expected}
+    found = {name: machine_of(Target(f"llvm -mtriple={name}")).matrix_tiles for name in expected}
     assert found == expected
 
 

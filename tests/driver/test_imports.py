@@ -14,10 +14,9 @@ import pytest
 
 import sterna as tvm
 from sterna import te
-from sterna.codegen.llvm import CompiledModule
+from sterna.codegen.llvm import CompiledModule, LLVMCode, LLVMKernels
 from sterna.driver import OperatorModule
 from sterna.driver.bundle import Bundle, encode
-from sterna.driver.code import KernelsCode, LLVMCode
 from sterna.runtime import ModulePropertyMask
 from tests.support import require_module, require_program
 
@@ -328,7 +327,7 @@ def kernels(name: str, amount: float) -> OperatorModule:
     assert isinstance(code, LLVMCode)
     functions = [function for function in code.functions if function.name != "main"]
     content = CompiledModule(functions, code.options, name).object_bytes()
-    finished = KernelsCode({name: content}, True, code.options, code.source)
+    finished = LLVMKernels({name: content}, code.source, code.options, True)
     return OperatorModule.make(finished, name, built.ir_module_by_target)
 
 

@@ -12,7 +12,7 @@ from sterna.contrib import cc
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.support import native
 from tests.runtime.graphs import Graph, kernels, sample, small_graph
-from tests.support import ROOT, require_program
+from tests.support import LEAKS, ROOT, require_program
 
 EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -101,7 +101,7 @@ def test_sanitizers_find_nothing(gcc: str, target: str, tmp_path: Path) -> None:
     build(target=target).export_library(tmp_path / "model.o")
     build(target=target).export_library(tmp_path / "model.so")
     include = f"-I{ROOT / 'runtime'}"
-    sources = [EXAMPLE, tmp_path / "sterna.c", tmp_path / "model.o"]
+    sources = [EXAMPLE, LEAKS, tmp_path / "sterna.c", tmp_path / "model.o"]
     run([gcc, *WARNINGS, *SANITIZERS, include, *sources, "-o", tmp_path / "program", *SYSTEM])
     check_program([tmp_path / "program"])
     check_program([tmp_path / "program", tmp_path / "model.so"])

@@ -13,7 +13,7 @@ from tests.lowering.primitives import check_kernel, kernels
 # A cache that holds ten rows of what lies between, and one that holds all of it.
 SMALL, LARGE = Processor(512, 32, l2_bytes=40960, threads=2), Processor(512, 32)
 AVX2 = Processor(256, 16, l2_bytes=40960, threads=1)
-NEON = Processor(128, 32, by_element=True, l2_bytes=40960)
+NEON = Processor(128, 32, by_element_fma=True, l2_bytes=40960)
 
 
 def block(

@@ -20,8 +20,8 @@ WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
 PARTS = Processor(512, 32, l1_bytes=256, l2_bytes=512, threads=2)
 AVX2 = Processor(256, 16, l1_bytes=2048, l2_bytes=8192, threads=3)
 # Products that take their numbers from lanes, with caches that hold weights or none.
-NEON = Processor(128, 32, by_element=True, threads=2)
-NEON_PARTS = Processor(128, 32, by_element=True, l1_bytes=2048, l2_bytes=512)
+NEON = Processor(128, 32, by_element_fma=True, threads=2)
+NEON_PARTS = Processor(128, 32, by_element_fma=True, l1_bytes=2048, l2_bytes=512)
 
 
 def check(body: Any, processor: Processor) -> LoweredKernel:

@@ -11,11 +11,11 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.codegen import llvm
-from sterna.driver.build import llvm_options
-from sterna.driver.kernel import kernel_functions, processor_of
+from sterna.driver.kernel import kernel_functions
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay import pipeline
-from sterna.target import Target
+from sterna.target import Target, processor_of
+from sterna.target.code_generators.llvm import llvm_options
 
 TARGETS = {
     "avx512": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512",

@@ -11,7 +11,7 @@ from sterna.relay.interpreter import interpret
 from sterna.schedule.kernel import Processor
 from tests.lowering.primitives import check_kernel, kernels
 
-WIDE, NEON = Processor(512, 32, threads=2), Processor(128, 32, by_element=True)
+WIDE, NEON = Processor(512, 32, threads=2), Processor(128, 32, by_element_fma=True)
 # Caches that no image fits into.
 BY_ROWS, AVX2 = Processor(512, 32, l2_bytes=512, threads=3), Processor(256, 16, l2_bytes=512)
 
@@ -68,9 +68,9 @@ def test_sums_are_made_in_chains() -> None:
     assert "in a chain" in check_kernel(first, processor).choices["schedule"]
 
 
-@pytest.mark.parametrize("computes_half", [False, True])
-def test_sums_of_narrow_floats_are_wide(computes_half: bool) -> None:
-    processor = Processor(512, 32, threads=2, computes_half=computes_half)
+@pytest.mark.parametrize("fp16_arithmetic", [False, True])
+def test_sums_of_narrow_floats_are_wide(fp16_arithmetic: bool) -> None:
+    processor = Processor(512, 32, threads=2, fp16_arithmetic=fp16_arithmetic)
     first, second, _ = summed(pooled(image((1, 4, 4, 32), 3, dtype="float16")), processor)
     assert first.body.checked_type.fields[1].dtype == "float32"
     assert second.body.checked_type.dtype == "float16"

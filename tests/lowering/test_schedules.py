@@ -16,7 +16,7 @@ from sterna.schedule.register_tile import register_tile
 
 PROCESSORS = [
     Processor(128, 16), Processor(256, 16), Processor(512, 32), Processor(32, 8),
-    Processor(128, 32, by_element=True),
+    Processor(128, 32, by_element_fma=True),
 ]
 
 
@@ -90,7 +90,7 @@ def test_long_sums_in_blocks(shape: tuple[int, ...], threads: int, bare: bool) -
     choices = lower_kernel(main.body.op, "kernel", processor).choices
     assert 12 // int(choices["blocks"].split()[-3]) % threads == 0, "a piece for each thread"
     check(body, processor)
-    check(body, replace(processor, vector_bits=128, vector_registers=32, by_element=True))
+    check(body, replace(processor, vector_bits=128, vector_registers=32, by_element_fma=True))
 
 
 def test_many_rows_in_blocks() -> None:

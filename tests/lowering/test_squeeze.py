@@ -10,7 +10,7 @@ from sterna.schedule.kernel import Processor
 from tests.lowering.primitives import check_kernel, kernels
 
 WIDE, AVX2 = Processor(512, 32, threads=2), Processor(256, 16)
-NEON = Processor(128, 32, by_element=True, threads=2)
+NEON = Processor(128, 32, by_element_fma=True, threads=2)
 
 
 def squeezed(

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 import sterna as tvm
-from sterna.driver.kernel import processor_of
 from sterna.ir.types import Dim, TensorType, TupleType, Type, flatten_type
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
@@ -16,6 +15,7 @@ from sterna.relay.op import Case, Op, OpRecord, find, record_of
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
+from sterna.target import processor_of
 from sterna.te import create_schedule, placeholder
 
 

@@ -7,13 +7,12 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.driver.kernel import processor_of
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.nn._conv_layout import alter_conv2d
 from sterna.relay.infer import TypeInferenceError
 from sterna.relay.interpreter import interpret
 from sterna.schedule.kernel import Processor
-from sterna.target import Target
+from sterna.target import Target, processor_of
 
 
 def conv(shape: Any, channels: int, **attrs: Any) -> Any:

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import ROOT, clean_environment, require_program
+from tests.support import LEAKS, ROOT, clean_environment, require_program
 
 RUNTIME = ROOT / "runtime"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME}"]
-SANITIZED = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", str(LEAKS)]
 SYSTEM = ["-rdynamic", "-lpthread", "-ldl", "-lm"]
 
 # Words of sanitizers that no server may utter. Of an array that is too large they only warn.

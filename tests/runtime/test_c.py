@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sterna.testing.rule import require
-from tests.support import clean_environment, require_module, require_program
+from tests.support import LEAKS, clean_environment, require_module, require_program
 
 RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
 TESTS = Path(__file__).resolve().parent / "c"
@@ -189,6 +189,7 @@ class Workshop:
         runtime = self.objects(build.options, build.one_file)
         output = self.folder / f"{name}-{list(BUILDS.values()).index(build)}"
         own = [tests / f"{name}.o", tests / "check.o"]
+        own += [LEAKS] if "address" in build.sanitizer else []
         run([gcc, *build.options, *own, *runtime, "-o", output, *SYSTEM])
         return output
 

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sterna.target as target_module
+from sterna.isa import instruction_sets
 from sterna.target import Target
+from sterna.target.code_generator import KernelCodeGenerator, ProgramCodeGenerator
 from sterna.target.kind import Option, all_kinds
-from sterna.target.names import ARCHITECTURES, names_of
+from sterna.target.names import names_of
 
 TEXTS = [
     "llvm",
@@ -260,10 +262,10 @@ def test_cuda_without_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kind_without_a_code_generator_says_so() -> None:
-    assert Target("llvm").kind.require_codegen() == "llvm"
-    assert Target("c").kind.require_codegen() == "c"
+    assert isinstance(Target("llvm").kind.code_generator(), KernelCodeGenerator)
+    assert isinstance(Target("c").kind.code_generator(), ProgramCodeGenerator)
     with pytest.raises(ValueError, match=r"'opencl' .* no code generator.*builds for: .*llvm"):
-        Target("opencl").kind.require_codegen()
+        Target("opencl").kind.code_generator()
 
 
 def test_shortcuts() -> None:
@@ -331,7 +333,7 @@ def targets(draw: st.DrawFn, hosts: bool = True) -> dict[str, Any]:
     if draw(st.booleans()):
         made["keys"] = draw(st.lists(WORDS, max_size=3))
     if kind.name in ("llvm", "c") and draw(st.booleans()):
-        known = names_of(draw(st.sampled_from(ARCHITECTURES)))
+        known = names_of(draw(st.sampled_from(list(instruction_sets()))))
         made["mcpu"] = draw(st.sampled_from(sorted(known.cpus)))
         if known.features:
             some = st.sampled_from(sorted(known.features))

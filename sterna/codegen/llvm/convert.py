@@ -1,4 +1,4 @@
-"""Conversions between types: Cast and saturate."""
+"""Conversions between types: Cast, and saturate, which clamps to the range of the result."""
 
 from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.codegen.llvm.narrow import narrow as narrow_to_bytes
@@ -32,7 +32,10 @@ def computes_in_float(writer: FunctionWriter, dtype: DataType) -> bool:
 
     For + - * / and sqrt that gives the same result as rounding once: 24 >= 2 * 11 + 2 bits.
     """
-    return is_narrow(dtype) and not (dtype.kind == "float" and writer.module.options.half)
+    as_it_is = dtype.kind == "float" and writer.module.options.instructions.provides(
+        "fp16_arithmetic"
+    )
+    return is_narrow(dtype) and not as_it_is
 
 
 def cast(writer: FunctionWriter, source: DataType, target: DataType, value: str) -> str:

@@ -1,8 +1,9 @@
-"""dot4: four products of bytes added to each lane, in the instruction that a processor has for it.
+"""Byte dot products (VNNI vpdpbusd, AArch64 sdot and udot): dot4, four products added to each lane.
 
 Where signs are not those of the instruction, the first operand is taken apart: x = (x & 127) - 128
 or + 128, by its highest bit, which is exact whatever the second operand is. Without an instruction
 bytes become words: in each lane those at even and those at odd places are multiplied in pairs.
+sterna/isa says which instructions there are, by the signs of both operands and by lanes.
 """
 
 from collections.abc import Callable
@@ -12,46 +13,19 @@ from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.codegen.llvm.types import splat_literal
 from sterna.support.dtype import DataType
 
-# How processors multiply bytes, by the feature that brings it: the signs of both operands, and the
-# instruction for so many lanes.
-_X86 = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256",
-        4: "llvm.x86.avx512.vpdpbusd.128"}
-_UNSIGNED_FIRST = ("uint", "int")
-INSTRUCTIONS: dict[str, dict[tuple[str, str], dict[int, str]]] = {
-    "avx512vnni": {_UNSIGNED_FIRST: _X86},
-    "avxvnni": {_UNSIGNED_FIRST: {8: _X86[8], 4: _X86[4]}},
-    "dotprod": {
-        ("int", "int"): {4: "llvm.aarch64.neon.sdot.v4i32.v16i8"},
-        ("uint", "uint"): {4: "llvm.aarch64.neon.udot.v4i32.v16i8"},
-    },
-    "i8mm": {
-        ("int", "int"): {4: "llvm.aarch64.neon.sdot.v4i32.v16i8"},
-        ("uint", "uint"): {4: "llvm.aarch64.neon.udot.v4i32.v16i8"},
-        _UNSIGNED_FIRST: {4: "llvm.aarch64.neon.usdot.v4i32.v16i8"},
-    },
-}
-_PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd",
-          4: "llvm.x86.sse2.pmadd.wd"}
-# How pairs of words are multiplied and added, by the feature that brings it.
-PAIRS: dict[str, dict[int, str]] = {
-    "avx512vnni": _PAIRS,
-    "avxvnni": {8: _PAIRS[8], 4: _PAIRS[4]},
-    "avx512bw": _PAIRS,
-    "avx2": {8: _PAIRS[8], 4: _PAIRS[4]},
-    "sse2": {4: _PAIRS[4]},
-}
-
 
 class Dot:
     """Writes one dot4."""
 
-    def __init__(self, writer: FunctionWriter, feature: str, lanes: int) -> None:
-        self.writer, self.feature, self.lanes = writer, feature, lanes
+    def __init__(self, writer: FunctionWriter, lanes: int) -> None:
+        self.writer, self.lanes = writer, lanes
+        self.instructions = writer.module.options.instructions
         self.words, self.bytes = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
 
     def write(self, total: str, a: tuple[DataType, str], b: tuple[DataType, str]) -> str:
         """total + the products of vectors of as many bytes."""
-        known = INSTRUCTIONS.get(self.feature, {})
+        row = self.instructions.dot4
+        known = row.intrinsics if row else {}
         # Where both have one sign, what is the same for all lanes comes second: AArch64 takes it
         # from one lane of a register.
         for first, second in ((b, a), (a, b)):
@@ -88,7 +62,8 @@ class Dot:
     # ---- without an instruction ----
 
     def by_words(self, total: str, a: tuple[DataType, str], b: tuple[DataType, str]) -> str:
-        pairs = PAIRS.get(self.feature, {}).get(self.lanes)
+        row = self.instructions.dot2_int16
+        pairs = row.intrinsics.get(self.lanes) if row else None
         places: tuple[Callable[[tuple[DataType, str]], Any], ...]
         if pairs is None:
             places = tuple(self.one(place) for place in range(4))

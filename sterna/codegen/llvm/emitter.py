@@ -43,7 +43,7 @@ class ModuleWriter:
 
     @property
     def abilities(self) -> Abilities:
-        """What the processor does in instructions."""
+        """What LLVM makes instructions of, not calls."""
         return abilities(self.options)
 
     @property

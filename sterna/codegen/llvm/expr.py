@@ -194,7 +194,7 @@ class ExprEmitter:
         return self.writer.value(f"xor {value_type(expr.dtype)} {self.expr(expr.a)}, {ones}")
 
     def _extreme(self, expr: BinaryExpr) -> str:
-        if _is_number(expr.a) and self._has_extremes(expr.dtype):
+        if _is_number(expr.a) and self._has_ieee_maximum(expr.dtype):
             return self._extreme_or_nan(expr)
         a, b = self.expr(expr.a), self.expr(expr.b)
         dtype, smallest = expr.dtype, isinstance(expr, Min)
@@ -206,8 +206,9 @@ class ExprEmitter:
         return self.writer.intrinsic(f"llvm.{name}.{mangled(dtype)}", kind, f"{kind} {a}",
                                      f"{kind} {b}")
 
-    def _has_extremes(self, dtype: DataType) -> bool:
-        return dtype.is_float and dtype.bits in (32, 64) and self.module.abilities.extremes
+    def _has_ieee_maximum(self, dtype: DataType) -> bool:
+        wanted = dtype.is_float and dtype.bits in (32, 64)
+        return wanted and self.module.options.instructions.provides("ieee_maximum")
 
     def _extreme_or_nan(self, expr: BinaryExpr) -> str:
         """The smaller or larger of two numbers; a NaN in either comes out."""
@@ -223,7 +224,7 @@ class ExprEmitter:
         )
 
     def _select(self, expr: Select) -> str:
-        if _keeps_nan(expr) and self._has_extremes(expr.dtype):
+        if _keeps_nan(expr) and self._has_ieee_maximum(expr.dtype):
             assert isinstance(expr.otherwise, Min | Max)
             return self._extreme_or_nan(expr.otherwise)
         with self.exact(False):

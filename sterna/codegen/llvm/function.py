@@ -47,7 +47,7 @@ def _generate_part(module: ModuleWriter, part: Part, suffix: str) -> None:
         symbols[symbol_of(function) if packed else function.name] = name
     symbols[LIBRARY_CONTEXT] = part.context
     for function in part.functions:
-        function = expand_tiles(function, module.options.tiles)
+        function = expand_tiles(function, module.options.matrix_tiles)
         emitter = FunctionEmitter(module, symbols, function.name)
         elsewhere = bool(function.attrs.get("external"))
         text = emitter.declaration(function) if elsewhere else emitter.function(function)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from sterna.isa import NO_INSTRUCTIONS, Instructions, InstructionSet, spelled
+
 # LLVM's contexts and pass managers that llvmlite shares are not safe to use from two threads.
 LOCK = threading.RLock()
 
@@ -21,11 +23,9 @@ class LLVMOptions:
     opt_level: int = 3
     abi: str = ""
     """The calling convention, where a processor has several; empty: the usual one."""
-    dot: str = ""
-    """The feature by which bytes are multiplied and added; see dot.py."""
-    half: bool = False
-    """Whether float16 is computed with as it is, not in float32."""
-    tiles: tuple[str, ...] = ()
+    instructions: Instructions = NO_INSTRUCTIONS
+    """What code may be written in beside LLVM's own instructions; see sterna/isa."""
+    matrix_tiles: tuple[str, ...] = ()
     """The types of matrices that are multiplied in tiles; see tiles.py."""
     needs: str = ""
     """What loaders are told of the processor that the code needs; empty: nothing."""
@@ -34,12 +34,19 @@ class LLVMOptions:
     @functools.cache
     def native(opt_level: int = 3) -> "LLVMOptions":
         """This machine, with everything its processor can do."""
+        triple, features = llvm.get_process_triple(), llvm.get_host_cpu_features()
+        found = spelled(triple.partition("-")[0])
+        held = frozenset(str(name) for name, there in features.items() if there)
         return LLVMOptions(
-            llvm.get_process_triple(),
-            llvm.get_host_cpu_name(),
-            llvm.get_host_cpu_features().flatten(),
-            opt_level,
+            triple, llvm.get_host_cpu_name(), features.flatten(), opt_level,
+            instructions=Instructions(found[0].name, held) if found else NO_INSTRUCTIONS,
         )
+
+
+def _instruction_set(options: LLVMOptions) -> InstructionSet | None:
+    """What the triple means; None if only LLVM knows."""
+    found = spelled(options.triple.partition("-")[0])
+    return found[0] if found else None
 
 
 @functools.cache
@@ -56,7 +63,8 @@ def create_machine(options: LLVMOptions) -> llvm.TargetMachine:
     except RuntimeError as error:
         raise ValueError(f"LLVM has no target '{options.triple}': {error}") from None
     # WebAssembly and bare metal are linked statically.
-    alone = "wasm" in options.triple or "-none" in options.triple
+    isa = _instruction_set(options)
+    alone = (isa is not None and isa.static_code) or "-none" in options.triple
     return target.create_target_machine(
         cpu=options.cpu, features=options.features, opt=options.opt_level,
         reloc="static" if alone else "pic",
@@ -67,12 +75,6 @@ def create_machine(options: LLVMOptions) -> llvm.TargetMachine:
 _PROBES = ("floor", "ceil", "trunc", "rint", "round")
 
 _PROBE_TEXT = """
-define void @vector(ptr %a) nounwind {{
-  %x = load <16 x float>, ptr %a, align 4
-  %y = fadd <16 x float> %x, %x
-  store <16 x float> %y, ptr %a, align 4
-  ret void
-}}
 define float @widen(ptr %a) nounwind {{
   %x = load half, ptr %a
   %y = fpext half %x to float
@@ -82,16 +84,6 @@ define void @narrow(float %x, ptr %a) nounwind {{
   %y = fptrunc float %x to half
   store half %y, ptr %a
   ret void
-}}
-define <4 x float> @larger(<4 x float> %x, <4 x float> %y) nounwind {{
-  %z = call <4 x float> @llvm.maximum.v4f32(<4 x float> %x, <4 x float> %y)
-  ret <4 x float> %z
-}}
-declare <4 x float> @llvm.maximum.v4f32(<4 x float>, <4 x float>)
-define <4 x float> @added(<4 x float> %x, <4 x float> %y, <4 x float> %z) nounwind {{
-  %p = fmul contract <4 x float> %x, %y
-  %s = fadd contract <4 x float> %p, %z
-  ret <4 x float> %s
 }}
 {functions}
 """
@@ -107,18 +99,12 @@ declare {type} @llvm.{name}.f{bits}({type})
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a processor does in instructions, without a library."""
+    """What LLVM makes instructions of for a processor, not calls of a library."""
 
-    register_bits: int
-    """Bits of its vector registers."""
-    half: bool
-    """Whether it converts float16."""
+    converts_fp16: bool
+    """Conversions of float16."""
     rounds: frozenset[str]
     """floor, ceil, ... as "floor.f32"."""
-    extremes: bool
-    """Whether one instruction gives the larger of two numbers, or the NaN among them."""
-    inverse_bits: int
-    """How many bits of 1/x one instruction gives, where multiply-adds are rounded once; or 0."""
 
 
 @functools.cache
@@ -133,7 +119,6 @@ def abilities(options: LLVMOptions) -> Abilities:
         machine = create_machine(options)
         module = llvm.parse_assembly(_PROBE_TEXT.format(functions=functions))
         text = machine.emit_assembly(module)
-    width = 512 if "%zmm" in text else 256 if "%ymm" in text else 128
     # A library call shows as the function's plain name; ours are probe.name.bits.
     called = {
         f"{name}.f{bits}"
@@ -142,11 +127,8 @@ def abilities(options: LLVMOptions) -> Abilities:
         if re.search(rf"(?<![\w.]){name}{suffix}(?![\w.])", _calls(text))
     }
     every = {f"{name}.f{bits}" for name in _PROBES for bits in (32, 64)}
-    half = not re.search(r"hfsf2|sfhf2|h2f|f2h", text)
-    extremes = re.search(r"\bfmax\s+v", text) is not None  # of AArch64
-    fused = re.search(r"\bvfmadd\w+ps\b", text)  # of x86
-    inverse_bits = {512: 14, 256: 11}.get(width, 0) if fused else 8 if extremes else 0
-    return Abilities(width, half, frozenset(every - called), extremes, inverse_bits)
+    converts = not re.search(r"hfsf2|sfhf2|h2f|f2h", text)
+    return Abilities(converts, frozenset(every - called))
 
 
 @functools.cache
@@ -178,9 +160,9 @@ def pointer_bits(options: LLVMOptions) -> int:
 
 def object_format(options: LLVMOptions) -> str:
     """ELF, MachO, COFF or Wasm."""
-    triple = options.triple
-    if "wasm" in triple:
-        return "Wasm"
+    triple, isa = options.triple, _instruction_set(options)
+    if isa is not None and isa.object_format:
+        return isa.object_format.capitalize()
     if any(word in triple for word in ("darwin", "macos", "ios")):
         return "MachO"
     return "COFF" if "windows" in triple else "ELF"

@@ -1,4 +1,4 @@
-"""Numbers of 32 bits rounded, and held within the range of 8 bits, in instructions of AArch64.
+"""Numbers of 32 bits rounded, and saturated to 8 bits, one register at a time (AArch64's sqxtn).
 
 They say what the IR says of numbers out of range and of those that are none, so that nothing has to
 be compared first.
@@ -9,64 +9,73 @@ from sterna.codegen.llvm.pack import joined, shuffled
 from sterna.support.dtype import DataType
 
 FLOAT32, INT32 = DataType("float32"), DataType("int32")
-_REGISTER = 4
-
-
-def _fills_registers(writer: FunctionWriter, dtype: DataType) -> bool:
-    return writer.module.abilities.extremes and dtype.lanes % _REGISTER == 0
 
 
 def rounds_to_whole(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
     """Whether one instruction gives the nearest whole numbers of such vectors."""
     wanted = source.element == FLOAT32 and target.element == INT32
-    return wanted and _fills_registers(writer, source)
+    return wanted and _register_of(writer, source.lanes) is not None
 
 
 def round_to_whole(writer: FunctionWriter, lanes: int, value: str) -> str:
     """The nearest int32 of each float32, the even one in the middle."""
-    name = "llvm.aarch64.neon.fcvtns.v4i32.v4f32"
+    found = _register_of(writer, lanes)
+    assert found is not None
+    register, name = found
+    whole, floats = f"<{register} x i32>", f"<{register} x float>"
     parts = [
-        (writer.intrinsic(name, "<4 x i32>", f"<4 x float> {part}"), _REGISTER)
-        for part in _registers(writer, "float", lanes, value)
+        (writer.intrinsic(name, whole, f"{floats} {part}"), register)
+        for part in _registers(writer, "float", lanes, register, value)
     ]
     return joined(writer, parts, "i32")
 
 
+def _register_of(writer: FunctionWriter, lanes: int) -> tuple[int, str] | None:
+    """The lanes of the instruction that rounds, and its name, if it fills such vectors."""
+    row = writer.module.options.instructions.round_to_int32
+    names = row.intrinsics if row else {}
+    return next((entry for entry in names.items() if lanes % entry[0] == 0), None)
+
+
 def narrows(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
     """Whether such vectors of int32 or float32 become bytes without comparisons."""
+    row = writer.module.options.instructions.saturating_narrow
     wanted = source.element in (INT32, FLOAT32) and target.is_integer and target.bits == 8
-    return wanted and _fills_registers(writer, source)
+    return row is not None and wanted and source.lanes % row.lanes == 0
 
 
 def narrow(writer: FunctionWriter, source: DataType, target: DataType, value: str) -> str:
     """Numbers as bytes, the nearest byte for those out of range, 0 for what is no number."""
-    sort = "sqxtn" if target.is_int else "sqxtun"
-    parts = _registers(writer, "float" if source.is_float else "i32", source.lanes, value)
+    row = writer.module.options.instructions.saturating_narrow
+    assert row is not None
+    n = row.lanes
+    whole, words, twice = f"<{n} x i32>", f"<{n} x i16>", f"<{2 * n} x i16>"
+    element = "float" if source.is_float else "i32"
+    parts = _registers(writer, element, source.lanes, n, value)
     if source.is_float:
-        whole = "llvm.fptosi.sat.v4i32.v4f32"
-        parts = [writer.intrinsic(whole, "<4 x i32>", f"<4 x float> {part}") for part in parts]
-    words = [
-        (writer.intrinsic("llvm.aarch64.neon.sqxtn.v4i16", "<4 x i16>", f"<4 x i32> {part}"), 4)
-        for part in parts
-    ]
+        name = f"llvm.fptosi.sat.v{n}i32.v{n}f32"
+        parts = [writer.intrinsic(name, whole, f"<{n} x float> {part}") for part in parts]
+    halves = [(writer.intrinsic(row.to_int16, words, f"{whole} {part}"), n) for part in parts]
     done = []
-    for first in range(0, len(words), 2):
-        pair = words[first : first + 2]
+    for first in range(0, len(halves), 2):
+        pair = halves[first : first + 2]
         both = joined(writer, (pair * 2)[:2], "i16")
-        name = f"llvm.aarch64.neon.{sort}.v8i8"
-        made = writer.intrinsic(name, "<8 x i8>", f"<8 x i16> {both}")
-        count = _REGISTER * len(pair)
-        if count < 8:
-            made = shuffled(writer, "<8 x i8>", made, range(count))
+        to_bytes = row.to_int8 if target.is_int else row.to_uint8
+        made = writer.intrinsic(to_bytes, f"<{2 * n} x i8>", f"{twice} {both}")
+        count = n * len(pair)
+        if count < 2 * n:
+            made = shuffled(writer, f"<{2 * n} x i8>", made, range(count))
         done.append((made, count))
     return joined(writer, done, "i8")
 
 
-def _registers(writer: FunctionWriter, element: str, lanes: int, value: str) -> list[str]:
-    if lanes == _REGISTER:
+def _registers(
+    writer: FunctionWriter, element: str, lanes: int, register: int, value: str
+) -> list[str]:
+    if lanes == register:
         return [value]
     kind = f"<{lanes} x {element}>"
     return [
-        shuffled(writer, kind, value, range(first, first + _REGISTER))
-        for first in range(0, lanes, _REGISTER)
+        shuffled(writer, kind, value, range(first, first + register))
+        for first in range(0, lanes, register)
     ]

@@ -1,4 +1,4 @@
-"""Integers of 32 bits held within the range of 8: instructions that narrow two registers at once.
+"""Saturating packs of x86 (packssdw, packuswb): 32 bits held within the range of 8, two registers.
 
 A register is narrowed within its parts of 128 bits: after two such steps every part has four bytes
 of each of four registers, which one permutation of words of 32 bits puts in order.
@@ -8,28 +8,24 @@ from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.support.dtype import DataType
 
 INT32 = DataType("int32")
-# How many lanes of 32 bits these instructions take, and what they are called, by the feature of a
-# processor that brings them: to 16 bits, to signed bytes, to unsigned bytes.
-_WIDE = (16, "llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packsswb.512",
-         "llvm.x86.avx512.packuswb.512")
-_NARROW = (8, "llvm.x86.avx2.packssdw", "llvm.x86.avx2.packsswb", "llvm.x86.avx2.packuswb")
-PACKS = {"avx512vnni": _WIDE, "avx512bw": _WIDE, "avxvnni": _NARROW, "avx2": _NARROW}
 # Lanes of 32 bits in the part of a register that is narrowed by itself.
 _PART = 4
 
 
 def is_packed_by(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
     """Whether the processor narrows such vectors: of several registers, a single one does alone."""
-    found = PACKS.get(writer.module.options.dot)
-    if found is None or source.element != INT32 or not target.is_integer or target.bits != 8:
+    row = writer.module.options.instructions.saturating_pack
+    if row is None or source.element != INT32 or not target.is_integer or target.bits != 8:
         return False
-    return source.lanes > found[0] and source.lanes % found[0] == 0
+    return source.lanes > row.lanes and source.lanes % row.lanes == 0
 
 
 def pack(writer: FunctionWriter, lanes: int, target: DataType, value: str) -> str:
     """A vector of int32 as bytes, four registers at a time: of fewer some are taken twice."""
-    register, to_words, to_signed, to_unsigned = PACKS[writer.module.options.dot]
-    to_bytes = to_signed if target.is_int else to_unsigned
+    row = writer.module.options.instructions.saturating_pack
+    assert row is not None
+    register, to_words = row.lanes, row.to_int16
+    to_bytes = row.to_int8 if target.is_int else row.to_uint8
     whole = f"<{lanes} x i32>"
     parts = [
         shuffled(writer, whole, value, range(first, first + register))

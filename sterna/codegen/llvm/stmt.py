@@ -1,4 +1,4 @@
-"""Statements to LLVM blocks. Meaning: sterna/tir/stmt.py."""
+"""Statements to LLVM's basic blocks. Meaning: sterna/tir/stmt.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -195,7 +195,7 @@ class StmtEmitter(PackedEmitter):
 
     def _chunk(self, dtype: DataType, lanes: int) -> int:
         """How many lanes LLVM handles well; it keeps vectors in memory that are no power of two."""
-        register = self.module.abilities.register_bits // dtype.bits
+        register = self.module.options.instructions.whole_vector_bits // dtype.bits
         if lanes & (lanes - 1) == 0:
             return 4 * register
         return min(register, 1 << lanes.bit_length() - 1)

@@ -1,4 +1,4 @@
-"""Tiles in the instructions that x86-64 has for them (AMX). Meaning: sterna/tir/tiles.py.
+"""AMX: tiles in the instructions that x86-64 has for them. Meaning: sterna/tir/tiles.py.
 
 Linux lets a process use tiles that has asked for them once; then all of its threads may. It says no
 where the processor has none. The code that needs them asks, so that a library without a runtime has
@@ -12,19 +12,12 @@ from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
 from sterna.codegen.llvm.types import hex_quoted
 from sterna.ir import build
 from sterna.ir.expr import Call, StringImm
+from sterna.isa.capability import TileUnit
 from sterna.tir.tiles import TILES
 
-_DOTS = {
-    "bfloat16 bfloat16": "tdpbf16ps",
-    "int8 int8": "tdpbssd", "int8 uint8": "tdpbsud",
-    "uint8 int8": "tdpbusd", "uint8 uint8": "tdpbuud",
-}
-# Of Linux: the number of a system call and what it is asked. All processors with tiles multiply
-# all of these types.
-_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 _ABSENT = (
     "{} was compiled for a processor with tiles (AMX), which this one does not have or its system "
-    "does not grant; compile it for this machine, or add -mattr=-amx-tile to its target"
+    "does not grant; compile it for this machine, or add -mattr=-{} to its target"
 )
 
 
@@ -34,9 +27,15 @@ def write_tile_call(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _unit(module: ModuleWriter) -> TileUnit:
+    unit = module.options.instructions.isa.tile_unit
+    assert unit is not None, "tiles are expanded where there are no instructions for them"
+    return unit
+
+
 def _configure(emitter: Any, expr: Call) -> None:
     """The 64 bytes that the processor reads the shapes from."""
-    module = emitter.module
+    module, unit = emitter.module, _unit(emitter.module)
     numbers = [build.int_value(arg) or 0 for arg in expr.args]
     rows, sizes = numbers[::2], numbers[1::2]
     palette = bytes([1, *[0] * 15])
@@ -47,20 +46,21 @@ def _configure(emitter: Any, expr: Call) -> None:
     if line not in module.globals:
         module.globals.append(line)
     granted = emitter.writer.value(f"call i1 {_grant(module)}()")
-    emitter.unless(granted, "RuntimeError", _ABSENT.format(emitter.name))
-    _instruction(emitter, "ldtilecfg", f"ptr {name}")
+    emitter.unless(granted, "RuntimeError", _ABSENT.format(emitter.name, unit.feature))
+    _instruction(emitter, unit.configure, f"ptr {name}")
 
 
 def _release(emitter: Any, expr: Call) -> None:
-    _instruction(emitter, "tilerelease")
+    _instruction(emitter, _unit(emitter.module).release)
 
 
 def _zero(emitter: Any, expr: Call) -> None:
-    _instruction(emitter, "tilezero", _immediate(expr, 0))
+    _instruction(emitter, _unit(emitter.module).zero, _immediate(expr, 0))
 
 
 def _move(emitter: Any, expr: Call) -> None:
-    name = {"tile_load": "tileloadd64", "tile_store": "tilestored64"}[expr.op]
+    unit = _unit(emitter.module)
+    name = unit.load if expr.op == "tile_load" else unit.store
     address = f"ptr {emitter.expr(expr.args[1])}"
     _instruction(emitter, name, _immediate(expr, 0), address, f"i64 {emitter.expr(expr.args[2])}")
 
@@ -68,7 +68,8 @@ def _move(emitter: Any, expr: Call) -> None:
 def _dot(emitter: Any, expr: Call) -> None:
     kinds = expr.args[3]
     assert isinstance(kinds, StringImm)
-    _instruction(emitter, _DOTS[kinds.value], *[_immediate(expr, place) for place in range(3)])
+    name = _unit(emitter.module).dots[kinds.value]
+    _instruction(emitter, name, *[_immediate(expr, place) for place in range(3)])
 
 
 def _immediate(expr: Call, place: int) -> str:
@@ -76,7 +77,7 @@ def _immediate(expr: Call, place: int) -> str:
 
 
 def _instruction(emitter: Any, name: str, *arguments: str) -> None:
-    target = emitter.writer.declare(f"llvm.x86.{name}", "void", arguments)
+    target = emitter.writer.declare(name, "void", arguments)
     emitter.writer.emit(f"call void {target}({', '.join(arguments)})")
 
 
@@ -85,7 +86,7 @@ def _grant(module: ModuleWriter) -> str:
 
     def write() -> str:
         ask = module.declare("syscall", "i64", "i64, ...", "extern_weak ")
-        request = f"i64 {_ARCH_PRCTL}, i64 {_REQUEST_PERMISSION}, i64 {_TILE_DATA}"
+        request = ", ".join(f"i64 {number}" for number in _unit(module).permission)
         return f"""\
 @sterna.tiles.granted = internal global i8 0
 define internal i1 @"sterna.tiles"() {ATTRIBUTES} {{

@@ -1,32 +1,22 @@
-"""dot2 and fold2: products of bytes added in pairs of 16 bits, and such pairs to numbers of 32."""
+"""dot2 (pmaddubsw) and add_pairs (pmaddwd): products of bytes in 16 bits, pairs of these in 32."""
 
-from sterna.codegen.llvm.dot import PAIRS
 from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.codegen.llvm.types import splat_literal, value_type
 from sterna.support.dtype import DataType
 
-_NARROW = {32: "llvm.x86.avx512.pmaddubs.w.512", 16: "llvm.x86.avx2.pmadd.ub.sw",
-           8: "llvm.x86.ssse3.pmadd.ub.sw.128"}
-# The instructions for so many words, whose first operand is unsigned and whose second is not, by
-# the feature that brings them.
-INSTRUCTIONS: dict[str, dict[int, str]] = {
-    "avx512vnni": _NARROW,
-    "avx512bw": _NARROW,
-    "avxvnni": {16: _NARROW[16], 8: _NARROW[8]},
-    "avx2": {16: _NARROW[16], 8: _NARROW[8]},
-}
-
 
 class WordPairs:
-    """Writes one dot2 or fold2 of so many words."""
+    """Writes one dot2 or add_pairs of so many words."""
 
-    def __init__(self, writer: FunctionWriter, feature: str, words: int) -> None:
-        self.writer, self.feature, self.words = writer, feature, words
+    def __init__(self, writer: FunctionWriter, words: int) -> None:
+        self.writer, self.words = writer, words
+        self.instructions = writer.module.options.instructions
         self.kind, self.bytes = f"<{words} x i16>", f"<{2 * words} x i8>"
 
     def dot(self, a: tuple[DataType, str], b: tuple[DataType, str]) -> str:
         """Products of as many bytes, in pairs."""
-        name = INSTRUCTIONS.get(self.feature, {}).get(self.words)
+        row = self.instructions.dot2  # of an unsigned and a signed operand
+        name = row.intrinsics.get(self.words) if row else None
         for first, second in ((a, b), (b, a)):
             if name is not None and (first[0].kind, second[0].kind) == ("uint", "int"):
                 declared = self.writer.module.declare(
@@ -51,7 +41,8 @@ class WordPairs:
     def fold(self, dtype: DataType, total: str, words: str) -> str:
         """total, of half as many lanes, plus both words of each."""
         wide = value_type(dtype)
-        name = PAIRS.get(self.feature, {}).get(dtype.lanes)
+        row = self.instructions.dot2_int16
+        name = row.intrinsics.get(dtype.lanes) if row else None
         if name is not None:
             declared = self.writer.module.declare(name, wide, f"{self.kind}, {self.kind}")
             ones = splat_literal("i16", "1", self.words)

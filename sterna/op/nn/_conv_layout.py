@@ -68,7 +68,7 @@ def alter_conv2d(
     packed, line = _kernel_layout(attrs, args, kernel, channels, processor)
     few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
     few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
-    few = few and str(data.dtype) not in processor.tiles  # which take all columns of a window
+    few = few and str(data.dtype) not in processor.matrix_tiles  # which take whole windows
     made: Attrs = attrs.replace(
         data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
         out_layout="NHWC" if few else "", run=_run(attrs, args, kernel, channels, processor),
@@ -90,7 +90,7 @@ def _run(
     result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
     kinds = [result, *(arg.checked_type for arg in args)]
     narrow = all(isinstance(kind, TensorType) and kind.dtype == "float16" for kind in kinds)
-    if attrs.run or not narrow or not p.computes_half:
+    if attrs.run or not narrow or not p.fp16_arithmetic:
         return int(attrs.run)
     window = [kernel["H"], kernel["W"]]
     if attrs.groups == 1:

@@ -77,13 +77,13 @@ def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -
     depth = weight.data.shape[1]
     most = _columns_that_fit(rows, units, depth, lanes, processor.l2_bytes // data.dtype.bytes)
     width = tile_of_rows(
-        processor, rows, most, data.dtype, depth, pace=processor.pace_beside_others
+        processor, rows, most, data.dtype, depth, throughput=processor.smt_throughput
     ).columns
     while units % width:
         width //= 2
     if width < min(lanes, 4):
         return None
     half = data.dtype == weight.data.dtype == "float16" and attrs.out_dtype in ("", "float16")
-    run = run_of([weight.data.shape[1]]) if half and processor.computes_half else 0
+    run = run_of([weight.data.shape[1]]) if half and processor.fp16_arithmetic else 0
     made: Attrs = attrs.replace(weight_layout=f"NC{width}n", run=attrs.run or run)
     return made

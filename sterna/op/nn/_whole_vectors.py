@@ -16,6 +16,7 @@ from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, find
+from sterna.target import instructions_of
 
 # Multiply-adds that are worth another kernel.
 LEAST_PRODUCTS = 1 << 18
@@ -96,14 +97,11 @@ def _out_layout(attrs: Any) -> str:
 
 
 def _lanes(target: Any) -> int | None:
-    """Numbers of a vector, where code runs that has them."""
-    if target is None or target.kind.name != "llvm":
+    """Numbers of float32 in a vector, where code runs that has them and filling them up pays."""
+    if target is None or not target.kind.picks_instructions:
         return None
-    if "avx512f" in target.features:
-        return 16
-    if "avx2" in target.features:
-        return 8
-    return 4 if target.features.is_aarch64 else None
+    found = instructions_of(target)
+    return found.vector_registers.bits // 32 if found.provides("whole_vectors") else None
 
 
 def _products(name: str, attrs: Any, kinds: list[TensorType]) -> int:

@@ -21,6 +21,7 @@ from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
+from sterna.target import instructions_of
 
 INT32 = DataType("int32")
 # One instruction multiplies and adds so many bytes.
@@ -112,7 +113,9 @@ class Product:
         left as it is: most of what runs that adds one product at a time.
         """
         data, weight, data_zero, weight_zero, *scales = args
-        if target is None or target.kind.name == "c" or not isinstance(weight, Constant):
+        if target is None or not target.kind.picks_instructions:
+            return None
+        if not isinstance(weight, Constant):
             return None
         shift = _known(weight_zero)
         if shift is None:
@@ -174,9 +177,8 @@ class Product:
 
 def _preferred(target: Any) -> str | None:
     """The type of bytes that a target multiplies with int8 in one instruction, if it is one."""
-    if "avx512vnni" in target.features or "avxvnni" in target.features:
-        return "uint8"
-    return "int8" if "dotprod" in target.features and "i8mm" not in target.features else None
+    row = instructions_of(target).dot4
+    return row.data_types[0] if row is not None and len(row.data_types) == 1 else None
 
 
 def _with_other_sign(data: RelayExpr, zero: RelayExpr) -> tuple[RelayExpr, RelayExpr]:

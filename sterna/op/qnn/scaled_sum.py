@@ -23,6 +23,7 @@ from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
 from sterna.relay.quantized import int_range
 from sterna.schedule.dot4 import are_bytes
 from sterna.support.dtype import DataType
+from sterna.target import instructions_of
 from sterna.te import nearbyint
 
 FLOAT32, FLOAT64, INT32 = DataType("float32"), DataType("float64"), DataType("int32")
@@ -82,9 +83,9 @@ def _legalize(
     attrs: ScaledSumAttrs, args: tuple[RelayExpr, ...], target: Any
 ) -> RelayExpr | None:
     """By multiply-adds of float32, which LLVM makes of such sums where a processor has them."""
-    if attrs.fused or target is None or target.kind.name != "llvm":
+    if attrs.fused or target is None or not target.kind.picks_instructions:
         return None
-    if "fma" not in target.features and not target.features.is_aarch64:
+    if not instructions_of(target).provides("fma_contraction"):
         return None
     if not sums_are_exact(attrs, *[tensor_type(arg).dtype for arg in args]):
         return None

@@ -1,4 +1,4 @@
-"""Operators by those that the target runs better.
+"""Legalisation: operators by those that the target runs better.
 
     What an operator's record says for the target; a call that has no computation of its own becomes
     what it consists of.

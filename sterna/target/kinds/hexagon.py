@@ -1,20 +1,7 @@
 """hexagon: Qualcomm's DSP, whose code LLVM makes."""
 
-from collections.abc import Mapping
-
 from sterna.target.kind import Option, TargetKind, Value
 from sterna.target.processor import refine_processor
-
-VERSIONS: Mapping[str, int] = {
-    "v65": 256 << 10, "v66": 256 << 10, "v67": 256 << 10, "v68": 4 << 20, "v69": 8 << 20,
-    "v71": 8 << 20, "v73": 8 << 20, "v75": 8 << 20,
-}
-"""The versions with a vector unit, and the bytes of fast memory beside it."""
-
-
-def vector_features(version: str) -> list[str]:
-    """The features that turn on the vector unit of a version."""
-    return [f"+hvx{version}", "+hvx-length128b"]
 
 
 def _refine(attrs: dict[str, Value]) -> tuple[str, ...]:
@@ -43,6 +30,7 @@ KIND = TargetKind(
         Option("system-lib", "bool"),
     ),
     refine=_refine,
-    codegen="llvm",
+    codegen="sterna.target.code_generators.llvm",
+    schedules=("sterna.schedule.default",),
     triple="hexagon-unknown-elf",
 )

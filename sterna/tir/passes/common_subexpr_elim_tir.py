@@ -1,4 +1,4 @@
-"""Compute once what is needed several times."""
+"""Common subexpression elimination (CSE): compute once what is needed several times."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Ask a question once, before a loop, instead of in every iteration."""
+"""Loop unswitching: ask what a loop cannot change once, before it, not in every iteration."""
 
 import functools
 from collections.abc import Iterator

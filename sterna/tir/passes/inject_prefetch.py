@@ -1,4 +1,4 @@
-"""Turn rectangles to prefetch into prefetches of cache lines."""
+"""Software prefetch: turn rectangles to prefetch into prefetches of cache lines."""
 
 import math
 from typing import Any

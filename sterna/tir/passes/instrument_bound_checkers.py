@@ -1,4 +1,4 @@
-"""Check every index before it is used."""
+"""Bounds checking: check every index before it is used."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

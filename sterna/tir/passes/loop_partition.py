@@ -1,4 +1,4 @@
-"""Peel the iterations for which a guard may fail, so that the others run without it."""
+"""Loop partitioning: peel the iterations whose guard may fail; the others run without it."""
 
 from collections.abc import Iterator
 

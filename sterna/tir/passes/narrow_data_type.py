@@ -1,4 +1,4 @@
-"""Compute indices in fewer bits where their bounds allow it."""
+"""Index narrowing: compute indices in fewer bits where their bounds allow it."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Remove statements that do nothing."""
+"""Dead code elimination: remove statements that do nothing."""
 
 from typing import Any
 

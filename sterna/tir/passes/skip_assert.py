@@ -1,4 +1,4 @@
-"""Remove all checks."""
+"""Assertion removal: remove all checks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Let buffers share memory that are not needed at the same time."""
+"""Storage reuse by liveness: let buffers share memory that are not needed at the same time."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

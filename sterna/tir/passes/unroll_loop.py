@@ -1,4 +1,4 @@
-"""Write out loops whose extent is constant."""
+"""Loop unrolling: write out loops whose extent is constant."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Turn loops that are marked vectorized into vector operations."""
+"""Vectorization (SIMD): turn loops that are marked vectorized into vector operations."""
 
 from sterna.arith import substitute
 from sterna.ir import build
@@ -44,7 +44,8 @@ def vectorize_loop(func: PrimFunc, enable: bool = True) -> PrimFunc:
 
 # Calls that cannot be widened: they take addresses, vectors, or functions that somebody else wrote.
 _ONE_BY_ONE = (
-    "address_of", "view_of", "dot4", "dot2", "fold2", "call_pure_extern", "call_llvm_pure_intrin",
+    "address_of", "view_of", "dot4", "dot2", "add_pairs", "call_pure_extern",
+    "call_llvm_pure_intrin",
 )
 
 

@@ -1,0 +1,69 @@
+"""AArch64: NEON, DOTPROD and I8MM."""
+
+from sterna.isa.arm_cores import CORES
+from sterna.isa.capability import (
+    ByLanes,
+    Capability,
+    Dot4,
+    Estimate,
+    SaturatingNarrow,
+    VectorRegisters,
+)
+from sterna.isa.instruction_set import InstructionSet, Spelling
+
+_NEON = Capability(("neon",))
+_SAME_SIGNS = {
+    ("int", "int"): {4: "llvm.aarch64.neon.sdot.v4i32.v16i8"},
+    ("uint", "uint"): {4: "llvm.aarch64.neon.udot.v4i32.v16i8"},
+}
+
+AARCH64 = InstructionSet(
+    name="aarch64",
+    spellings=(
+        Spelling(r"aarch64_32|arm64_32", 32),
+        Spelling(r"aarch64(_be)?|arm64(e|ec)?", 64, ("aarch64", "arm64")),
+    ),
+    big_endian=r"aarch64_be",
+    keys=("arm_cpu", "cpu"),
+    cpus=((r"apple-(macos|darwin)", "apple-m1"), ("", "generic")),
+    triples=(("", "aarch64-unknown-linux-gnu"),),
+    abis={"aapcs": "", "darwinpcs": ""},
+    aliases={"asimd": "neon", "fp16_simd": "fullfp16", "matmul_i8": "i8mm"},
+    linux_features={
+        "asimddp": "dotprod", "asimdfhm": "fp16fml", "asimdhp": "fullfp16", "asimdrdm": "rdm",
+        "bf16": "bf16", "fcma": "complxnum", "frint": "fptoint", "i8mm": "i8mm", "jscvt": "jsconv",
+        "lrcpc": "rcpc", "sve": "sve", "sve2": "sve2",
+    },
+    loader_features="""
+        lse rdm rcpc dotprod fullfp16 fp16fml complxnum sha3 flagm i8mm bf16 sve sve2 sme cssc mops
+    """,
+    registers=(VectorRegisters(("neon",), bits=128, count=32),),
+    operand_registers=4,
+    cores=CORES,
+    fused_multiply_add=(Capability(),),
+    fma_contraction=(Capability(),),
+    by_element_fma=(_NEON,),
+    fp16_arithmetic=(Capability(("fullfp16", "neon")),),
+    ieee_maximum=(_NEON,),
+    dot4=(
+        Dot4(("i8mm", "dotprod"), intrinsics={
+            **_SAME_SIGNS, ("uint", "int"): {4: "llvm.aarch64.neon.usdot.v4i32.v16i8"},
+        }),
+        Dot4(("dotprod",), intrinsics=_SAME_SIGNS),
+    ),
+    saturating_narrow=(
+        SaturatingNarrow(
+            ("neon",), lanes=4, to_int16="llvm.aarch64.neon.sqxtn.v4i16",
+            to_int8="llvm.aarch64.neon.sqxtn.v8i8", to_uint8="llvm.aarch64.neon.sqxtun.v8i8",
+        ),
+    ),
+    round_to_int32=(
+        ByLanes(("neon",), intrinsics={4: "llvm.aarch64.neon.fcvtns.v4i32.v4f32"}),
+    ),
+    reciprocal_estimate=(
+        Estimate(("neon",), bits=8, lanes=4, intrinsic="llvm.aarch64.neon.frecpe.v4f32"),
+    ),
+    whole_vectors=(_NEON,),
+)
+
+INSTRUCTION_SETS = (AARCH64,)

@@ -1,0 +1,60 @@
+"""Cores: their caches, and what they do in a cycle."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What a core does in a cycle, and how many cycles a multiply-add takes."""
+
+    multiply_adds: int = 2
+    """Vectors of products that it adds in a cycle."""
+    loads: int = 2
+    latency: int = 4
+    """Cycles of a multiply-add."""
+    issue_width: int = 4
+    """Instructions of any kind that it starts in a cycle."""
+    loop_overhead: int = 3
+    """Instructions of a step of a sum that only count."""
+    l2_vector_cycles: int = 0
+    """Cycles until the second cache has sent a vector."""
+
+
+COMMON = Throughput()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCore:
+    """What simultaneous multithreading (SMT) leaves, where the sibling runs another program.
+
+    Instructions are scarce before multiply-adds are, and steps are written out to save some.
+    """
+
+    issue_width: int
+    loop_overhead: int
+    l2_vector_cycles: int
+
+    def left_of(self, whole: Throughput) -> Throughput:
+        """The throughput beside others on the same core."""
+        return replace(
+            whole, issue_width=self.issue_width, loop_overhead=self.loop_overhead,
+            l2_vector_cycles=self.l2_vector_cycles,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One core that is known by name; of a cache that several share, its part."""
+
+    l1_kib: int | None = None
+    l2_kib: int | None = None
+    throughput: Throughput = COMMON
+
+
+UNKNOWN = Core()
+
+
+def by_name(cores: Mapping[str, Core]) -> dict[str, Core]:
+    """Cores by each of the names that their keys list."""
+    return {name: core for names, core in cores.items() for name in names.split()}

@@ -1,0 +1,37 @@
+"""RISC-V of 64 and of 32 bits: RVV, whose registers have the length that a processor says."""
+
+from sterna.isa.capability import Capability, VectorRegisters
+from sterna.isa.instruction_set import InstructionSet, Spelling
+
+_LENGTHS = tuple(32 << power for power in reversed(range(12)))
+_REGISTERS = tuple(
+    VectorRegisters(("zve32x", f"zvl{bits}b"), bits=bits, count=32) for bits in _LENGTHS
+)
+
+RISCV64 = InstructionSet(
+    name="riscv64",
+    spellings=(Spelling(r"riscv64(be)?", 64, ("riscv64",)),),
+    big_endian=r"riscv64be",
+    keys=("riscv_cpu", "cpu"),
+    cpus=(("", "generic-rv64"),),
+    triples=(("", "riscv64-unknown-linux-gnu"),),
+    hosted_features=("m", "a", "f", "d", "c"),
+    abis={"lp64": "", "lp64e": "", "lp64f": "f", "lp64d": "d"},
+    aliases={"rvv": "v"},
+    registers=_REGISTERS,
+    fused_multiply_add=(Capability(("f",)),),
+)
+
+RISCV32 = InstructionSet(
+    name="riscv32",
+    spellings=(Spelling(r"riscv32(be)?", 32, ("riscv32",)),),
+    big_endian=r"riscv32be",
+    keys=("riscv_cpu", "cpu"),
+    cpus=(("", "generic-rv32"),),
+    triples=(("", "riscv32-unknown-elf"),),
+    abis={"ilp32": "", "ilp32e": "", "ilp32f": "f", "ilp32d": "d"},
+    registers=_REGISTERS,
+    fused_multiply_add=(Capability(("f",)),),
+)
+
+INSTRUCTION_SETS = (RISCV64, RISCV32)

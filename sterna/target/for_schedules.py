@@ -1,0 +1,29 @@
+"""What schedules are told of a target's machine."""
+
+from sterna.isa.processor import Processor
+from sterna.target.machine import machine_of
+from sterna.target.target import Target
+
+
+def processor_of(target: Target) -> Processor:
+    """The processor of a target, as schedules see it: what its code generator can make use of."""
+    machine = machine_of(target)
+    isa, throughput = machine.instructions.isa, machine.core.throughput
+    picks = target.kind.picks_instructions
+    has_vectors = machine.instructions.vector_registers.bits > 0
+    return Processor(
+        vector_bits=machine.vector_bits or 32,
+        vector_registers=machine.vector_registers or 8,
+        operand_registers=isa.operand_registers if has_vectors else 0,
+        by_element_fma=machine.provides("by_element_fma"),
+        l1_bytes=machine.l1_bytes or isa.l1_kib * 1024,
+        l2_bytes=machine.l2_bytes or isa.l2_kib * 1024,
+        has_dot4=machine.provides("dot4"),
+        has_dot2=machine.provides("dot2") and picks,
+        threads=machine.cores or 1,
+        fp16_arithmetic=machine.provides("fp16_arithmetic") and picks,
+        broadcasts_fp16=isa.broadcasts_fp16,
+        matrix_tiles=machine.matrix_tiles if picks else (),
+        throughput=throughput,
+        smt_throughput=isa.smt.left_of(throughput) if isa.smt else throughput,
+    )
