@@ -15,7 +15,6 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
-from functools import cache
 from typing import Any, dataclass_transform
 
 from sterna.ir.expr import Expr, IntImm
@@ -112,13 +111,17 @@ def attributes(cls: type[NodeType]) -> type[NodeType]:
     return node(cls)
 
 
-@cache
-def _required(kind: type[Attrs]) -> frozenset[str]:
+_REQUIRED: dict[type, frozenset[str]] = {}
+
+
+def _required(kind: type) -> frozenset[str]:
     """The attributes that have no default."""
-    return frozenset(
-        one.name for one in fields(kind)  # type: ignore[arg-type]
-        if one.init and one.default is MISSING and one.default_factory is MISSING
-    )
+    if kind not in _REQUIRED:
+        _REQUIRED[kind] = frozenset(
+            one.name for one in fields(kind)
+            if one.init and one.default is MISSING and one.default_factory is MISSING
+        )
+    return _REQUIRED[kind]
 
 
 def _is_same(a: Any, b: Any) -> bool:
