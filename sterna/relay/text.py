@@ -12,6 +12,7 @@ numbered, meta[relay.Constant][0], and the section #[metadata] holds them.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -238,7 +239,7 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, float):
-        return f"{value!r}f"
+        return f"{value!r}f" if math.isfinite(value) else repr(value)
     return repr(value)
 
 

@@ -144,6 +144,14 @@ def test_graphs_drawn_at_random_are_read_back(seed: int) -> None:
     check(tvm.IRModule({"main": drawn.function}))
 
 
+def test_attributes_that_are_no_finite_numbers() -> None:
+    x = relay.var("x", shape=(2,))
+    for low, high in ((-np.inf, 6.0), (0.0, np.inf), (np.nan, -0.0)):
+        mod = tvm.IRModule.from_expr(relay.clip(x, low, high))
+        made = relay.parse(mod.astext())["main"].body.attrs
+        assert repr((made.a_min, made.a_max)) == repr((float(low), float(high)))
+
+
 def test_printing_leaves_large_constants_out() -> None:
     assert "meta[relay.Constant][0]" in str(network())
     assert "#[metadata]" not in str(network()) and "#[metadata]" in network().astext()
