@@ -88,7 +88,7 @@ def test_set_up_is_two_commands_and_continuous_integration_uses_the_second() -> 
 
 def test_the_map_names_every_folder_with_its_rank_and_state() -> None:
     mapped: dict[str, tuple[int, bool]] = {}
-    for rank, names, state in re.findall(r"\| (\d) \| (.*?) \|.*\| ([\w ]+) \|", README):
+    for rank, names, state in re.findall(r"\| (\d+) \| (.*?) \|.*\| ([\w ]+) \|", README):
         for name in re.findall(r"`(\w+)`", names):
             mapped[name] = (int(rank), state != "to come")
     assert {name: rank for name, (rank, _) in mapped.items()} == RANKS
