@@ -43,11 +43,11 @@ class Plan:
     @staticmethod
     def parse(text: str) -> "Plan":
         """What str gave."""
-        found = re.fullmatch(r"(\w+)(?:\((.*)\))?", text)
+        found = re.fullmatch(r"(\w+)(?:\((\w+=[\w-]+(?:, \w+=[\w-]+)*)\))?", text)
         if found is None:
             raise ValueError(f"implementation is written as name(choice=1, ...), not '{text}'")
         parts = [part.partition("=") for part in (found[2] or "").split(", ") if part]
-        values = [(name, int(v) if v.lstrip("-").isdigit() else v) for name, _, v in parts]
+        values = [(name, int(v) if re.fullmatch(r"-?\d+", v) else v) for name, _, v in parts]
         return Plan(found[1], tuple(values))
 
     def integer(self, name: str) -> int:
