@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.op.test_integer_kernels import product
 
 import sterna as tvm
 from sterna.isa import Instructions, instruction_sets
@@ -11,6 +10,7 @@ from sterna.isa.aarch64 import AARCH64
 from sterna.isa.capability import Dot4
 from sterna.isa.x86 import X86
 from sterna.target import Target, machine_of, processor_of
+from tests.schedule.test_byte_kernels import product
 
 # A processor with AVX-VNNI-INT8, of which the records of Sterna know no instruction.
 MACHINE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sierraforest"

@@ -24,7 +24,7 @@ from tests.schedule.implemented import (
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 TILES = Processor(512, 32, matrix_tiles=("bfloat16",), threads=2)
-HAS_TILES = bool(processor_of(Target(NATIVE)).tiles)
+HAS_TILES = bool(processor_of(Target(NATIVE)).matrix_tiles)
 # Half a step of bfloat16 where a result is stored.
 ROUNDED = 2.0**-8
 

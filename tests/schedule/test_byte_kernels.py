@@ -9,6 +9,7 @@ import pytest
 import sterna as tvm
 from sterna import relay, te, tir
 from sterna.schedule.dot4 import add_by_dots
+from sterna.schedule.sum_of_products import CHANNEL, describe_sum, description_of
 from sterna.support import cross
 from sterna.support.dtype import DataType
 from sterna.target import Target, machine_of
@@ -32,12 +33,14 @@ def product(signs: tuple[str, str], lanes: int) -> tuple[Any, list[Any]]:
         ),
         name="Y",
     )
+    made = description_of(describe_sum(total, [CHANNEL]).op)
+    assert made is not None
     out = te.compute((5, lanes), lambda i, j: total[i, j] + 1, name="Z")
     s = te.create_schedule(out.op)
     s[out].vectorize(out.op.axis[1])
     s[total].set_scope("local")
     s[total].compute_at(s[out], out.op.axis[0])
-    add_by_dots(s[total], [k], [total.op.axis[0]], lanes)
+    add_by_dots(s[total], made, [k], [total.op.axis[0]], lanes)
     return s, [a, w, out]
 
 
@@ -93,7 +96,11 @@ def test_processors_and_their_instructions() -> None:
         "aarch64-linux-gnu -mcpu=neoverse-n2": "i8mm",
         "aarch64-linux-gnu": "",
     }
-    found = {name: machine_of(Target(f"llvm -mtriple={name}")).dot for name in expected}
+    found = {}
+    for name in expected:
+        has = machine_of(Target(f"llvm -mtriple={name}")).instructions
+        row = has.dot4 or has.dot2 or has.dot2_int16
+        found[name] = row.needs[0] if row else ""
     assert found == expected
 
 

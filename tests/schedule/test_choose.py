@@ -38,13 +38,10 @@ def test_the_first_of_the_cheapest_is_taken() -> None:
     assert choose("tile", [4, 2, 2], lambda size: size) == 2
 
 
-def test_a_single_candidate_is_not_priced() -> None:
-    def no_cost(each: str) -> float:
-        raise AssertionError(f"the cost of {each} was asked for")
-
+def test_a_single_candidate_is_told_too() -> None:
     with deciding("kernel") as scope:
-        assert choose("tile", ["only"], no_cost) == "only"
-    assert scope.decisions == []
+        assert choose("tile", ["only"], lambda each: 2.0) == "only"
+    assert str(scope.decisions["tile"]) == "only at 2"
 
 
 def test_nothing_to_choose_from() -> None:
@@ -66,12 +63,19 @@ def test_answers_replace_the_cheapest() -> None:
 
 @pytest.mark.parametrize("candidates", [["wide", "tall"], ["wide"]])
 def test_unknown_answers_are_refused(candidates: list[str]) -> None:
-    """Even where there is one candidate: a recorded answer was meant for something else."""
-    config = {"schedule.answers": {"tile": "huge"}}
+    """Where they are meant for one kernel, even if that has one candidate."""
+    config = {"schedule.answers": {"kernel/tile": "huge"}}
     listed = ", ".join(candidates)
     wanted = f"'huge' is no answer to the question 'tile'; there are {listed}$"
-    with tvm.transform.PassContext(config=config), pytest.raises(ValueError, match=wanted):
+    with (
+        tvm.transform.PassContext(config=config), deciding("kernel"),
+        pytest.raises(ValueError, match=wanted),
+    ):
         choose("tile", candidates, lambda each: 1.0)
+
+
+def test_answers_for_all_count_where_they_are_offered() -> None:
+    assert taken(tile="huge") == "wide"
 
 
 def test_what_was_asked_is_recorded() -> None:
@@ -79,23 +83,21 @@ def test_what_was_asked_is_recorded() -> None:
         assert taken() == "wide"
         with deciding("inner") as inner:
             assert taken("unroll", unroll="large") == "large"
-        assert taken() == "wide"  # the same question with the same answer stands there once
-        assert taken(tile="small") == "small"
+        assert taken() == "wide"
     offered = tuple(COSTS.items())
-    assert inner.decisions == [Decision("unroll", offered, "large", answered=True)]
-    assert outer.decisions == [
-        Decision("tile", offered, "wide"), Decision("tile", offered, "small", answered=True)
-    ]
-    assert (outer.name, inner.name) == ("outer", "inner")
-    assert str(outer.decisions[0]) == "wide 1, tall 1, small 3, large 20 k"
-    assert str(inner.decisions[0]) == "large 20 k, wide 1, tall 1, small 3, as answered"
+    assert inner.decisions == {"unroll": Decision("unroll", offered, "large", answered=True)}
+    assert outer.decisions == {"tile": Decision("tile", offered, "wide")}
+    assert outer.of("inner") == inner.decisions and (outer.name, inner.name) == ("outer", "inner")
+    assert str(outer.decisions["tile"]) == "wide at 1 of tall 1, small 3, large 20 k"
+    told = "large at 20 k, as answered of tall 1, wide 1, small 3"
+    assert str(inner.decisions["unroll"]) == told
 
 
 def test_a_scope_ends_with_an_error() -> None:
     with pytest.raises(ValueError, match="inside"), deciding("kernel") as scope:
         raise ValueError("inside")
     taken()
-    assert scope.decisions == []
+    assert scope.decisions == {}
 
 
 # ---- plans ----

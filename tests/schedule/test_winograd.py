@@ -117,8 +117,11 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
 
 def winograd(m: int, products: int, **choices: int | str) -> Plan:
     """A plan for vectors of 8 lanes and 16 registers, unless choices say something else."""
-    own = {"m": m, "tiles": 16, "split": "blocks", "lanes": 8, "registers": 16, "together": 1}
-    return Plan.of("winograd", **{**own, "products": products, **choices})
+    own: dict[str, int | str] = {
+        "m": m, "tiles": 16, "split": "blocks", "lanes": 8, "registers": 16, "together": 1,
+        "products": products,
+    }
+    return Plan.of("winograd", **own | choices)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +320,7 @@ def test_weights_are_transformed_for_the_plan() -> None:
         ({"registers": "many"}, "has no number 'registers'"),
     ):
         with pytest.raises(ValueError, match=message):
-            packed_conv2d(x, winograd(2, 36, **{"lanes": 2, **choices}), [w], 4, 3)
+            packed_conv2d(x, winograd(2, 36, **{"lanes": 2} | choices), [w], 4, 3)
     with pytest.raises(ValueError, match="borders of 0"):
         packed_conv2d(x, plan, [w], 4, 3, padding=1, border=3)
     with pytest.raises(ValueError, match="channels and kernel_size are needed too"):
