@@ -42,14 +42,14 @@ WIDE = Processor(512, 32, has_dot2=True, threads=2)
 
 
 def called(signs: tuple[str, str], lanes: int, shared: bool) -> Any:
-    """fold2 of dot2, and dot2 alone."""
+    """add_pairs of dot2, and dot2 alone."""
     a = tir.decl_buffer((4 if shared else 4 * lanes,), signs[0], "a")
     b = tir.decl_buffer((4 * lanes,), signs[1], "b")
     words = tir.decl_buffer((2 * lanes,), "int16", "words")
     out = tir.decl_buffer((lanes,), "int32", "out")
     made = tir.dot2(a.vload(0, f"{a.dtype}x{a.shape[0]}"), b.vload(0, f"{b.dtype}x{4 * lanes}"))
     total = out.vload(0, f"int32x{lanes}")
-    body = tir.SeqStmt((words.vstore(0, made), out.vstore(0, tir.fold2(total, made))))
+    body = tir.SeqStmt((words.vstore(0, made), out.vstore(0, tir.add_pairs(total, made))))
     args = (a, b, words, out)
     return tir.PrimFunc("f", tuple(each.data for each in args), args, body)
 
@@ -91,9 +91,9 @@ def test_what_they_take() -> None:
     with pytest.raises(TypeError, match="in groups of four, not int8x6"):
         tir.dot2(te.var("a", "uint8x6"), te.var("b", "int8x6"))
     with pytest.raises(TypeError, match="adds to int32, not to int16x4"):
-        tir.fold2(te.var("x", "int16x4"), te.var("a", "int16x8"))
+        tir.add_pairs(te.var("x", "int16x4"), te.var("a", "int16x8"))
     with pytest.raises(TypeError, match="takes int16x8 to add to int32x4, not int16x4"):
-        tir.fold2(te.var("x", "int32x4"), te.var("a", "int16x4"))
+        tir.add_pairs(te.var("x", "int32x4"), te.var("a", "int16x4"))
 
 
 # ---- weights ----
