@@ -355,5 +355,9 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
     ):
         assert plans_in(implement(body, MACHINE)) == []
+    for layout, shape in (("HWNC", (56, 56, 1, 64)), ("NWHC", (1, 56, 56, 64))):
+        image = relay.var("image", shape=shape)
+        body = relay.nn.conv2d(image, w, padding=1, data_layout=layout, kernel_layout="OIHW")
+        assert plans_in(implement(body, MACHINE)) == []
     (plan,) = plans_in(implement(relay.nn.conv2d(x, w, padding=1), MACHINE))
     assert plan.startswith("winograd(")
