@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sterna import relay
 from sterna.op.nn._conv_shape import Conv2DAttrs, contraction_of
 from sterna.relay.arrays import Array, from_numpy, to_numpy
-from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.expr import Constant, Var
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.kernel import Processor
 from tests.op.harness import kind
@@ -69,9 +69,9 @@ class Layer:
             rng, self.weight, self.dtypes[1], most
         )
 
-    def call(self, weight: Array) -> tuple[RelayExpr, RelayExpr]:
+    def call(self, weight: Array) -> tuple[Var, Any]:
         """Its data and the layer, with weights that are known."""
-        x = relay.var("x", shape=self.data, dtype=self.dtypes[0])
+        x: Var = relay.var("x", shape=self.data, dtype=self.dtypes[0])
         held = Constant(from_numpy(weight))
         if self.is_dense:
             return x, relay.nn.dense(x, held, out_dtype=self.dtypes[2])

@@ -69,7 +69,7 @@ def cases(draw: st.DrawFn, name: str) -> tuple[Layer, str, Candidate, Array, Arr
     return layer, processor, draw(st.sampled_from(found)), data, weight
 
 
-def drawn(count: int) -> Any:
+def drawn(count: int) -> settings:
     """Few examples of those that are compiled: each takes a second."""
     few = [HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(max_examples=count, deadline=None, suppress_health_check=few)
@@ -104,20 +104,20 @@ def packed_call(mod: Any) -> Call:
 # ---- what follows a layer ----
 
 
-def with_bias(made: RelayExpr) -> RelayExpr:
+def with_bias(made: RelayExpr) -> Any:
     kind: Any = made.checked_type
     bias = np.arange(kind.shape[-1]) - 3
     return relay.add(made, relay.const(bias.astype(_numpy(kind))))
 
 
-def with_residual(made: RelayExpr) -> RelayExpr:
+def with_residual(made: RelayExpr) -> Any:
     kind: Any = made.checked_type
     rng = np.random.default_rng(1)
     other = rng.integers(-99, 99, kind.concrete_shape).astype(_numpy(kind))
     return relay.nn.relu(relay.add(with_bias(made), relay.const(other)))
 
 
-def requantised(made: RelayExpr) -> RelayExpr:
+def requantised(made: RelayExpr) -> Any:
     wide = relay.cast(with_bias(made), "float32")
     kind: Any = made.checked_type
     scale = relay.const(np.linspace(0.01, 0.03, kind.shape[-1]).astype("float32"))
@@ -281,7 +281,8 @@ def test_no_pass_changes_what_is_packed(name: str) -> None:
     scale = relay.const(np.linspace(1, 2, out.shape[-1]).astype(_numpy(out)))
     if out.dtype == "bfloat16":
         scale = relay.cast(scale, "bfloat16")
-    func = relay.Function((apart,), relay.Tuple([relay.multiply(each, scale) for each in several]))
+    products = [relay.multiply(each, scale) for each in several]
+    func = relay.Function((apart,), relay.Tuple(tuple(products)))
     own = numbers[inner]
     want = interpret(func, own)
     with tvm.transform.PassContext(opt_level=4):
