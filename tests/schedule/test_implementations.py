@@ -334,6 +334,18 @@ def test_wrong_packed_weights_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKED)
+def test_types_of_packed_weights_are_not_guessed(name: str) -> None:
+    """Plain weights without a type get one from channels and kernel_size; packed ones do not."""
+    layer, processor, candidate = small(name)
+    x, made = layer.call(layer.numbers(3, 20)[1])
+    call = packed_call(packed_alone(relay.Function((x,), made), processor, candidate))
+    untyped = [relay.var(f"w{place}") for place, _ in enumerate(call.args[1:])]
+    with pytest.raises(ValueError, match="w0"):
+        again = Call(call.op, (call.args[0], *untyped), call.attrs)
+        relay.transform.InferType()(tvm.IRModule.from_expr(again))
+
+
+@pytest.mark.parametrize("name", PACKED)
 def test_extents_must_be_known(name: str) -> None:
     layer, processor, candidate = small(name)
     x, made = layer.call(layer.numbers(3, 20)[1])
