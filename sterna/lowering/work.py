@@ -56,7 +56,8 @@ def _grown(call: Call, macs: int) -> int:
     assert isinstance(kind, TensorType)
     weights = macs // math.prod(outer) * kind.dtype.bytes
     packed = sum(bytes_of_all(arg.checked_type) for arg in call.args[1:])
-    return max(0, int(packed - weights))
+    grown: int = packed - weights
+    return max(0, grown)
 
 
 def bytes_of_all(kind: Type) -> int:

@@ -15,7 +15,7 @@ from sterna.relay.expr import (
     TupleGetItem,
     Var,
 )
-from sterna.relay.op import Op, OpRecord
+from sterna.relay.op import Op, OpRecord, is_packed
 from sterna.support.errors import TVMError, register_error
 
 
@@ -142,7 +142,7 @@ def _type_of_operator_call(call: Call, record: OpRecord) -> Type:
     if not record.takes(len(kinds), call.attrs):
         names = ", ".join(record.inputs) or "nothing"
         raise TypeInferenceError(f"{record.name} takes {names}; got {len(kinds)} arguments")
-    if None in kinds and record.complete is not None:
+    if None in kinds and record.complete is not None and not is_packed(call.attrs):
         kinds = _completed(call, record, kinds)
     for arg in call.args:
         _known(arg, call)

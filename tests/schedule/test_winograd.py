@@ -118,10 +118,10 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
 def winograd(m: int, products: int, **choices: int | str) -> Plan:
     """A plan for vectors of 8 lanes and 16 registers, unless choices say something else."""
     own: dict[str, int | str] = {
-        "m": m, "tiles": 16, "split": "blocks", "lanes": 8, "registers": 16, "together": 1,
-        "products": products,
+        "m": m, "tiles": 16, "split": "blocks", "lanes": 8, "registers": 16,
+        "together": 1,
     }
-    return Plan.of("winograd", **own | choices)
+    return Plan.of("winograd", **{**own, "products": products, **choices})
 
 
 @pytest.mark.parametrize(
@@ -312,13 +312,14 @@ def test_weights_are_transformed_for_the_plan() -> None:
     assert packed_conv2d(x, plan, [w], 4, 3).checked_type == TensorType(
         (1, 7, 7, 4), DataType("float32")
     )
-    for choices, message in (
+    wrong: list[tuple[dict[str, int | str], str]] = [
         ({"lanes": 4}, "lanes should divide blocks of 2 channels"),
         ({"together": 8}, "lanes and together the 4 input channels"),
         ({"tiles": 0}, "tiles should be at least 1"),
         ({"split": "rows"}, "split should be one of blocks, channels, positions"),
         ({"registers": "many"}, "has no number 'registers'"),
-    ):
+    ]
+    for choices, message in wrong:
         with pytest.raises(ValueError, match=message):
             packed_conv2d(x, winograd(2, 36, **{"lanes": 2} | choices), [w], 4, 3)
     with pytest.raises(ValueError, match="borders of 0"):
@@ -357,6 +358,10 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(x, halves, groups=2, padding=1),
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
     ):
+        assert plans_in(implement(body, MACHINE)) == []
+    for layout, shape in (("HWNC", (56, 56, 1, 64)), ("NWHC", (1, 56, 56, 64))):
+        image = relay.var("image", shape=shape)
+        body = relay.nn.conv2d(image, w, padding=1, data_layout=layout, kernel_layout="OIHW")
         assert plans_in(implement(body, MACHINE)) == []
     (plan,) = plans_in(implement(relay.nn.conv2d(x, w, padding=1), MACHINE))
     assert plan.startswith("winograd(")

@@ -9,7 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.relay.interpreter import interpret
 from sterna.schedule.kernel import Processor
-from tests.lowering.primitives import check_kernel, kernels
+from tests.schedule.primitives import check_kernel, kernels
 
 WIDE, NEON = Processor(512, 32, threads=2), Processor(128, 32, by_element_fma=True)
 # Caches that no image fits into.

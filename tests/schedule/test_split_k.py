@@ -7,7 +7,7 @@ import pytest
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel
 from sterna.schedule.kernel import Processor
-from tests.lowering.primitives import check_kernel, kernels
+from tests.schedule.primitives import check_kernel, kernels
 
 WIDE, AVX2 = Processor(512, 32, threads=2), Processor(256, 16)
 NEON = Processor(128, 32, by_element_fma=True, threads=2)

@@ -8,7 +8,7 @@ from sterna import relay
 from sterna.lowering.work import work_of
 from sterna.schedule.conv_chain import rows_of_a_band
 from sterna.schedule.kernel import Processor
-from tests.lowering.primitives import check_kernel, kernels
+from tests.schedule.primitives import check_kernel, kernels
 
 # A cache that holds ten rows of what lies between, and one that holds all of it.
 SMALL, LARGE = Processor(512, 32, l2_bytes=40960, threads=2), Processor(512, 32)
