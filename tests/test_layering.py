@@ -56,9 +56,15 @@ UPWARD = {
     "sterna/relay/op.py": (
         {"op"}, "operators register their records; they are loaded when one is first asked for",
     ),
+    "sterna/runtime/device.py": (
+        {"target"}, "a device goes by the name of a kind of target too, wherever that was declared",
+    ),
     "sterna/runtime/module.py": (
-        {"codegen", "driver"},
+        {"driver"},
         "Module.export_library and load_module take the compiler where it is installed",
+    ),
+    "sterna/target/processor.py": (
+        {"schedule"}, "a kind of target names the modules of its schedules; lowering loads them",
     ),
     "sterna/support/classic.py": (
         {"contrib", "driver", "frontend", "ir", "relay", "rpc", "runtime", "target", "te",
@@ -76,6 +82,7 @@ COMPUTED = {
     "sterna/ir/config.py": "config.py of every folder: the settings that its passes declare",
     "sterna/ir/transform.py": "transform.py of every folder: the passes that it registers",
     "sterna/op/__init__.py": "the operators in its own folders, by listing",
+    "sterna/target/kind.py": "code generators and schedules, as the records of kinds name them",
     "sterna/support/discovery.py": "what its callers name: this file is how modules are listed",
 }
 
