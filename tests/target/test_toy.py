@@ -1,7 +1,6 @@
 """A target of which the compiler knows nothing: kind, code generator and schedule lie in toy/."""
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from sterna.target.kind import all_kinds, find_kind
 from tests.support import ROOT
 
 TOY = "tests.target.toy.kind"
-FOLDER = ROOT / "tests" / "target" / "toy"
 
 
 @pytest.fixture(autouse=True)
@@ -210,9 +208,3 @@ def test_nobody_asks_for_a_kind_by_name() -> None:
         1, 2, 3,
     ]
     assert not questions('a.dtype.kind == "float"\nb.kind == other.kind\nc == "c"')
-
-
-def test_the_page_about_targets_shows_its_files() -> None:
-    page = (ROOT / "docs" / "targets.md").read_text("utf-8")
-    shown = dict(re.findall(r"`(\w+\.py)`:\n\n```py\n(.*?)```", page, re.DOTALL))
-    assert shown == {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.py")}
