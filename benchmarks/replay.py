@@ -142,12 +142,12 @@ def run_diff(options: argparse.Namespace) -> int:
     if pair.after is None:
         print(f"{old.key} vanished: {_told(old)}")
         return 1
-    texts = [
-        text_of(folder, kernel, options.code).splitlines()
-        for folder, kernel in ((before, old), (after, pair.after))
-    ]
-    names = [f"{old.key}: {_told(old)}", f"{pair.after.key}: {_told(pair.after)}"]
-    lines = list(difflib.unified_diff(*texts, *names, lineterm=""))
+    new = pair.after
+    lines = list(difflib.unified_diff(
+        text_of(before, old, options.code).splitlines(),
+        text_of(after, new, options.code).splitlines(),
+        f"{old.key}: {_told(old)}", f"{new.key}: {_told(new)}", lineterm="",
+    ))
     print("\n".join(lines) or f"{old.key} is the same")
     return int(bool(lines))
 

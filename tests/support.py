@@ -1,6 +1,7 @@
 """What tests share: finding the tools they need, by the rule of sterna.testing."""
 
 import os
+import platform
 import re
 import shutil
 from pathlib import Path
@@ -9,6 +10,9 @@ from sterna.target import Target, machine_of
 from sterna.testing import Feature, requires_package, requires_program
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A Linux machine that is not this one.
+FOREIGN = "x86_64-linux-gnu" if platform.machine() == "aarch64" else "aarch64-linux-gnu"
 
 # What sanitized programs are linked with: those that have freed everything are not searched.
 LEAKS = ROOT / "tests" / "c" / "leaks.c"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sterna.version import __version__
 from tests.support import ROOT, clean_environment
 from tests.test_docs import agrees
 
@@ -95,6 +96,18 @@ def test_nothing_else_is_shown_and_headings_are_listed() -> None:
     assert [title for title, _ in listed] == headings
     for title, anchor in listed:
         assert anchor == re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def test_the_forge_runs_what_everyone_runs_on_both_processors() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8")
+    assert "bash .ci/run" in workflow
+    assert "runner: [ubuntu-24.04, ubuntu-24.04-arm]" in workflow
+
+
+def test_the_changelog_begins_with_what_comes_next() -> None:
+    versions = re.findall(r"^## \[(.*)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert versions[0] == "Unreleased" and len(set(versions)) == len(versions)
+    assert not versions[1:] or versions[1].split()[0] <= __version__
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])

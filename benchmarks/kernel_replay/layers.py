@@ -105,10 +105,11 @@ def _transposed(channels: int, filters: int, window: int, rank: int = 2, **attrs
     builders = {
         1: relay.nn.conv1d_transpose, 2: relay.nn.conv2d_transpose, 3: relay.nn.conv3d_transpose,
     }
-    made = builders[rank](
+    made: RelayExpr = builders[rank](
         x, w, channels=filters, kernel_size=(window,) * rank, strides=(2,) * rank, **attrs
     )
-    return relay.nn.relu(relay.nn.bias_add(made, _weights(filters)))
+    made = relay.nn.relu(relay.nn.bias_add(made, _weights(filters)))
+    return made
 
 
 _add("conv2d_transpose_2x2", _transposed, 32, 16, 2)
@@ -128,7 +129,8 @@ def _residual(nhwc: bool) -> RelayExpr:
 
 
 def _clipped(x: RelayExpr) -> RelayExpr:
-    return relay.clip(x, 0.0, 6.0)
+    made: RelayExpr = relay.clip(x, 0.0, 6.0)
+    return made
 
 
 def _squeeze_and_excite() -> RelayExpr:
@@ -139,18 +141,25 @@ def _squeeze_and_excite() -> RelayExpr:
         gate = relay.nn.conv2d(small, _weights(48, 8, 1, 1), channels=48, kernel_size=(1, 1))
         gate = relay.sigmoid(relay.nn.bias_add(gate, _weights(48)))
         gated = relay.multiply(x, gate)
-        return relay.nn.conv2d(gated, _weights(24, 48, 1, 1), channels=24, kernel_size=(1, 1))
+        return _projected(gated)
 
     return _conv(48, 48, 3, groups=48, after=after)
 
 
 def _separable() -> RelayExpr:
     def after(x: RelayExpr) -> RelayExpr:
-        x = _clipped(x)
-        made = relay.nn.conv2d(x, _weights(24, 48, 1, 1), channels=24, kernel_size=(1, 1))
-        return relay.nn.bias_add(made, _weights(24))
+        made: RelayExpr = relay.nn.bias_add(_projected(_clipped(x)), _weights(24))
+        return made
 
     return _conv(48, 48, 3, groups=48, after=after)
+
+
+def _projected(x: RelayExpr) -> RelayExpr:
+    """What the wide tensor inside of a block is made narrow by."""
+    made: RelayExpr = relay.nn.conv2d(
+        x, _weights(24, 48, 1, 1), channels=24, kernel_size=(1, 1)
+    )
+    return made
 
 
 _add("residual_nchw", _residual, False)
@@ -187,12 +196,14 @@ def _dense(
 def _products(batch: int, rows: int, inner: int, columns: int, transposed: bool) -> RelayExpr:
     other = (columns, inner) if transposed else (inner, columns)
     a, b = _input(batch, rows, inner, name="a"), _input(batch, *other, name="b")
-    return relay.nn.batch_matmul(a, b, transpose_b=transposed)
+    made: RelayExpr = relay.nn.batch_matmul(a, b, transpose_b=transposed)
+    return made
 
 
 def _attention(length: int, heads: int, width: int) -> RelayExpr:
     q, k, v = (_input(1, length, heads, width, name=name) for name in "qkv")
-    return relay.nn.attention(q, k, v, scale=width**-0.5)
+    made: RelayExpr = relay.nn.attention(q, k, v, scale=width**-0.5)
+    return made
 
 
 _add("dense_1_row", _dense, 1, 256, 1000)
@@ -209,7 +220,7 @@ _add("batch_matmul", _products, 4, 64, 32, 64, False)
 _add("batch_matmul_transposed", _products, 4, 64, 32, 64, True)
 _add("batch_matmul_1_row", _products, 4, 1, 32, 64, True)
 _add("attention", _attention, 64, 4, 32)
-_add("attention_1_row_heads", _attention, 16, 2, 64)
+_add("attention_short", _attention, 16, 2, 64)
 
 
 # ---- bytes ----
@@ -220,7 +231,8 @@ def _number(value: float, dtype: str) -> RelayExpr:
 
 
 def _opened(x: RelayExpr, dtype: str, zero: int) -> RelayExpr:
-    return relay.qnn.dequantize(x, _number(0.05, "float32"), _number(zero, dtype))
+    made: RelayExpr = relay.qnn.dequantize(x, _number(0.05, "float32"), _number(zero, dtype))
+    return made
 
 
 def _closed(x: RelayExpr, dtype: str, zero: int) -> RelayExpr:

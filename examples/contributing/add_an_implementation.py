@@ -23,4 +23,4 @@ with sterna.transform.PassContext(config=answers):
 
 data = rng.standard_normal((3, 64)).astype("float32")
 print(np.allclose(model(data), np.maximum(data @ weights["w"].T, 0), rtol=1e-4, atol=1e-5))
-print(model.report().kernels[0].choices)
+print(model.report().kernels[0].decisions["implementation"])

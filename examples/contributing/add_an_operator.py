@@ -7,12 +7,14 @@ import numpy as np
 
 import sterna
 from sterna import relay, te
+from sterna.ir import build
 from sterna.ir.expr import Expr, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, same_dtype, tensor
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import COMM_REDUCE, Case, OpRecord, register
+from sterna.schedule.choose import choose
 from sterna.schedule.kernel import Kernel
 
 
@@ -52,7 +54,9 @@ def schedule_pairs(kernel: Kernel) -> None:
     """A pair of points in each lane of a vector, and the rows of pairs shared among threads."""
     (output,) = kernel.outputs
     stage = kernel.schedule[output]
-    lanes = kernel.processor.lanes(output.dtype)
+    whole = kernel.processor.lanes(output.dtype)
+    pairs = build.int_value(output.shape[0]) or whole
+    lanes = choose("lanes", [whole, whole // 2 or 1], lambda some: -(-pairs // some))
     outer, inner = stage.split(stage.op.axis[0], factor=lanes)
     if stage.op.reduce_axis:  # nothing was fused behind the sum
         stage.reorder(outer, stage.op.reduce_axis[0], inner)
@@ -60,7 +64,6 @@ def schedule_pairs(kernel: Kernel) -> None:
         kernel.schedule[kernel.anchor[0]].compute_at(stage, inner)
     stage.vectorize(inner)
     stage.parallel(outer)
-    kernel.choices["lanes"] = lanes
 
 
 register(OpRecord(
@@ -87,4 +90,4 @@ points = [rng.standard_normal((64, 3)).astype("float32") for _ in range(2)]
 wanted = 2 * np.sum((points[0] - points[1]) ** 2, axis=1)
 print(np.allclose(model(*points), wanted, rtol=1e-5))
 (kernel,) = model.report().kernels
-print(kernel.anchor, kernel.schedule, sorted(kernel.choices))
+print(kernel.anchor, kernel.schedule, kernel.decisions["lanes"])

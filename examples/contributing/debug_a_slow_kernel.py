@@ -14,9 +14,9 @@ graph = sterna.IRModule.from_expr(relay.Function([x, w], relay.nn.relu(relay.nn.
 weights = {"w": np.ones((256, 256), "float32")}
 model = sterna.compile((graph, weights))
 
-# 1. What was fused, which schedule it got and what that chose.
+# 1. What was fused, which schedule it got, and what was asked, offered at which cost and taken.
 for kernel in model.report().kernels:
-    print(kernel.operators, kernel.schedule, kernel.choices)
+    print(kernel.operators, kernel.schedule, kernel.decisions)
 
 # 2. What each kernel takes, and how much of what the machine can do that is. `sterna profile`
 #    shows the same as a table; a kernel far below the others is the one to look at.

@@ -82,7 +82,7 @@ def _machine(options: str) -> dict[str, Any]:
         "object": _ask(lambda: _joiner(triple)),
         "static_library": _ask(lambda: _archiver(machine.object_format)),
         "wasm_module" if is_wasm else "shared_library": _ask(lambda: _linker(triple, is_wasm)),
-        "run": _ask(lambda: runner_for(triple, machine.vector_bits > 0) or "this machine"),
+        "run": _ask(lambda: runner_for(triple, machine.emulator_options) or "this machine"),
     }
 
 

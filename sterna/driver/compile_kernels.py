@@ -19,6 +19,9 @@ from sterna.target import Target, machine_of
 from sterna.target.kind import registered
 from sterna.version import __version__
 
+# Settings that kernels depend on.
+KERNEL_SETTINGS = ("tir.", "schedule.")
+
 # What it costs to start a process that compiles.
 START_SECONDS = 1.0
 
@@ -78,7 +81,8 @@ def _settings() -> dict[str, Any] | None:
     context = PassContext.current()
     if context.is_watched:
         return None
-    config = {key: value for key, value in context.config.items() if key.startswith("tir.")}
+    given = context.config.items()
+    config = {key: value for key, value in given if key.startswith(KERNEL_SETTINGS)}
     try:
         json.dumps(config)
     except TypeError:

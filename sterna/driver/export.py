@@ -94,9 +94,11 @@ class _Tools:
             )
         if suffix in LIBRARY_FORMS:
             cross.require_shared_libraries(triple)
-        if is_here or self.command is not None or suffix == ".c":
+        if self.command is not None or suffix == ".c":
             return self
-        machine = cross.Machine.of(triple)
+        machine = cross.Machine.here() if is_here else cross.Machine.of(triple)
+        if is_here:
+            return replace(self, options=[*self.options, *(machine.compact if machine else ())])
         links = machine is not None and machine.has_shared_libraries
         if is_c or suffix == ".wasm":
             return replace(self, command=cross.compiler_for(triple), has_libraries=links)

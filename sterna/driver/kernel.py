@@ -33,7 +33,9 @@ class KernelNotes:
     """The function that scheduled it."""
     why: str
     choices: dict[str, str] = field(default_factory=dict)
-    """What the schedule decided."""
+    """What the schedule tells about itself."""
+    decisions: dict[str, str] = field(default_factory=dict)
+    """What was asked for it, by name: what was taken, and what else was offered."""
     workspace_bytes: int = 0
     """Memory that it allocates while it runs, beside that of each thread."""
     workspace_thread_bytes: int = 0
@@ -102,6 +104,7 @@ def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNot
         schedule=getattr(lowered.found.apply, "__name__", "a schedule without a name"),
         why=lowered.found.why,
         choices={key: str(value) for key, value in lowered.choices.items()},
+        decisions={key: str(value) for key, value in lowered.decisions.items()},
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
         seconds=seconds,

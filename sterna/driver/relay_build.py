@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from sterna.driver.aot_factory import AOTProgram, build_aot
@@ -12,6 +13,7 @@ from sterna.driver.kernel_code import make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
 from sterna.lowering.graph import Graph, is_view, make_graph
+from sterna.lowering.lower_kernel import scope_of
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import in_place_candidates
 from sterna.lowering.unique_kernels import unique_kernels
@@ -19,6 +21,7 @@ from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
+from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
 from sterna.target import Target, processor_of
@@ -67,7 +70,7 @@ def build(
     chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
     wanted = _target(target, target_host)
     options = aot_options(chosen, around, wanted, workspace_memory_pools, constant_memory_pools)
-    with stage("optimize the graph"), wanted:
+    with stage("optimize the graph"), wanted, deciding("graph") as decided:
         mod, _ = optimize(ir_mod, wanted, params)
     main = mod["main"]
     prefix = f"tvmgen_{mod_name}"
@@ -78,7 +81,7 @@ def build(
     if options is not None:
         return build_aot(needed, graph, mod_name, wanted, options, mod)
     made = make_kernels(needed, wanted, True, in_place_candidates(graph))
-    code, notes = made.code(prefix), made.notes
+    code, notes = made.code(prefix), _with_decisions(made.notes, needed, decided)
     _note_workspaces(graph, notes)
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}
@@ -87,6 +90,19 @@ def build(
         code, graph_json, graph.params, mod_name, wanted, mod, notes,
         links_params=chosen.options["link-params"],
     )
+
+
+def _with_decisions(
+    notes: Mapping[str, KernelNotes], functions: Mapping[str, Function], decided: Scope
+) -> dict[str, KernelNotes]:
+    """Notes of kernels with what was decided for their layers before they were kernels."""
+    return {
+        name: replace(note, decisions={
+            **{q: str(d) for q, d in decided.of(scope_of(functions[name])).items()},
+            **note.decisions,
+        })
+        for name, note in notes.items()
+    }
 
 
 def _note_workspaces(graph: Graph, notes: Mapping[str, KernelNotes]) -> None:

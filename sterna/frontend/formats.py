@@ -9,8 +9,9 @@ also on the command line, by a package whose metadata has an entry point of the 
     toy = "toy_format:FORMAT"
 """
 
-import importlib.metadata
+import importlib
 import os
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -39,9 +40,18 @@ def all_formats() -> list[Format]:
 
 @cache
 def _of_other_packages() -> tuple[Format, ...]:
+    """Those that installed packages name; looking through all that is installed takes its time."""
+    metadata = importlib.import_module("importlib.metadata")
     found = []
-    for point in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS)):
-        made = point.load()
+    for point in sorted(metadata.entry_points(group=ENTRY_POINTS)):
+        try:
+            made = point.load()
+        except (ImportError, AttributeError) as error:  # other formats need not suffer from it
+            warnings.warn(
+                f"the format '{point.name}' of an installed package cannot be loaded from "
+                f"{point.value}: {error}", stacklevel=2,
+            )
+            continue
         if not isinstance(made, Format):
             raise TypeError(
                 f"the entry point '{point.name}' of {ENTRY_POINTS} names {point.value}, which is "

@@ -72,6 +72,8 @@ class InstructionSet:
     loader_features: str = ""
     """What LLVM uses unasked, or the code generator on purpose, with spaces between: loaders look
     for these before they run code. Tiles are not here: the code itself asks for them."""
+    emulator_options: str = ""
+    """What QEMU's user mode must be told where the code uses vectors."""
 
     registers: tuple[VectorRegisters, ...] = ()
     """The widest first."""

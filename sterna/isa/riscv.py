@@ -18,6 +18,7 @@ RISCV64 = InstructionSet(
     hosted_features=("m", "a", "f", "d", "c"),
     abis={"lp64": "", "lp64e": "", "lp64f": "f", "lp64d": "d"},
     aliases={"rvv": "v"},
+    emulator_options="-cpu rv64,v=true",
     registers=_REGISTERS,
     fused_multiply_add=(Capability(("f",)),),
 )
@@ -30,6 +31,7 @@ RISCV32 = InstructionSet(
     cpus=(("", "generic-rv32"),),
     triples=(("", "riscv32-unknown-elf"),),
     abis={"ilp32": "", "ilp32e": "", "ilp32f": "f", "ilp32d": "d"},
+    emulator_options="-cpu rv32,v=true",
     registers=_REGISTERS,
     fused_multiply_add=(Capability(("f",)),),
 )

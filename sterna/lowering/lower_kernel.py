@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
-from sterna.relay.expr import Function
-from sterna.relay.op import OpRecord
+from sterna.relay.expr import Call, Function, RelayExpr
+from sterna.relay.op import OpRecord, record_of
+from sterna.relay.traverse import post_order
+from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
@@ -24,6 +26,8 @@ class LoweredKernel:
     anchor: OpRecord
     found: FoundSchedule
     choices: dict[str, Any]
+    decisions: dict[str, Decision]
+    """What was asked, by name."""
 
 
 def lower_kernel(
@@ -33,17 +37,42 @@ def lower_kernel(
 
     target: whose keys say which schedules there are; none: any processor's.
     """
+    with deciding(scope_of(func)) as scope:
+        return _lowered(func, name, processor, target or Target("llvm"), scope)
+
+
+def scope_of(func: Function) -> str:
+    """What a kernel is called where its schedule asks: its contraction, or its anchor's result."""
+    calls = [expr for expr in post_order(func.body) if record_of(expr) is not None]
+    described = [text for call in calls if (text := _contraction_of(call))]
+    if described:
+        return described[-1]
+    last = max(calls, key=lambda call: record_of(call).pattern, default=None)  # type: ignore[union-attr]
+    return "" if last is None else f"{last.op} {last.checked_type!r}"  # type: ignore[attr-defined]
+
+
+def _contraction_of(call: RelayExpr) -> str:
+    record = record_of(call)
+    assert isinstance(call, Call) and record is not None
+    if record.contraction is None:
+        return ""
+    made = record.contraction(call.attrs, *[arg.checked_type for arg in call.args])
+    return "" if made is None else str(made)
+
+
+def _lowered(
+    func: Function, name: str, processor: Processor, target: Target, scope: Scope
+) -> LoweredKernel:
     tensors = kernel_tensors(func)
-    home = target or Target("llvm")
-    home.kind.load_schedules()
+    target.kind.load_schedules()
     record = tensors.anchor_record
-    keys = dict.fromkeys([*home.keys, *home.kind.default_keys])
+    keys = dict.fromkeys([*target.keys, *target.kind.default_keys])
     found = find_schedule(record.name, record.schedules, list(keys))
-    schedule, choices = schedule_kernel(tensors, processor, found, home)
+    schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
     loops = lower_schedule(schedule, arguments, name)
-    return LoweredKernel(loops, len(arguments), record, found, choices)
+    return LoweredKernel(loops, len(arguments), record, found, choices, scope.decisions)
 
 
 def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:

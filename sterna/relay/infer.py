@@ -189,7 +189,7 @@ def show_call(call: Call) -> str:
         own = f"%{arg.name_hint}: " if isinstance(arg, Var) else ""
         parts.append(f"{name}={own}{_show_type(arg._type)}")
     if call.attrs is not None:
-        parts += [f"{name}={value!r}" for name, value in call.attrs.items()]
+        parts += [f"{name}={value!r}" for name, value in call.attrs.shown()]
     return f"{call.op}({', '.join(parts)})"
 
 

@@ -66,6 +66,9 @@ class OpRecord:
     """Whether the result is its first operand's elements in their order, under another shape."""
     complete: Callable[..., Sequence[Type | None]] | None = None
     """complete(attrs, *types): types for operands that have none (weights without a shape)."""
+    contraction: Callable[..., Any] | None = None
+    """contraction(attrs, *types): the description of the contraction that it is, see
+    schedule/contraction.py; None where extents are unknown."""
     macs: Callable[..., int] | None = None
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
     instructions: int = 0

@@ -7,6 +7,7 @@ sums is collected in memory, a few columns wide, until the whole sum has been th
 
 from dataclasses import dataclass
 
+from sterna.schedule.choose import choose, near
 from sterna.schedule.default import schedule_as_written, vectorize_result
 from sterna.schedule.gemm import (
     UNROLLED_STEPS,
@@ -91,13 +92,14 @@ def blocks_of(kernel: Kernel, made: SumOfProducts) -> Blocks | None:
     pieces = _pieces(columns, kernel.processor.threads, rows * width * item, cache // 8)
     if not fitting or pieces is None or rows < 4 * plan.tile.rows:
         return None
-    return Blocks(rows, max(fitting), columns // pieces)
+    depth = choose("block depth", fitting, near(max(fitting)))
+    return Blocks(rows, depth, columns // pieces)
 
 
 def _rows_of_a_block(rows: int) -> int:
     """The most that are not too many and leave none over; all if there is no such number."""
-    fitting = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0]
-    return max(fitting, default=rows)
+    fitting = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0] or [rows]
+    return choose("block rows", fitting, near(max(fitting)))
 
 
 def _pieces(columns: int, threads: int, column_bytes: int, most_bytes: int) -> int | None:
@@ -107,7 +109,10 @@ def _pieces(columns: int, threads: int, column_bytes: int, most_bytes: int) -> i
         for n in range(threads, columns + 1)
         if columns % n == 0 and columns // n * column_bytes <= most_bytes
     ]
-    return min([n for n in fitting if n % threads == 0] or fitting, default=None)
+    if not fitting:
+        return None
+    even = min([n for n in fitting if n % threads == 0] or fitting)
+    return choose("block columns", fitting, near(even))
 
 
 def _tile_result(stage: Stage, plan: Plan, blocks: Blocks) -> IterVar:

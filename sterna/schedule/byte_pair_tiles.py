@@ -13,6 +13,7 @@ from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr
 from sterna.ir.expr import Call as ScalarCall
 from sterna.ir.types import TensorType
+from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import Epilogue, Finish, extern_with
@@ -80,8 +81,9 @@ class PairTiles(ABC):
 
     def shares_of(self, blocks: int, bands: int) -> int:
         """Into how many parts blocks of channels are cut, so that all threads find work."""
+        fitting = [n for n in range(1, blocks + 1) if blocks % n == 0]
         wanted = min(blocks, -(-PIECES // bands))
-        return next(n for n in range(wanted, blocks + 1) if blocks % n == 0)
+        return choose("groups of channels", fitting, near(min(n for n in fitting if n >= wanted)))
 
     def unsigned(self, value: Expr, count: int) -> Expr:
         """So many bytes of the data, those with a sign SIGN more."""

@@ -19,8 +19,8 @@ from sterna.schedule.config import ANSWERS
 T = TypeVar("T")
 
 
-# The cheapest of many candidates that are told.
-TOLD = 12
+# The cheapest of many other candidates that a report tells.
+TOLD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,22 @@ class Decision:
     """One question: what was offered at which cost, and what was taken."""
 
     name: str
+    offered: tuple[tuple[str, float], ...]
+    """All candidates with their costs."""
     taken: str
-    cost: float
-    others: tuple[tuple[str, float], ...]
-    """The cheapest of the other candidates, the cheapest first."""
-    count: int
-    """How many candidates there were."""
     answered: bool = False
     """Whether the answer came from outside."""
 
     def __str__(self) -> str:
-        """winograd(m=4) 812 k, direct 1,604 k"""
-        shown = [f"{text} {_show(cost)}" for text, cost in ((self.taken, self.cost), *self.others)]
-        more = self.count - len(shown)
+        """winograd(m=4) at 812 k of direct 1,604 k, 8 more"""
+        costs = dict(self.offered)
+        others = heapq.nsmallest(TOLD, costs.keys() - {self.taken}, key=lambda o: (costs[o], o))
+        shown = [f"{text} {_show(costs[text])}" for text in others]
+        more = len(costs) - 1 - len(shown)
         shown += [f"{more} more"] if more else []
-        return ", ".join([*shown, "as answered"] if self.answered else shown)
+        own = f"{self.taken} at {_show(costs[self.taken])}"
+        own += ", as answered" if self.answered else ""
+        return f"{own} of {', '.join(shown)}" if shown else own
 
 
 @dataclass(slots=True)
@@ -54,6 +55,10 @@ class Scope:
     """By the questions' names; one that is asked again in the same place has the same answer."""
     inner: list["Scope"] = field(default_factory=list)
     """What was decided for parts of it."""
+
+    def of(self, name: str) -> dict[str, Decision]:
+        """What was decided for a part of that name."""
+        return {q: d for part in self.inner if part.name == name for q, d in part.decisions.items()}
 
 
 _scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
@@ -84,12 +89,14 @@ def choose(name: str, candidates: Sequence[T], cost: Callable[[T], float]) -> T:
     costs = [cost(each) for each in candidates]
     taken = min(range(len(costs)), key=costs.__getitem__) if answer is None else answer
     if scope is not None:
-        near = heapq.nsmallest(TOLD, range(len(costs)), key=costs.__getitem__)
-        others = tuple((str(candidates[n]), costs[n]) for n in near if n != taken)
-        text, count = str(candidates[taken]), len(candidates)
-        made = Decision(name, text, costs[taken], others, count, answer is not None)
-        scope.decisions[name] = made
+        offered = tuple((str(each), price) for each, price in zip(candidates, costs, strict=True))
+        scope.decisions[name] = Decision(name, offered, offered[taken][0], answer is not None)
     return candidates[taken]
+
+
+def near(wanted: float) -> Callable[[float], float]:
+    """The cost of numbers by their distance from the one that a rule prefers."""
+    return lambda number: abs(number - wanted)
 
 
 def _answer(name: str, scope: Scope | None, candidates: Sequence[object]) -> int | None:

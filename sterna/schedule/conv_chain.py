@@ -11,6 +11,7 @@ from sterna.ir.types import TensorType
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
+from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import sums_of
 from sterna.schedule.default import extents_of, schedule_as_written, vectorize_result
 from sterna.schedule.direct_conv import (
@@ -143,7 +144,8 @@ def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None
     _, high, wide, channels = extents_of(first.axis)
     window = extents_of(second.reduce_axis)[0]
     row = wide * channels * between.dtype.bytes
-    rows = rows_of_a_band(height, row, window, -(-high // height), processor)
+    fitting = rows_of_a_band(height, row, window, -(-high // height), processor)
+    rows = choose("band rows", range(1, height + 1), near(fitting))
     result, piece = _tile_result(kernel, second, rows)
     made = _in_registers(kernel, between, first)
     schedule[between].compute_at(result, piece)

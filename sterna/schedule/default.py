@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
-from sterna.schedule.choose import choose
+from sterna.schedule.choose import choose, near
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
@@ -185,14 +185,21 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
         _parallelise(stage, outer, extents_of(outer))
 
 
-def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -> None:
-    """Share the outermost loops among threads: enough pieces to balance, no more."""
+def outer_loops(sizes: Sequence[int], pieces: int) -> int:
+    """How many outer loops have so many iterations together, or all of them."""
     count, taken = 1, 0
-    while taken < len(outer) and count < PIECES:
+    while taken < len(sizes) and count < pieces:
         count *= sizes[taken]
         taken += 1
+    return taken
+
+
+def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -> None:
+    """Share the outermost loops among threads: enough pieces to balance, no more."""
+    most = range(1, len(outer) + 1)
+    taken = choose("loops that threads share", most, near(outer_loops(sizes, PIECES)))
     rows = stage.fuse(*outer[:taken])
-    if count > 4 * PIECES:
+    if math.prod(sizes[:taken]) > 4 * PIECES:
         rows, _ = stage.split(rows, nparts=PIECES)
     stage.parallel(rows)
 

@@ -13,6 +13,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Expr, Shuffle
 from sterna.relay.arrays import Array
+from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import Begin, Finish, apart
@@ -66,7 +67,8 @@ class DepthwiseKernel:
         self.block = self.vectors * self.lanes
         self.blocks = vectors // self.vectors
         self.groups = -(-self.height // self.together)
-        self.columns = min(self.most_columns, self.width)
+        most = min(self.most_columns, self.width)
+        self.columns = choose("columns", range(1, most + 1), near(most))
         self.used = (self.together - 1) * self.steps[0] + rows
         parts = -(-self._read(self.width) * self.block * GROUP // SEEN_BYTES)
         tiles = -(-self.width // self.columns)

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
+from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import add_chunks, chunk_in_registers, note_sums, sums_of
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.default import extents_of, schedule_elements, vectorize_result
@@ -219,7 +220,8 @@ def _share_of_depthwise(conv: _Conv, lanes: int) -> Share:
 
 def depthwise_columns(width: int, processor: Processor) -> int:
     """Columns of a depthwise tile."""
-    return even_part(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+    most = min(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+    return choose("columns", range(1, max(1, most) + 1), near(even_part(width, most)))
 
 
 def write_window_out(tile: Stage) -> None:
@@ -252,7 +254,9 @@ def _schedule_direct(conv: _Conv) -> None:
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
-    if in_bands or small or conv.sum.is_dot:
+    preferred = "bands" if in_bands or small else "parts"
+    ways = ["bands"] if conv.sum.is_dot else ["bands", "parts"]
+    if choose("weights", ways, lambda way: way != preferred) == "bands":
         why = _by_bands(conv, stage, size, lanes)
     else:
         why = _by_parts(conv, stage, size)

@@ -8,10 +8,12 @@ follows the sum (bias, activation, residual) is computed while the tile is in re
 import math
 from dataclasses import dataclass
 
+from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import add_chunks, note_sums, sums_of
 from sterna.schedule.default import (
     extents_of,
     hold_in_registers,
+    outer_loops,
     schedule_default,
     schedule_elements,
     vectorize_result,
@@ -197,11 +199,9 @@ def _tile_result(
 
 def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
     """Outer loops for threads; at least one loop stays inside to compute tiles in."""
-    taken, pieces = 0, 1
-    while taken < len(loops) - 1 and pieces < PIECES:
-        pieces *= counts[taken]
-        taken += 1
-    if taken and pieces > 1:
+    enough = outer_loops(counts[:-1], PIECES)
+    taken = choose("loops that threads share", range(len(loops)), near(enough))
+    if taken and math.prod(counts[:taken]) > 1:
         shared = stage.fuse(*loops[:taken])
         stage.parallel(shared)
         return shared
@@ -240,8 +240,9 @@ def tile_sum(schedule: Schedule, tile: Tensor, made: SumOfProducts, plan: Plan) 
     inner: list[IterVar] = [last]
     size = extents_of([last])[0]
     together = plan.tile.together
-    steps = together if together > 1 else UNROLLED_STEPS
-    if size % steps == 0 and size > steps:
+    fitting = [n for n in (1, 2, 4, 8) if size % n == 0 and size > n] or [1]
+    steps = together if together > 1 else choose("unrolled steps", fitting, near(UNROLLED_STEPS))
+    if steps > 1 and size % steps == 0 and size > steps:
         outer, step = stage.split(last, factor=steps)
         stage.unroll(step)
         if together > 1:

@@ -43,11 +43,11 @@ class Plan:
     @staticmethod
     def parse(text: str) -> "Plan":
         """What str gave."""
-        found = re.fullmatch(r"(\w+)(?:\((.*)\))?", text)
+        found = re.fullmatch(r"(\w+)(?:\((\w+=[\w-]+(?:, \w+=[\w-]+)*)\))?", text)
         if found is None:
             raise ValueError(f"implementation is written as name(choice=1, ...), not '{text}'")
         parts = [part.partition("=") for part in (found[2] or "").split(", ") if part]
-        values = [(name, int(v) if v.lstrip("-").isdigit() else v) for name, _, v in parts]
+        values = [(name, int(v) if re.fullmatch(r"-?\d+", v) else v) for name, _, v in parts]
         return Plan(found[1], tuple(values))
 
     def integer(self, name: str) -> int:
@@ -168,8 +168,12 @@ def best_candidate(
         for each in implementations().values()
         for candidate in each.candidates(made, weights, processor, limits)
     ]
-    with deciding(str(made)):
-        return choose("implementation", found, lambda candidate: candidate.cycles)
+    with deciding(str(made)) as scope:
+        taken = choose("implementation", found, lambda candidate: candidate.cycles)
+    if taken.arranged is not None:
+        with deciding(str(taken.arranged.contraction)) as arranged:
+            arranged.decisions = scope.decisions
+    return taken
 
 
 def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, ...]:

@@ -11,10 +11,10 @@ from sterna.support.toolchain import MissingToolError
 _DEBIAN = {"aarch64": "arm64", "arm": "armhf", "riscv64": "riscv64", "x86_64": "amd64"}
 
 
-def runner_for(triple: str, has_vectors: bool = False) -> str:
+def runner_for(triple: str, emulator_options: str = "") -> str:
     """The command that runs a program for another machine here, or the name of what runs a module.
 
-    has_vectors: RISC-V's vectors are used, which its emulator must be told to have.
+    emulator_options: what the emulator must be told of the processor; a machine knows it.
     MissingToolError says what to install, or that a device is needed.
     """
     machine = Machine.of(triple)
@@ -31,8 +31,7 @@ def runner_for(triple: str, has_vectors: bool = False) -> str:
     if not any(root.glob("lib*/ld-*.so*")):  # its assembler alone makes the folder too
         package = f"libc6-{_DEBIAN.get(machine.processor, machine.processor)}-cross"
         raise MissingToolError(f"install its C library in {root} (Debian: {package})")
-    vectors = " -cpu rv64,v=true" if has_vectors else ""
-    return f"{emulator}{vectors} -L {root}"
+    return " ".join([emulator, *emulator_options.split(), "-L", str(root)])
 
 
 def _engine() -> str:

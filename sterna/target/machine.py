@@ -91,6 +91,12 @@ class Machine:
         return self.instructions.matrix_tiles
 
     @property
+    def emulator_options(self) -> str:
+        """What QEMU's user mode must be told to run the code."""
+        isa = self.instructions.isa
+        return isa.emulator_options if self.instructions.vector_registers.bits else ""
+
+    @property
     def endianness(self) -> str:
         """little or big."""
         return "little" if self.little_endian else "big"

@@ -10,9 +10,6 @@ from sterna.target.wording import unknown
 
 NATIVE = "native"
 
-PROCESSOR_SCHEDULES = ("sterna.schedule.default",)
-"""The module of the schedule for kernels whose operator has none."""
-
 # The options of every kind whose code LLVM or a C compiler makes for a processor.
 PROCESSOR_OPTIONS = (
     Option("mtriple"),

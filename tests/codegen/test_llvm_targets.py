@@ -13,6 +13,8 @@ from sterna.codegen.llvm.machine import abilities
 from sterna.ir.build import call_intrinsic, cast, const
 from sterna.ir.expr import Broadcast, Expr, Ramp, Var
 from sterna.support.dtype import DataType
+from sterna.target import Target
+from sterna.target.code_generators.llvm import llvm_options
 from sterna.testing import requires_x86
 from sterna.tir.stmt import Allocate, BufferLoad, BufferStore, For, PrimFunc, seq
 from tests.codegen.test_llvm_common import Array, Loaded, elementwise, kernel, make_buffer
@@ -187,7 +189,8 @@ def micro_kernel(rows: int, columns: int, depth: int) -> PrimFunc:
 @pytest.mark.parametrize("rows, columns, cpu", [(6, 16, "haswell"), (14, 32, "skylake-avx512")])
 def test_sums_stay_in_registers(rows: int, columns: int, cpu: str) -> None:
     function = micro_kernel(rows, columns, 256)
-    text = CompiledModule([function], LLVMOptions(BASELINE.triple, cpu)).assembly()
+    options = llvm_options(Target(f"llvm -mtriple={BASELINE.triple} -mcpu={cpu}"))
+    text = CompiledModule([function], options).assembly()
     lines = [line.strip() for line in text.splitlines()]
     inner = max(_loops(lines), key=lambda loop: sum("vfmadd" in line for line in loop))
     names = {line.split()[0] for line in inner if not line.startswith(("#", "."))}

@@ -77,7 +77,7 @@ def test_it_runs_elsewhere(options: str, tmp_path: Path) -> None:
     machine = tvm.target.machine_of(target)
     require_program(f"qemu-{machine.triple.partition('-')[0].replace('armv7l', 'arm')}")
     try:
-        qemu = shlex.split(runner_for(machine.triple, machine.has("v")))
+        qemu = shlex.split(runner_for(machine.triple, machine.emulator_options))
     except MissingToolError as error:
         require(str(error))
     lib = build(str(target))

@@ -11,6 +11,7 @@ import pytest
 from sterna.contrib import cc
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.support import native
+from sterna.support.cross import Machine
 from tests.runtime.graphs import Graph, kernels, sample, small_graph
 from tests.support import LEAKS, ROOT, require_program
 
@@ -85,8 +86,8 @@ def test_a_static_program_holds_everything(gcc: str, suffix: str, tmp_path: Path
     whole = ["-Wl,--whole-archive", path, "-Wl,--no-whole-archive"] if suffix == ".a" else [path]
     library = native.library_folder() / "libsterna.a"
     include = f"-I{native.include_folder()}"
-    program = tmp_path / "program"
-    small = ["-Os", "-s", "-Wl,--gc-sections"]
+    program, here = tmp_path / "program", Machine.here()
+    small = ["-Os", "-s", "-Wl,--gc-sections", *(here.compact if here else ())]
     run([gcc, *WARNINGS, *small, include, EXAMPLE, *whole, library, "-o", program, *SYSTEM])
     check_program([program])
     assert program.stat().st_size < 130_000

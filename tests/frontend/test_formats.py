@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.frontend.toy_format import FORMAT, ToyModel
 from tests.model.networks import dense
 from tests.support import ROOT, clean_environment, require_program
 
+TOY_FILE = "tests.frontend.toy_format"
 TOY = """toy model
 input x float32 batch 3
 weight w 2x3 1 2 3 4 5 6
@@ -104,6 +106,24 @@ def test_an_installed_format_works_from_the_command_line(tmp_path: Path) -> None
     np.testing.assert_allclose(sterna.load(tmp_path / "model.so")(X), Y)
     assert "--shape x:1,3" in command("compile", "model.toy", "-o", "model.so").stderr
     assert "(.onnx, .toy)" in command("compile", "--help").stdout
+
+
+def test_an_installed_format_that_is_broken_hurts_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = [metadata.EntryPoint(name, value, registry.ENTRY_POINTS) for name, value in (
+        ("gone", "no_such_module:FORMAT"), ("empty", "json:FORMAT"), ("ours", f"{TOY_FILE}:FORMAT"),
+    )]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points)
+    look = registry._of_other_packages.__wrapped__
+    with pytest.warns(UserWarning) as told:
+        assert look() == (FORMAT,)
+    assert [str(warning.message).split(" of ")[0] for warning in told] == [
+        "the format 'empty'", "the format 'gone'",
+    ]
+    points.append(metadata.EntryPoint("text", "string:digits", registry.ENTRY_POINTS))
+    with pytest.warns(UserWarning), pytest.raises(TypeError, match=r"no Format but str"):
+        look()
 
 
 # ---- recognising ----

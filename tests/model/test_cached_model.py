@@ -91,7 +91,7 @@ def test_what_differs_is_compiled_anew(path: Path, counted: list[Any]) -> None:
     sterna.compile(path, target="llvm")
     sterna.compile(path, precision="float16")
     sterna.compile(path, shapes={"x": (2, 6)})
-    with PassContext(disabled_pass=["Winograd"]):
+    with PassContext(disabled_pass=["ChooseImplementations"]):
         sterna.compile(path)
     assert len(counted) == 6
     write(path, 2 * WEIGHTS)

@@ -15,11 +15,15 @@ from tests.support import ROOT, require_module, require_program
 
 EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 
+# What LLVM gives to any processor of AArch64 and no code uses.
+TRACING = {"ete", "trbe"}
+
 
 def is_here(target: str) -> bool:
     """Whether this processor has the instructions of a target."""
     there, here = machine_of(Target(target)), machine_of(Target("llvm -mcpu=native"))
-    return there.architecture == here.architecture and there.feature_set <= here.feature_set
+    missing = there.feature_set - here.feature_set - TRACING
+    return there.architecture == here.architecture and not missing
 
 
 def run_there(made: Any, target: str, x: Array, folder: Path) -> bytes:

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.op.test_integer_kernels import convolved, extremes
 
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
+from tests.schedule.byte_layers import convolved, extremes
 
 LAYERS: dict[str, Any] = {
     "border": ((1, 16, 21), (32, 16, 3), {"strides": 2, "padding": (1, 2)}),

@@ -3,13 +3,13 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.op.test_integer_kernels import convolved, extremes
 
 import sterna as tvm
 from sterna import relay
 from sterna.relay import transform
 from sterna.relay.arrays import Array
 from sterna.relay.interpreter import interpret
+from tests.schedule.byte_layers import convolved, extremes
 
 
 def rewritten(expr: relay.Expr) -> relay.Function:

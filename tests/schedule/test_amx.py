@@ -1,4 +1,4 @@
-"""Layers of bfloat16 by tiles: their numbers, what is chosen, and what the report tells."""
+"""AMX with bfloat16: the numbers of layers, what is chosen, and what the report tells."""
 
 import math
 from typing import Any
@@ -8,13 +8,18 @@ import pytest
 
 import sterna as tvm
 from sterna import relay, te
-from sterna.contrib import graph_executor
 from sterna.relay.arrays import Array, from_numpy, to_numpy
-from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
+from sterna.schedule.amx_bands import pack_tiles, parts_of, unpack_tiles
 from sterna.schedule.kernel import Processor
 from sterna.schedule.rounded_once import rounded_once, short_erf
 from sterna.target import Target, processor_of
 from sterna.tir import Cast, Var, const
+from tests.schedule.implemented import (
+    implement,
+    implemented_for,
+    names_in,
+    run_built,
+)
 
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
@@ -70,11 +75,8 @@ def built(made: Any, target: str) -> Any:
 
 def built_as_loops(made: Any) -> Any:
     """The same calls of tiles, which are in memory here."""
-    steps = [relay.transform.InferType(), relay.transform.AlterOpLayout(TILES),
-             relay.transform.FoldConstant(), relay.transform.Tiles(TILES)]
-    with tvm.transform.PassContext(opt_level=3):
-        mod = tvm.transform.Sequential(steps)(tvm.IRModule.from_expr(made))
-    assert "_tiles" in str(mod)
+    mod = implement(made, TILES)
+    assert names_in(mod) == ["amx"]
     with tvm.transform.PassContext(opt_level=2):
         return relay.build(mod, target="llvm")
 
@@ -122,20 +124,15 @@ def test_infinite_numbers_stay_infinite(kind: str) -> None:
         want = made.op.record.reference(made.attrs.replace(out_dtype="float64"), *wide)
     assert np.isinf(want).any() and np.isfinite(want).any()
     for lib in (built_as_loops(made), *([built(made, NATIVE)] if HAS_TILES else [])):
-        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
-        module.run(x=from_numpy(x))
-        found = to_numpy(module.get_output(0)).astype("float64")
+        found = run_built(lib, x=x).astype("float64")
         np.testing.assert_allclose(found, want, rtol=ROUNDED, atol=1e-2)
 
 
 def chosen(rows: int, units: int, depth: int, target: str, dtype: str = "bfloat16") -> bool:
-    """Whether a dense layer becomes one in tiles."""
+    """Whether a dense layer is computed in tiles."""
     x = relay.var("x", shape=(rows, depth), dtype=dtype)
     w = relay.const(from_numpy(np.ones((units, depth), "float32"), dtype))
-    passes = [relay.transform.InferType(), relay.transform.Tiles(processor_of(Target(target)))]
-    with tvm.transform.PassContext(opt_level=3):
-        made = tvm.transform.Sequential(passes)(tvm.IRModule.from_expr(relay.nn.dense(x, w)))
-    return "nn.dense_tiles" in str(made)
+    return implemented_for(relay.nn.dense(x, w), target) == ["amx"]
 
 
 def test_what_pays() -> None:
@@ -153,9 +150,7 @@ def test_layers(kind: str) -> None:
     """By the instructions where this machine has them; by loops in any case."""
     made, feeds, want, size = layer(kind)
     for lib in (built_as_loops(made), *([built(made, NATIVE)] if HAS_TILES else [])):
-        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
-        module.run(**{name: from_numpy(each) for name, each in feeds.items()})
-        found = to_numpy(module.get_output(0)).astype("float64")
+        found = run_built(lib, **feeds).astype("float64")
         assert np.all(np.abs(found - want) <= ROUNDED * np.abs(want) + 1e-5 * size + 1e-6)
 
 
@@ -176,14 +171,11 @@ def test_factors_of_channels_stay_out_of_weights() -> None:
     factors = relay.var("s", shape=s.shape, dtype="bfloat16")
     weight = relay.const(from_numpy(w.astype("float32"), "bfloat16"))
     made = relay.nn.conv2d(data * factors, weight)
-    lib = built(made, SAPPHIRE)
-    assert "conv2d_tiles" in lib.graph_json
+    assert implemented_for(made, SAPPHIRE) == ["amx"]
     if HAS_TILES:
-        module = graph_executor.GraphModule(built(made, NATIVE)["default"](tvm.cpu(0)))
-        module.run(x=from_numpy(x), s=from_numpy(s))
         scaled = to_numpy(from_numpy((x.astype("float32") * s.astype("float32")), "bfloat16"))
         want = np.einsum("oc,bchw->bohw", w[:, :, 0, 0].astype("float64"), scaled.astype("float64"))
-        found = to_numpy(module.get_output(0)).astype("float64")
+        found = run_built(built(made, NATIVE), x=x, s=s).astype("float64")
         np.testing.assert_allclose(found, want, rtol=ROUNDED, atol=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Layers of bytes in tiles: in the interpreter on every machine, and in machine code with AMX."""
+"""AMX with bytes: in the interpreter on every machine, and in machine code where it is."""
 
 from typing import Any
 
@@ -6,22 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sterna.op.nn.conv_tiles import ConvTilesAttrs
-from tests.op.test_integer_kernels import SIGNS, extremes, quantised
 
 import sterna as tvm
 from sterna import relay
-from sterna.contrib import graph_executor
-from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import Array
 from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import Case, Op, find
-from sterna.schedule.amx_kernel import pack_tiles, parts_of, unpack_tiles
-from sterna.support.dtype import DataType
+from sterna.schedule.amx_bands import pack_tiles, parts_of, unpack_tiles
+from sterna.schedule.implementation import Plan
 from sterna.target import Target, processor_of
 from sterna.tir import interpreter
-from tests.op.harness import check_case
+from tests.op.harness import check_case, type_of
+from tests.schedule.byte_layers import SIGNS, extremes, quantised
+from tests.schedule.implemented import implemented_for, packed_conv2d, run_built
 
 NATIVE = "llvm -mcpu=native"
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
@@ -54,10 +52,16 @@ def convolutions(draw: st.DrawFn) -> Case:
     shape = (draw(st.integers(1, 2)), height, width, depth)
     operands = extremes(rng, shape, data), pack_tiles(extremes(rng, (channels, runs, run), weight))
     return Case(operands, {
-        "channels": channels, "kernel_size": window, "strides": strides, "dilation": dilation,
+        **packed(draw(st.integers(1, 3))), "channels": channels, "kernel_size": window,
+        "strides": strides, "dilation": dilation, "border": draw(st.integers(0, 127)),
         "padding": tuple(draw(st.lists(st.integers(0, 2), min_size=4, max_size=4))),
-        "border": draw(st.integers(0, 127)), "threads": draw(st.integers(1, 3)),
     })
+
+
+def packed(threads: int) -> dict[str, Any]:
+    """The attributes of every nn.conv2d of bytes in tiles."""
+    return {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_dtype": "int32",
+            "implementation": str(Plan.of("amx", threads=threads))}
 
 
 def check_interpreted(name: str, case: Case) -> None:
@@ -65,42 +69,41 @@ def check_interpreted(name: str, case: Case) -> None:
     record = find(name)
     assert record.attrs is not None and record.reference is not None
     attrs = record.attrs(**case.attrs)
-    params = tuple(
-        Var(f"v{place}", TensorType(array.shape, DataType(str(array.dtype))))
-        for place, array in enumerate(case.inputs)
-    )
+    params = tuple(Var(f"v{n}", type_of(array)) for n, array in enumerate(case.inputs))
     function = Function(params, Call(Op(name), params, attrs))
     loops = lower_kernel(function, "kernel", processor_of(Target(SAPPHIRE))).function
     want = record.reference(attrs, *case.inputs)
-    found = np.zeros_like(want)
+    found = np.zeros(want.shape, want.dtype)
     interpreter.run(loops, *case.inputs, found)
     np.testing.assert_array_equal(found, want)
 
 
 @pytest.mark.parametrize(("shape", "attrs"), [
-    ((2, 3, 3, 13), {"channels": 35, "kernel_size": 1, "threads": 2}),
+    ((2, 3, 3, 13), {"channels": 35, "kernel_size": 1, **packed(2)}),
     ((1, 3, 4, 6), {"channels": 3, "kernel_size": (3, 2), "strides": 2, "padding": (1, 0, 2, 1),
-                    "dilation": (1, 2), "border": -3}),
+                    "dilation": (1, 2), "border": -3, **packed(1)}),
 ])
 def test_convolutions_in_the_interpreter(shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     runs = 1 if attrs["kernel_size"] == 1 else 6
     weight = pack_tiles(extremes(rng, (attrs["channels"], runs, shape[3]), "int8"))
     case = Case((extremes(rng, shape, "int8"), weight), attrs)
-    check_interpreted("nn.conv2d_tiles", case)
+    check_interpreted("nn.conv2d", case)
 
 
 def test_dense_layers_in_the_interpreter() -> None:
     rng = np.random.default_rng(0)
     weight = pack_tiles(extremes(rng, (19, 1, 20), "int8"))
-    case = Case((extremes(rng, (2, 3, 20), "uint8"), weight), {"units": 19})
-    check_interpreted("nn.dense_tiles", case)
+    case = Case((extremes(rng, (2, 3, 20), "uint8"), weight), {
+        "units": 19, "out_dtype": "int32", "implementation": "amx(threads=1)"
+    })
+    check_interpreted("nn.dense", case)
 
 
 @given(convolutions())
 @settings(max_examples=12, deadline=None)
 def test_convolutions_in_machine_code(case: Case) -> None:
-    check_case(find("nn.conv2d_tiles"), case, NATIVE)
+    check_case(find("nn.conv2d"), case, NATIVE)
 
 
 # ---- graphs ----
@@ -118,39 +121,44 @@ def test_layers_are_multiplied_in_tiles(kind: str) -> None:
     assert "tdpbusd" in code and "vpdpbusd" not in code
     for signs in SIGNS[:2]:
         lib, feeds, want = built(kind, signs, NATIVE)
-        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
-        module.run(**feeds)
-        np.testing.assert_array_equal(module.get_output(0).numpy(), want)
+        np.testing.assert_array_equal(run_built(lib, **feeds), want)
 
 
-def chosen(size: int, depth: int, channels: int, target: str) -> str:
-    """The operator that a convolution of single pixels becomes."""
+def chosen(size: int, depth: int, channels: int, target: str) -> list[str]:
+    """The implementation of a convolution of single pixels."""
     data = relay.var("x", shape=(1, size, size, depth), dtype="uint8")
     weight = relay.const(np.ones((1, 1, depth, channels), "int8"))
     made = relay.nn.conv2d(
         data, weight, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32"
     )
-    passes = [relay.transform.InferType(), relay.transform.Tiles(processor_of(Target(target)))]
-    with tvm.transform.PassContext(opt_level=3):
-        found = str(tvm.transform.Sequential(passes)(tvm.IRModule.from_expr(made)))
-    return "tiles" if "nn.conv2d_tiles" in found else "dots"
+    return implemented_for(made, target)
 
 
 def test_the_cheaper_way_is_taken() -> None:
     """Sums of a few products are done before a tile is stored; a processor may have no tiles."""
-    assert chosen(32, 256, 64, SAPPHIRE) == "tiles"
-    assert chosen(32, 8, 64, SAPPHIRE) == "dots"
-    assert chosen(32, 256, 64, "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server") == "dots"
+    assert chosen(32, 256, 64, SAPPHIRE) == ["amx"]
+    assert chosen(32, 8, 64, SAPPHIRE) == []
+    assert chosen(32, 256, 64, "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server") == []
 
 
 def test_what_they_take() -> None:
-    record, attrs = find("nn.conv2d_tiles"), ConvTilesAttrs(20, (1, 1))
-    data = TensorType((1, 4, 4, 8), DataType("uint8"))
-    with pytest.raises(ValueError, match=r"weight of \(2, 1, 2, 16, 4\)"):
-        record.infer(attrs, data, TensorType((1, 1, 2, 16, 4), DataType("int8")))
-    with pytest.raises(ValueError, match="integers of 8 bits, not float32 and int8"):
-        record.infer(attrs, TensorType((1, 4, 4, 8), DataType("float32")),
-                     TensorType((2, 1, 2, 16, 4), DataType("int8")))
-    with pytest.raises(ValueError, match="at least 4 of uint8 side by side, not 3"):
-        record.infer(attrs, TensorType((1, 4, 4, 3), DataType("uint8")),
-                     TensorType((2, 1, 1, 16, 4), DataType("int8")))
+    def made(dtype: str, depth: int, shape: tuple[int, ...], **attrs: Any) -> Any:
+        x = relay.var("x", shape=(1, 4, 4, depth), dtype=dtype)
+        w = relay.var("w", shape=shape, dtype="int8")
+        kinds = {"out_dtype": "int32", **attrs}
+        return packed_conv2d(x, Plan.of("amx", threads=1), [w], 20, 1, **kinds)
+
+    assert tuple(made("uint8", 8, (2, 1, 2, 16, 4)).checked_type.shape) == (1, 4, 4, 20)
+    with pytest.raises(ValueError, match=(
+        r"implementation 'amx\(threads=1\)' does not fit: packed weights are "
+        r"\[\(2, 1, 2, 16, 4\)\], not \[\(1, 1, 2, 16, 4\)\]"
+    )):
+        made("uint8", 8, (1, 1, 2, 16, 4))
+    several = "AMX multiplies bytes or bfloat16, at least 4 bytes of them side by side"
+    with pytest.raises(ValueError, match=rf"{several}.* not .* float32 int8 int32"):
+        made("float32", 8, (2, 1, 2, 16, 4))
+    with pytest.raises(ValueError, match=rf"{several}.* not 1x4x4x3 [*] 20x1x1x3"):
+        made("uint8", 3, (2, 1, 1, 16, 4))
+    for refused in ({"out_dtype": "int16"}, {"out_dtype": "int64"}, {"groups": 2}):
+        with pytest.raises(ValueError, match=several):
+            made("uint8", 8, (2, 1, 2, 16, 4), **refused)

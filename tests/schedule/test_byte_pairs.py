@@ -1,42 +1,55 @@
-"""Products of bytes in pairs of 16 bits: exact for every weight and every byte."""
+"""dot2, products of bytes in pairs of 16 bits: exact for every weight and every byte."""
 
-import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sterna.op.nn.depthwise_dots import pack_weights
-from sterna.op.nn.depthwise_pairs import halved
-from tests.op.test_integer_kernels import MACHINES, convolved, extremes, here
 
 import sterna as tvm
 from sterna import relay, te, tir
-from sterna.contrib import graph_executor
 from sterna.relay.arrays import Array
 from sterna.schedule.byte_pair_steps import fits_pairs, steps_of
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.depthwise_bytes_kernel import pack_rows
+from sterna.schedule.implementation import Plan
+from sterna.schedule.implementations.depthwise_dot2 import halved
+from sterna.schedule.kernel import Processor
+from sterna.support.dtype import DataType
 from sterna.tir import interpreter
-from tests.op.emulated import is_here, run_library
+from tests.schedule.byte_layers import MACHINES, convolved, extremes, here
+from tests.schedule.implemented import (
+    implement,
+    implemented_for,
+    names_in,
+    packed_conv2d,
+    packed_dense,
+    run_built,
+)
 
-AVX2 = "llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+fma"
-# An emulator runs the first where this processor has none of them.
-PAIRS = here([AVX2, "llvm -mtriple=x86_64-linux-gnu -mattr=+avx512bw,+avx512vl"]) or [AVX2]
+HASWELL = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
+PAIRS = here([
+    "llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+fma",
+    "llvm -mtriple=x86_64-linux-gnu -mattr=+avx512bw,+avx512vl",
+])
+# What those have; its kernels run on every machine.
+NARROW = Processor(256, 16, has_dot2=True)
+WIDE = Processor(512, 32, has_dot2=True, threads=2)
 
 
 # ---- the instructions ----
 
 
 def called(signs: tuple[str, str], lanes: int, shared: bool) -> Any:
-    """add_pairs of dot2, and dot2 alone."""
+    """fold2 of dot2, and dot2 alone."""
     a = tir.decl_buffer((4 if shared else 4 * lanes,), signs[0], "a")
     b = tir.decl_buffer((4 * lanes,), signs[1], "b")
     words = tir.decl_buffer((2 * lanes,), "int16", "words")
     out = tir.decl_buffer((lanes,), "int32", "out")
     made = tir.dot2(a.vload(0, f"{a.dtype}x{a.shape[0]}"), b.vload(0, f"{b.dtype}x{4 * lanes}"))
     total = out.vload(0, f"int32x{lanes}")
-    body = tir.SeqStmt((words.vstore(0, made), out.vstore(0, tir.add_pairs(total, made))))
+    body = tir.SeqStmt((words.vstore(0, made), out.vstore(0, tir.fold2(total, made))))
     args = (a, b, words, out)
     return tir.PrimFunc("f", tuple(each.data for each in args), args, body)
 
@@ -78,9 +91,9 @@ def test_what_they_take() -> None:
     with pytest.raises(TypeError, match="in groups of four, not int8x6"):
         tir.dot2(te.var("a", "uint8x6"), te.var("b", "int8x6"))
     with pytest.raises(TypeError, match="adds to int32, not to int16x4"):
-        tir.add_pairs(te.var("x", "int16x4"), te.var("a", "int16x8"))
+        tir.fold2(te.var("x", "int16x4"), te.var("a", "int16x8"))
     with pytest.raises(TypeError, match="takes int16x8 to add to int32x4, not int16x4"):
-        tir.add_pairs(te.var("x", "int32x4"), te.var("a", "int16x4"))
+        tir.fold2(te.var("x", "int32x4"), te.var("a", "int16x4"))
 
 
 # ---- weights ----
@@ -109,15 +122,24 @@ def test_no_sum_of_a_step_leaves_16_bits(panels: int, groups: int, most: int, se
     np.testing.assert_array_equal(found, weights)
 
 
+def depthwise(channels: int, rows: int) -> Contraction:
+    bytes_, sums = DataType("uint8"), DataType("int32")
+    return Contraction(
+        1, (9, 9), channels, (10 - rows, 10 - rows), channels, bytes_, DataType("int8"), sums,
+        window=(rows, rows), groups=channels,
+    )
+
+
 def test_depthwise_weights_have_one_part_or_two() -> None:
     plain = np.full((16, 3, 3), 64, "int8")
     plain[11, 1, 2] = 65
-    packed = pack_weights(plain, 1, 8)
+    made = depthwise(16, 3)
+    packed = pack_rows(made, plain, 8)
     weight, parts = halved(packed)
     assert parts.tolist() == [1, 2]
     np.testing.assert_array_equal(weight.astype(int).sum(axis=0), packed)
     assert not weight[1, :, :, 0].any() and fits_pairs(weight.reshape(-1, 2).astype(int)).all()
-    assert len(halved(pack_weights(np.minimum(plain, 64), 1, 8))[0]) == 1
+    assert len(halved(pack_rows(made, np.minimum(plain, 64), 8))[0]) == 1
 
 
 def test_small_weights_are_summed_two_by_two() -> None:
@@ -162,29 +184,33 @@ def built(made: Any, target: str) -> Any:
         return relay.build(tvm.IRModule.from_expr(made), target=target)
 
 
-def result(lib: Any, target: str, x: Array, folder: Path) -> Array:
-    """What a layer gives, on this processor or by an emulator."""
-    if is_here(target):
-        module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
-        module.run(x=x)
-        return np.asarray(module.get_output(0).numpy()).ravel()
-    return np.frombuffer(run_library(lib, target, x, folder), "int32")
+def built_for(made: Any, processor: Processor, name: str) -> Any:
+    """The same kernels on whatever machine this is."""
+    mod = implement(made, processor, target=HASWELL)
+    assert names_in(mod) == [name]
+    with tvm.transform.PassContext(opt_level=2):
+        return relay.build(mod, target="llvm")
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_layers(kind: str, tmp_path: Path) -> None:
+def test_layers(kind: str) -> None:
     signs = {"pointwise": ["uint8", "int8"], "window": ["int8"], "wide": ["int8"]}
-    targets = PAIRS if kind in ("pointwise", "window", "depthwise") else PAIRS[:1]
-    for target, sign in itertools.product(targets, signs.get(kind, ["uint8"])):
+    several = kind in ("pointwise", "window", "depthwise")
+    name = "depthwise_dot2" if "groups" in LAYERS[kind][2] else "byte_pairs"
+    for sign in signs.get(kind, ["uint8"]):
         made, x, want = layer(kind, sign, len(sign))
-        lib = built(made, target)
-        assert "pair_dots" in lib.get_graph_json()
-        np.testing.assert_array_equal(result(lib, target, x, tmp_path), want.ravel())
+        some = [NARROW, WIDE] if several else [NARROW]
+        libs = [built_for(made, processor, name) for processor in some]
+        for target in PAIRS if several else PAIRS[:1]:
+            assert implemented_for(made, target) == [name]
+            libs.append(built(made, target))
+        for lib in libs:
+            np.testing.assert_array_equal(run_built(lib, x=x), want)
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.data())
-def test_any_layer(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+def test_any_layer(data: Any) -> None:
     """Shapes, strides, borders and how many weights are large, drawn at random."""
 
     def draw(low: int, high: int) -> int:
@@ -202,15 +228,17 @@ def test_any_layer(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
         channels=kernel[0], out_dtype="int32", **attrs,
     )
     want = convolved(x.astype("int64"), w.astype("int64"), attrs)
-    found = result(built(made, PAIRS[0]), PAIRS[0], x, tmp_path_factory.mktemp("layer"))
-    np.testing.assert_array_equal(found, want.ravel())
+    with tvm.transform.PassContext(opt_level=2):
+        libs = [relay.build(implement(made, NARROW, "byte_pairs"), target="llvm")]
+    for lib in (*libs, *(built(made, target) for target in PAIRS[:1])):
+        np.testing.assert_array_equal(run_built(lib, x=x), want)
 
 
 @pytest.mark.parametrize(("shape", "units", "sign"), [
     ((1, 44), 24, "uint8"), ((2, 35, 1024), 32, "int8"), ((2, 35, 1024), 80, "uint8"),
     ((7, 12), 8, "int8"),
 ])
-def test_dense_layers(shape: tuple[int, ...], units: int, sign: str, tmp_path: Path) -> None:
+def test_dense_layers(shape: tuple[int, ...], units: int, sign: str) -> None:
     """In one band or several, with what follows in the same kernel."""
     rng = np.random.default_rng(units)
     weights = (units, shape[-1])
@@ -220,26 +248,28 @@ def test_dense_layers(shape: tuple[int, ...], units: int, sign: str, tmp_path: P
     other = rng.integers(-99, 99, (*shape[:-1], units)).astype("int32")
     data = relay.var("x", shape=shape, dtype=sign)
     made = relay.nn.dense(data, relay.const(w), out_dtype="int32")
-    lib = built(relay.add(made, relay.const(other)), PAIRS[0])
-    assert "dense_pair_dots" in lib.get_graph_json()
+    made = relay.add(made, relay.var("other", shape=other.shape, dtype="int32"))
     want = x.astype("int64") @ w.astype("int64").T + other
-    np.testing.assert_array_equal(result(lib, PAIRS[0], x, tmp_path), want.ravel())
-
-
-HASWELL = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
+    libs = [built_for(made, NARROW, "byte_pairs")]
+    for target in PAIRS[:1]:
+        assert implemented_for(made, target) == ["byte_pairs"]
+        libs.append(built(made, target))
+    for lib in libs:
+        np.testing.assert_array_equal(run_built(lib, x=x, other=other), want)
 
 
 @pytest.mark.parametrize(("target", "kind", "expected"), [
-    (HASWELL, "pointwise", True),
-    (HASWELL, "depthwise", True),
-    ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "pointwise", True),
-    ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", "depthwise", False),
-    ("llvm -mtriple=x86_64-linux-gnu", "pointwise", False),
+    (HASWELL, "pointwise", ["byte_pairs"]),
+    (HASWELL, "depthwise", ["depthwise_dot2"]),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "pointwise", ["byte_pairs"]),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", "depthwise", ["depthwise_dot4"]),
+    ("llvm -mtriple=x86_64-linux-gnu", "pointwise", []),
 ])
-def test_where_it_is_chosen(target: str, kind: str, expected: bool) -> None:
-    lib = built(layer(kind, "uint8", 0)[0], target)
-    assert ("pair_dots" in lib.get_graph_json()) is expected
-    assert ("pmaddubsw" in lib.get_lib().get_source("asm")) is expected
+def test_where_it_is_chosen(target: str, kind: str, expected: list[str]) -> None:
+    made = layer(kind, "uint8", 0)[0]
+    assert implemented_for(made, target) == expected
+    pairs = expected in (["byte_pairs"], ["depthwise_dot2"])
+    assert ("pmaddubsw" in built(made, target).get_lib().get_source("asm")) is pairs
 
 
 def test_large_weights_are_multiplied_as_words() -> None:
@@ -247,20 +277,44 @@ def test_large_weights_are_multiplied_as_words() -> None:
     w = extremes(np.random.default_rng(0), (32, 64, 1, 1), "int8")
     x = relay.var("x", shape=(1, 64, 4, 4), dtype="uint8")
     made = relay.nn.conv2d(x, relay.const(w), out_dtype="int32")
-    assert "pair_dots" not in built(made, HASWELL).get_graph_json()
+    assert implemented_for(made, HASWELL) == []
 
 
-def test_what_the_operator_refuses() -> None:
-    x = relay.var("x", shape=(1, 2, 2, 4), dtype="uint8")
-    weight = relay.const(np.zeros((1, 2, 8, 4), "int8"))
-    places, starts = relay.const(np.zeros(2, "int32")), relay.const(np.zeros((2, 2), "int32"))
-    with pytest.raises(ValueError, match="places' groups is 1, not 2"):
-        relay.nn.conv2d_pair_dots(x, weight, places, starts)
-    with pytest.raises(ValueError, match="places' groups is 1, not 2"):
-        relay.nn.dense_pair_dots(x, weight, places, starts)
-    with pytest.raises(ValueError, match="data are bytes and weight is int8, not float32 and int8"):
-        relay.nn.dense_pair_dots(relay.var("x", shape=(3, 4)), weight, places, starts)
-    x = relay.var("x", shape=(1, 3, 3, 16), dtype="uint8")
-    weight = relay.const(np.zeros((1, 2, 3, 2, 8, 4), "int8"))
-    with pytest.raises(ValueError, match="parts' vectors of channels is 2, not 1"):
-        relay.nn.conv2d_depthwise_pair_dots(x, weight, relay.const(np.ones(1, "int32")))
+def test_what_is_refused() -> None:
+    def zeros(*shape: int, dtype: str = "int32") -> Array:
+        return np.zeros(shape, dtype)
+
+    pairs, x = Plan("byte_pairs"), relay.var("x", shape=(1, 2, 2, 4), dtype="uint8")
+    weight, places, starts = zeros(1, 2, 8, 4, dtype="int8"), zeros(2), zeros(2, 2)
+    wrong = r"implementation 'byte_pairs' does not fit: packed weights are .*\(1,\).* not .*\(2,\)"
+    with pytest.raises(ValueError, match=wrong):
+        packed_conv2d(x, pairs, [weight, places, starts], 16, 1, out_dtype="int32")
+    row = relay.var("x", shape=(3, 4), dtype="uint8")
+    with pytest.raises(ValueError, match=wrong):
+        packed_dense(row, pairs, [weight, places, starts], 16, out_dtype="int32")
+    with pytest.raises(ValueError, match="panels of 16 channels do not hold 24"):
+        packed_dense(row, pairs, [weight, zeros(1), starts], 24, out_dtype="int32")
+    with pytest.raises(ValueError, match="places, starts and what is subtracted are int32"):
+        packed_dense(row, pairs, [weight, zeros(1, dtype="int64"), starts], 16, out_dtype="int32")
+    floats = relay.var("x", shape=(3, 4))
+    with pytest.raises(ValueError, match=r"whole groups of four are needed, not .* float3"):
+        packed_dense(floats, pairs, [weight, places, starts], 16, out_dtype="int32")
+
+    rows = relay.var("x", shape=(1, 3, 3, 16), dtype="uint8")
+    parts, weight = zeros(1), zeros(1, 2, 3, 2, 8, 4, dtype="int8")
+    attrs: dict[str, Any] = {"groups": 16, "out_dtype": "int32"}
+    dot2 = Plan("depthwise_dot2")
+    with pytest.raises(ValueError, match=(
+        r"implementation 'depthwise_dot2' does not fit: packed weights are .*\(2,\)\], not .*\(1,\)"
+    )):
+        packed_conv2d(rows, dot2, [weight, parts], 16, 3, **attrs)
+    with pytest.raises(ValueError, match="how many parts channels have is int32, not float32"):
+        packed_conv2d(rows, dot2, [weight, zeros(2, dtype="float32")], 16, 3, **attrs)
+    with pytest.raises(ValueError, match="vectors of 12 channels do not hold 16"):
+        wide = zeros(1, 2, 3, 2, 12, 4, dtype="int8")
+        packed_conv2d(rows, dot2, [wide, zeros(2)], 16, 3, **attrs)
+    signed = relay.var("x", shape=(1, 3, 3, 16), dtype="int8")
+    with pytest.raises(ValueError, match="data is uint8 and weight int8, not int8 and int8"):
+        packed_conv2d(signed, dot2, [weight, zeros(2)], 16, 3, **attrs)
+    with pytest.raises(ValueError, match="depthwise convolution of bytes is needed, not 1x3x3x16"):
+        packed_conv2d(rows, Plan("depthwise_dot4"), [weight[0]], 16, 3, out_dtype="int32")

@@ -10,18 +10,23 @@ from sterna import relay, te
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.interpreter import interpret
 from sterna.schedule.epilogue import apart, epilogue_of
+from sterna.schedule.implementation import Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.winograd_plan import transform_weights
+from tests.schedule.implemented import packed_conv2d
 
 SHAPE = (2, 9, 6, 16)
 WEIGHTS = transform_weights(
-    np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32"), 4, 16
+    np.random.default_rng(0).standard_normal((16, 3, 3, 16)).astype("float32"), 4, 16
 )
 
 
 def by_winograd() -> Any:
     x, w = relay.var("x", shape=SHAPE), relay.var("w", shape=WEIGHTS.shape)
-    return relay.nn.conv2d_winograd(x, w, padding=(1, 1, 1, 1), block_tiles=3, lanes=16)
+    plan = Plan.of(
+        "winograd", m=4, tiles=3, split="blocks", lanes=16, registers=16, together=1, products=144
+    )
+    return packed_conv2d(x, plan, [w], 16, 3, padding=(1, 1, 1, 1))
 
 
 def swish(made: Any) -> Any:
@@ -47,7 +52,9 @@ def test_results_are_stored_once(epilogue: Any) -> None:
     lowered = lower_kernel(func, "kernel", Processor(512, 32, threads=2))
     assert str(lowered.function).count("# parallel") == 1
     rng = np.random.default_rng(1)
-    given = [rng.standard_normal(p.checked_type.shape).astype("float32") for p in func.params]
+    shapes = [tuple(p.checked_type.shape) for p in func.params]
+    given = [WEIGHTS if shape == WEIGHTS.shape else rng.standard_normal(shape).astype("float32")
+             for shape in shapes]
     want = interpret(func, *given)
     out = tvm.nd.empty(want.shape, str(want.dtype))
     tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)

@@ -1,4 +1,4 @@
-"""Winograd's way to convolve: its matrices, its choice, its numbers."""
+"""Winograd F(m, r): its matrices, when it is chosen, its numbers."""
 
 import re
 from dataclasses import replace
@@ -12,21 +12,31 @@ from hypothesis import strategies as st
 
 import sterna as tvm
 from sterna import relay
-from sterna.contrib import graph_executor
+from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.relay.op import is_call_of
+from sterna.relay.op import call as call_of
+from sterna.schedule.choose import Decision
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementation import (
+    Candidate,
+    Limits,
+    Plan,
+    best_candidate,
+    implementations,
+)
 from sterna.schedule.kernel import Processor
 from sterna.schedule.linear_steps import linear_steps
 from sterna.schedule.winograd_plan import (
     SIZES,
     WINDOWS,
-    Sum,
     as_array,
     matrices,
+    restore_weights,
     transform_weights,
-    winograd_plan,
 )
+from sterna.support.dtype import DataType
 from tests.op.harness import reference
+from tests.schedule.implemented import implement, packed_conv2d, plans_in, run_built
 
 MACHINE = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20, threads=2)
 
@@ -48,14 +58,39 @@ def test_matrices_convolve_a_line(m: int, r: int) -> None:
 def test_the_reference_is_the_convolution(m: int, r: int) -> None:
     rng = np.random.default_rng(m)
     x = rng.standard_normal((2, 7, 10, 6))
-    w = rng.standard_normal((8, 6, r, r))
-    border = (1, 0, 1, 2)
+    w = rng.standard_normal((8, r, r, 6))
     packed = transform_weights(w, m, 4)
-    got = reference("nn.conv2d_winograd", x, packed, tile_size=m, window=r, padding=border)
-    want = reference(
-        "nn.conv2d", x, w, data_layout="NHWC", kernel_layout="OIHW", padding=border
+    np.testing.assert_allclose(restore_weights(packed, m, r), w, atol=1e-11)
+    attrs: dict[str, Any] = {
+        "data_layout": "NHWC", "kernel_layout": "OHWI", "padding": (1, 0, 1, 2)
+    }
+    got = reference(
+        "nn.conv2d", x, packed, channels=8, kernel_size=r, implementation=f"winograd(m={m})",
+        **attrs,
     )
-    np.testing.assert_allclose(got, want, atol=1e-11)
+    np.testing.assert_allclose(got, reference("nn.conv2d", x, w, **attrs), atol=1e-11)
+    np.testing.assert_allclose(by_tiles(x, packed, m, r, (1, 0, 1, 2)), got, atol=1e-10)
+
+
+def by_tiles(x: Any, packed: Any, m: int, r: int, border: Any) -> Any:
+    """Y = A'[(G g G') * (B' d B)]A, tile by tile, of weights that are transformed."""
+    of, size = matrices(m, r), m + r - 1
+    before, after = as_array(of.data), as_array(of.result)
+    outputs = packed.shape[1] * packed.shape[3]
+    window = packed.transpose(0, 2, 1, 3).reshape(size, size, -1, outputs)
+    top, left, bottom, right = border
+    high, wide = x.shape[1] + top + bottom - r + 1, x.shape[2] + left + right - r + 1
+    down, across = -(-high // m), -(-wide // m)
+    whole = np.zeros((len(x), down * m + r - 1, across * m + r - 1, x.shape[3]))
+    whole[:, top : top + x.shape[1], left : left + x.shape[2]] = x
+    made = np.zeros((len(x), down * m, across * m, outputs))
+    for row, column in np.ndindex(down, across):
+        rows, columns = (slice(at * m, at * m + size) for at in (row, column))
+        seen = np.einsum("xr,nrsi,ys->nxyi", before, whole[:, rows, columns], before)
+        products = np.einsum("nxyi,xyio->nxyo", seen, window)
+        tile = np.einsum("ax,nxyo,by->nabo", after, products, after)
+        made[:, row * m : row * m + m, column * m : column * m + m] = tile
+    return made[:, :high, :wide]
 
 
 @pytest.mark.parametrize("m, before, after", [(2, 4, 4), (4, 16, 12), (5, 21, 16), (6, 24, 20)])
@@ -80,6 +115,15 @@ def test_steps_make_the_product(rows: list[list[Fraction]]) -> None:
     assert made.cost <= sum(len(row) for row in rows)
 
 
+def winograd(m: int, products: int, **choices: int | str) -> Plan:
+    """A plan for vectors of 8 lanes and 16 registers, unless choices say something else."""
+    own: dict[str, int | str] = {
+        "m": m, "tiles": 16, "split": "blocks", "lanes": 8, "registers": 16, "together": 1,
+        "products": products,
+    }
+    return Plan.of("winograd", **own | choices)
+
+
 @pytest.mark.parametrize(
     "m, r, together",
     [(2, 3, 1), (4, 3, 1), (4, 3, 4), (5, 3, 1), (6, 3, 8), (5, 4, 1), (4, 5, 1), (7, 2, 8)],
@@ -98,16 +142,15 @@ def test_kernels_convolve(
     """Edges of all kinds, and errors of rounding that leave room below 2e-3."""
     rng = np.random.default_rng(3)
     data = np.maximum(rng.standard_normal((2, *image, 32)), 0).astype("float32")
-    weight = rng.standard_normal((16, 32, r, r)).astype("float32")
-    x, w = relay.var("x", shape=data.shape), relay.const(transform_weights(weight, m, 16))
-    body = relay.nn.conv2d_winograd(
-        x, w, tile_size=m, window=r, padding=border, block_tiles=5, lanes=8, registers=16,
-        split=split, together=together,
-    )
+    weight = rng.standard_normal((16, r, r, 32)).astype("float32")
+    x = relay.var("x", shape=data.shape)
+    plan = winograd(m, r * r * 32, tiles=5, split=split, together=together)
+    packed = [transform_weights(weight, m, 16)]
+    body = packed_conv2d(x, plan, packed, 16, r, padding=border)
     got, _ = result(tvm.IRModule.from_expr(relay.Function((x,), body)), data)
     want = reference(
         "nn.conv2d", data.astype("float64"), weight.astype("float64"), data_layout="NHWC",
-        kernel_layout="OIHW", padding=border,
+        kernel_layout="OHWI", padding=border,
     )
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
@@ -132,9 +175,13 @@ def network(
 def result(mod: Any, x: Any, **config: Any) -> Any:
     with tvm.transform.PassContext(opt_level=3, config=config):
         lib = relay.build(mod, target="llvm")
-    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
-    m.run(x=x)
-    return m.get_output(0).numpy(), lib
+    return run_built(lib, x=x), lib
+
+
+def told(lib: Any) -> str:
+    """What the report tells about the schedules of all kernels."""
+    notes = lib.kernel_notes.values()
+    return "; ".join(str(each.choices["schedule"]) for each in notes if each.choices)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +192,9 @@ def test_it_runs_where_it_costs_less(shape: Any, channels: int, padding: Any) ->
     mod = network(shape, channels, padding)
     x = np.random.default_rng(2).standard_normal(shape).astype("float32")
     got, lib = result(mod, x)
-    assert "winograd" in lib.get_graph_json()
+    assert "Winograd F(" in told(lib)
     want, plain = result(mod, x, **{"relay.Winograd.max_growth": 0})
-    assert "winograd" not in plain.get_graph_json()
+    assert "Winograd" not in told(plain)
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
@@ -167,7 +214,7 @@ def test_larger_windows_and_steps_over_few_channels(
     mod = network(shape, 32, padding, window, layout, strides=step)
     x = np.random.default_rng(2).standard_normal(shape).astype("float32")
     got, lib = result(mod, x)
-    assert "winograd" in lib.get_graph_json()
+    assert "Winograd F(" in told(lib)
     want, _ = result(mod, x, **{"relay.Winograd.max_growth": 0})
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
@@ -175,14 +222,21 @@ def test_larger_windows_and_steps_over_few_channels(
 ALONE = replace(MACHINE, threads=1)
 
 
-def plan(
+def decided(
     size: int, inputs: int, outputs: int, machine: Processor = ALONE, growth: float = 8
-) -> Any:
-    return winograd_plan(windows_of_3(size, inputs, outputs), 32, machine, 16, growth)
+) -> Candidate:
+    """The cheapest way of a window of 3 x 3 with a border of zeros."""
+    made = windows_of_3(size, inputs, outputs)
+    weights = np.zeros((outputs, 3, 3, inputs), "float32")
+    return best_candidate(made, weights, machine, Limits(growth))
 
 
-def windows_of_3(size: int, inputs: int, outputs: int) -> Sum:
-    return Sum((1, size, size), inputs, outputs, window=3, plain=9 * inputs)
+def windows_of_3(size: int, inputs: int, outputs: int) -> Contraction:
+    floats = DataType("float32")
+    return Contraction(
+        batch=1, image=(size, size), inputs=inputs, result=(size, size), outputs=outputs,
+        data=floats, weight=floats, out=floats, window=(3, 3), before=(1, 1), after=(1, 1),
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,23 +246,24 @@ def windows_of_3(size: int, inputs: int, outputs: int) -> Sum:
 )
 def test_the_tile_is_what_was_fastest(size: int, inputs: int, outputs: int, m: int) -> None:
     """As measured on a processor with vectors of 512 bits and 2 MiB for each core."""
-    assert plan(size, inputs, outputs).m == m
+    plan = decided(size, inputs, outputs).plan
+    assert (plan.name, plan.integer("m"), plan.integer("lanes")) == ("winograd", m, 16)
 
 
 def test_small_sums_and_growing_weights_stay_direct() -> None:
-    assert plan(56, 64, 64, growth=2).m == 2
-    assert plan(56, 64, 64, growth=1) is None
-    assert plan(55, 16, 64, growth=4).m == 4
-    assert plan(7, 512, 512) is None and plan(7, 512, 512, MACHINE) is None
-    assert winograd_plan(windows_of_3(9, 3, 32), 32, MACHINE, 16, 8) is None
+    assert decided(56, 64, 64, growth=2).plan.integer("m") == 2
+    assert decided(55, 16, 64, growth=4).plan.integer("m") == 4
     small = Processor(vector_bits=32, vector_registers=8)
-    assert winograd_plan(windows_of_3(56, 64, 64), 4, small, 1, 8) is None
+    for direct in (
+        decided(56, 64, 64, growth=1), decided(7, 512, 512), decided(7, 512, 512, MACHINE),
+        decided(9, 3, 32, MACHINE), decided(56, 64, 64, small),
+    ):
+        assert direct.plan == Plan("direct") and direct.pack is None
 
 
 def test_threads_find_enough_pieces_of_work() -> None:
-    def split(size: int, inputs: int, outputs: int, threads: int) -> str | None:
-        found = plan(size, inputs, outputs, replace(MACHINE, threads=threads))
-        return None if found is None else found.split
+    def split(size: int, inputs: int, outputs: int, threads: int) -> str:
+        return decided(size, inputs, outputs, replace(MACHINE, threads=threads)).plan.text("split")
 
     assert split(56, 64, 64, threads=16) == "blocks"
     assert split(28, 128, 128, threads=2) == "blocks"
@@ -217,28 +272,59 @@ def test_threads_find_enough_pieces_of_work() -> None:
 
 
 def test_the_choice_is_explained() -> None:
-    why = plan(56, 64, 64).why
-    assert re.fullmatch(
-        r"[\d,]+ k cycles expected, F\(2, 3\) [\d,]+ k, F\(5, 3\) [\d,]+ k, F\(6, 3\) [\d,]+ k, "
-        r"direct [\d,]+ k", why,
+    made, weights = windows_of_3(56, 64, 64), np.zeros((64, 3, 3, 64), "float32")
+    offered = tuple(
+        (str(each), each.cycles)
+        for one in implementations().values()
+        for each in one.candidates(made, weights, ALONE, Limits())
     )
+    taken = str(best_candidate(made, weights, ALONE, Limits()))
+    shown = str(Decision("implementation", offered, taken))
+    cost = r"\([^)]*\) [\d,]+ k"
+    assert re.match(rf"winograd{cost}, winograd{cost}, winograd{cost}, ", shown)
+    assert re.search(r"(^|, )direct [\d,]+ k(, |$)", shown)
     _, lib = result(network((1, 16, 56, 56), 16), np.ones((1, 16, 56, 56), "float32"))
-    shown = [notes.choices["schedule"] for notes in lib.kernel_notes.values() if notes.choices]
-    assert any("cycles expected" in text and "times as large" in text for text in shown)
+    assert "threads share" in told(lib) and "times as large" in told(lib)
 
 
 @pytest.mark.parametrize(
-    "attrs, message",
-    [({"tile_size": 7}, "tile_size is 7: it should be 2 to 6"),
-     ({"tile_size": 7, "window": 4}, "tile_size is 7: it should be 2 to 5"),
-     ({"window": 6}, "window is 6: it should be 2 to 5")],
+    "m, window, message",
+    [(7, 3, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 6"),
+     (7, 4, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 5"),
+     (1, 3, r"the implementation 'winograd\(m=1, .*' does not fit: m should be 2 to 6"),
+     (2, 6, "Winograd needs float32, channels last, stride 1, one group, borders of 0 and windows "
+            "of 2 to 5 rows and columns, not 1x9x9x4 [*] 4x6x6x4 -> 1x4x4x4 float32")],
 )
-def test_tiles_have_a_largest_size(attrs: Any, message: str) -> None:
+def test_tiles_have_a_largest_size(m: int, window: int, message: str) -> None:
     x, w = relay.var("x", shape=(1, 9, 9, 4)), relay.var("w", shape=(81, 1, 4, 4))
-    with pytest.raises(Exception, match=message):
-        relay.transform.InferType()(
-            tvm.IRModule.from_expr(relay.nn.conv2d_winograd(x, w, **attrs))
-        )
+    with pytest.raises(ValueError, match=message):
+        packed_conv2d(x, winograd(m, 36), [w], 4, window)
+
+
+def test_weights_are_transformed_for_the_plan() -> None:
+    x, plan = relay.var("x", shape=(1, 9, 9, 4)), winograd(2, 36, lanes=2)
+    for shape in ((36, 1, 4, 4), (16, 1, 5, 4), (16, 2, 4, 4), (16, 4, 4)):
+        with pytest.raises(ValueError, match=(
+            "should have 16 positions, 4 input channels and 4 output channels in blocks"
+        )):
+            packed_conv2d(x, plan, [relay.var("w", shape=shape)], 4, 3)
+    w = relay.var("w", shape=(16, 2, 4, 2))
+    assert packed_conv2d(x, plan, [w], 4, 3).checked_type == TensorType(
+        (1, 7, 7, 4), DataType("float32")
+    )
+    for choices, message in (
+        ({"lanes": 4}, "lanes should divide blocks of 2 channels"),
+        ({"together": 8}, "lanes and together the 4 input channels"),
+        ({"tiles": 0}, "tiles should be at least 1"),
+        ({"split": "rows"}, "split should be one of blocks, channels, positions"),
+        ({"registers": "many"}, "has no number 'registers'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            packed_conv2d(x, winograd(2, 36, **{"lanes": 2} | choices), [w], 4, 3)
+    with pytest.raises(ValueError, match="borders of 0"):
+        packed_conv2d(x, plan, [w], 4, 3, padding=1, border=3)
+    with pytest.raises(ValueError, match="channels and kernel_size are needed too"):
+        call_of("nn.conv2d", x, w, implementation=str(plan), data_layout="NHWC")
 
 
 @pytest.mark.parametrize("split", ["blocks", "channels", "positions"])
@@ -246,9 +332,8 @@ def test_tiles_have_a_largest_size(attrs: Any, message: str) -> None:
 def test_the_next_weights_are_fetched(split: str, block_tiles: int, fetched: list[int]) -> None:
     """Whole tiles fetch the lines of the next weights in turns, a single tile all of them."""
     x, w = relay.var("x", shape=(1, 24, 20, 16)), relay.var("w", shape=(36, 2, 16, 32))
-    body = relay.nn.conv2d_winograd(
-        x, w, padding=(1, 1, 1, 1), block_tiles=block_tiles, lanes=16, registers=32, split=split
-    )
+    plan = winograd(4, 144, tiles=block_tiles, lanes=16, registers=32, split=split)
+    body = packed_conv2d(x, plan, [w], 64, 3, padding=(1, 1, 1, 1))
     func = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
     loops = str(lower_kernel(func, "kernel", MACHINE).function)
     steps = loops.split("for lane in")[1:]
@@ -272,11 +357,6 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(x, halves, groups=2, padding=1),
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
     ):
-        mod = tvm.IRModule.from_expr(body)
-        order = [relay.transform.AlterOpLayout(MACHINE), relay.transform.FoldConstant(),
-                 relay.transform.Winograd(MACHINE)]
-        with tvm.transform.PassContext(opt_level=3):
-            made = tvm.transform.Sequential(order)(mod)["main"]
-        found: list[Any] = []
-        relay.analysis.post_order_visit(made, found.append)
-        assert not any(is_call_of(expr, "nn.conv2d_winograd") for expr in found)
+        assert plans_in(implement(body, MACHINE)) == []
+    (plan,) = plans_in(implement(relay.nn.conv2d(x, w, padding=1), MACHINE))
+    assert plan.startswith("winograd(")

@@ -41,7 +41,7 @@ def network() -> tuple[Any, np.ndarray, np.ndarray]:
     x = relay.var("x", shape=data.shape)
     hidden = relay.nn.bias_add(relay.nn.dense(x, relay.const(first)), relay.const(bias))
     scores = relay.nn.dense(relay.nn.relu(hidden), relay.const(second))
-    module = tvm.IRModule.from_expr(relay.Function([x], relay.nn.softmax(scores)))
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.softmax(scores)))
     expected = np.exp(np.maximum(data @ first.T + bias, 0) @ second.T)
     return module, data, expected / expected.sum(axis=1, keepdims=True)
 
@@ -64,7 +64,7 @@ def test_the_report_says_whose_schedule_was_taken() -> None:
     assert notes["nn.dense"].why.startswith("its own schedule for toy: The loops as they are")
     assert notes["nn.softmax"].why.startswith("its own schedule for cpu: ")
     x = relay.var("x", shape=(4,))
-    plain = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), "toy")
+    plain = relay.build(tvm.IRModule.from_expr(relay.Function((x,), relay.exp(x))), "toy")
     (note,) = plain.kernel_notes.values()
     assert note.why.startswith("no schedule of its own, the generic one for cpu: Every stage")
 

@@ -38,7 +38,7 @@ class OuterProducts(PackedImplementation):
             return []
         vectors = -(-made.outputs // processor.lanes(made.out))
         steps = made.pixels * made.products * vectors
-        cycles = 2 * steps / processor.pace.loads / processor.threads
+        cycles = 2 * steps / processor.throughput.loads / processor.threads
         return [Candidate(Plan(self.name), cycles, lambda: (_packed(made, weights),))]
 
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:

@@ -57,6 +57,7 @@ from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
 from sterna.schedule.dot4 import are_bytes
 from sterna.schedule.packed import expect_packed, products_of
@@ -193,6 +194,12 @@ def reference_conv(attrs: ConvAttrs, data: Array, *weights: Array) -> Array:
     return from_plain(made, axes, layouts.out)
 
 
+def contraction_of_call(attrs: ConvAttrs, data: Type, *weights: Type) -> Contraction | None:
+    """The contraction that a convolution of such operands is."""
+    assert isinstance(data, TensorType) and isinstance(weights[0], TensorType)
+    return contraction_of(attrs, data, weights[0])
+
+
 def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, *weights: TensorType) -> int:
     """The multiply-adds of a convolution."""
     made = contraction_of(attrs, data, weights[0])
@@ -250,6 +257,7 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         complete=complete_conv,
         compute=compute_conv,
         compute_with=compute_implemented,
+        contraction=contraction_of_call,
         reference=reference_conv,
         macs=macs_conv,
         integer=convolved,

@@ -8,7 +8,7 @@ import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
-from sterna.ir.types import Dim, TensorType, Type, as_dim
+from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
@@ -16,6 +16,7 @@ from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._dense_layout import (
     PLAIN,
     alter_dense,
+    dense_contraction,
     dense_layout,
     plain_shape,
     plain_weight,
@@ -31,7 +32,6 @@ from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
-from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
 from sterna.schedule.implementation import Limits, best_candidate, packed_operands
@@ -96,27 +96,13 @@ def _ranges(indices: Sequence[Expr], out: TensorType) -> Analyzer:
     return ranges
 
 
-def _contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
-    """The contraction of rows of known extents: pixels of one line."""
-    *outer, depth = map(as_dim, data.shape)
-    units = attrs.units if attrs.implementation else plain_shape(attrs, weight.shape)[0]
-    if not all(type(extent) is int for extent in (*outer, depth, units)):
-        return None
-    rows = math.prod(outer)
-    kind = DataType(str(data.dtype))
-    return Contraction(
-        batch=1, image=(1, rows), inputs=depth, result=(1, rows), outputs=units,  # type: ignore[arg-type]
-        data=kind, weight=DataType(str(weight.dtype)), out=DataType(attrs.out_dtype or kind),
-    )
-
-
 def _infer_dense(attrs: DenseAttrs, data: Type, *weights: Type) -> TensorType:
     if not attrs.implementation:
         return _infer_weight(attrs, ("data", "weight"), data, *weights)
     x, w = at_least(data, "data", 2), tensor(weights[0], "weight")
     if attrs.units is None:
         raise ValueError("with an implementation, units is needed too")
-    expect_packed(attrs, _contraction(attrs, x, w), weights)
+    expect_packed(attrs, dense_contraction(attrs, x, w), weights)
     return TensorType((*x.shape[:-1], attrs.units), DataType(attrs.out_dtype or x.dtype))
 
 
@@ -183,7 +169,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     data, weight = call.args[:2]
     if attrs.implementation or not isinstance(weight, Constant) or tensor_type(data).ndim < 2:
         return None
-    made = _contraction(attrs, tensor_type(data), tensor_type(weight))
+    made = dense_contraction(attrs, tensor_type(data), tensor_type(weight))
     if made is None:
         return None
     plain = plain_weight(attrs, to_numpy(weight.data)).reshape(made.outputs, 1, 1, made.inputs)
@@ -199,7 +185,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
 def _compute_implemented(
     attrs: DenseAttrs, out: TensorType, epilogue: Epilogue | None, data: Tensor, *weights: Tensor
 ) -> Tensor | None:
-    made = _contraction(attrs, data, weights[0]) if attrs.implementation else None
+    made = dense_contraction(attrs, data, weights[0]) if attrs.implementation else None
     return compute_packed(attrs, made, out, epilogue, data, weights)
 
 
@@ -212,7 +198,7 @@ def _compute_dense(attrs: DenseAttrs, out: TensorType, data: Tensor, *weights: T
 def _reference_dense(attrs: DenseAttrs, data: Array, *weights: Array) -> Array:
     if not attrs.implementation:
         return _reference(attrs, data, *weights)
-    plain = unpacked(attrs, _contraction(attrs, data, weights[0]), weights)
+    plain = unpacked(attrs, dense_contraction(attrs, data, weights[0]), weights)
     return _reference(attrs.replace(implementation=""), data, plain.reshape(len(plain), -1))
 
 
@@ -261,6 +247,7 @@ register(OpRecord(
     complete=_complete,
     compute=_compute_dense,
     compute_with=_compute_implemented,
+    contraction=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
     reference=_reference_dense,
     macs=_macs,
     integer=multiplied,

@@ -1,7 +1,7 @@
 """c: C99 source for whatever compiler the device has."""
 
 from sterna.target.kind import Option, TargetKind
-from sterna.target.processor import PROCESSOR_OPTIONS, PROCESSOR_SCHEDULES, refine_processor
+from sterna.target.processor import PROCESSOR_OPTIONS, refine_processor
 
 KIND = TargetKind(
     name="c",
@@ -19,6 +19,6 @@ KIND = TargetKind(
     ),
     refine=refine_processor,
     codegen="sterna.target.code_generators.c",
-    schedules=PROCESSOR_SCHEDULES,
+    schedules=("sterna.schedule.default",),
     triple="host",
 )

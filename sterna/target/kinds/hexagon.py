@@ -1,7 +1,7 @@
 """hexagon: Qualcomm's DSP, whose code LLVM makes."""
 
 from sterna.target.kind import Option, TargetKind, Value
-from sterna.target.processor import PROCESSOR_SCHEDULES, refine_processor
+from sterna.target.processor import refine_processor
 
 
 def _refine(attrs: dict[str, Value]) -> tuple[str, ...]:
@@ -31,6 +31,6 @@ KIND = TargetKind(
     ),
     refine=_refine,
     codegen="sterna.target.code_generators.llvm",
-    schedules=PROCESSOR_SCHEDULES,
+    schedules=("sterna.schedule.default",),
     triple="hexagon-unknown-elf",
 )

@@ -1,7 +1,7 @@
 """llvm: machine code for a processor, made by LLVM."""
 
 from sterna.target.kind import Option, TargetKind
-from sterna.target.processor import PROCESSOR_OPTIONS, PROCESSOR_SCHEDULES, refine_processor
+from sterna.target.processor import PROCESSOR_OPTIONS, refine_processor
 
 KIND = TargetKind(
     name="llvm",
@@ -24,6 +24,6 @@ KIND = TargetKind(
     ),
     refine=refine_processor,
     codegen="sterna.target.code_generators.llvm",
-    schedules=PROCESSOR_SCHEDULES,
+    schedules=("sterna.schedule.default",),
     triple="host",
 )
