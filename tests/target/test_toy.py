@@ -1,7 +1,6 @@
 """A target of which the compiler knows nothing: kind, code generator and schedule lie in toy/."""
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from sterna.target.kind import all_kinds, find_kind
 from tests.support import ROOT
 
 TOY = "tests.target.toy.kind"
-FOLDER = ROOT / "tests" / "target" / "toy"
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +76,46 @@ def test_functions_are_built_for_it() -> None:
     result = np.zeros(4, "float32")
     double(np.arange(4, dtype="float32"), result)
     np.testing.assert_array_equal(result, [0, 2, 4, 6])
+
+
+OTHER_DEVICE = """
+from sterna.schedule.registry import generic_schedule
+from sterna.target.kind import Option, TargetKind
+
+KIND = TargetKind(
+    "toy_gpu", 1, ("toy_gpu",), (Option("max_threads", "int", 64),),
+    codegen="tests.target.toy.code_generator", schedules=("toy_gpu_target",), triple="host",
+)
+
+@generic_schedule("toy_gpu")
+def schedule_all(kernel):
+    kernel.choices["threads"] = kernel.target.attrs["max_threads"]
+"""
+
+
+def test_other_devices_take_no_schedule_of_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toy_gpu_target.py").write_text(OTHER_DEVICE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    register("toy_gpu_target")
+    rng = np.random.default_rng(1)
+    data, weight = rng.standard_normal((1, 4, 6, 6)), rng.standard_normal((8, 4, 3, 3))
+    x = relay.var("x", shape=data.shape)
+    image = relay.nn.conv2d(x, relay.const(weight.astype("float32")), padding=(1, 1),
+                            kernel_size=(3, 3), channels=8)
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.softmax(image)))
+    results = []
+    for target in ("toy_gpu -max_threads=32", "llvm"):
+        lib = relay.build(module, target)
+        runner = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+        runner.set_input("x", data.astype("float32"))
+        runner.run()
+        results.append((runner.get_output(0).numpy(), lib.kernel_notes.values()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4, atol=1e-7)
+    assert {note.anchor for note in results[0][1]} == {"nn.conv2d", "nn.softmax"}
+    assert all(note.schedule == "schedule_all" for note in results[0][1])
+    assert all(note.choices["threads"] == "32" for note in results[0][1])
 
 
 def test_what_it_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
@@ -210,9 +248,3 @@ def test_nobody_asks_for_a_kind_by_name() -> None:
         1, 2, 3,
     ]
     assert not questions('a.dtype.kind == "float"\nb.kind == other.kind\nc == "c"')
-
-
-def test_the_page_about_targets_shows_its_files() -> None:
-    page = (ROOT / "docs" / "targets.md").read_text("utf-8")
-    shown = dict(re.findall(r"`(\w+\.py)`:\n\n```py\n(.*?)```", page, re.DOTALL))
-    assert shown == {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.py")}

@@ -1,7 +1,5 @@
 """Rows of intrinsics: each is known everywhere, and one more is one row."""
 
-import ast
-import inspect
 import math
 import re
 import shutil
@@ -19,7 +17,6 @@ from sterna.ir import Expr, FloatImm
 from sterna.ir.expr import Call
 from sterna.tir import call_intrin, interpreter
 from sterna.tir.intrinsics import INTRINSICS, Intrinsic, register_intrinsic
-from tests.support import ROOT
 
 TARGETS = ["llvm", *(["c"] if shutil.which("cc") else [])]
 
@@ -44,7 +41,7 @@ def test_code_generators_have_no_others() -> None:
     assert set(llvm_calls._CALLS) - inner <= set(INTRINSICS)
 
 
-# ---- one more: docs/targets.md shows these two ----
+# ---- one more ----
 
 
 def cube_root(x: Expr) -> Expr:
@@ -101,13 +98,3 @@ def test_what_no_row_says_is_refused(cbrt: None) -> None:
     for target, message in (("llvm", "knows no intrinsic 'cbrt'"), ("c", "C has no cbrt of float")):
         with pytest.raises(ValueError, match=message):
             tvm.build(te.create_schedule(b.op), [a, b], target=target)
-
-
-def test_the_page_shows_this_row() -> None:
-    page = (ROOT / "docs" / "targets.md").read_text("utf-8")
-    (shown,) = re.findall(r"```py\n(def cube_root.*?)```", page, re.DOTALL)
-    (row,) = re.findall(r"^CUBE_ROOT = (.*?^\))", inspect.getsource(inspect.getmodule(cube_root)),  # type: ignore[arg-type]
-                        re.DOTALL | re.MULTILINE)
-    function, call = ast.parse(shown).body
-    assert ast.unparse(function) == ast.unparse(ast.parse(inspect.getsource(cube_root)))
-    assert ast.unparse(call) == f"register_intrinsic({ast.unparse(ast.parse(row))})"
