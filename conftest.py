@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest_plugins = ["sterna.testing.plugin", "pytester"]
+pytest_plugins = ["sterna.testing.plugin", "tests.left_behind", "pytester"]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,5 +1,6 @@
 """Builds the C runtime (shared, static, one file), its Python binding and the memory planner."""
 
+import platform
 import shutil
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ else:
     SHARED_FLAGS = ["-Wl,-soname,libsterna.so", "-Wl,-z,nodelete", "-Wl,-s", "-Wl,--gc-sections",
                     "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-lpthread", "-ldl"]
     EXTENSION_FLAGS = ["-Wl,-rpath,$ORIGIN/../native/lib", "-Wl,-s"]
+    if platform.machine() == "aarch64":  # as sterna.support.cross does for any library
+        SHARED_FLAGS.append("-Wl,-z,norelro")
 
 
 class BuildNative(build_ext):

@@ -1,6 +1,8 @@
 """What tests share: finding the tools they need, by the rule of sterna.testing."""
 
 import os
+import platform
+import re
 import shutil
 from pathlib import Path
 
@@ -8,6 +10,12 @@ from sterna.target import Target, machine_of
 from sterna.testing import Feature, requires_package, requires_program
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A Linux machine that is not this one.
+FOREIGN = "x86_64-linux-gnu" if platform.machine() == "aarch64" else "aarch64-linux-gnu"
+
+# What sanitized programs are linked with: those that have freed everything are not searched.
+LEAKS = ROOT / "tests" / "c" / "leaks.c"
 
 # Programs and models for acceptance; a checkout of the project alone does not have them.
 SHARED = ROOT.parent / "shared"
@@ -38,3 +46,8 @@ def absent_feature() -> str:
     known = Feature("processor", "processor with known features", lambda: absence, hardware=True)
     known.require()
     return next(name for name in features if not here.has(name))
+
+
+def in_snake_case(name: str) -> str:
+    """The name of a pass as its function and its file carry it: LowerIntrin, lower_intrin."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,5 +1,5 @@
 /*
- * What an executor reads and writes.
+ * Input and output binding (zero copy): what an executor reads and writes.
  *
  * Nodes only ever read inputs. A parameter is an input whose array all executors of a model share; to
  * give it other values gives this executor an array of its own. Nodes write to the caller's array for

@@ -1,4 +1,4 @@
-/* The error of each thread. */
+/* The thread-local error. */
 #include "internal.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The one door to memory. */
+/* The allocator hook: the one door to memory. */
 #include "internal.h"
 
 static void *default_allocate(void *self, size_t bytes, size_t alignment) {

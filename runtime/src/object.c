@@ -1,4 +1,4 @@
-/* Counted objects, and the simple ones among them: text, bytes, lists, shapes. */
+/* Reference-counted objects, and the simple ones among them: text, bytes, lists, shapes. */
 #include "internal.h"
 
 #include <string.h>

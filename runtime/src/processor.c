@@ -1,8 +1,8 @@
 /*
- * Whether this processor has the instructions that code was compiled with. Code says what it needs in
- * the symbol __sterna__needs: the processor's name, then features by LLVM's names, a blank before
- * each. Without this look the first such instruction would kill the process. Features that are not
- * listed here, and systems that do not tell, are taken to be all right.
+ * CPU feature detection: whether this processor has the instructions that code was compiled with. Code
+ * says what it needs in the symbol __sterna__needs: the processor's name, then features by LLVM's
+ * names, a blank before each. Without this look the first such instruction would kill the process.
+ * Features that are not listed here, and systems that do not tell, are taken to be all right.
  */
 #include "internal.h"
 

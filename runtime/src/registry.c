@@ -1,4 +1,4 @@
-/* The process's functions by name. */
+/* The global function registry: the process's functions by name. */
 #include "internal.h"
 
 #include <stdlib.h>

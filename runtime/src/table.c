@@ -1,5 +1,5 @@
 /*
- * An open-addressing table from names to pointers. Its users hold a lock around it, so it sets no
+ * A hash table (open addressing) from names to pointers. Its users hold a lock around it, so it sets no
  * error when memory runs out: dropping the error before it could run anybody's code.
  */
 #include "internal.h"

@@ -1,5 +1,5 @@
 /*
- * The pool behind parallel loops.
+ * The thread pool behind parallel loops (fork-join, with work stealing between lanes).
  *
  * A region's tasks are dealt out in as many lanes as there are threads. The caller works from lane 0,
  * worker w from lane w, so that the same thread tends to get the same task in every region; whoever

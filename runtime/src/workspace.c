@@ -1,5 +1,5 @@
 /*
- * The memory that kernels work in.
+ * The workspace allocator: a cache of the memory that kernels work in, per thread.
  *
  * Kernels ask for the same workspaces at every call. Fresh memory costs a page fault for every page,
  * which can be more than the kernel itself, so released blocks are kept for a while. Each thread has

@@ -1,4 +1,4 @@
-"""What is known about variables, and what follows from it."""
+"""Integer set analysis: what is known about variables, and what follows from it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

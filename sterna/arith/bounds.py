@@ -1,4 +1,4 @@
-"""Ranges of integers, and arithmetic with them."""
+"""Interval arithmetic: ranges of integers, and arithmetic with them."""
 
 from functools import cache
 from math import inf

@@ -1,4 +1,4 @@
-"""Indices as numerals: which digits of which variables they are made of, and how to read them.
+"""Mixed-radix index maps (quasi-affine iterators): indices as numerals of variables' digits.
 
 An index such as i//4, j*8 + i%4 or (i*6 + j)%5 is a sum of digits with weights. A digit is a part
 of something that counts from 0: (number // lower) % size, or number // lower for all that is above.

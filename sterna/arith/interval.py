@@ -1,4 +1,4 @@
-"""The range of an expression as expressions, and the coefficients of its variables."""
+"""Symbolic intervals: the range of an expression as expressions, and affine coefficients."""
 
 from collections.abc import Mapping, Sequence
 from math import inf

@@ -1,4 +1,4 @@
-"""Sums of products of atoms: {(atom, atom, ...): coefficient}, the constant under ().
+"""Polynomial normal form: sums of products of atoms, {(atom, ...): coefficient}, constant under ().
 
 An atom is the number of something that is not a sum: a variable, a quotient, a minimum (atoms.py).
 The atoms of a product are in ascending order. A coefficient is never 0. The order of the terms is

@@ -1,4 +1,4 @@
-"""Rewrite rules written as text, compiled to patterns and matched against expressions.
+"""Term rewriting: rules written as text, compiled to patterns and matched against expressions.
 
 In a pattern x, y, z stand for anything (the same letter for the same thing) and c, d for constants.
 Operators mean the nodes they build (`&`, `|`, `^`, `~`, `<<`, `>>` the bitwise calls); the

@@ -1,4 +1,4 @@
-"""Reading integer expressions as sums."""
+"""Canonical forms of integer expressions: reading them as sums."""
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.failures import MissingPackageError, UsageError
+from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, open_model, parse_count
 from sterna.cli.output import show
@@ -20,6 +20,7 @@ from sterna.model.bench import (
     time_in_turns,
 )
 from sterna.runtime import num_threads
+from sterna.support.errors import MissingPackageError
 from sterna.support.table import lay_out
 
 if TYPE_CHECKING:

@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     if output.suffix not in COMPILED:
         raise UsageError(f"-o '{output}': the name must end in {', '.join(sorted(COMPILED))}")
     expect_folder("-o", options.output)
-    if output.suffix == ".c" and parse_target(options.target).kind.name != "c":
+    forms = parse_target(options.target).kind.code_generator().forms
+    if output.suffix == ".c" and "c" not in forms:
         raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
     model = compile_model(options)
     with progress(options), stage("write the file"):

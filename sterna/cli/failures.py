@@ -1,8 +1,8 @@
 """What can go wrong, as exit statuses and in words."""
 
+from sterna.frontend.open_shapes import OpenShapeError
 from sterna.micro.platforms.boards import BoardTooSmallError
-from sterna.model.open_shapes import OpenShapeError
-from sterna.support.errors import InternalError
+from sterna.support.errors import InternalError, MissingPackageError
 from sterna.support.toolchain import CompileError, MissingToolError
 
 FAILED, USAGE, BAD_INPUT, UNSUPPORTED, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -24,13 +24,6 @@ class UsageError(Exception):
 
 class UnsupportedError(Exception):
     """Something that cannot be done for this target or model."""
-
-
-class MissingPackageError(Exception):
-    """An optional package is not installed."""
-
-    def __init__(self, package: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}: pip install {package}")
 
 
 # The first class that fits counts.

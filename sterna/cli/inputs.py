@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sterna.cli.failures import MissingPackageError, UsageError
+from sterna.cli.failures import UsageError
 from sterna.model.arguments import TensorSpec
 from sterna.model.images import IMAGENET_MEAN, IMAGENET_STD, SUFFIXES, ImageOptions, image_array
 from sterna.model.random_inputs import random_inputs
+from sterna.support.errors import MissingPackageError
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:

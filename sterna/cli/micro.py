@@ -12,7 +12,7 @@ import numpy as np
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
-from sterna.cli.models import add_shapes, expect_folder, parse_count
+from sterna.cli.models import add_shapes, expect_folder, model_files, parse_count
 from sterna.cli.output import add_json, progress, show
 from sterna.cli.run import outputs_table, summary
 from sterna.driver import relay_build
@@ -51,7 +51,7 @@ def add_to(commands: "Subparsers") -> None:
         description="Compile a model for a board, make a project that runs it, build that, and "
         "show what memory it takes. A board that is too small is refused.",
     )
-    parser.add_argument("model", metavar="MODEL", help="an .onnx model")
+    parser.add_argument("model", metavar="MODEL", help=model_files())
     parser.add_argument("--board", required=True, help="what it is to run on, such as mps2_an386")
     parser.add_argument(
         "--platform", choices=WITH_BOARDS, help="for boards that several have; else the first"

@@ -9,6 +9,7 @@ from pathlib import Path
 from sterna import model as models
 from sterna.cli.failures import UnsupportedError, UsageError
 from sterna.cli.output import add_json, progress
+from sterna.frontend.formats import importable_suffixes
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import COMPILED
 from sterna.runtime import set_num_threads
@@ -17,10 +18,15 @@ from sterna.target import Target, runs_here
 
 def add_model(parser: argparse.ArgumentParser, compiled_too: bool = True) -> None:
     """The model, and the options for compiling it."""
-    kinds = "an .onnx model" + (", or a file that compile wrote" if compiled_too else "")
+    kinds = model_files() + (", or a file that compile wrote" if compiled_too else "")
     parser.add_argument("model", metavar="MODEL", help=kinds)
     add_compiling(parser)
     add_json(parser)
+
+
+def model_files() -> str:
+    """What files a command takes that compiles a model, for its help."""
+    return f"a model ({', '.join(importable_suffixes())})"
 
 
 def add_compiling(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +90,7 @@ def parse_target(text: str | None) -> Target:
     """A target that can be compiled for."""
     try:
         target = models.target_of(text or "native")
-        target.kind.require_codegen()
+        target.kind.code_generator()
     except ValueError as error:
         raise UnsupportedError(f"target '{text}': {error}") from None
     return target

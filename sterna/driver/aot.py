@@ -7,29 +7,20 @@ from typing import Any
 import numpy as np
 
 from sterna.codegen import c
-from sterna.codegen.llvm import CompiledModule
+from sterna.codegen.code import Code
 from sterna.driver.aot_options import Options
-from sterna.driver.build import llvm_options
-from sterna.driver.code import CCode, KernelsCode, LLVMCode
-from sterna.driver.compile_kernels import compile_kernels
-from sterna.driver.kernel import (
-    KernelNotes,
-    Pairs,
-    annotated_functions,
-    kernel_functions,
-    kernel_in_one_thread,
-)
-from sterna.driver.program import ProgramCode
+from sterna.driver.kernel import KernelNotes, Pairs, kernel_in_one_thread
+from sterna.driver.kernel_code import make_kernels
 from sterna.ir.types import TensorType, flatten_type
-from sterna.lowering.entry import EntryFunction, declare, make_entry
+from sterna.lowering.entry import EntryFunction, make_entry
 from sterna.lowering.graph import Graph, Node
 from sterna.lowering.storage import ConstantLayout, Layout, in_place_candidates
 from sterna.lowering.work import bytes_of
 from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
-from sterna.support.recursion import deep_recursion
-from sterna.target import Target, processor_of, runs_here
+from sterna.target import Target, processor_of
+from sterna.target.code_generator import ProgramCodeGenerator
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
 
@@ -111,7 +102,7 @@ def layout_of(
 class Built:
     """A network's code, and the graph whose one node is all of it."""
 
-    code: KernelsCode | CCode
+    code: Code
     graph: Graph
     report: MemoryReport
     notes: dict[str, KernelNotes]
@@ -122,38 +113,13 @@ def build_with_runtime(
 ) -> Built:
     """A network that the runtime calls."""
     shares = in_place_candidates(graph)
-    own = llvm_options(target)
-    annotated = compiled = None
-    if target.kind.name == "c":
-        annotated = {
-            n: annotated_functions(n, f, target, False, shares.get(n, ()))
-            for n, f in functions.items()
-        }
-        notes = {kernel: note for kernel, (_, note) in annotated.items()}
-    else:
-        compiled = compile_kernels(functions, target, packed=False, shares=shares)
-        notes = {kernel: made.notes for kernel, made in compiled.items()}
-    take_over = {kernel: note.take_over for kernel, note in notes.items()}
+    made = make_kernels(functions, target, False, shares)
+    take_over = {kernel: note.take_over for kernel, note in made.notes.items()}
     layout = replace(layout_of(options, take_over, {}), threads=processor_of(target).threads)
     entry = make_entry(graph, ENTRY.format(name), layout)
     main = [entry.function, make_packed(entry.function, len(entry.function.params))]
-    whole, report = _one_node(graph, entry), report_of(entry, graph, options)
-    if annotated is not None:
-        loops = [loop for group, _ in annotated.values() for loop in group]
-        return Built(CCode([*loops, *main], f"tvmgen_{name}"), whole, report, notes)
-    assert compiled is not None
-    objects = {kernel: made.content for kernel, made in compiled.items()}
-    with deep_recursion():
-        made = CompiledModule([*declare(entry.function), *main], own, entry.function.name)
-        objects[entry.function.name] = made.object_bytes()
-
-    def text(form: str) -> str:
-        groups = [kernel_functions(n, f, target, False, shares.get(n, ()))
-                  for n, f in functions.items()]
-        loops = [loop for group in groups for loop in group]
-        return LLVMCode([*loops, *main], own, f"tvmgen_{name}", False).source(form)
-
-    return Built(KernelsCode(objects, runs_here(target), own, text), whole, report, notes)
+    code = made.code(f"tvmgen_{name}", main)
+    return Built(code, _one_node(graph, entry), report_of(entry, graph, options), made.notes)
 
 
 def _one_node(graph: Graph, entry: EntryFunction) -> Graph:
@@ -182,7 +148,7 @@ def _one_node(graph: Graph, entry: EntryFunction) -> Graph:
 class Program:
     """A network in C, and what is known about it."""
 
-    code: ProgramCode
+    code: c.ProgramCode
     entry: EntryFunction
     report: MemoryReport
     operator_workspaces: dict[str, int]
@@ -193,6 +159,8 @@ def build_program(
     functions: dict[str, Function], graph: Graph, name: str, target: Target, options: Options
 ) -> Program:
     """A network in C, with its constants and memory."""
+    generator = target.kind.code_generator()
+    assert isinstance(generator, ProgramCodeGenerator)  # aot_options.py has seen to that
     shares = in_place_candidates(graph, options.holds_operands)
     kernels: list[PrimFunc] = []
     take_over: dict[str, Pairs] = {}
@@ -225,7 +193,7 @@ def build_program(
         caller = _with_operands(entry, ENTRY.format(name))
         every += [caller, make_packed(caller, len(caller.params))]
         tail = interface.plain(caller.name)
-    code = ProgramCode(every, interface, [tail])
+    code = generator.program(every, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
     return Program(code, entry, report_of(entry, graph, options), workspaces)
 

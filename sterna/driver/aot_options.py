@@ -15,6 +15,7 @@ from sterna.ir.transform import PassContext
 from sterna.lowering.storage import ARENA
 from sterna.relay.backend import Executor, Runtime
 from sterna.target import Target
+from sterna.target.code_generator import ProgramCodeGenerator
 
 WORKSPACE_ALIGNMENT = 16
 """Bytes, where memory is scarce; no element is larger."""
@@ -84,7 +85,8 @@ def _check_interface(executor: Executor, runtime: Runtime, target: Target, inter
             f'Either need interface_api == "packed" (got: {interface}) or unpacked-api == true '
             f"(got: {int(unpacked)}) when targeting c runtime: a C interface passes plain addresses"
         )
-    if runtime.name == "crt" and target.kind.name != "c":
+    generator = target.kind.code_generator()
+    if runtime.name == "crt" and not isinstance(generator, ProgramCodeGenerator):
         raise ValueError(
             f'Runtime("crt") is for programs in C: build for the target "c", not {target}'
         )

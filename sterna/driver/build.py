@@ -1,23 +1,20 @@
 """lower and build: from a schedule to loops, and from loops to a module that runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from sterna.codegen.llvm import LLVMOptions
-from sterna.driver.code import CCode, Code, LLVMCode, MixedCode
+from sterna.codegen.code import Code, MixedCode
 from sterna.driver.operator_module import OperatorModule
 from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, machine_of, needed, runs_here
-from sterna.target.abi import check_abi
+from sterna.target import Target
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
 from sterna.tir import pipeline
 from sterna.tir.passes.make_packed import make_packed
-from sterna.tir.passes.remove_asserts import remove_asserts
+from sterna.tir.passes.skip_assert import skip_assert
 from sterna.tir.stmt import Evaluate, PrimFunc
 
 
@@ -116,7 +113,7 @@ def _wanted(
 
 def _buildable(target: str | Target, host: str | Target | None) -> Target:
     wanted = Target(target)
-    wanted.kind.require_codegen()
+    wanted.kind.code_generator()
     return wanted if host is None else wanted.with_host(host)
 
 
@@ -136,32 +133,12 @@ def _build(wanted: Mapping[Target, IRModule], name: str) -> OperatorModule:
     wrappers = [f for each in kernels.values() for f in each if f.attrs.get("packed")]
     if len(wrappers) == 1 and wrappers[0].name != "main":
         next(each for each in kernels.values() if wrappers[0] in each).append(_entry(wrappers[0]))
-    needs = needed(*map(machine_of, kernels))
-    parts = [_generate(each, target, name, needs) for target, each in kernels.items()]
+    parts = [
+        target.kind.code_generator().compile(functions, target, name, list(kernels))
+        for target, functions in kernels.items()
+    ]
     code: Code = parts[0] if len(parts) == 1 else MixedCode(parts)
     return OperatorModule.make(code, name, wanted)
-
-
-def _generate(
-    kernels: list[PrimFunc], target: Target, name: str, needs: str
-) -> LLVMCode | CCode:
-    if target.kind.name == "c":
-        return CCode(kernels, name)
-    options = replace(llvm_options(target), needs=needs)
-    return LLVMCode(kernels, options, name, runs_here(target))
-
-
-def llvm_options(target: Target) -> LLVMOptions:
-    """What LLVM is told about a target."""
-    machine = machine_of(target)
-    check_abi(machine)
-    level = target.attrs.get("opt-level", 3)
-    if not isinstance(level, int) or not 0 <= level <= 3:
-        raise ValueError(f"-opt-level of target '{target}' is 0, 1, 2 or 3, not {level}")
-    return LLVMOptions(
-        machine.triple, machine.cpu, machine.features, level, machine.abi,
-        machine.instructions, machine.matrix_tiles, needed(machine),
-    )
 
 
 def _entry(only: PrimFunc) -> PrimFunc:
@@ -178,7 +155,7 @@ def _with_wrappers(module: IRModule) -> list[PrimFunc]:
         assert isinstance(function, PrimFunc)
         made += [function, make_packed(function, arguments_of(function))]
     if PassContext.current().get_config("tir.disable_assert"):
-        return [remove_asserts(function) for function in made]
+        return [skip_assert(function) for function in made]
     return made
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from sterna.codegen.code import Code
 from sterna.codegen.symbols import LIBRARY_CONTEXT, PACKED_PREFIX
-from sterna.driver.code import Code
 from sterna.driver.operator_module import OperatorModule
 from sterna.runtime import Module
 

@@ -1,4 +1,4 @@
-"""All kernels of a graph as object code: from the cache, or compiled in several processes."""
+"""All kernels of a graph, each by itself: from the cache, or compiled in several processes."""
 
 import json
 import os
@@ -14,10 +14,13 @@ from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.relay.expr import Function
 from sterna.support.cache import Cache
-from sterna.support.fingerprint import fingerprint
 from sterna.support.progress import Stage, stage
 from sterna.target import Target, machine_of
+from sterna.target.kind import registered
 from sterna.version import __version__
+
+# Settings that kernels depend on.
+KERNEL_SETTINGS = ("tir.", "schedule.")
 
 # What it costs to start a process that compiles.
 START_SECONDS = 1.0
@@ -50,7 +53,7 @@ def _made(
     if settings is None:  # settings that no other process can be told
         return {name: compile_here(name) for name in functions}
     cache = Cache("kernels", 0.25)
-    settings["packed"] = packed
+    settings |= {"packed": packed, "targets": registered()}
     requests = {
         name: {**_request(name, f, target, settings), "shares": list(shares.get(name, ()))}
         for name, f in functions.items()
@@ -78,7 +81,8 @@ def _settings() -> dict[str, Any] | None:
     context = PassContext.current()
     if context.is_watched:
         return None
-    config = {key: value for key, value in context.config.items() if key.startswith("tir.")}
+    given = context.config.items()
+    config = {key: value for key, value in given if key.startswith(KERNEL_SETTINGS)}
     try:
         json.dumps(config)
     except TypeError:
@@ -96,9 +100,9 @@ def _request(
 
 
 def _key(request: dict[str, Any], target: Target) -> str:
-    """Everything that the object code depends on, as text."""
-    machine = machine_of(target)
-    return json.dumps([__version__, fingerprint(), repr(machine), request], sort_keys=True)
+    """Everything that a kernel's code depends on, as text."""
+    made_by = [__version__, target.kind.fingerprint(), repr(machine_of(target))]
+    return json.dumps([*made_by, request], sort_keys=True)
 
 
 def _compile_all(

@@ -13,7 +13,6 @@ from sterna.driver.operator_module import OperatorModule
 from sterna.runtime import Module
 from sterna.support import cross, native, toolchain
 from sterna.support.write_aside import write_aside
-from sterna.target import machine_of
 
 LINK_OPTIONS = ("cc", "cwd", "options")
 LIBRARY_FORMS = frozenset({".so", ".dylib", ".dll"})
@@ -40,9 +39,10 @@ def export_library(
         )
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
         tools = _Tools(_triple(module), options.get("cc"))
+        made = bundle.write(module, Path(name))
         if fcompile is None:
-            tools = tools.completed(path.suffix, _is_c(module, further), Path(name))
-        made, more = bundle.write(module, Path(name)), write_more(Path(name), tools.command)
+            tools = tools.completed(path.suffix, _hold_c((*made, *further)), Path(name))
+        more = write_more(Path(name), tools.command)
         if fcompile is not None:
             files = [os.fspath(p) for p in (*made, *more, *further)]
             return fcompile(os.fspath(path), files, **options)
@@ -57,16 +57,14 @@ def export_library(
 
 def _triple(module: Module) -> str:
     """What a module is built for; empty: this machine, or C for any."""
-    target = module.target if isinstance(module, OperatorModule) else None
-    if target is None or (target.kind.name == "c" and not target.attrs.get("mtriple")):
+    if not isinstance(module, OperatorModule):
         return ""
-    return machine_of(target).triple
+    return module.target.kind.code_generator().triple(module.target)
 
 
-def _is_c(module: Module, addons: Sequence[Path]) -> bool:
+def _hold_c(files: Sequence[Path]) -> bool:
     """Whether there is C to compile."""
-    is_c = isinstance(module, OperatorModule) and module.target.kind.name == "c"
-    return is_c or any(path.suffix not in (".o", ".a") for path in addons)
+    return any(path.suffix not in (".o", ".a") for path in files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +94,11 @@ class _Tools:
             )
         if suffix in LIBRARY_FORMS:
             cross.require_shared_libraries(triple)
-        if is_here or self.command is not None or suffix == ".c":
+        if self.command is not None or suffix == ".c":
             return self
-        machine = cross.Machine.of(triple)
+        machine = cross.Machine.here() if is_here else cross.Machine.of(triple)
+        if is_here:
+            return replace(self, options=[*self.options, *(machine.compact if machine else ())])
         links = machine is not None and machine.has_shared_libraries
         if is_c or suffix == ".wasm":
             return replace(self, command=cross.compiler_for(triple), has_libraries=links)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sterna.driver.code import Code
+from sterna.codegen.code import Code
+from sterna.codegen.model_data import ModelData
 from sterna.driver.export import export_library
 from sterna.driver.kernel import KernelNotes
-from sterna.driver.model_data import ModelData
-from sterna.driver.model_files import ModelFiles
+from sterna.driver.model_files import write_model_files
 from sterna.driver.operator_module import Compiled, OperatorModule
 from sterna.ir.module import IRModule
 from sterna.runtime import NDArray, PackedFunc, ndarray
@@ -193,11 +193,10 @@ def _export(
     addons: Any, workspace_dir: Any, options: dict[str, Any],
 ) -> Any:
     """Write kernels with a graph and its parameters to one file."""
-    files = ModelFiles(data, lib.code)
     form = Path(file_name).suffix
 
     def write(folder: Path, cc: str | None) -> list[Path]:
-        return files.write(folder, form, fcompile is None, cc)
+        return write_model_files(lib, data, folder, form, fcompile is None, cc)
 
     return export_library(lib, file_name, fcompile, addons, workspace_dir, write, **options)
 

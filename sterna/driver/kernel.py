@@ -1,6 +1,5 @@
 """One kernel of a graph from its fused function to object code."""
 
-import inspect
 import json
 import struct
 import time
@@ -8,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
-from sterna.codegen import llvm
-from sterna.driver.build import llvm_options
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
-from sterna.schedule.default import schedule_default
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, processor_of
+from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir import pipeline
 from sterna.tir.in_place import let_take_over
 from sterna.tir.passes.in_one_thread import in_one_thread
@@ -36,7 +33,9 @@ class KernelNotes:
     """The function that scheduled it."""
     why: str
     choices: dict[str, str] = field(default_factory=dict)
-    """What the schedule decided."""
+    """What the schedule tells about itself."""
+    decisions: dict[str, str] = field(default_factory=dict)
+    """What was asked for it, by name: what was taken, and what else was offered."""
     workspace_bytes: int = 0
     """Memory that it allocates while it runs, beside that of each thread."""
     workspace_thread_bytes: int = 0
@@ -48,7 +47,7 @@ class KernelNotes:
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel's object file and what is told about it."""
+    """A kernel's code and what is told about it."""
 
     content: bytes
     notes: KernelNotes
@@ -82,7 +81,7 @@ def annotated_functions(
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target), target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
         notes = _notes(lowered, loops, time.perf_counter() - start)
@@ -99,15 +98,13 @@ def _sharing(
 
 
 def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNotes:
-    own = lowered.anchor.schedule
-    doc = inspect.getdoc(own or schedule_default) or ""
     workspace = workspace_of(loops)
-    whose = "its own schedule" if own else "no schedule of its own"
     return KernelNotes(
         anchor=lowered.anchor.name,
-        schedule=(own or schedule_default).__name__,
-        why=": ".join(part for part in (whose, doc.partition("\n")[0]) if part),
+        schedule=getattr(lowered.found.apply, "__name__", "a schedule without a name"),
+        why=lowered.found.why,
         choices={key: str(value) for key, value in lowered.choices.items()},
+        decisions={key: str(value) for key, value in lowered.decisions.items()},
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
         seconds=seconds,
@@ -125,7 +122,7 @@ def kernel_in_one_thread(
 ) -> tuple[PrimFunc, list[tuple[int, int]]]:
     """The loops of a kernel that is given the memory it works in, and what shares memory."""
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target))
+        lowered = lower_kernel(function, name, processor_of(target), target)
         loops = lift_allocations(pipeline.run(in_one_thread(lowered.function)))
         return _sharing(loops, function, shares)
 
@@ -133,9 +130,11 @@ def kernel_in_one_thread(
 def compile_kernel(
     name: str, function: Function, target: Target, packed: bool = True, shares: Pairs = ()
 ) -> CompiledKernel:
-    """The object file of a kernel."""
+    """A kernel by itself, for a target whose code generator makes such."""
     start = time.perf_counter()
+    generator = target.kind.code_generator()
+    assert isinstance(generator, KernelCodeGenerator)
     functions, notes = annotated_functions(name, function, target, packed, shares)
     with deep_recursion():
-        content = llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
+        content = generator.compile_kernel(functions, target, name)
     return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

@@ -1,7 +1,8 @@
-"""A process that compiles kernels for another: requests on its input, object code on its output.
+"""A process that compiles kernels for another: requests on its input, their code on its output.
 
-A message is a line of JSON. A request has the kernel's name, its function as saved IR, the target
-and the settings of passes; an answer has the size of the object code that follows it, or an error.
+A message is a line of JSON. A request has the kernel's name, its function as saved IR, the target,
+the modules that declare kinds of targets and the settings of passes; an answer has the size of the
+code that follows it, or an error.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import IO, Any
 from sterna.driver.kernel import compile_kernel
 from sterna.ir.serialize import load_json
 from sterna.ir.transform import PassContext
-from sterna.target import Target
+from sterna.target import Target, register
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
 from sterna.driver.kernel_worker import serve; serve()"
@@ -28,7 +29,7 @@ class Worker:
         )
 
     def compile(self, request: dict[str, Any]) -> bytes | None:
-        """The object code; None if the process failed, so that the caller can find out why."""
+        """The kernel's code; None if the process failed, so that the caller can find out why."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -60,6 +61,8 @@ def serve() -> None:
 
 def _answer(request: dict[str, Any], output: IO[bytes]) -> None:
     try:
+        for module in request["targets"]:
+            register(module)
         named = request["required_pass"], request["disabled_pass"]
         with PassContext(request["opt_level"], *named, config=request["config"]):
             function = load_json(request["function"])

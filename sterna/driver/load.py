@@ -4,8 +4,8 @@ import os
 import tarfile
 from pathlib import Path
 
+from sterna.codegen.c import load_c
 from sterna.codegen.llvm import JitModule
-from sterna.driver.code import load_c
 from sterna.runtime import Module, _core
 from sterna.support import toolchain
 from sterna.support.architecture import AR_MAGIC, archive_members

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sterna.driver.code import Code
+from sterna.codegen.code import Code
 from sterna.driver.files import write_object
 from sterna.ir.module import IRModule
 from sterna.runtime import Module, ModulePropertyMask, _core
@@ -70,7 +70,7 @@ class OperatorModule(Module):
 
     @property
     def kind(self) -> str:
-        """What sort of code it is: llvm or c."""
+        """What sort of code it is: llvm, c, ..."""
         return self.code.kind
 
     def get_property_mask(self) -> int:

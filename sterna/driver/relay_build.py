@@ -2,23 +2,18 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.aot_options import aot_options
-from sterna.driver.build import llvm_options
-from sterna.driver.code import CCode, Code, KernelsCode, LLVMCode
-from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.kernel import (
-    KernelNotes,
-    Pairs,
-    annotated_functions,
-    kernel_functions,
-)
+from sterna.driver.kernel import KernelNotes
+from sterna.driver.kernel_code import make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
 from sterna.lowering.graph import Graph, is_view, make_graph
+from sterna.lowering.lower_kernel import scope_of
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import in_place_candidates
 from sterna.lowering.unique_kernels import unique_kernels
@@ -26,10 +21,10 @@ from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
+from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
-from sterna.target import Target, processor_of, runs_here
-from sterna.tir.stmt import PrimFunc
+from sterna.target import Target, processor_of
 
 
 @overload
@@ -75,7 +70,7 @@ def build(
     chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
     wanted = _target(target, target_host)
     options = aot_options(chosen, around, wanted, workspace_memory_pools, constant_memory_pools)
-    with stage("optimize the graph"), wanted:
+    with stage("optimize the graph"), wanted, deciding("graph") as decided:
         mod, _ = optimize(ir_mod, wanted, params)
     main = mod["main"]
     prefix = f"tvmgen_{mod_name}"
@@ -85,7 +80,8 @@ def build(
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     if options is not None:
         return build_aot(needed, graph, mod_name, wanted, options, mod)
-    code, notes = _compile(needed, wanted, prefix, in_place_candidates(graph))
+    made = make_kernels(needed, wanted, True, in_place_candidates(graph))
+    code, notes = made.code(prefix), _with_decisions(made.notes, needed, decided)
     _note_workspaces(graph, notes)
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}
@@ -94,6 +90,19 @@ def build(
         code, graph_json, graph.params, mod_name, wanted, mod, notes,
         links_params=chosen.options["link-params"],
     )
+
+
+def _with_decisions(
+    notes: Mapping[str, KernelNotes], functions: Mapping[str, Function], decided: Scope
+) -> dict[str, KernelNotes]:
+    """Notes of kernels with what was decided for their layers before they were kernels."""
+    return {
+        name: replace(note, decisions={
+            **{q: str(d) for q, d in decided.of(scope_of(functions[name])).items()},
+            **note.decisions,
+        })
+        for name, note in notes.items()
+    }
 
 
 def _note_workspaces(graph: Graph, notes: Mapping[str, KernelNotes]) -> None:
@@ -140,48 +149,8 @@ def _target(target: Any, host: Any) -> Target:
     wanted = wanted or Target("llvm")
     if host is not None:
         wanted = wanted.with_host(host)
-    wanted.kind.require_codegen()
+    wanted.kind.code_generator()
     return wanted
-
-
-def _compile(
-    functions: dict[str, Function], target: Target, name: str, shares: Mapping[str, Pairs]
-) -> tuple[Code, dict[str, KernelNotes]]:
-    if target.kind.name == "c":
-        return _compile_to_c(functions, target, name, shares)
-    made = compile_kernels(functions, target, shares=shares)
-
-    def text(form: str) -> str:
-        loops = _all_loops(functions, target, shares)
-        return LLVMCode(loops, llvm_options(target), name, False).source(form)
-
-    objects = {name: kernel.content for name, kernel in made.items()}
-    code = KernelsCode(objects, runs_here(target), llvm_options(target), text)
-    return code, {name: kernel.notes for name, kernel in made.items()}
-
-
-def _compile_to_c(
-    functions: dict[str, Function], target: Target, name: str, shares: Mapping[str, Pairs]
-) -> tuple[Code, dict[str, KernelNotes]]:
-    loops, notes = [], {}
-    with stage("compile kernels", len(functions)) as at:
-        for kernel, function in functions.items():
-            at.begin(kernel)
-            pairs = shares.get(kernel, ())
-            made, notes[kernel] = annotated_functions(kernel, function, target, shares=pairs)
-            loops += made
-            at.end(kernel)
-    return CCode(loops, name), notes
-
-
-def _all_loops(
-    functions: dict[str, Function], target: Target, shares: Mapping[str, Pairs]
-) -> list[PrimFunc]:
-    return [
-        loops
-        for name, f in functions.items()
-        for loops in kernel_functions(name, f, target, shares=shares.get(name, ()))
-    ]
 
 
 __getattr__ = classic_names(__name__)

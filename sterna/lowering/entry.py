@@ -1,4 +1,4 @@
-"""A graph as one function, which calls every kernel in order.
+"""AOT: a graph as one function, which calls every kernel in order.
 
 Its parameters are the graph's inputs, its constants, its outputs, and the memory in which all
 intermediate results lie. What the graph gives is computed right into the outputs.

@@ -1,4 +1,4 @@
-"""The executor's graph: nodes in order of execution, their entries, shapes and storage.
+"""The graph executor's JSON: nodes in order of execution, their entries, shapes and storage.
 
 The form is the classic graph JSON: "null" nodes are inputs and parameters, "tvm_op" nodes call
 kernels, and an entry is a node's output. Three attributes are our own: storage_offset says where an

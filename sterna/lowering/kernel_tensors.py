@@ -1,4 +1,4 @@
-"""A fused function as tensor expressions.
+"""A fused function as tensor expressions: its anchor, the prologue before it, its epilogue.
 
 Each call becomes the tensors of its operator's computation; parameters become placeholders, and
 scalars become constants. The operator whose loops the kernel follows is its anchor: the last of
@@ -73,6 +73,8 @@ class _Translator:
             return outputs
         call, operands = self.anchor_call
         whole = record.compute_with(call.attrs, call.checked_type, epilogue, *operands)
+        if whole is None:
+            return outputs
         given = {tensor.op for value in operands for tensor in flatten(value)}
         given |= {tensor.op for tensor in epilogue.reads}
         self.anchor = (record, [whole], _operations_between([whole], given))

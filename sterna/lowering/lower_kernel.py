@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
-from sterna.relay.expr import Function
-from sterna.relay.op import OpRecord
-from sterna.schedule.default import schedule_default
+from sterna.relay.expr import Call, Function, RelayExpr
+from sterna.relay.op import OpRecord, record_of
+from sterna.relay.traverse import post_order
+from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
+from sterna.target import Target
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
 from sterna.tir.stmt import Buffer, PrimFunc
@@ -21,17 +24,55 @@ class LoweredKernel:
     function: PrimFunc
     arguments: int
     anchor: OpRecord
+    found: FoundSchedule
     choices: dict[str, Any]
+    decisions: dict[str, Decision]
+    """What was asked, by name."""
 
 
-def lower_kernel(func: Function, name: str, processor: Processor) -> LoweredKernel:
-    """The loops of a primitive function; its arguments are its parameters and then its results."""
+def lower_kernel(
+    func: Function, name: str, processor: Processor, target: Target | None = None
+) -> LoweredKernel:
+    """The loops of a primitive function; its arguments are its parameters and then its results.
+
+    target: whose keys say which schedules there are; none: any processor's.
+    """
+    with deciding(scope_of(func)) as scope:
+        return _lowered(func, name, processor, target or Target("llvm"), scope)
+
+
+def scope_of(func: Function) -> str:
+    """What a kernel is called where its schedule asks: its contraction, or its anchor's result."""
+    calls = [expr for expr in post_order(func.body) if record_of(expr) is not None]
+    described = [text for call in calls if (text := _contraction_of(call))]
+    if described:
+        return described[-1]
+    last = max(calls, key=lambda call: record_of(call).pattern, default=None)  # type: ignore[union-attr]
+    return "" if last is None else f"{last.op} {last.checked_type!r}"  # type: ignore[attr-defined]
+
+
+def _contraction_of(call: RelayExpr) -> str:
+    record = record_of(call)
+    assert isinstance(call, Call) and record is not None
+    if record.contraction is None:
+        return ""
+    made = record.contraction(call.attrs, *[arg.checked_type for arg in call.args])
+    return "" if made is None else str(made)
+
+
+def _lowered(
+    func: Function, name: str, processor: Processor, target: Target, scope: Scope
+) -> LoweredKernel:
     tensors = kernel_tensors(func)
-    schedule, choices = schedule_kernel(tensors, processor)
+    target.kind.load_schedules()
+    record = tensors.anchor_record
+    keys = dict.fromkeys([*target.keys, *target.kind.default_keys])
+    found = find_schedule(record.name, record.schedules, list(keys))
+    schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
     loops = lower_schedule(schedule, arguments, name)
-    return LoweredKernel(loops, len(arguments), tensors.anchor_record, choices)
+    return LoweredKernel(loops, len(arguments), record, found, choices, scope.decisions)
 
 
 def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:
@@ -42,26 +83,29 @@ def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:
 
 
 def schedule_kernel(
-    tensors: KernelTensors, processor: Processor
+    tensors: KernelTensors, processor: Processor, found: FoundSchedule, target: Target
 ) -> tuple[Schedule, dict[str, Any]]:
-    """The schedule of a kernel, as its anchor wants it."""
+    """The schedule of a kernel, as it was found for its anchor."""
     schedule = create_schedule([tensor.op for tensor in tensors.outputs])
-    _inline_others(schedule, tensors)
+    _inline_others(schedule, tensors, found.is_generic)
     record, outputs = tensors.anchor_record, list(tensors.outputs)
     sums = outputs.pop() if record.gives_row_sums and sums_rows(outputs) else None
-    kernel = Kernel(schedule, tensors.anchor, outputs, processor, tensors.is_flat, sums)
-    (record.schedule or schedule_default)(kernel)
+    kernel = Kernel(schedule, tensors.anchor, outputs, processor, tensors.is_flat, sums, target)
+    found.apply(kernel)
     return schedule, kernel.choices
 
 
-def _inline_others(schedule: Schedule, tensors: KernelTensors) -> None:
-    """Compute the elementwise operators around the anchor where they are read."""
+def _inline_others(schedule: Schedule, tensors: KernelTensors, all_alike: bool) -> None:
+    """Compute the elementwise operators around the anchor where they are read.
+
+    all_alike: whether the schedule that follows treats the anchor's own stages as any others.
+    """
     whole = _read_whole(schedule)
     for stage in schedule.stages:
         op = stage.op
         if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output or op in whole:
             continue
-        own = op in tensors.own and tensors.anchor_record.schedule is not None
+        own = op in tensors.own and not all_alike
         if not own and op.num_outputs == 1 and not _is_anchor_result(op, tensors):
             stage.compute_inline()
 

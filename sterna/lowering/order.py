@@ -1,4 +1,4 @@
-"""The order of a graph's steps that needs the least memory for what is between them.
+"""Memory-aware operator ordering (beam search): the order of a graph's steps for least memory.
 
 Orders grow a step at a time, several at once: of those that did the same steps the one that needed
 least stays, and of the others the few that needed least so far. What it finds is taken only if it

@@ -1,4 +1,4 @@
-"""Where a graph's intermediate tensors lie: in pools of memory, planned by their live ranges."""
+"""Static memory planning: intermediate tensors in an arena or in pools, by their live ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of a fused graph, each once: functions that say the same are compiled once."""
+"""Deduplication of kernels: functions that say the same (structural equality) are compiled once."""
 
 from dataclasses import dataclass, field
 

@@ -1,11 +1,11 @@
-"""How much a kernel computes and moves, for profiles and cost models."""
+"""Arithmetic and traffic of a kernel, for profiles against a roofline and for cost models."""
 
 import math
 from dataclasses import dataclass
 
 from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.expr import Call, Function
-from sterna.relay.op import record_of
+from sterna.relay.op import is_packed, record_of
 from sterna.relay.traverse import post_order
 
 
@@ -33,10 +33,10 @@ def work_of(function: Function) -> Work:
             continue
         assert isinstance(expr, Call)
         kinds = [arg.checked_type for arg in expr.args]
-        if record.grown is not None:
-            grown += record.grown(expr.attrs, expr.checked_type, *kinds)
         if record.macs is not None:
-            flops += 2 * record.macs(expr.attrs, expr.checked_type, *kinds)
+            macs = record.macs(expr.attrs, expr.checked_type, *kinds)
+            flops += 2 * macs
+            grown += _grown(expr, macs)
         else:
             results = flatten_type(expr.checked_type)
             elements = sum(math.prod(kind.concrete_shape) for kind in results)
@@ -45,6 +45,18 @@ def work_of(function: Function) -> Work:
     read = sum(bytes_of_all(param.checked_type) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
     return Work(flops, read + written, written, grown, steps)
+
+
+def _grown(call: Call, macs: int) -> int:
+    """The bytes by which packed weights are larger than the model's."""
+    if not is_packed(call.attrs):
+        return 0
+    *outer, _ = call.checked_type.concrete_shape  # type: ignore[attr-defined]
+    kind = call.args[1].checked_type
+    assert isinstance(kind, TensorType)
+    weights = macs // math.prod(outer) * kind.dtype.bytes
+    packed = sum(bytes_of_all(arg.checked_type) for arg in call.args[1:])
+    return max(0, int(packed - weights))
 
 
 def bytes_of_all(kind: Type) -> int:

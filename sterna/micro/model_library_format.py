@@ -221,18 +221,20 @@ def _write_code(module: OperatorModule, folder: Path, stem: str) -> None:
             f"{module.name} imports other modules, which no archive of this kind can hold; export "
             "it with export_library"
         )
-    if module.kind == "c":
-        _write(folder / "codegen" / "host" / "src" / f"{stem}.c", module.get_source())
-        return
-    if module.kind != "llvm":
-        raise UnsupportedInModelLibraryFormatError(
-            f"{module.name} is code of the kind {module.kind}; an archive of this kind holds c and "
-            "llvm"
-        )
-    output = folder / "codegen" / "host" / "lib" / f"{stem}.o"
-    output.parent.mkdir(parents=True, exist_ok=True)
+    host = folder / "codegen" / "host"
     with tempfile.TemporaryDirectory() as name:
         files = module.code.write(Path(name), "code", [(module.code, {})], b"")
+        suffixes = [path.suffix for path in files]
+        if suffixes == [".c"]:
+            _write(host / "src" / f"{stem}.c", files[0].read_bytes())
+            return
+        if others := sorted({*suffixes} - {".c", ".o"}):
+            raise UnsupportedInModelLibraryFormatError(
+                f"{module.name} is code of the kind {module.kind}, in files that end in "
+                f"{', '.join(others)}; an archive of this kind holds C and object files"
+            )
+        output = host / "lib" / f"{stem}.o"
+        output.parent.mkdir(parents=True, exist_ok=True)
         write_object(output, files, Path(name), None)
 
 

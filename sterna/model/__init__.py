@@ -3,38 +3,39 @@
 The names are loaded when they are first used, so that a model in a file runs without the compiler.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from sterna.support.discovery import load_name
+
 if TYPE_CHECKING:
+    from sterna.frontend.open_shapes import OpenShapeError
     from sterna.model.arguments import InputError
     from sterna.model.bounds import measure_bounds
-    from sterna.model.building import build_model
+    from sterna.model.cache_writer import build_of_cached, write_to_cache
     from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
-    from sterna.model.keeping import build_of_kept, keep_model
-    from sterna.model.open_shapes import OpenShapeError
+    from sterna.model.import_and_build import build_model
 
 _WHERE = {
-    "CompiledModel": "compiled_model",
-    "InputError": "arguments",
-    "OpenShapeError": "open_shapes",
-    "build_model": "building",
-    "build_of_kept": "keeping",
-    "compile": "compile_model",
-    "keep_model": "keeping",
-    "load": "compiled_model",
-    "measure_bounds": "bounds",
-    "target_of": "compile_model",
+    "CompiledModel": "sterna.model.compiled_model:CompiledModel",
+    "InputError": "sterna.model.arguments:InputError",
+    "OpenShapeError": "sterna.frontend.open_shapes:OpenShapeError",
+    "build_model": "sterna.model.import_and_build:build_model",
+    "build_of_cached": "sterna.model.cache_writer:build_of_cached",
+    "compile": "sterna.model.compile_model:compile",
+    "load": "sterna.model.compiled_model:load",
+    "measure_bounds": "sterna.model.bounds:measure_bounds",
+    "target_of": "sterna.model.compile_model:target_of",
+    "write_to_cache": "sterna.model.cache_writer:write_to_cache",
 }
 
 __all__ = [
-    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_kept", "compile",
-    "keep_model", "load", "measure_bounds", "target_of",
+    "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_cached", "compile",
+    "load", "measure_bounds", "target_of", "write_to_cache",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'sterna.model' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"sterna.model.{_WHERE[name]}"), name)
+    return load_name(_WHERE[name])

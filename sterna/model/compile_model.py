@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from sterna import model as models
 from sterna.ir.pass_context import PassContext
+from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
-from sterna.model.kept_models import KeptModel, Recipe
 from sterna.runtime import Device
 from sterna.target import Target
 
 if TYPE_CHECKING:
-    from sterna.model.build import Build
-    from sterna.model.import_model import Shapes
+    from sterna.frontend.inputs import Shapes
+    from sterna.model.build_record import BuildRecord
 
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
@@ -30,11 +30,12 @@ def compile(
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
-    model: the path, the bytes or the ModelProto of an ONNX model, or a graph of Relay (an IRModule
-    or a Function, with its weights in params, or a pair of both).
+    model: the path or the bytes of a file in any format that can be imported, such as ONNX, or what
+    a framework holds in memory (a ModelProto); or a graph of Relay (an IRModule or a Function, with
+    its weights in params, or a pair of both).
     target: "native" is this machine; anything that Target takes names another.
     shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
-    dimensions that an ONNX model names: shapes={"batch": 1}.
+    dimensions that the model names: shapes={"batch": 1}.
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
@@ -51,25 +52,25 @@ def compile(
     context = PassContext.current().at_level(opt_level)
     narrow = None if precision == PRECISIONS[0] else precision
 
-    def anew() -> "Build":
+    def anew() -> "BuildRecord":
         with context:
             return models.build_model(model, wanted, shapes, params, narrow)
 
     device = Device(wanted.kind.device_type, 0)
     recipe = Recipe.of(model, wanted, context, {"shapes": shapes, "narrow": narrow})
-    kept = None if recipe is None else KeptModel.find(recipe)
-    if kept is not None:
-        known = partial(_known, kept, wanted, anew)
-        return CompiledModel(kept.module(), device, known)
+    cached = None if recipe is None else CachedModel.find(recipe)
+    if cached is not None:
+        known = partial(_known, cached, wanted, anew)
+        return CompiledModel(cached.module(), device, known)
     build = anew()
     if recipe is not None:
-        models.keep_model(recipe, build)
+        models.write_to_cache(recipe, build)
     return CompiledModel(build.factory.module, device, build)
 
 
-def _known(kept: KeptModel, target: Target, anew: "Callable[[], Build]") -> "Build":
-    """How a kept model was compiled, which loads the compiler."""
-    return models.build_of_kept(kept, target, anew)
+def _known(cached: CachedModel, target: Target, anew: "Callable[[], BuildRecord]") -> "BuildRecord":
+    """How a cached model was compiled, which loads the compiler."""
+    return models.build_of_cached(cached, target, anew)
 
 
 def target_of(target: str | Target) -> Target:

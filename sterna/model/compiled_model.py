@@ -18,7 +18,7 @@ from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes
 
 if TYPE_CHECKING:
-    from sterna.model.build import Build
+    from sterna.model.build_record import BuildRecord
 
 
 class CompiledModel:
@@ -31,7 +31,7 @@ class CompiledModel:
         self,
         module: Module,
         device: Device,
-        build: "Build | Callable[[], Build] | None" = None,
+        build: "BuildRecord | Callable[[], BuildRecord] | None" = None,
         path: Path | None = None,
     ) -> None:
         self.module = module
@@ -43,7 +43,7 @@ class CompiledModel:
         self._idle: list[_Runner] = []
 
     @property
-    def build(self) -> "Build | None":
+    def build(self) -> "BuildRecord | None":
         """How it was compiled; nothing is known of that for a model from a file."""
         if callable(self._build):
             self._build = self._build()

@@ -1,21 +1,21 @@
 """Any model that can be compiled, as a graph of Relay and its weights."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterna import frontend
+from sterna.frontend.format import Format, ImportOptions
+from sterna.frontend.formats import recognise
+from sterna.frontend.inputs import Shapes
+from sterna.frontend.open_shapes import NamedDim, OpenShapeError
 from sterna.ir.module import IRModule
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
-from sterna.model.open_shapes import NamedDim, OpenShapeError
 from sterna.relay.expr import Function, RelayExpr, Var
 from sterna.relay.traverse import substitute
 from sterna.runtime import NDArray
 
-Shapes = Mapping[str, Sequence[int] | int]
-"""Shapes by input; or the extents of dimensions that an ONNX model names."""
 Graph = tuple[IRModule, dict[str, Any]]
 
 # Files that come out of a compiler, not into it.
@@ -25,8 +25,8 @@ COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c", ".wasm"
 def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None) -> Graph:
     """The graph and the weights that are no constants in it; every dimension is known.
 
-    model: the path, the bytes or the ModelProto of an ONNX model, or a graph of Relay (an IRModule
-    or a Function, or a pair of it and its params).
+    model: the path, the bytes or the object of a model in any format that can be imported, or a
+    graph of Relay (an IRModule or a Function, or a pair of it and its params).
     """
     if isinstance(model, tuple) and len(model) == 2:
         model, own = model
@@ -35,60 +35,20 @@ def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | 
         model = IRModule.from_expr(model)
     if isinstance(model, IRModule):
         return _graph(model, dict(shapes or {}), dict(params or {}))
+    found = format_of(model)
     if params is not None:
-        raise TypeError("params are the weights of a graph of Relay; an ONNX model has its own")
-    if isinstance(model, str | os.PathLike):
-        return _importer_of(Path(model))(model, dict(shapes or {}))
-    if isinstance(model, bytes | bytearray) or hasattr(model, "SerializeToString"):
-        return _onnx(model, dict(shapes or {}))
-    raise TypeError(
-        "a model is the path, the bytes or the ModelProto of an ONNX model, or an IRModule or "
-        f"Function of Relay, not {type(model).__name__}"
-    )
+        raise TypeError(
+            f"params are the weights of a graph of Relay; {found.called} has its own"
+        )
+    options = ImportOptions(shapes or {}, all_known=True, argument="shapes")
+    return found.load_model(model, options)
 
 
-def lies_in_one_file(path: Path) -> bool:
-    """Whether all of a model is in its file."""
-    return not frontend.has_external_data(path)
-
-
-def _importer_of(path: Path) -> Callable[[Any, dict[str, Any]], Graph]:
-    if path.suffix in IMPORTERS:
-        return IMPORTERS[path.suffix]
-    if path.suffix in COMPILED:
-        raise ValueError(f"'{path}' is compiled already; sterna.load runs it")
-    raise ValueError(
-        f"'{path}' is no model that can be imported: its name must end in {' or '.join(IMPORTERS)}"
-    )
-
-
-def _onnx(model: Any, shapes: dict[str, Any]) -> Graph:
-    loaded = frontend.load_model(model)
-    declared = frontend.declared_inputs(loaded.proto)
-    named = {dim for dims in declared.values() for dim in dims or () if isinstance(dim, str)}
-    extents = {name: _extent(name, shapes.pop(name)) for name in sorted(named & set(shapes))
-               if name not in declared}
-    _expect_names(shapes, list(declared))
-    opened = {
-        name: [extents.get(str(dim), dim) for dim in dims] if dims else ["?"]
-        for name, dims in declared.items()
-        if name not in shapes
-        and (dims is None or any(isinstance(dim, str) and dim not in extents for dim in dims))
-    }
-    if opened:
-        raise OpenShapeError(opened)
-    return frontend.from_onnx(loaded, shape={**shapes, **extents})
-
-
-def _extent(name: str, given: Any) -> int:
-    """What shapes says about a dimension that the model names."""
-    only = list(given) if isinstance(given, Sequence) else [given]
-    if len(only) != 1 or not isinstance(only[0], int):
-        raise ValueError(f"shapes gives the dimension '{name}' {given!r}; it takes one number")
-    return only[0]
-
-
-IMPORTERS: dict[str, Callable[[Any, dict[str, Any]], Graph]] = {".onnx": _onnx}
+def format_of(model: Any) -> Format:
+    """The format of a model that is to be compiled."""
+    if isinstance(model, str | os.PathLike) and Path(model).suffix in COMPILED:
+        raise ValueError(f"'{os.fspath(model)}' is compiled already; sterna.load runs it")
+    return recognise(model)
 
 
 # ---- graphs ----

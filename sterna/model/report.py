@@ -39,6 +39,8 @@ class KernelReport:
     schedule: str
     why: str
     choices: Mapping[str, str]
+    decisions: Mapping[str, str]
+    """What was asked for it, by name: what was taken, and what else was offered."""
     flops: int
     """Of one call."""
     bytes: int
@@ -180,6 +182,7 @@ def _kernel(
         schedule="" if notes is None else notes.schedule,
         why="" if notes is None else notes.why,
         choices={} if notes is None else notes.choices,
+        decisions={} if notes is None else notes.decisions,
         flops=int(attrs.get("flops", 0)),
         bytes=int(attrs.get("bytes", 0)),
         workspace_bytes=int(attrs.get("workspace", 0))

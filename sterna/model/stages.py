@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sterna.driver import relay_build
-from sterna.driver.build import llvm_options
-from sterna.driver.code import CCode, LLVMCode
 from sterna.driver.kernel import kernel_functions
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import PassContext
@@ -21,6 +19,8 @@ from sterna.relay.expr import Constant, Function
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.traverse import post_order
 from sterna.target import Target
+from sterna.target.code_generator import CodeGenerator
+from sterna.target.code_generators import c, llvm
 from sterna.tir.stmt import PrimFunc
 
 PREFIX = "tvmgen_default"
@@ -118,20 +118,16 @@ class Stages:
     def _tir(self, chosen: str) -> str:
         return "\n\n".join(str(loops[0]) for loops in self._loops(chosen).values())
 
-    def _llvm(self, chosen: str, form: str) -> str:
+    def _code(self, generator: CodeGenerator, form: str, chosen: str) -> str:
         loops = [each for both in self._loops(chosen).values() for each in both]
-        return LLVMCode(loops, llvm_options(self.target), PREFIX, False).source(form)
-
-    def _c(self, chosen: str) -> str:
-        loops = [each for both in self._loops(chosen).values() for each in both]
-        return CCode(loops, PREFIX).source("c")
+        return generator.compile(loops, self.target, PREFIX).source(form)
 
 
 STAGES: dict[str, Callable[[Stages, str], str]] = {
     "relay": lambda model, chosen: str(model.module),
     "optimized": lambda model, chosen: str(model.optimized()),
     "tir": lambda model, chosen: model._tir(chosen),
-    "llvm": lambda model, chosen: model._llvm(chosen, "ll"),
-    "asm": lambda model, chosen: model._llvm(chosen, "asm"),
-    "c": lambda model, chosen: model._c(chosen),
+    "llvm": lambda model, chosen: model._code(llvm.GENERATOR, "ll", chosen),
+    "asm": lambda model, chosen: model._code(llvm.GENERATOR, "asm", chosen),
+    "c": lambda model, chosen: model._code(c.GENERATOR, "c", chosen),
 }

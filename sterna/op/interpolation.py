@@ -84,7 +84,7 @@ class Scaling:
     """Which element is nearest; by default the first of two, or the last one not behind a place."""
     alpha: float = CUBIC_ALPHA
     exclude: bool = False
-    """Elements outside have no weight; those inside share it."""
+    """Elements outside have no weight; those inside divide it among themselves."""
     region: tuple[float, float] = (0.0, 1.0)
     """The part that tf_crop_and_resize shows, in parts of the axis."""
     factor: float | None = None
@@ -215,9 +215,9 @@ def stretched(
         for axis, found in tables.items():
             own = indices[axis]
             reads = [
-                ([*where[:axis], place(own), *where[axis + 1 :]], _times(weight, share, own))
+                ([*where[:axis], place(own), *where[axis + 1 :]], _times(weight, factor, own))
                 for where, weight in reads
-                for place, share in found
+                for place, factor in found
             ]
         value: Any = data(*reads[0][0])
         if reads[0][1] is not None:
@@ -248,10 +248,10 @@ def _tables(scaling: Scaling, dtype: DataType, name: str) -> list[tuple[Tensor, 
     ]
 
 
-def _times(weight: Any, share: Tensor | None, place: Expr) -> Any:
-    if share is None:
+def _times(weight: Any, factor: Tensor | None, place: Expr) -> Any:
+    if factor is None:
         return weight
-    return share(place) if weight is None else weight * share(place)
+    return factor(place) if weight is None else weight * factor(place)
 
 
 def stretched_array(

@@ -12,7 +12,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim
-from sterna.op.fibres import index_type
+from sterna.op.axis_rows import index_type
 from sterna.op.statements import variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.support.dtype import DataType

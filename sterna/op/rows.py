@@ -1,4 +1,4 @@
-"""Elements that are reduced together and then used each with the result, as in softmax."""
+"""Rows of elements that are reduced together and then used each with the result, as in softmax."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -7,7 +7,7 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.op.fibres import index_type, product
+from sterna.op.axis_rows import index_type, product
 from sterna.op.indexing import INT64, as_dims, unravel
 from sterna.op.ordering import passes_over
 from sterna.op.statements import variable

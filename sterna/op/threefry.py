@@ -13,7 +13,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim
-from sterna.op.fibres import product
+from sterna.op.axis_rows import product
 from sterna.op.indexing import INT64
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.support.dtype import DataType

@@ -14,6 +14,7 @@ that has other spellings normalises them in `normalize`.
 import types
 import typing
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from typing import Any, dataclass_transform
 
 from sterna.ir.expr import Expr, IntImm
@@ -56,6 +57,29 @@ class Attrs(Node):
         """Names and values."""
         return ((name, getattr(self, name)) for name in self.FIELDS)
 
+    def shown(self) -> list[tuple[str, Any]]:
+        """Names and values that differ from the defaults: a record of these alone is equal to it.
+
+        Defaults are compared as they are normalised beside what has none, 0 of a padding as
+        (0, 0, 0, 0). Where that does not give the record back, because what one attribute is by
+        default hangs on another that is given, everything is shown.
+        """
+        every = list(self.items())
+        kind = type(self)
+        required = _required(kind)
+        told = [(name, value) for name, value in every if name in required]
+        try:
+            plain = kind(**dict(told))
+            told = [
+                (name, value) for name, value in every
+                if name in required or not _is_same(value, getattr(plain, name))
+            ]
+            again = kind(**dict(told))
+        except (TypeError, ValueError):  # what has no default does not do without the rest
+            return every
+        is_whole = all(_is_same(value, getattr(again, name)) for name, value in every)
+        return told if is_whole else every
+
     def get_int(self, name: str) -> int:
         """An attribute that is a whole number."""
         return int(self[name])
@@ -85,6 +109,29 @@ class Attrs(Node):
 def attributes(cls: type[NodeType]) -> type[NodeType]:
     """Makes a class a record of attributes."""
     return node(cls)
+
+
+_REQUIRED: dict[type, frozenset[str]] = {}
+
+
+def _required(kind: type) -> frozenset[str]:
+    """The attributes that have no default."""
+    if kind not in _REQUIRED:
+        _REQUIRED[kind] = frozenset(
+            one.name for one in fields(kind)
+            if one.init and one.default is MISSING and one.default_factory is MISSING
+        )
+    return _REQUIRED[kind]
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two attributes are one value of one type, whose text is one: 1, 1.0 and True differ.
+    """
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    if isinstance(a, Node) or isinstance(b, Node):
+        return a is b
+    return type(a) is type(b) and repr(a) == repr(b)
 
 
 REFUSED = object()

@@ -139,7 +139,7 @@ def _type_of_call(call: Call) -> Type:
 
 def _type_of_operator_call(call: Call, record: OpRecord) -> Type:
     kinds: list[Any] = [arg._type for arg in call.args]
-    if len(kinds) != len(record.inputs):
+    if not record.takes(len(kinds), call.attrs):
         names = ", ".join(record.inputs) or "nothing"
         raise TypeInferenceError(f"{record.name} takes {names}; got {len(kinds)} arguments")
     if None in kinds and record.complete is not None:
@@ -189,7 +189,7 @@ def show_call(call: Call) -> str:
         own = f"%{arg.name_hint}: " if isinstance(arg, Var) else ""
         parts.append(f"{name}={own}{_show_type(arg._type)}")
     if call.attrs is not None:
-        parts += [f"{name}={value!r}" for name, value in call.attrs.items()]
+        parts += [f"{name}={value!r}" for name, value in call.attrs.shown()]
     return f"{call.op}({', '.join(parts)})"
 
 

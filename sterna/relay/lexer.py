@@ -13,6 +13,7 @@ _TOKEN = re.compile(
       | (?P<local>%\w+)
       | (?P<global>@\w+)
       | (?P<arrow>->)
+      | (?P<infinity>-inf\b)
       | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
       | (?P<sign>[()\[\]{},;:=.?<>])
     """,

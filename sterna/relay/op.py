@@ -7,7 +7,7 @@ conversion, lowering to tensor expressions, documentation and tests on every tar
 
 import difflib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, RelayExpr
 from sterna.support.classic import MOVED, find_moved
 
-# How an operator combines with others in one kernel, by the classic numbers.
+# Fusion patterns: how an operator combines with others in one kernel, by the classic numbers.
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE = 0, 1, 2, 3, 4
 TUPLE, OPAQUE = 7, 8
 
@@ -52,25 +52,27 @@ class OpRecord:
     compute: Callable[..., Any] | None = None
     """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
     compute_with: Callable[..., Any] | None = None
-    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it, or None
-    where that is nothing better than what follows any operator."""
+    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it; gives None
+    for a call that has nothing better than what follows any operator."""
     reference: Callable[..., Any] | None = None
     """reference(attrs, *arrays): the same in NumPy; also how constants are folded."""
     pattern: int = OPAQUE
     num_outputs: int | Callable[[Attrs], int] = 1
     """More than 1, or a function: the result is a tuple."""
-    schedule: Callable[[Any], None] | None = None
-    """schedule(kernel): how a kernel with this anchor runs; None leaves it to its loops' shape."""
+    schedules: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
+    """schedules[key](kernel): how a kernel with this anchor runs on targets that have a key, such
+    as cpu; targets' own files add others, and without one the shape of its loops decides."""
     is_view: bool = False
     """Whether the result is its first operand's elements in their order, under another shape."""
     complete: Callable[..., Sequence[Type | None]] | None = None
     """complete(attrs, *types): types for operands that have none (weights without a shape)."""
+    contraction: Callable[..., Any] | None = None
+    """contraction(attrs, *types): the description of the contraction that it is, see
+    schedule/contraction.py; None where extents are unknown."""
     macs: Callable[..., int] | None = None
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
     instructions: int = 0
     """Those that an element takes at the least, of a function that is no instruction itself."""
-    grown: Callable[..., int] | None = None
-    """grown(attrs, out_type, *types): the bytes by which its weights are larger than a model's."""
 
     # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
     simplify: Callable[..., RelayExpr | None] | None = None
@@ -98,14 +100,9 @@ class OpRecord:
     rows, as float32: along the third of four axes, which stays as one element."""
     of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
     """of_row_sums(call, sums): itself of such sums of its first operand; None if it needs more."""
-    winograd: Callable[..., RelayExpr | None] | None = None
-    """winograd(call, processor, growth): itself by Winograd's way, if that costs less there and
-    makes weights at most so many times larger."""
-    byte_dots: Callable[..., RelayExpr | None] | None = None
-    """byte_dots(call, processor): itself by instructions that add products of bytes, if it is one
-    of bytes and that costs less there."""
-    tiles: Callable[..., RelayExpr | None] | None = None
-    """tiles(call, processor): itself in registers that hold matrices, if that costs less there."""
+    implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
+    """implement(call, processor, growth): itself with weights packed for the implementation that
+    costs least there, at most so many times larger; None where that is the call as it stands."""
     convert_layout: Callable[..., Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     layout: Any = None
@@ -132,6 +129,10 @@ class OpRecord:
         """The number of values that a call with these attributes gives."""
         count = self.num_outputs
         return count if isinstance(count, int) else count(attrs)  # type: ignore[arg-type]
+
+    def takes(self, count: int, attrs: Attrs | None) -> bool:
+        """Whether a call has so many operands: those of its names, or packed weights in several."""
+        return count == len(self.inputs) or (count > len(self.inputs) and is_packed(attrs))
 
     @property
     def gives_tuple(self) -> bool:
@@ -222,6 +223,20 @@ def record_of(expr: object) -> OpRecord | None:
     if isinstance(expr, Call) and isinstance(expr.op, Op):
         return expr.op.record
     return None
+
+
+def is_packed(attrs: Attrs | None) -> bool:
+    """Whether a call's weights are packed for an implementation."""
+    return bool(getattr(attrs, "implementation", ""))
+
+
+def rules_of(expr: object) -> OpRecord | None:
+    """The record of a call that passes may change; None if its weights are packed already.
+
+    Rules of an operator speak of the weights that a model has: what is packed stays as it is.
+    """
+    record = record_of(expr)
+    return None if record is None or is_packed(expr.attrs) else record  # type: ignore[attr-defined]
 
 
 def is_call_of(expr: object, name: str) -> bool:

@@ -330,7 +330,7 @@ class _Parser:
             return int(digits) if whole else float(digits)
         if token.text in ("None", "True", "False"):
             return {"None": None, "True": True, "False": False}[token.text]
-        if token.text in ("inf", "nan"):
+        if token.text in ("inf", "-inf", "nan"):
             return float(token.text)
         if token.text == "[":
             items = []

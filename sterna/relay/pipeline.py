@@ -42,9 +42,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.SimplifyExprPostAlterOp(),
         T.FastMath(),
         T.FoldConstant(),
-        T.Tiles(processor),  # before others that cost less than plain products but more than these
-        T.Winograd(processor),  # after weights are constants in their last layout
-        T.ByteDots(processor),
+        T.ChooseImplementations(processor),  # after weights are constants in their last layout
         T.FuseOps(processor=processor),  # last but one: kernels are not looked into
         T.SumRows(processor),  # of what has become kernels of their own
         T.InferType(),

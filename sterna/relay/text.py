@@ -2,16 +2,17 @@
 
     #[version = "0.0.5"]
     def @main(%x: Tensor[(1, 64), float32], %w: Tensor[(10, 64), float32]) -> ... {
-      %0 = nn.dense(%x, %w, units=None, out_dtype="");
-      nn.softmax(%0, axis=-1)
+      %0 = nn.dense(%x, %w, out_dtype="float32");
+      nn.softmax(%0)
     }
 
-%0, %1, ... name what is computed once and used where the name stands; `let` binds a variable. A
-scalar constant is written out; others are numbered, meta[relay.Constant][0], and the section
-#[metadata] holds them.
+%0, %1, ... name what is computed once and used where the name stands; `let` binds a variable.
+Attributes stand where they differ from their defaults. A scalar constant is written out; others are
+numbered, meta[relay.Constant][0], and the section #[metadata] holds them.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -162,7 +163,7 @@ class _Printer:
     def _call(self, call: Call) -> str:
         parts = [self._part(arg) for arg in call.args]
         if call.attrs is not None:
-            parts += [f"{name}={_value(value)}" for name, value in call.attrs.items()]
+            parts += [f"{name}={_value(value)}" for name, value in call.attrs.shown()]
         return f"{self._part(call.op)}({', '.join(parts)})"
 
     def _declare(self, var: Var) -> str:
@@ -238,7 +239,7 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, float):
-        return f"{value!r}f"
+        return f"{value!r}f" if math.isfinite(value) else repr(value)
     return repr(value)
 
 

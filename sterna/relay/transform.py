@@ -2,9 +2,9 @@
 
 from sterna.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
-from sterna.relay.passes.byte_dots import ByteDots
 from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
+from sterna.relay.passes.choose_implementations import ChooseImplementations
 from sterna.relay.passes.combine_parallel import (
     CombineParallelBatchMatmul,
     CombineParallelConv2D,
@@ -33,24 +33,23 @@ from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.sum_rows import SumRows
-from sterna.relay.passes.tiles import Tiles
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
-from sterna.relay.passes.winograd import Winograd
 from sterna.support.classic import classic_names
 
 __all__ = [
-    "AlterOpLayout", "ByteDots", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "ChooseImplementations",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
     "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyInference", "SumRows", "Tiles",
-    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision", "Winograd",
+    "SimplifyInference", "SumRows",
+    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "function_pass", "module_pass",
 ]
 

@@ -1,4 +1,4 @@
-"""A graph with its kernels and parameters in memory, as a module that makes executors."""
+"""Graph executor factory: a graph with its kernels and parameters in memory makes executors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

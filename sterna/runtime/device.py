@@ -1,6 +1,8 @@
 """Devices by name."""
 
 import difflib
+import importlib
+import importlib.util
 import re
 
 from sterna.runtime import _core
@@ -22,6 +24,9 @@ DEVICE_TYPES: dict[str, int] = {
     "webgpu": 15,
     "hexagon": 16,
 }
+
+# Where the kinds of targets are listed; a machine that only runs models need not have it.
+KINDS = "sterna.target.kind"
 
 # The types of the nth other machine's devices are theirs plus n + 1 times this.
 REMOTE_DEVICES = 128
@@ -47,11 +52,20 @@ def device(name: str | int, index: int = 0) -> Device:
         if index:
             raise ValueError(f"device '{name}' has a number already; drop index={index}")
         first, index = match[1], int(match[2])
-    if first not in DEVICE_TYPES:
+    number = DEVICE_TYPES.get(first) or _type_of_kind(first)
+    if number is None:
         near = difflib.get_close_matches(first, DEVICE_TYPES, n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "one of " + ", ".join(DEVICE_TYPES)
         raise ValueError(f"unknown device '{name}'; {hint}")
-    return Device(DEVICE_TYPES[first], index)
+    return Device(number, index)
+
+
+def _type_of_kind(name: str) -> int | None:
+    """The device that a kind of target runs on which was added from elsewhere."""
+    if importlib.util.find_spec(KINDS) is None:
+        return None
+    kind = importlib.import_module(KINDS).all_kinds().get(name)
+    return None if kind is None else int(kind.device_type)
 
 
 def cpu(index: int = 0) -> Device:

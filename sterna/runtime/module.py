@@ -14,13 +14,10 @@ from typing import Any
 
 from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
-from sterna.runtime.device import DEVICE_TYPES, Device, device
+from sterna.runtime.device import DEVICE_TYPES, KINDS, Device, device
 from sterna.runtime.registry import get_global_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 from sterna.support.architecture import Architecture, architecture_of, require_architecture
-
-# Kinds that are made by a code generator for the CPU, with the package that it needs.
-GENERATORS = {"llvm": "llvmlite", "c": "sterna.codegen"}
 
 # Files that are no libraries yet: the module whose function load(path) makes them one.
 LOADERS = {".o": "sterna.driver.load", ".a": "sterna.driver.load", ".c": "sterna.driver.load"}
@@ -249,10 +246,10 @@ def system_lib(symbol_prefix: str = "") -> Module:
 
 def enabled(kind: str) -> bool:
     """Whether code of this kind can be made and run here: "cpu", "llvm", "cuda", ..."""
-    if kind in GENERATORS:
-        return importlib.util.find_spec(GENERATORS[kind]) is not None
-    if kind == "stackvm":
-        return False
+    if importlib.util.find_spec(KINDS) is not None:
+        target_kind = importlib.import_module(KINDS).all_kinds().get(kind)
+        if target_kind is not None:
+            return target_kind.codegen is not None and device(target_kind.device_type).exist
     if kind not in DEVICE_TYPES and kind != "rpc":
         near = difflib.get_close_matches(kind, DEVICE_TYPES, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""

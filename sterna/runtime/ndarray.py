@@ -1,4 +1,4 @@
-"""Arrays."""
+"""Arrays: dense tensors on a device, exchanged by DLPack without a copy."""
 
 import math
 from collections.abc import Sequence

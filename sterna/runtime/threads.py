@@ -1,4 +1,4 @@
-"""The threads that parallel loops run on."""
+"""The thread pool that parallel loops run on."""
 
 from sterna.runtime import _core
 

@@ -1,10 +1,7 @@
-"""Sums of products in tiles: registers that hold 16 rows of 64 bytes each.
+"""AMX: the statements of contractions in tiles.
 
-A sum goes over runs of numbers that lie side by side: the channels of a pixel, or of all columns of
-a window. A tile takes a part of a run of up to 16 positions, each some numbers after the one before
-it; the other holds the weights of 16 channels for that part. Two times two of them share what they
-load. Where a position's pixels do not follow those of the one before it in memory, a band of rows
-is copied, border included, so that they do.
+Two times two tiles share what they load. Where a position's pixels do not follow those of the one
+before it in memory, a band of rows is copied, border (halo) included, so that they do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,205 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from sterna.ir import build
 from sterna.ir.expr import INT32, Call, Expr
 from sterna.ir.types import TensorType
-from sterna.relay.arrays import Array
+from sterna.schedule.amx_bands import COLUMNS, PAIR, Bands, parts_of
+from sterna.schedule.choose import choose
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Finish
 from sterna.schedule.rounded_once import rounded_once
-from sterna.support.dtype import DataType
 from sterna.te import all as all_of
 from sterna.tir import tile_configure, tile_dot, tile_load, tile_release, tile_store, tile_zero
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.tiles import GROUP_BYTES, ROW_BYTES, ROWS, SUMS
+from sterna.tir.tiles import GROUP_BYTES, ROW_BYTES, SUMS
 
-# A tile's columns of sums.
-COLUMNS = ROW_BYTES // GROUP_BYTES
-# Tiles of positions and of channels that are multiplied with each other.
-PAIR = 2
-# What positions read stays in the innermost cache while all channels run over it; where weights do
-# not stay in the second cache, they are read for as many positions as share that with them.
-BAND_BYTES, FAR_WEIGHTS, FAR_BAND_BYTES = 24 * 1024, 1024 * 1024, 1024 * 1024
 # What is copied at once.
 CHUNK = 64
-# Cycles: to multiply two tiles of few rows; to store a row of sums and to load it again.
-LEAST_CYCLES, ROW_CYCLES = 10, 2.0
-# Half of it is the smallest float that is not denormal.
-LEAST_TO_HALVE = 2.0**-125
 # What a piece of work costs before its first tile, in units of channels.
 START = 0.1
-
-
-def parts_of(run: int, item: int = 1) -> tuple[int, int]:
-    """How many parts a run has, and how long they are; the last may overlap others.
-
-    item: the bytes of a number.
-    """
-    group, fewest = GROUP_BYTES // item, -(-run * item // ROW_BYTES)
-    size = group * -(-run // (group * fewest))
-    if size <= run:
-        return fewest, size
-    return fewest + 1, group * -(-run // (group * (fewest + 1)))
-
-
-def unpack_tiles(packed: Array, channels: int, runs: int, run: int) -> Array:
-    """What pack_tiles was given."""
-    count, size = parts_of(run, packed.dtype.itemsize)
-    blocks = len(packed)
-    every = packed.transpose(0, 3, 1, 2, 4).reshape(blocks * COLUMNS, runs, count, size)
-    plain = np.zeros((channels, runs, run), packed.dtype)
-    for part in range(count):
-        first = min(part * size, run - size)
-        plain[:, :, first : first + size] += every[:channels, :, part]
-    return plain
-
-
-def _share(one: Array, other: Array) -> None:
-    """Weights of products that two parts add: halves of floats, the whole in one part else.
-
-    A weight of 0 in one part would make an infinite number NaN. Halves are exact but for the
-    smallest, which tiles take for 0.
-    """
-    other[...] = 0
-    if one.dtype.kind not in "iu":
-        values = one.astype(np.float32)
-        halves = np.where(np.abs(values) < LEAST_TO_HALVE, values, values / 2)
-        other[...] = values - halves
-        one[...] = halves
-
-
-def pack_tiles(plain: Array) -> Array:
-    """(channel, run, number) as (block of channels, part, row of a tile, channel, number)."""
-    channels, runs, run = plain.shape
-    group = GROUP_BYTES // plain.dtype.itemsize
-    count, size = parts_of(run, plain.dtype.itemsize)
-    blocks = -(-channels // COLUMNS)
-    made = np.zeros((blocks * COLUMNS, runs, count, size), plain.dtype)
-    for part in range(count):
-        first = min(part * size, run - size)
-        made[:channels, :, part] = plain[:, :, first : first + size]
-    if seen := count * size - run:
-        _share(made[:, :, -2, size - seen :], made[:, :, -1, :seen])
-    tiles = made.reshape(blocks, COLUMNS, runs * count, size // group, group)
-    return np.ascontiguousarray(tiles.transpose(0, 2, 3, 1, 4))
-
-
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Some positions, cut into tiles of as many rows; the last may overlap others."""
-
-    count: int
-
-    @property
-    def high(self) -> int:
-        """Tiles that share what they load."""
-        return PAIR if self.count > ROWS else 1
-
-    @property
-    def groups(self) -> int:
-        return -(-self.count // (self.high * ROWS))
-
-    @property
-    def rows(self) -> int:
-        return -(-self.count // (self.high * self.groups))
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """What is computed: images of rows of pixels, of some channels each."""
-
-    images: int
-    height: int
-    width: int
-    channels: int
-    data_height: int
-    data_width: int
-    depth: int
-    """Channels of the data."""
-    window: tuple[int, int] = (1, 1)
-    strides: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-    before: tuple[int, int] = (0, 0)
-    border: int = 0
-    padded: bool = False
-    item: int = 1
-    """Bytes of a number."""
-
-    @property
-    def in_place(self) -> bool:
-        """Whether each position's numbers follow those of the one before it as the data lies."""
-        return self.window == self.strides == (1, 1) and not self.padded
-
-    @property
-    def run(self) -> int:
-        """Numbers side by side that are summed over."""
-        return self.depth * (self.window[1] if self.dilation[1] == 1 else 1)
-
-    @property
-    def runs(self) -> int:
-        """How many of these there are."""
-        return self.window[0] * (1 if self.dilation[1] == 1 else self.window[1])
-
-    @property
-    def across(self) -> int:
-        """Positions of a row, those between its end and the next row included."""
-        if self.in_place:
-            return self.width
-        seen = (self.width - 1) * self.strides[1] + (self.window[1] - 1) * self.dilation[1] + 1
-        return -(-seen // self.strides[1])
-
-    @property
-    def far_weights(self) -> bool:
-        """Whether weights come from beyond the second cache."""
-        return self.channels * self.runs * self.run * self.item >= FAR_WEIGHTS
-
-    @property
-    def band_bytes(self) -> int:
-        """What the positions of a band may read."""
-        return FAR_BAND_BYTES if self.far_weights else BAND_BYTES
-
-    def rows_of_band(self) -> int:
-        """Rows whose data fits into a cache, as many in each band as can be."""
-        row = self.across * self.strides[1] * self.depth * len(self.phases) * self.item
-        most = max(1, min(self.height, self.band_bytes // row - self.below))
-        return -(-self.height // -(-self.height // most))
-
-    @property
-    def phases(self) -> list[int]:
-        """Rows of the data that are read by every row of results, up to whole steps."""
-        every = (row * self.dilation[0] % self.strides[0] for row in range(self.window[0]))
-        return sorted(set(every))
-
-    @property
-    def below(self) -> int:
-        """Steps from a row of results to the last row of data that it reads."""
-        return (self.window[0] - 1) * self.dilation[0] // self.strides[0]
-
-    def positions(self) -> Positions:
-        """Those of a band."""
-        if self.in_place:
-            every = self.images * self.height * self.width
-            pair = PAIR * ROWS
-            most = max(1, self.band_bytes // (pair * self.depth * self.item)) * pair
-            return Positions(min(every, most))
-        return Positions((self.rows_of_band() - 1) * self.across + self.width)
-
-    @property
-    def bands(self) -> int:
-        if self.in_place:
-            return -(-self.images * self.height * self.width // self.positions().count)
-        return self.images * -(-self.height // self.rows_of_band())
-
-    def cycles(self) -> float:
-        """What the products take, with the way of their sums to vectors."""
-        count, size = parts_of(self.run, self.item)
-        seen = self.positions()
-        blocks = -(-self.channels // COLUMNS)
-        tiles = self.bands * seen.groups * seen.high * blocks
-        dot = max(seen.rows, size * self.item // GROUP_BYTES, LEAST_CYCLES)
-        return tiles * (self.runs * count * dot + seen.rows * ROW_CYCLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,45 +56,46 @@ class Block:
 
 
 class TileKernel:
-    """The statements of such sums."""
+    """The statements of a contraction in bands."""
 
-    def __init__(
-        self, sums: Sums, data: DataType, weight: DataType, threads: int, out: TensorType
-    ) -> None:
+    def __init__(self, made: Contraction, threads: int, out: TensorType) -> None:
         """out: its extents before the channels are of a position each."""
-        self.sums, self.data_kind, self.weight_kind = sums, data, weight
+        bands = Bands(made)
+        self.bands, self.made = bands, made
+        data, weight = made.data, made.weight
+        self.data_kind, self.weight_kind = data, weight
         self.kind, self.total_kind = out.dtype, SUMS[f"{data} {weight}"]
-        self.outer, self.group = out.concrete_shape[:-1], GROUP_BYTES // sums.item
-        self.parts, self.size = parts_of(sums.run, sums.item)
-        self.positions = sums.positions()
+        self.outer, self.group = out.concrete_shape[:-1], GROUP_BYTES // made.data.bytes
+        self.parts, self.size = parts_of(bands.run, made.data.bytes)
+        self.positions = bands.positions()
         self.rows, self.high = self.positions.rows, self.positions.high
-        self.band_rows = 0 if sums.in_place else sums.rows_of_band()
-        self.wide, self.rest = divmod(sums.channels, PAIR * COLUMNS)
+        self.band_rows = 0 if bands.in_place else bands.rows_of_band()
+        self.wide, self.rest = divmod(made.outputs, PAIR * COLUMNS)
         self.units = self.wide + bool(self.rest)
-        self.groups = _even_groups(sums.bands, self.units, threads)
+        self.groups = _even_groups(bands.count, self.units, threads)
         self.finish: Finish | None = None
 
     def describe(self) -> str:
         """What it does, for the build report."""
-        sums = self.sums
-        what = f"{self.positions.count} pixels" if sums.in_place else f"{self.band_rows} rows"
-        wide = min(PAIR, -(-sums.channels // COLUMNS))
+        bands, made = self.bands, self.made
+        what = f"{self.positions.count} pixels" if bands.in_place else f"{self.band_rows} rows"
+        wide = min(PAIR, -(-made.outputs // COLUMNS))
         return (
             f"tiles, {self.high} x {wide} of {self.rows} pixels x {COLUMNS} channels, "
-            f"{sums.runs * self.parts} steps of {self.size} {self.data_kind}, {what} at a time"
+            f"{bands.runs * self.parts} steps of {self.size} {self.data_kind}, {what} at a time"
         )
 
     def write(self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar) -> None:
         """Some positions and some channels after the other."""
-        sums = self.sums
-        with ib.for_range(0, sums.bands * self.groups, name="piece", kind="parallel") as piece:
+        bands, made = self.bands, self.made
+        with ib.for_range(0, bands.count * self.groups, name="piece", kind="parallel") as piece:
             band, group = piece // self.groups, piece % self.groups
-            kept, depth = (self.rows, ROW_BYTES), (self.rows, self.size * sums.item)
+            kept, depth = (self.rows, ROW_BYTES), (self.rows, self.size * made.data.bytes)
             factors = (self.size // self.group, ROW_BYTES)
             ib.emit(tile_configure([kept] * 4 + [depth] * 2 + [factors] * 2))
-            if sums.in_place:
-                every = sums.images * sums.height * sums.width
-                flat = ib.buffer_ptr(data.buffer, (every * sums.depth,))
+            if bands.in_place:
+                every = made.pixels
+                flat = ib.buffer_ptr(data.buffer, (every * made.inputs,))
                 first = build.minimum(band * self.positions.count, every - self.positions.count)
                 skipped = band * self.positions.count - first
                 self._band(ib, Band(flat, weight, out, first, skipped), group)
@@ -293,39 +109,39 @@ class TileKernel:
         self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, band: Expr,
         group: Expr,
     ) -> None:
-        sums = self.sums
-        bands = sums.bands // sums.images
-        first = build.minimum(band % bands * self.band_rows, sums.height - self.band_rows)
-        skipped = band % bands * self.band_rows - first
-        row = sums.across * sums.strides[1] * sums.depth
-        lines = self.band_rows + sums.below
+        bands, made = self.bands, self.made
+        every = bands.count // made.batch
+        first = build.minimum(band % every * self.band_rows, made.result[0] - self.band_rows)
+        skipped = band % every * self.band_rows - first
+        row = bands.across * made.strides[1] * made.inputs
+        lines = self.band_rows + bands.below
         with ib.new_scope():
-            size = len(sums.phases) * lines * row
+            size = len(bands.phases) * lines * row
             seen = ib.allocate(str(self.data_kind), (size,), name="seen")
-            for place, phase in enumerate(sums.phases):
+            for place, phase in enumerate(bands.phases):
                 with ib.for_range(0, lines, name="line") as line:
-                    at = (first + line) * sums.strides[0] + (phase - sums.before[0])
-                    self._copy_row(ib, data, seen, (place * lines + line) * row, band // bands, at)
-            self._band(ib, Band(seen, weight, out, first, skipped, band // bands), group)
+                    at = (first + line) * made.strides[0] + (phase - made.before[0])
+                    self._copy_row(ib, data, seen, (place * lines + line) * row, band // every, at)
+            self._band(ib, Band(seen, weight, out, first, skipped, band // every), group)
 
     def _copy_row(
         self, ib: IRBuilder, data: BufferVar, seen: BufferVar, start: Expr, image: Expr, at: Expr
     ) -> None:
         """A row of the data between its borders, or a row of border."""
-        sums = self.sums
-        row = sums.across * sums.strides[1] * sums.depth
-        left = min(row, sums.before[1] * sums.depth)
-        inside = min(row - left, sums.data_width * sums.depth)
-        border = build.const(sums.border, self.data_kind)
-        shape = (sums.images * sums.data_height * sums.data_width * sums.depth,)
+        bands, made = self.bands, self.made
+        row = bands.across * made.strides[1] * made.inputs
+        left = min(row, made.before[1] * made.inputs)
+        inside = min(row - left, made.image[1] * made.inputs)
+        border = build.const(made.border, self.data_kind)
+        shape = (made.batch * made.image[0] * made.image[1] * made.inputs,)
         source = ib.buffer_ptr(data.buffer, shape)
-        begin = (image * sums.data_height + at) * (sums.data_width * sums.depth)
+        begin = (image * made.image[0] + at) * (made.image[1] * made.inputs)
 
         def fill(first: int, count: int, value: Any) -> None:
             with _lanes(ib, count) as place:
                 seen[start + first + place] = value(place)
 
-        with ib.if_scope(all_of(at >= 0, at < sums.data_height)):
+        with ib.if_scope(all_of(at >= 0, at < made.image[0])):
             if left:
                 fill(0, left, lambda place: border)
             if inside:
@@ -374,19 +190,19 @@ class TileKernel:
 
     def _multiply(self, ib: IRBuilder, band: Band, block: Block) -> None:
         """Tiles 0 to 3 are sums, 4 and 5 of positions, 6 and 7 of weights."""
-        sums, wide = self.sums, -(-block.lanes // COLUMNS)
-        step = sums.strides[1] * sums.depth
-        base = band.first * step if sums.in_place else build.const(0)
+        bands, made, wide = self.bands, self.made, -(-block.lanes // COLUMNS)
+        step = made.strides[1] * made.inputs
+        base = band.first * step if bands.in_place else build.const(0)
         kinds = str(self.data_kind), str(self.weight_kind)
         for tile in range(self.high):
             for column in range(wide):
                 ib.emit(tile_zero(PAIR * tile + column))
-        with ib.for_range(0, sums.runs, name="run") as run:
+        with ib.for_range(0, bands.runs, name="run") as run:
             offset = self._offset(run)
             with ib.for_range(0, self.parts, name="part") as part:
-                if sums.far_weights and wide == PAIR:
+                if bands.far_weights and wide == PAIR:
                     self._fetch_ahead(ib, band, block, run * self.parts + part)
-                at = base + offset + build.minimum(part * self.size, sums.run - self.size)
+                at = base + offset + build.minimum(part * self.size, bands.run - self.size)
                 for tile in range(self.high):
                     start = self._start(block, tile) * step
                     ib.emit(tile_load(4 + tile, band.source[at + start], step))
@@ -399,8 +215,8 @@ class TileKernel:
     def _fetch_ahead(self, ib: IRBuilder, band: Band, block: Block, step: Expr) -> None:
         """Weights of the next unit, some rows of its tiles in each step of each group."""
         row, rows = self.group * COLUMNS, self.size // self.group
-        steps, each = self.sums.runs * self.parts, -(-PAIR * rows // self.positions.groups)
-        whole = -(-self.sums.channels // COLUMNS) * steps * rows
+        steps, each = self.bands.runs * self.parts, -(-PAIR * rows // self.positions.groups)
+        whole = -(-self.made.outputs // COLUMNS) * steps * rows
         place = (block.unit + 1) * (PAIR * steps * rows) + (block.group * steps + step) * each
         flat = ib.buffer_ptr(band.weight.buffer, (whole * row,))
         for number in range(each):
@@ -416,18 +232,18 @@ class TileKernel:
 
     def _offset(self, run: Expr) -> Expr:
         """Where a run of the first position of a copied band begins."""
-        sums = self.sums
-        if sums.in_place:
+        bands, made = self.bands, self.made
+        if bands.in_place:
             return build.const(0)
-        columns = sums.runs // sums.window[0]
-        down, right = run // columns * sums.dilation[0], run % columns * sums.dilation[1]
-        lines = self.band_rows + sums.below
+        columns = bands.runs // made.window[0]
+        down, right = run // columns * made.dilation[0], run % columns * made.dilation[1]
+        lines = self.band_rows + bands.below
         phase: Expr = build.const(0)
-        for place, known in enumerate(sums.phases):
+        for place, known in enumerate(bands.phases):
             if place:
-                phase = build.select(build.equal(down % sums.strides[0], known), place, phase)
-        line = phase * lines + down // sums.strides[0]
-        return (line * (sums.across * sums.strides[1]) + right) * sums.depth
+                phase = build.select(build.equal(down % made.strides[0], known), place, phase)
+        line = phase * lines + down // made.strides[0]
+        return (line * (bands.across * made.strides[1]) + right) * made.inputs
 
     # ---- results ----
 
@@ -449,7 +265,7 @@ class TileKernel:
                 at = places_of(band.first + position, self.outer)
                 self._store(ib, band, at, total, position + shift, block)
             return
-        across, width = self.sums.across, self.sums.width
+        across, width = self.bands.across, self.made.result[1]
         top, bottom = build.maximum(begin // across, band.skipped), (end - 1) // across
         with ib.for_range(top, bottom + 1, name="line") as line:
             left = build.maximum(begin, line * across)
@@ -496,4 +312,4 @@ def _even_groups(bands: int, units: int, threads: int) -> int:
     def end(groups: int) -> float:
         return -(-bands * groups // threads) * (-(-units // groups) + START)
 
-    return min(range(1, units + 1), key=lambda groups: (end(groups), groups))
+    return choose("groups of channels", range(1, units + 1), end)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sterna.schedule.choose import choose
 from sterna.schedule.default import extent_of, extents_of, reduce_by_vectors, schedule_default
 from sterna.schedule.gemm import PAGE_BYTES, UNROLLED_STEPS, most_rows
 from sterna.schedule.kernel import Kernel, Processor
@@ -64,6 +65,10 @@ class Share:
     rows: int
     """Queries of a tile."""
 
+    def __str__(self) -> str:
+        """tiles of 4, heads in 2 groups"""
+        return f"tiles of {self.rows}, heads in {self.groups} groups"
+
 
 def best_share(
     products: Sequence[Product], queries: int, heads: int, most_rows: int, threads: int
@@ -79,19 +84,18 @@ def best_share(
         last = sum(product.cycles(rest, width) for product, width in widths) if rest else 0
         return whole * sum(product.cycles(rows, width) for product, width in widths) + last
 
-    def end(share: Share) -> tuple[float, int, int]:
+    def end(share: Share) -> float:
         turns = -(-heads * share.groups // threads)
         before = TURNED_BEFORE if share.groups > 1 else 0
-        whole = turns * cycles(share.rows, queries // share.groups) + before
-        return whole, share.groups, -share.rows
+        return turns * cycles(share.rows, queries // share.groups) + before
 
     found = [
         Share(groups, rows)
         for groups in range(1, queries + 1)
-        for rows in range(1, min(queries // groups, most_rows) + 1)
+        for rows in range(min(queries // groups, most_rows), 0, -1)
         if groups == 1 or queries % (groups * rows) == 0
     ]
-    return min(found, key=end)
+    return choose("queries", found, end)
 
 
 class _Scheduler:

@@ -7,13 +7,11 @@ sums is collected in memory, a few columns wide, until the whole sum has been th
 
 from dataclasses import dataclass
 
-from sterna.schedule.chunked_sum_stages import runs_of
-from sterna.schedule.default import extent_of, extents_of, vectorize_result
-from sterna.schedule.dot4 import is_dot
+from sterna.schedule.choose import choose, near
+from sterna.schedule.default import schedule_as_written, vectorize_result
 from sterna.schedule.gemm import (
     UNROLLED_STEPS,
     Plan,
-    block_of,
     fetch_ahead,
     only_sum,
     place_others,
@@ -22,6 +20,7 @@ from sterna.schedule.gemm import (
     tile_sum,
 )
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.sum_of_products import SumOfProducts, description_of
 from sterna.te import ComputeOp, IterVar, Stage
 
 # Lower blocks read the weights too often, shorter ones spend too much on collecting their sums.
@@ -41,13 +40,17 @@ class Blocks:
 
 def schedule_product(kernel: Kernel) -> None:
     """A register tile with its epilogue; large data in blocks that stay in the second cache."""
+    if not isinstance(kernel.anchor[0].op, ComputeOp):
+        schedule_as_written(kernel)
+        return
     total = only_sum(kernel)
-    plain = total is not None and not is_dot(total) and runs_of(total) is None
-    blocks = blocks_of(kernel, total) if total is not None and plain else None
-    if total is None or blocks is None:
+    made = None if total is None else description_of(total)
+    plain = made is not None and not made.is_dot and not made.chunk_roles
+    blocks = blocks_of(kernel, made) if made is not None and plain else None
+    if total is None or made is None or blocks is None:
         schedule_contraction(kernel)
         return
-    plan = plan_of(kernel, total, blocks.rows)
+    plan = plan_of(kernel, made, blocks.rows)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
     kernel.choices["blocks"] = (
         f"{blocks.rows} rows, {blocks.depth} deep, {blocks.columns} tiles wide"
@@ -63,18 +66,18 @@ def schedule_product(kernel: Kernel) -> None:
     columns, rows = _collect(schedule[sums], plan)
     schedule[partial].set_scope("local")
     schedule[partial].compute_at(schedule[sums], rows)
-    step = tile_sum(schedule, partial, Plan(plan.row + 1, plan.tile))
-    fetch_ahead(schedule[partial], plan.row + 1, columns, step)
+    step = tile_sum(schedule, partial, made, Plan(plan.row + 1, plan.tile))
+    fetch_ahead(schedule[partial], made, plan.row, columns, step)
 
 
-def blocks_of(kernel: Kernel, total: ComputeOp) -> Blocks | None:
+def blocks_of(kernel: Kernel, made: SumOfProducts) -> Blocks | None:
     """The blocks of a product; None if its data fits into the cache, or it has no such form."""
-    plan = plan_of(kernel, total)
-    sizes, width = extents_of(total.axis), plan.tile.columns
-    depth = extent_of(total.reduce_axis[0]) if len(total.reduce_axis) == 1 else None
-    if depth is None or plan.row == len(sizes) - 1 or block_of(total) != width:
+    plan = plan_of(kernel, made)
+    sizes, width = made.sizes, plan.tile.columns
+    depth = made.steps[0] if len(made.steps) == 1 else None
+    if depth is None or plan.row == made.columns or made.block != width:
         return None
-    cache, item = kernel.processor.l2_bytes, total.output(0).dtype.bytes
+    cache, item = kernel.processor.l2_bytes, made.dtype.bytes
     columns = sizes[-1] // width
     if columns < 4 or sizes[-1] % width or sizes[plan.row] * depth * item <= cache // 2:
         return None
@@ -89,13 +92,14 @@ def blocks_of(kernel: Kernel, total: ComputeOp) -> Blocks | None:
     pieces = _pieces(columns, kernel.processor.threads, rows * width * item, cache // 8)
     if not fitting or pieces is None or rows < 4 * plan.tile.rows:
         return None
-    return Blocks(rows, max(fitting), columns // pieces)
+    depth = choose("block depth", fitting, near(max(fitting)))
+    return Blocks(rows, depth, columns // pieces)
 
 
 def _rows_of_a_block(rows: int) -> int:
     """The most that are not too many and leave none over; all if there is no such number."""
-    fitting = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0]
-    return max(fitting, default=rows)
+    fitting = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0] or [rows]
+    return choose("block rows", fitting, near(max(fitting)))
 
 
 def _pieces(columns: int, threads: int, column_bytes: int, most_bytes: int) -> int | None:
@@ -105,7 +109,10 @@ def _pieces(columns: int, threads: int, column_bytes: int, most_bytes: int) -> i
         for n in range(threads, columns + 1)
         if columns % n == 0 and columns // n * column_bytes <= most_bytes
     ]
-    return min([n for n in fitting if n % threads == 0] or fitting, default=None)
+    if not fitting:
+        return None
+    even = min([n for n in fitting if n % threads == 0] or fitting)
+    return choose("block columns", fitting, near(even))
 
 
 def _tile_result(stage: Stage, plan: Plan, blocks: Blocks) -> IterVar:

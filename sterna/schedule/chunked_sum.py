@@ -1,4 +1,4 @@
-"""Sums of products in runs: a short run in the type of its operands, the runs' sums in a wider one.
+"""Sums of products in chunks: a short one in the operands' type, the chunks' sums in a wider one.
 
 A sum of n float16 rounds n times by at most 2**-11 of what it has reached. With random signs that
 grows like the root of n: over 64 products it is a few times what storing the result rounds by, over
@@ -11,7 +11,9 @@ from typing import Any
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide
+from sterna.schedule.sum_of_products import CHANNEL, describe_sum
 from sterna.support.dtype import DataType
 from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
@@ -59,11 +61,13 @@ def _axes_of_run(run: int, sizes: Sequence[int]) -> tuple[int, ...] | None:
 
 def sum_products(
     shape: Sequence[Dim], axes: dict[str, Dim], run: int, product: Product, dtype: DataType,
-    name: str, names: list[str] | None = None,
+    name: str, names: list[str] | None = None, roles: Sequence[str] = (CHANNEL,),
+    contraction: Contraction | None = None,
 ) -> Tensor:
     """The sum of what product gives at places of the result and of the axes, channels first.
 
-    It is given the type to compute in, and also says where there is anything to add.
+    It is given the type to compute in, and also says where there is anything to add. roles: what
+    the axes run over.
     """
     whole = [reduce_axis((0, extent), axis) for axis, extent in axes.items()]
     within = () if not run else _axes_of_run(run, list(axes.values()))  # type: ignore[arg-type]
@@ -79,13 +83,15 @@ def sum_products(
             shape, lambda *i: summed(whole, [axis.var for axis in whole], i, kind), name=name,
             varargs_names=names,
         )
-        return made
+        return describe_sum(made, roles, contraction)
     channel, *window = whole
     if within:
         inner, outer = [whole[place] for place in within], window[:-1]
+        inner_roles, outer_roles = [roles[place] for place in within], roles[1:-1]
     else:
         inner = [reduce_axis((0, run), channel.var.name)]
         parts = axes[channel.var.name] // run
+        inner_roles, outer_roles = [CHANNEL], [CHANNEL, *roles[1:]]
         outer = [reduce_axis((0, parts), f"{channel.var.name}o"), *window]
 
     def run_at(*i: Any) -> Any:
@@ -107,4 +113,4 @@ def sum_products(
         lambda *i: te_sum(runs(*[a.var for a in outer], *i).astype(wide(dtype)), axis=outer),
         name=name, varargs_names=names,
     )
-    return total
+    return describe_sum(total, inner_roles, contraction, outer_roles)

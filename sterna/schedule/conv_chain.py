@@ -11,8 +11,9 @@ from sterna.ir.types import TensorType
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
+from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import sums_of
-from sterna.schedule.default import extents_of, loads_of, vectorize_result
+from sterna.schedule.default import extents_of, schedule_as_written, vectorize_result
 from sterna.schedule.direct_conv import (
     depthwise_columns,
     schedule_conv,
@@ -21,16 +22,21 @@ from sterna.schedule.direct_conv import (
     write_out,
     write_window_out,
 )
-from sterna.schedule.gemm import block_of, load_together
+from sterna.schedule.gemm import load_together
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.register_tile import tile_of_rows
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
 from sterna.schedule.split_k import averages_itself, is_squeeze, schedule_squeeze
+from sterna.schedule.sum_of_products import description_of
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
-from sterna.te.tensor import Reduce
 
 # The largest share of what lies between that is computed twice.
 MOST_TWICE = 1 / 8
+
+
+def is_direct(conv: Call) -> bool:
+    """Whether a convolution runs as a sum of products, and by no other implementation."""
+    return not conv.attrs.implementation  # type: ignore[union-attr]
 
 
 def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
@@ -39,8 +45,12 @@ def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
     One of a single pixel with the average that this is. A depthwise one with the one before it
     where what lies between them leaves the second cache and little of it is computed twice.
     """
+    if not is_direct(conv):
+        return False
     if not is_call_of(before, "nn.conv2d"):
         return averages_itself(conv, before, processor)
+    if not is_direct(before):
+        return False
     kinds = [part.checked_type for part in (conv, conv.args[0], before)]
     known = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
     if len(known) < len(kinds) or known[1] != known[2]:
@@ -98,8 +108,12 @@ def rows_of_a_band(
 
 def schedule_convs(kernel: Kernel) -> None:
     """A convolution, alone or with the convolution or the average that its data comes from."""
+    if not isinstance(kernel.anchor[0].op, ComputeOp):
+        schedule_as_written(kernel)
+        return
     sums = sums_of(kernel)
-    if [len(total.reduce_axis) for total in sums] == [3, 2] and len(kernel.outputs) == 1:
+    described = [found for total in sums if (found := description_of(total)) is not None]
+    if len(sums) == len(described) == 2 and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
     elif is_squeeze(kernel, sums):
         schedule_squeeze(kernel, sums)
@@ -114,15 +128,15 @@ def gives_row_sums(conv: Call, processor: Processor) -> bool:
     kind = conv.checked_type
     assert isinstance(kind, TensorType)
     channels: Any = kind.shape[-1]
-    whole = kind.dtype.is_float and channels % processor.lanes(kind.dtype) == 0
+    whole = is_direct(conv) and kind.dtype.is_float and channels % processor.lanes(kind.dtype) == 0
     return whole and _is_depthwise(conv, channels)
 
 
 def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None:
     schedule, processor = kernel.schedule, kernel.processor
-    body = second.body[0]
-    assert isinstance(body, Reduce)
-    between = loads_of(body)[0].tensor
+    reader = description_of(second)
+    assert reader is not None
+    between = reader.accesses[0].tensor
     for other in schedule.stages:
         if isinstance(other.op, ComputeOp) and not other.op.reduce_axis and not other.is_output:
             other.compute_inline()
@@ -130,7 +144,8 @@ def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None
     _, high, wide, channels = extents_of(first.axis)
     window = extents_of(second.reduce_axis)[0]
     row = wide * channels * between.dtype.bytes
-    rows = rows_of_a_band(height, row, window, -(-high // height), processor)
+    fitting = rows_of_a_band(height, row, window, -(-high // height), processor)
+    rows = choose("band rows", range(1, height + 1), near(fitting))
     result, piece = _tile_result(kernel, second, rows)
     made = _in_registers(kernel, between, first)
     schedule[between].compute_at(result, piece)
@@ -175,10 +190,9 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     processor = kernel.processor
     n, h, w, c = stage.op.axis
     _, _, width, channels = extents_of(stage.op.axis)
-    assert isinstance(tile.op, ComputeOp)
-    dtype = stage.op.output(0).dtype
-    depth, packed = side_by_side(tile.op), block_of(tile.op)
-    size = tile_of_rows(processor, width, channels, dtype, depth, packed)
+    made, dtype = description_of(tile.op), stage.op.output(0).dtype
+    assert made is not None
+    size = tile_of_rows(processor, width, channels, dtype, side_by_side(made), made.block)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
     stage.reorder(n, block, h, across, column, vector)
@@ -186,5 +200,5 @@ def _tile_between(kernel: Kernel, stage: Stage, tile: Stage) -> str:
     vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
     write_out(tile, steps_of(tile))
-    load_together(tile, tile.op.reduce_axis[0], size)
+    load_together(tile, made, tile.op.reduce_axis[0], size)
     return f"{size.rows} x {size.columns}"

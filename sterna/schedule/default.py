@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
+from sterna.schedule.choose import choose, near
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
 
@@ -67,6 +69,7 @@ def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None =
     stage.vectorize(axis)
 
 
+@generic_schedule("cpu")
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
     for stage in list(kernel.schedule.stages):
@@ -182,14 +185,21 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
         _parallelise(stage, outer, extents_of(outer))
 
 
-def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -> None:
-    """Share the outermost loops among threads: enough pieces to balance, no more."""
+def outer_loops(sizes: Sequence[int], pieces: int) -> int:
+    """How many outer loops have so many iterations together, or all of them."""
     count, taken = 1, 0
-    while taken < len(outer) and count < PIECES:
+    while taken < len(sizes) and count < pieces:
         count *= sizes[taken]
         taken += 1
+    return taken
+
+
+def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -> None:
+    """Share the outermost loops among threads: enough pieces to balance, no more."""
+    most = range(1, len(outer) + 1)
+    taken = choose("loops that threads share", most, near(outer_loops(sizes, PIECES)))
     rows = stage.fuse(*outer[:taken])
-    if count > 4 * PIECES:
+    if math.prod(sizes[:taken]) > 4 * PIECES:
         rows, _ = stage.split(rows, nparts=PIECES)
     stage.parallel(rows)
 
@@ -234,7 +244,7 @@ def vectors_beside(rows: int, vectors: int, threads: int) -> int:
         return turns * max(CHAINS, beside)
 
     fitting = [n for n in range(1, MOST_BESIDE + 1) if vectors % n == 0]
-    return min(fitting, key=lambda n: (end(n), n))
+    return choose("vectors beside", fitting, end)
 
 
 def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:

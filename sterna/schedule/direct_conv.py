@@ -10,39 +10,18 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import variables_in
-from sterna.schedule.chunked_sum_stages import (
-    add_runs,
-    note_sums,
-    products_of,
-    run_in_registers,
-    runs_of,
-    summed_extents,
-    sums_of,
-    window_first,
-)
-from sterna.schedule.default import (
-    extent_of,
-    extents_of,
-    loads_of,
-    schedule_elements,
-    vectorize_result,
-)
-from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile, is_dot
-from sterna.schedule.gemm import (
-    ancestors,
-    block_of,
-    depth_of,
-    load_together,
-    most_rows,
-    schedule_contraction,
-)
+from sterna.schedule.choose import choose, near
+from sterna.schedule.chunked_sum_stages import add_chunks, chunk_in_registers, note_sums, sums_of
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.default import extents_of, schedule_elements, vectorize_result
+from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
+from sterna.schedule.gemm import ancestors, load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_rows
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.schedule.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
+from sterna.schedule.sum_of_products import SumOfProducts, chunks_of, description_of, order_of
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
-from sterna.te.tensor import Reduce
 
 # A depthwise tile has a column for so many registers: neighbours share what they load.
 REGISTERS_OF_A_COLUMN = 4
@@ -63,20 +42,28 @@ class _Conv:
 
     kernel: Kernel
     op: ComputeOp
-    batch: int
+    sum: SumOfProducts
+    made: Contraction
     height: int
     width: int
-    channels: int
-    group: int
-    """Channels that one output channel reads."""
-    window: tuple[int, int]
-    weight: Tensor
-    data: Tensor
-    """What the sum reads: the image, or the stage that adds a border to it."""
+    """Of the result: the pixels of an image may be one row."""
 
     @property
-    def depthwise(self) -> bool:
-        return runs_of(self.op) is None and len(self.op.reduce_axis) == 2
+    def data(self) -> Tensor:
+        """What the sum reads: the image, or the stage that adds a border to it."""
+        return self.sum.accesses[0].tensor
+
+    @property
+    def weight(self) -> Tensor:
+        return self.sum.accesses[1].tensor
+
+    @property
+    def batch(self) -> int:
+        return self.made.batch
+
+    @property
+    def channels(self) -> int:
+        return self.made.outputs
 
     @property
     def has_border(self) -> bool:
@@ -90,52 +77,45 @@ class _Conv:
     def reads_far_rows(self) -> bool:
         """Whether all of the image is read, one pixel after the other, from behind the caches."""
         size = [build.int_value(extent) for extent in self.data.shape]
-        whole = size == [self.batch, self.height, self.width, self.group]
+        whole = size == [self.batch, self.height, self.width, self.made.depth]
         in_memory = isinstance(self.data.op, PlaceholderOp)
         return whole and in_memory and _bytes_of(self.data) > self.kernel.processor.l2_bytes // 2
 
     def weight_bytes(self, channels: int) -> int:
         """The weights of so many output channels."""
-        return channels * self.group * math.prod(self.window) * self.weight.dtype.bytes
+        return channels * self.made.products * self.weight.dtype.bytes
 
 
 def schedule_conv(kernel: Kernel) -> None:
     """Bands and blocks for channels that lie last; the schedule of any sum for others."""
     conv = _conv_of(kernel)
-    if conv is not None:
-        note_sums(kernel, conv.op)
     if conv is None:
         schedule_contraction(kernel)
-    elif conv.depthwise:
+        return
+    note_sums(kernel, conv.op)
+    if conv.made.depth == 1:
         _schedule_depthwise(conv)
     else:
         _schedule_direct(conv)
 
 
 def _conv_of(kernel: Kernel) -> _Conv | None:
-    """The convolution of a kernel; None if its loops are others."""
+    """The convolution of a kernel, if its channels lie last; None if its loops are others.
+
+    Few channels of the data are read one by one, wherever they lie.
+    """
     sums = sums_of(kernel)
-    if len(sums) != 1 or len(kernel.outputs) != 1:
+    described = description_of(sums[0]) if len(sums) == len(kernel.outputs) == 1 else None
+    made = None if described is None else described.contraction
+    if described is None or made is None or made.rank != 2 or made.out_layout != "NHWC":
         return None
-    op, products = sums[0], products_of(sums[0])
-    sizes = [extent_of(axis) for axis in (*products.axis, *products.reduce_axis)]
-    if [axis.var.name for axis in op.axis] != ["n", "h", "w", "c"] or None in sizes:
+    few = 1 < made.depth <= UNROLLED_CHANNELS
+    if not few and made.data_layout != "NHWC":
         return None
-    body = products.body[0]
-    assert isinstance(body, Reduce)
-    reads, steps = loads_of(body), summed_extents(op)
-    depthwise = "rc" not in steps
-    last = op.axis[-1].var if depthwise else products.reduce_axis[0].var
-    group = steps.get("rc", 1)
-    scattered = not depthwise and group <= UNROLLED_CHANNELS  # so few are read one by one anyway
-    if len(reads) != 2 or not (scattered or last in variables_in(reads[0].indices[-1])):
+    if made.depth == 1 and (made.groups == 1 or described.chunk_roles):
         return None
-    if depthwise and products is not op:
-        return None
-    data, weight = (load.tensor for load in reads)
-    batch, height, width, channels = extents_of(op.axis)
-    window = (steps["rh"], steps["rw"])
-    return _Conv(kernel, op, batch, height, width, channels, group, window, weight, data)
+    _, height, width, _ = described.sizes
+    return _Conv(kernel, sums[0], described, made, height, width)
 
 
 def _schedule_depthwise(conv: _Conv) -> None:
@@ -211,8 +191,8 @@ def _seen_at_once(conv: _Conv, columns: int, lanes: int, channels: int) -> _Seen
 def _window_bytes(conv: _Conv, columns: int, channels: int) -> int:
     """What a row of so many columns of the result reads and writes."""
     wide = build.int_value(conv.data.shape[2]) or 1
-    read = (columns - 1) * -(-wide // conv.width) + conv.window[1]
-    return channels * (conv.window[0] * read + columns) * conv.element
+    read = (columns - 1) * -(-wide // conv.width) + conv.made.window[1]
+    return channels * (conv.made.window[0] * read + columns) * conv.element
 
 
 def _line(channels: int, lanes: int, element: int) -> int:
@@ -240,7 +220,8 @@ def _share_of_depthwise(conv: _Conv, lanes: int) -> Share:
 
 def depthwise_columns(width: int, processor: Processor) -> int:
     """Columns of a depthwise tile."""
-    return even_part(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+    most = min(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+    return choose("columns", range(1, max(1, most) + 1), near(even_part(width, most)))
 
 
 def write_window_out(tile: Stage) -> None:
@@ -262,20 +243,20 @@ def _bytes_of(tensor: Tensor) -> int:
 def _schedule_direct(conv: _Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
-    block = block_of(conv.op)
-    products = products_of(conv.op)
-    dtype = products.output(0).dtype
+    block, dtype = conv.sum.block, conv.sum.dtype
     lanes = processor.lanes(dtype)
-    if is_dot(conv.op) and block is not None:
+    if conv.sum.is_dot and block is not None:
         lanes = dot_lanes(block, processor)
-        size = dot_tile(processor, conv.width, conv.channels, lanes, conv.group, block)
+        size = dot_tile(processor, conv.width, conv.channels, lanes, conv.made.depth, block)
     else:
-        depth = side_by_side(products)
+        depth = side_by_side(conv.sum)
         size = tile_of_rows(processor, conv.width, conv.channels, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
-    if in_bands or small or is_dot(conv.op):
+    preferred = "bands" if in_bands or small else "parts"
+    ways = ["bands"] if conv.sum.is_dot else ["bands", "parts"]
+    if choose("weights", ways, lambda way: way != preferred) == "bands":
         why = _by_bands(conv, stage, size, lanes)
     else:
         why = _by_parts(conv, stage, size)
@@ -299,30 +280,31 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     bands = -(-conv.height // share.rows) * conv.batch
     if cut:
         share = cut_finer(share, bands, blocks, threads)
-    tile, runs = _sum_in_registers(conv), runs_of(conv.op)
+    tile, chunks = _sum_in_registers(conv), chunks_of(conv.op)
     n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
     band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
     stage.unroll(column)
-    if is_dot(conv.op):
+    if conv.sum.is_dot:
         stage.vectorize(vector)  # whole registers: several are narrowed together
     else:
         vectorize_result(stage, vector, size.columns)
     tile.compute_at(stage, across)
-    if is_dot(conv.op):
+    if conv.sum.is_dot:
         channel, *window = tile.op.reduce_axis
-        add_by_dots(tile, [*window, channel], [tile.op.axis[2]], lanes, size.together)
+        steps, rows = [*window, channel], [tile.op.axis[2]]
+        add_by_dots(tile, conv.sum, steps, rows, lanes, size.together)
         step = channel
-    elif runs is not None:
-        made = conv.kernel.schedule[runs]
-        last = add_runs(tile, [tile.op.axis[2]])
-        run_in_registers(made, tile, last, steps_of(made), [made.op.axis[-2]])
-        step = load_together(made, made.op.reduce_axis[0], size)
+    elif chunks is not None:
+        made = conv.kernel.schedule[chunks]
+        last = add_chunks(tile, [tile.op.axis[2]])
+        chunk_in_registers(made, tile, last, steps_of(made), [made.op.axis[-2]])
+        step = load_together(made, conv.sum, made.op.reduce_axis[0], size)
     else:
         write_out(tile, steps_of(tile))
-        step = load_together(tile, tile.op.reduce_axis[0], size)
+        step = load_together(tile, conv.sum, tile.op.reduce_axis[0], size)
     if share.groups == 1 and (bands >= threads or (not whole and bands >= blocks)):
         piece = stage.fuse(n, band)
         _place_border(conv, stage, piece)
@@ -338,11 +320,11 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         blocks //= groups
     stage.parallel(piece)
     # one number of each channel: each step fetches one line, where windows would fetch many
-    alone = math.prod(conv.window) == 1 and conv.group > UNROLLED_CHANNELS
-    reader = tile if runs is None else conv.kernel.schedule[runs]
-    if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not is_dot(conv.op):
+    alone = math.prod(conv.made.window) == 1 and conv.made.depth > UNROLLED_CHANNELS
+    reader = tile if chunks is None else conv.kernel.schedule[chunks]
+    if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not conv.sum.is_dot:
         reader.prefetch(conv.weight, step, 1, block)
-    if alone and conv.reads_far_rows and not is_dot(conv.op):
+    if alone and conv.reads_far_rows and not conv.sum.is_dot:
         reader.prefetch(conv.data, step, 1, across)
     for tensor in _far_residuals(conv):
         stage.prefetch(tensor, across, 0)
@@ -408,29 +390,30 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
 
 def _sum_by_parts(conv: _Conv, tile: Stage, size: RegisterTile, lines: int) -> int:
     """The loops of sums that wait in memory; gives the channels of a part."""
-    runs, reduced = runs_of(conv.op), list(tile.op.reduce_axis)
+    chunks, reduced = chunks_of(conv.op), list(tile.op.reduce_axis)
     # this part, the next one, and what the image and the sums need
     room = conv.kernel.processor.l1_bytes // 6 // (size.columns * conv.element)
-    part = size.together * even_part(conv.group // size.together, max(1, room // size.together))
+    most = max(1, room // size.together)
+    part = size.together * even_part(conv.made.depth // size.together, most)
     n, h, w, c = tile.op.axis
     across, column = tile.split(w, factor=size.rows)
     high, line = tile.split(h, factor=lines)
-    if runs is None:
+    if chunks is None:
         channel, *window = reduced
         outside, inside = tile.split(channel, factor=part)
         tile.reorder(n, *window, outside, high, across, inside, line, column, c)
         parts, reader = tile.fuse(*window, outside), tile
     else:
-        reader = conv.kernel.schedule[runs]
-        inside, part = runs.reduce_axis[0], min(conv.group, extents_of(runs.reduce_axis)[0])
-        steps = window_first(reduced)
+        reader = conv.kernel.schedule[chunks]
+        inside, part = chunks.reduce_axis[0], min(conv.made.depth, conv.sum.depths[0])
+        steps = [reduced[place] for place in order_of(conv.sum.chunk_roles)]
         tile.reorder(n, *steps, high, across, line, column, c)
         parts = tile.fuse(*steps)
-        run_in_registers(reader, tile, across, steps_of(reader), list(runs.axis[-3:-1]))
+        chunk_in_registers(reader, tile, across, steps_of(reader), list(chunks.axis[-3:-1]))
     tile.unroll(line)
     tile.unroll(column)
     tile.vectorize(c)
-    step = load_together(reader, inside, size)
+    step = load_together(reader, conv.sum, inside, size)
     if isinstance(conv.weight.op, PlaceholderOp):
         reader.prefetch(conv.weight, step, 1, parts)
     return part
@@ -441,11 +424,11 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
     if size.rows < conv.width:
         return 1
     processor = conv.kernel.processor
-    lanes = processor.lanes(products_of(conv.op).output(0).dtype)
+    lanes = processor.lanes(conv.sum.dtype)
     vectors = size.columns // lanes + (size.columns % lanes).bit_count()
     registers = processor.registers_for(size.together)
     fitting = rows_that_fit(vectors, registers, size.together)
-    return max(1, min(fitting, most_rows(conv.group * conv.data.dtype.bytes)) // size.rows)
+    return max(1, min(fitting, most_rows(conv.made.depth * conv.data.dtype.bytes)) // size.rows)
 
 
 def _sum_in_registers(conv: _Conv) -> Stage:
@@ -474,10 +457,9 @@ def steps_of(tile: Stage) -> list[IterVar]:
     return [*window, channel]
 
 
-def side_by_side(op: ComputeOp) -> int:
+def side_by_side(made: SumOfProducts) -> int:
     """Channels that lie side by side and are summed over in a loop."""
-    channel = op.reduce_axis[0]
-    return depth_of(op, channel) if extents_of([channel])[0] > UNROLLED_CHANNELS else 1
+    return made.beside(0) if made.depths[0] > UNROLLED_CHANNELS else 1
 
 
 def write_out(tile: Stage, reduced: list[IterVar]) -> None:

@@ -9,14 +9,13 @@ from functools import cache
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import FloorMod, variables_in
 from sterna.ir.types import TensorType, Type
-from sterna.schedule.default import hold_in_registers, loads_of
+from sterna.schedule.default import hold_in_registers
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile
+from sterna.schedule.sum_of_products import SumOfProducts
 from sterna.support.dtype import DataType
 from sterna.te import (
-    ComputeOp,
     IterVar,
     Stage,
     compute,
@@ -26,7 +25,6 @@ from sterna.te import (
 )
 from sterna.te import sum as te_sum
 from sterna.te.intrin import TensorIntrin
-from sterna.te.tensor import Reduce
 from sterna.tir import decl_buffer, dot4, ir_builder
 
 GROUP = 4
@@ -40,29 +38,6 @@ def are_bytes(*kinds: Type) -> bool:
         isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits == 8
         for kind in kinds
     )
-
-
-def is_dot(op: ComputeOp) -> bool:
-    """Whether a sum reads its second operand in groups of four bytes."""
-    body = op.body[0]
-    assert isinstance(body, Reduce)
-    loads = loads_of(body)
-    if len(loads) != 2 or op.output(0).dtype != INT32:
-        return False
-    if not all(load.dtype.is_integer and load.dtype.bits == 8 for load in loads):
-        return False
-    *_, lane, inner = loads[1].indices
-    reduced = {axis.var for axis in op.reduce_axis}
-    if not isinstance(inner, FloorMod) or build.int_value(inner.b) != GROUP:
-        return False
-    return inner.a in reduced and op.axis[-1].var in variables_in(lane)
-
-
-def dot_block(op: ComputeOp) -> int:
-    """How many columns lie together for every group of what is summed over."""
-    body = op.body[0]
-    assert isinstance(body, Reduce)
-    return build.int_value(loads_of(body)[1].tensor.shape[-2]) or 1
 
 
 def dot_lanes(channels: int, processor: Processor) -> int:
@@ -137,7 +112,8 @@ def dot_intrinsic(data: str, weight: str, lanes: int, scope: str) -> TensorIntri
 
 
 def add_by_dots(
-    tile: Stage, reduced: list[IterVar], rows: list[IterVar], lanes: int, together: int = 1
+    tile: Stage, made: SumOfProducts, reduced: list[IterVar], rows: list[IterVar], lanes: int,
+    together: int = 1,
 ) -> IterVar:
     """Order the loops of a tile in registers and let an instruction do the innermost ones.
 
@@ -145,10 +121,7 @@ def add_by_dots(
     together: groups of a row that one load brings.
     """
     op = tile.op
-    assert isinstance(op, ComputeOp)
-    body = op.body[0]
-    assert isinstance(body, Reduce)
-    data, weight = (str(load.dtype) for load in loads_of(body))
+    data, weight = made.accesses
     groups, four = tile.split(reduced[-1], factor=GROUP)
     vectors, lane = tile.split(op.axis[-1], factor=lanes)
     others = [axis for axis in op.axis[:-1] if axis not in rows]
@@ -159,7 +132,8 @@ def add_by_dots(
     for axis in (*steps[1:], *rows, vectors):
         tile.unroll(axis)
     if together > 1:
-        hold_in_registers(tile, loads_of(body)[0].tensor, steps[0])
+        hold_in_registers(tile, data.tensor, steps[0])
     scope = "local" if together > 1 else "global"
-    tile.tensorize(lane, dot_intrinsic(data, weight, lanes, scope))
+    intrinsic = dot_intrinsic(str(data.dtype), str(weight.dtype), lanes, scope)
+    tile.tensorize(lane, intrinsic)
     return steps[0]

@@ -8,30 +8,26 @@ follows the sum (bias, activation, residual) is computed while the tile is in re
 import math
 from dataclasses import dataclass
 
-from sterna.ir import build
-from sterna.ir.expr import Add, FloorMod, IntImm, Var, variables_in
-from sterna.ir.node import post_order
-from sterna.schedule.chunked_sum_stages import (
-    add_runs,
-    note_sums,
-    products_of,
-    runs_of,
-    sums_of,
-    window_first,
-)
+from sterna.schedule.choose import choose, near
+from sterna.schedule.chunked_sum_stages import add_chunks, note_sums, sums_of
 from sterna.schedule.default import (
     extents_of,
     hold_in_registers,
-    loads_of,
+    outer_loops,
     schedule_default,
     schedule_elements,
     vectorize_result,
 )
-from sterna.schedule.dot4 import add_by_dots, dot_block, dot_lanes, dot_tile, is_dot
+from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
+from sterna.schedule.sum_of_products import (
+    SumOfProducts,
+    chunks_of,
+    description_of,
+    order_of,
+)
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
-from sterna.te.tensor import ProducerLoad, Reduce
 
 # Parallel work is cut into at least this many pieces, so that threads end together.
 PIECES = 16
@@ -52,10 +48,11 @@ def schedule_contraction(kernel: Kernel) -> None:
     """A register tile over the whole sum, with its epilogue."""
     schedule, out = kernel.schedule, kernel.outputs[0]
     total = only_sum(kernel)
-    if total is None:
+    made = None if total is None else description_of(total)
+    if total is None or made is None:
         schedule_default(kernel)
         return
-    plan = plan_of(kernel, total)
+    plan = plan_of(kernel, made)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
     note_sums(kernel, total)
     place_others(kernel, total)
@@ -64,34 +61,32 @@ def schedule_contraction(kernel: Kernel) -> None:
     else:
         tile = total.output(0)
         schedule[tile].set_scope("local")
-    columns, place = _tile_result(schedule[out], plan, kernel, total)
+    columns, place = _tile_result(schedule[out], plan, kernel, made)
     schedule[tile].compute_at(schedule[out], place)
-    made, row, step = _sum_of_tile(schedule, tile, plan, kernel)
-    if columns is not place and not is_dot(total):
-        fetch_ahead(schedule[made], row, columns, step)
+    reader, step = _sum_of_tile(schedule, tile, made, plan, kernel)
+    if columns is not place and not made.is_dot:
+        fetch_ahead(schedule[reader], made, plan.row, columns, step)
 
 
 def _sum_of_tile(
-    schedule: Schedule, tile: Tensor, plan: Plan, kernel: Kernel
-) -> tuple[Tensor, int, IterVar]:
-    """The loops of a tile's sum; gives what reads the products, its rows' axis, and its loop."""
+    schedule: Schedule, tile: Tensor, made: SumOfProducts, plan: Plan, kernel: Kernel
+) -> tuple[Tensor, IterVar]:
+    """The loops of a tile's sum; gives what reads the products, and its loop."""
     op = schedule[tile].op
     assert isinstance(op, ComputeOp)
-    rows = [op.axis[plan.row]] if plan.row != len(op.axis) - 1 else []
-    runs = runs_of(op)
-    if runs is not None:
-        products = runs.output(0)
+    rows = [op.axis[plan.row]] if plan.row != made.columns else []
+    chunks = chunks_of(op)
+    if chunks is not None:
+        products = chunks.output(0)
         schedule[products].set_scope("local")
-        schedule[products].compute_at(schedule[tile], add_runs(schedule[tile], rows))
+        schedule[products].compute_at(schedule[tile], add_chunks(schedule[tile], rows))
         row = plan.row + len(op.reduce_axis)
-        return products, row, tile_sum(schedule, products, Plan(row, plan.tile))
-    if not is_dot(op):
-        return tile, plan.row, tile_sum(schedule, tile, plan)
+        return products, tile_sum(schedule, products, made, Plan(row, plan.tile))
+    if not made.is_dot:
+        return tile, tile_sum(schedule, tile, made, plan)
     lanes = dot_lanes(plan.tile.columns, kernel.processor)
-    step = add_by_dots(
-        schedule[tile], list(op.reduce_axis), rows, lanes, plan.tile.together
-    )
-    return tile, plan.row, step
+    steps = list(op.reduce_axis)
+    return tile, add_by_dots(schedule[tile], made, steps, rows, lanes, plan.tile.together)
 
 
 def only_sum(kernel: Kernel) -> ComputeOp | None:
@@ -128,58 +123,27 @@ def ancestors(op: ComputeOp) -> set[object]:
     return found
 
 
-def plan_of(kernel: Kernel, total: ComputeOp, most: int | None = None) -> Plan:
+def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Plan:
     """The tile that suits a sum and the processor, for all rows or blocks of at most some."""
-    processor, products = kernel.processor, products_of(total)
-    lanes = processor.lanes(products.output(0).dtype)
-    if is_dot(total):
-        lanes = dot_lanes(dot_block(total), processor)
-    sizes = extents_of(products.axis)
-    row = _row_axis(products, sizes)
-    rows = min(sizes[row], most or sizes[row]) if row != len(sizes) - 1 else 1
-    block = block_of(total)
-    highest = _rows_in_a_set(products, row)
-    if is_dot(total):
-        depth = extents_of(total.reduce_axis)[-1]
-        tile = dot_tile(processor, rows, sizes[-1], lanes, depth, block, highest)
-    elif rows == 1:
-        tile = register_tile(
-            rows, sizes[-1], lanes, processor.tile_registers, block, highest,
-            throughput=processor.throughput
-        )
-    else:
-        step = window_first(list(products.reduce_axis))[-1]
-        dtype, depth = products.output(0).dtype, depth_of(products, step)
-        throughput = processor.smt_throughput
-        tile = tile_of_rows(processor, rows, sizes[-1], dtype, depth, block, highest, throughput)
-    return Plan(row - len(products.axis) + len(total.axis), tile)
-
-
-def depth_of(total: ComputeOp, step: IterVar) -> int:
-    """How many numbers a loop of a sum reads that lie side by side in every row; 1 if they do not.
-
-    They are of the sum's own type.
-    """
-    data = _rows_load(total)
-    if data is None:
-        return 1
-    last = data.indices[-1]
-    parts = (last.a, last.b) if isinstance(last, Add) else (last,)
-    alone = any(part is step.var for part in parts)
-    steps = sum(step.var in variables_in(part) for part in parts)
-    return extents_of([step])[0] if alone and steps == 1 else 1
-
-
-def _rows_in_a_set(total: ComputeOp, row: int) -> int:
-    """How many rows of what is read once for each row a tile may have."""
-    var, body = total.axis[row].var, total.body[0]
-    assert isinstance(body, Reduce)
-    for load in loads_of(body):
-        for place, index in enumerate(load.indices):
-            behind = [build.int_value(extent) for extent in load.tensor.shape[place + 1 :]]
-            if index is var and None not in behind:
-                return most_rows(math.prod(n or 0 for n in behind) * load.dtype.bytes)
-    return MOST_ROWS
+    processor = kernel.processor
+    sizes = made.sizes
+    row, columns = made.row_axis(), sizes[-1]
+    rows = min(sizes[row], most or sizes[row]) if row != made.columns else 1
+    highest = most_rows(made.pitch(row))
+    if made.is_dot:
+        assert made.block is not None
+        lanes, depth = dot_lanes(made.block, processor), made.depths[-1]
+        return Plan(row, dot_tile(processor, rows, columns, lanes, depth, made.block, highest))
+    if rows == 1:
+        lanes = processor.lanes(made.dtype)
+        return Plan(row, register_tile(
+            rows, columns, lanes, processor.tile_registers, made.block, highest,
+            throughput=processor.throughput,
+        ))
+    return Plan(row, tile_of_rows(
+        processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
+        processor.smt_throughput,
+    ))
 
 
 def most_rows(bytes_apart: int) -> int:
@@ -190,62 +154,21 @@ def most_rows(bytes_apart: int) -> int:
     return PLACES_IN_A_SET if bytes_apart and bytes_apart % PAGE_BYTES == 0 else MOST_ROWS
 
 
-def block_of(total: ComputeOp) -> int | None:
-    """The extent of the blocks in which an operand keeps what runs as vectors."""
-    if is_dot(total):
-        return dot_block(total)
-    products = products_of(total)
-    vector = products.axis[-1].var
-    body = products.body[0]
-    assert isinstance(body, Reduce)
-    found: set[int] = set()
-
-    def visit(item: object) -> None:
-        if isinstance(item, FloorMod) and item.a is vector and isinstance(item.b, IntImm):
-            found.add(item.b.value)
-
-    for load in loads_of(body):
-        for index in load.indices:
-            post_order(index, visit)
-    return min(found, default=None)
-
-
-def _row_axis(total: ComputeOp, sizes: list[int]) -> int:
-    """An axis that what is read as vectors does not depend on: its vectors serve many rows."""
-    vector = total.axis[-1].var
-    body = total.body[0]
-    assert isinstance(body, Reduce)
-    used: list[set[Var]] = []
-    for load in loads_of(body):
-        names = {v for index in load.indices for v in variables_in(index)}
-        if vector in names:
-            used.append(names)
-    free = [
-        place
-        for place in range(len(sizes) - 1)
-        if sizes[place] > 1 and any(total.axis[place].var not in names for names in used)
-    ]
-    return max(free, key=lambda place: (min(sizes[place], 4), place), default=len(sizes) - 1)
-
-
-def fetch_ahead(stage: Stage, row: int, columns: IterVar, step: IterVar) -> None:
+def fetch_ahead(
+    stage: Stage, made: SumOfProducts, row: int, columns: IterVar, step: IterVar
+) -> None:
     """Bring the next columns of what lies in memory closer while the rows pass by these.
 
     Else the first rows of each column would wait for memory, and the others leave it idle.
     """
-    op = stage.op
-    assert isinstance(op, ComputeOp)
-    body = op.body[0]
-    assert isinstance(body, Reduce)
-    for load in loads_of(body):
-        names = {v for index in load.indices for v in variables_in(index)}
-        in_memory = isinstance(load.tensor.op, PlaceholderOp)
-        if in_memory and op.axis[-1].var in names and op.axis[row].var not in names:
-            stage.prefetch(load.tensor, step, 1, columns)
+    for access in made.accesses:
+        in_memory = isinstance(access.tensor.op, PlaceholderOp)
+        if in_memory and made.columns in access.axes and row not in access.axes:
+            stage.prefetch(access.tensor, step, 1, columns)
 
 
 def _tile_result(
-    stage: Stage, plan: Plan, kernel: Kernel, total: ComputeOp
+    stage: Stage, plan: Plan, kernel: Kernel, made: SumOfProducts
 ) -> tuple[IterVar, IterVar]:
     """The loops over tiles; gives that over columns and the one in which a tile is computed."""
     axes = list(stage.op.axis)
@@ -267,7 +190,7 @@ def _tile_result(
         inside = [row, vector]
     stage.reorder(*loops, *inside)
     if sizes[-1] > 1:
-        lanes = dot_lanes(width, kernel.processor) if is_dot(total) else None
+        lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
         vectorize_result(stage, vector, width, lanes)
     shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
@@ -276,11 +199,9 @@ def _tile_result(
 
 def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
     """Outer loops for threads; at least one loop stays inside to compute tiles in."""
-    taken, pieces = 0, 1
-    while taken < len(loops) - 1 and pieces < PIECES:
-        pieces *= counts[taken]
-        taken += 1
-    if taken and pieces > 1:
+    enough = outer_loops(counts[:-1], PIECES)
+    taken = choose("loops that threads share", range(len(loops)), near(enough))
+    if taken and math.prod(counts[:taken]) > 1:
         shared = stage.fuse(*loops[:taken])
         stage.parallel(shared)
         return shared
@@ -289,7 +210,9 @@ def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:
     return loops[-1]
 
 
-def load_together(stage: Stage, step: IterVar, size: RegisterTile) -> IterVar:
+def load_together(
+    stage: Stage, made: SumOfProducts, step: IterVar, size: RegisterTile
+) -> IterVar:
     """Load the numbers of a row for several steps at once; products take them from its lanes.
 
     for k: c[row, :] += a[row, k] * b[k, :]
@@ -299,46 +222,31 @@ def load_together(stage: Stage, step: IterVar, size: RegisterTile) -> IterVar:
         return step
     outer, inner = stage.split(step, factor=size.together)
     stage.unroll(inner)
-    _hold_rows(stage, outer)
+    _hold_rows(stage, made, outer)
     return outer
 
 
-def _hold_rows(stage: Stage, place: IterVar) -> None:
-    assert isinstance(stage.op, ComputeOp)
-    data = _rows_load(stage.op)
-    assert data is not None
-    hold_in_registers(stage, data.tensor, place)
+def _hold_rows(stage: Stage, made: SumOfProducts, place: IterVar) -> None:
+    assert made.by_rows is not None
+    hold_in_registers(stage, made.by_rows.tensor, place)
 
 
-def _rows_load(op: ComputeOp) -> ProducerLoad | None:
-    """What a sum reads number by number; None unless all that it reads is of its own type."""
-    body = op.body[0]
-    assert isinstance(body, Reduce)
-    loads, vector = loads_of(body), op.axis[-1].var
-    single = [
-        load
-        for load in loads
-        if all(vector not in variables_in(index) for index in load.indices)
-    ]
-    same = all(load.dtype == op.output(0).dtype for load in loads)
-    return single[0] if len(loads) == 2 and len(single) == 1 and same else None
-
-
-def tile_sum(schedule: Schedule, tile: Tensor, plan: Plan) -> IterVar:
+def tile_sum(schedule: Schedule, tile: Tensor, made: SumOfProducts, plan: Plan) -> IterVar:
     """Accumulators outside, the sum's loops around them; gives the innermost that is a loop."""
     stage = schedule[tile]
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
-    ordered = window_first(reduced)
+    ordered = [reduced[place] for place in order_of(made.roles)]
     last = ordered[-1]
     inner: list[IterVar] = [last]
     size = extents_of([last])[0]
     together = plan.tile.together
-    steps = together if together > 1 else UNROLLED_STEPS
-    if size % steps == 0 and size > steps:
+    fitting = [n for n in (1, 2, 4, 8) if size % n == 0 and size > n] or [1]
+    steps = together if together > 1 else choose("unrolled steps", fitting, near(UNROLLED_STEPS))
+    if steps > 1 and size % steps == 0 and size > steps:
         outer, step = stage.split(last, factor=steps)
         stage.unroll(step)
         if together > 1:
-            _hold_rows(stage, outer)
+            _hold_rows(stage, made, outer)
         inner = [outer, step]
     elif size <= 8:
         stage.unroll(last)

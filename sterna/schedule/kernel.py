@@ -1,12 +1,23 @@
 """What a schedule is given: the stages of one fused kernel and the machine that it will run on."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from sterna.isa.processor import Processor
 from sterna.te import Schedule, Tensor
 
 __all__ = ["Kernel", "Processor"]
+
+
+class ScheduleTarget(Protocol):
+    """What schedules ask of a target."""
+
+    @property
+    def keys(self) -> Sequence[str]: ...
+
+    @property
+    def attrs(self) -> Mapping[str, str | int | bool | tuple[str, ...]]: ...
 
 
 @dataclass(slots=True)
@@ -25,5 +36,7 @@ class Kernel:
     """Whether every operand is read at the very index that is written."""
     row_sums: Tensor | None = None
     """One more output: the sums of the rows of the first. Only anchors that give them have it."""
+    target: ScheduleTarget | None = None
+    """What else is known of where it will run, for schedules of other devices than processors."""
     choices: dict[str, Any] = field(default_factory=dict)
     """Answers to the schedule's questions, kept for the build report."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from sterna.isa.core import COMMON, Throughput
+from sterna.schedule.choose import choose
 from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 
@@ -22,6 +23,10 @@ class RegisterTile:
     columns: int
     together: int = 1
     """Steps of the sum whose numbers of a row come in one register, each in a lane of its own."""
+
+    def __str__(self) -> str:
+        """4 x 16"""
+        return f"{self.rows} x {self.columns}"
 
 
 def tile_of_rows(
@@ -44,7 +49,6 @@ def tile_of_rows(
     )
 
 
-@cache
 def register_tile(
     rows: int,
     columns: int,
@@ -66,8 +70,28 @@ def register_tile(
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
     their own, and columns beyond it are computed one by one.
     """
+    found = _tiles(rows, columns, lanes, registers, block, most_rows, widths, together, throughput)
+    return choose("tile", tuple(found), found.__getitem__)
+
+
+def expected_rows(
+    rows: int, columns: int, lanes: int, registers: int, block: int, together: int,
+    throughput: Throughput,
+) -> int:
+    """The rows of the cheapest tile, for costs: nothing is decided."""
+    found = _tiles(rows, columns, lanes, registers, block, MOST_ROWS, (), together, throughput)
+    return min(found, key=found.__getitem__).rows
+
+
+@cache
+def _tiles(
+    rows: int, columns: int, lanes: int, registers: int, block: int | None, most_rows: int,
+    widths: tuple[int, ...], together: int, throughput: Throughput,
+) -> dict[RegisterTile, float]:
+    """Tiles with their cycles, the largest first: their own loads and stores are spread over it."""
     rows = max(rows, 1)
-    best: tuple[float, int, RegisterTile] | None = None
+    found: dict[RegisterTile, float] = {}
+    sizes: dict[RegisterTile, int] = {}
     most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
     for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
         vectors = width // lanes + (width % lanes).bit_count()
@@ -77,16 +101,10 @@ def register_tile(
             whole, rest = divmod(rows, count)
             last = step_cycles(rest, vectors, together, throughput) if rest else 0
             cycles = whole * step_cycles(count, vectors, together, throughput) + last
-            # loads and stores of the tile itself are spread over the sum: larger is better
-            found = (
-                cycles * (columns // width) + single,
-                -count * vectors,
-                RegisterTile(count, width, together),
-            )
-            if best is None or found[:2] < best[:2]:
-                best = found
-    assert best is not None
-    return best[2]
+            tile = RegisterTile(count, width, together)
+            found[tile] = cycles * (columns // width) + single
+            sizes[tile] = -count * vectors
+    return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 
 
 def step_cycles(

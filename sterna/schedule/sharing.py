@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sterna.schedule.choose import choose
+
 # What a piece of work costs before its first row, in rows.
 START = 0.05
 # Pieces of a thread's work, of which others take some when they are done before it.
@@ -15,6 +17,11 @@ class Share:
     rows: int
     groups: int = 1
     """Into how many parts the blocks are cut."""
+
+    def __str__(self) -> str:
+        """7 rows, channels in 2 parts"""
+        parts = f", channels in {self.groups} parts" if self.groups > 1 else ""
+        return f"{self.rows} rows{parts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,8 @@ def share_rows(
     """
     rows = range(1, min(height, 2 * most if threads > 1 else most) + 1)
     parts = [n for n in range(1, blocks + 1) if blocks % n == 0] if cut_blocks else [1]
-    found = [Share(row, groups) for row in rows for groups in parts]
-    return min(found, key=lambda s: (_end(s, height, images, threads, costs), s.groups, -s.rows))
+    found = [Share(row, groups) for groups in parts for row in reversed(rows)]
+    return choose("share", found, lambda share: _end(share, height, images, threads, costs))
 
 
 def cut_finer(share: Share, bands: int, blocks: int, threads: int) -> Share:
@@ -52,8 +59,13 @@ def cut_finer(share: Share, bands: int, blocks: int, threads: int) -> Share:
     """
     wanted = PIECES * threads if threads > 1 else 1
     parts = [n for n in range(share.groups, blocks // 2 + 1) if blocks % n == n % share.groups == 0]
-    enough = [n for n in parts if bands * n >= wanted]
-    return Share(share.rows, min(enough, default=max(parts, default=share.groups)))
+    found = [Share(share.rows, n) for n in parts or [share.groups]]
+    return choose("pieces", found, lambda s: _imbalance(bands * s.groups, wanted))
+
+
+def _imbalance(pieces: int, wanted: int) -> int:
+    """Pieces that are missing weigh more than those that are too many."""
+    return pieces - wanted if pieces >= wanted else (wanted - pieces) << 20
 
 
 def _end(share: Share, height: int, images: int, threads: int, costs: RowCosts = FREE) -> float:
@@ -67,5 +79,5 @@ def _end(share: Share, height: int, images: int, threads: int, costs: RowCosts =
 
 def row_groups(height: int, pieces: int, threads: int) -> int:
     """Rows that each of so many pieces is cut into: all, or fewer if threads would wait."""
-    shares = range(1, height + 1)
-    return min(shares, key=lambda rows: (_end(Share(rows), height, pieces, threads), -rows))
+    shares = [Share(rows) for rows in range(height, 0, -1)]
+    return choose("rows", shares, lambda share: _end(share, height, pieces, threads)).rows

@@ -8,22 +8,21 @@ parts give is added at the end.
 import math
 from typing import Any
 
-from sterna.ir.expr import variables_in
 from sterna.ir.types import TensorType
 from sterna.relay.expr import Call
 from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
+from sterna.schedule.choose import choose
 from sterna.schedule.default import (
     MOST_BESIDE,
     PARALLEL_ELEMENTS,
     extents_of,
-    loads_of,
     vectorize_result,
 )
 from sterna.schedule.gemm import ancestors
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.sum_of_products import description_of
 from sterna.te import ComputeOp, Stage
-from sterna.te.tensor import Reduce
 
 # About so many parts of a sum: enough for many threads, and few to add.
 PARTS = 16
@@ -60,28 +59,23 @@ def is_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> bool:
     if not 1 <= len(sums) <= 2 or len(kernel.outputs) != 1 or kernel.row_sums is not None:
         return False
     *averages, total = sums
-    if [axis.var.name for axis in total.reduce_axis] != ["rc", "rh", "rw"]:
+    made = None if (described := description_of(total)) is None else described.contraction
+    if made is None or made.groups > 1 or made.taps > 1 or made.out_layout != "NHWC":
         return False
-    body = total.body[0]
-    assert isinstance(body, Reduce)
-    kinds = [total.output(0).dtype, *(read.dtype for read in loads_of(body))]
-    column, pixel = total.axis[-1].var, loads_of(body)[0]
-    grouped = any(column in variables_in(index) for index in pixel.indices)
-    channels, *window = extents_of(total.reduce_axis)
-    if kinds != ["float32"] * 3 or grouped or window != [1, 1]:
+    if {*map(str, made.dtypes)} != {"float32"}:
         return False
     if averages and averages[0] not in ancestors(total):
         return False
-    return _gives_few(extents_of(total.axis), channels, kernel.processor)
+    return _gives_few((made.pixels, made.outputs), made.depth, kernel.processor)
 
 
 def schedule_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> None:
     """The sum in parts that threads share, with the averages that they read."""
     *averages, total = sums
     schedule, out = kernel.schedule, kernel.outputs[0]
-    body = total.body[0]
-    assert isinstance(body, Reduce)
-    pixel, channels = loads_of(body)[0].tensor, extents_of(total.reduce_axis)[0]
+    made = description_of(total)
+    assert made is not None
+    pixel, channels = made.accesses[0].tensor, made.depths[0]
     lanes = kernel.processor.lanes(out.dtype)
     parts = _parts(channels // lanes)
     final = _in_registers(kernel, total)
@@ -106,7 +100,7 @@ def schedule_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> None:
 def _parts(vectors: int) -> int:
     """Into how many parts of the same size so many vectors are cut."""
     fitting = [n for n in range(1, vectors + 1) if vectors % n == 0]
-    return min(fitting, key=lambda n: (abs(n - PARTS), n))
+    return choose("split-K parts", fitting, lambda n: abs(n - PARTS))
 
 
 def _in_registers(kernel: Kernel, total: ComputeOp) -> Stage:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Call, Expr
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Finish
 from sterna.schedule.linear_steps import Matrix, linear_steps
 from sterna.schedule.register_tile import register_tile
@@ -20,7 +21,7 @@ from sterna.schedule.winograd_plan import matrices
 from sterna.schedule.winograd_transform import Transform
 from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.passes.lower_prefetch import LINE_BYTES
+from sterna.tir.passes.inject_prefetch import LINE_BYTES
 from sterna.tir.stmt import BufferLoad, Evaluate
 
 
@@ -32,16 +33,13 @@ class WinogradKernel:
     out: BufferVar
     finish: Finish | None = None
 
-    def __init__(
-        self, tile_size: int, window: int, image: tuple[int, ...], shape: tuple[int, ...],
-        weight_shape: Sequence[int], before: tuple[int, int], dtype: str, lanes: int,
-    ) -> None:
-        """image: height and width of the data; shape: of the result; before: zeros before both."""
-        self.m, self.window, self.size = tile_size, window, tile_size + window - 1
-        self.lanes, self.dtype = lanes, dtype
-        self.image, self.before = image, before
-        self.batch, self.height, self.width, self.outputs = shape
-        _, _, self.inputs, self.block = weight_shape
+    def __init__(self, made: Contraction, m: int, block: int, lanes: int) -> None:
+        """block: output channels that lie together; lanes: channels of a vector."""
+        self.m, self.window, self.size = m, made.window[0], m + made.window[0] - 1
+        self.lanes, self.block, self.dtype = lanes, block, str(made.data)
+        self.image, self.before = made.image, made.before
+        self.batch, (self.height, self.width) = made.batch, made.result
+        self.inputs, self.outputs = made.inputs, made.outputs
         self.down, self.across = -(-self.height // self.m), -(-self.width // self.m)
         self.chunk = max(lanes, math.gcd(self.inputs, LINE_BYTES // 4))
 

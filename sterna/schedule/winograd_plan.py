@@ -1,4 +1,4 @@
-"""Winograd's way to convolve with small windows: fewer products, and sums before and after.
+"""Winograd F(m, r) for small windows: fewer products, and sums before and after; what it costs.
 
 F(m, r) makes m x m results of a tile of n x n elements, n = m + r - 1, with as many products, where
 the plain sum needs r r m m: Y = A'[(G g G') * (B' d B)]A, summed over channels in the middle.
@@ -12,10 +12,12 @@ from functools import cache
 import numpy as np
 
 from sterna.relay.arrays import Array
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import STREAMED, arriving, regions
 from sterna.schedule.kernel import Processor
 from sterna.schedule.linear_steps import Matrix, linear_steps
 from sterna.schedule.products import FLOAT32
-from sterna.schedule.register_tile import register_tile, step_cycles
+from sterna.schedule.register_tile import expected_rows, step_cycles
 
 # Where polynomials are evaluated: these keep the errors of rounding small.
 POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))
@@ -24,23 +26,12 @@ MOST_SIZE = len(POINTS) + 1
 SIZES = (4, 6, 7, 8)
 # Rows and columns of a window: of larger ones a tile has few results.
 WINDOWS = range(2, 6)
-# Bytes that come from behind the second cache in a cycle.
-STREAMED = 8
 # Bytes of products that are stored and read again in a cycle.
 KEPT = 16
 # Bytes that come from another core in a cycle, which has just written them.
 ACROSS = 2
-# Cycles until threads have begun and ended together.
-REGION = 3000
 # The part that the second cache loses of what just fills it, before it is read again.
 LOST = 0.25
-# It pays only if it is this much cheaper: weights grow.
-PAYS = 0.9
-# Elements of an image that are laid elsewhere in a cycle.
-ARRANGED = 1.0
-
-# Batch, height and width of a result.
-Image = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +83,26 @@ def as_array(matrix: Matrix) -> Array:
 
 
 def transform_weights(weight: Array, m: int, block: int) -> Array:
-    """Weights (O, I, r, r) as (position, block of O, I, O in the block)."""
-    outer, inner, _, window = weight.shape
+    """Weights (O, r, r, I) as (position, block of O, I, O in the block)."""
+    outer, _, window, inner = weight.shape
     g = as_array(matrices(m, window).window)
-    made = np.einsum("xr,oirs,ys->xyoi", g, weight.astype(np.float64), g, optimize=True)
+    made = np.einsum("xr,orsi,ys->xyoi", g, weight.astype(np.float64), g, optimize=True)
     packed = made.reshape(-1, outer // block, block, inner).transpose(0, 1, 3, 2)
     return np.ascontiguousarray(packed).astype(weight.dtype)
 
 
+def restore_weights(packed: Array, m: int, window: int) -> Array:
+    """Weights (O, r, r, I) of which transform_weights made these."""
+    size, inner = m + window - 1, packed.shape[2]
+    inverse = np.linalg.pinv(as_array(matrices(m, window).window))
+    square = packed.astype(np.float64).transpose(0, 1, 3, 2).reshape(size, size, -1, inner)
+    made: Array = np.einsum("rx,xyoi,sy->orsi", inverse, square, inverse, optimize=True)
+    return made.astype(packed.dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class WinogradPlan:
-    """How a convolution is computed by Winograd's way."""
+    """How a convolution is computed by F(m, r)."""
 
     m: int
     tiles: int
@@ -110,8 +110,7 @@ class WinogradPlan:
     lanes: int
     split: str
     """What threads share: "blocks" of tiles, "channels" of the result, or "positions" of a tile."""
-    why: str = ""
-    """The cycles that the cost model expects, beside those of other ways."""
+    cycles: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,29 +122,10 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """What a convolution makes, and of what."""
-
-    image: Image
-    inputs: int
-    outputs: int
-    window: int
-    """Rows and columns that are read for one result."""
-    plain: int
-    """Products of the plain sum for one result."""
-    arranged: int = 0
-    """Elements that are laid elsewhere first."""
-
-    def growth(self, m: int) -> float:
-        """How many times larger the weights of F(m, r) are."""
-        return (m + self.window - 1) ** 2 * self.inputs / self.plain
-
-
-@dataclass(frozen=True, slots=True)
 class _Work:
     """A convolution, and what it runs on."""
 
-    sum: Sum
+    made: Contraction
     block: int
     """Output channels that lie together."""
     lanes: int
@@ -154,19 +134,15 @@ class _Work:
 
     @property
     def inputs(self) -> int:
-        return self.sum.inputs
+        return self.made.inputs
 
     @property
     def outputs(self) -> int:
-        return self.sum.outputs
+        return self.made.outputs
 
     def positions(self, m: int) -> int:
         """Elements of a tile, and its products for a channel."""
-        return (m + self.sum.window - 1) ** 2
-
-    @property
-    def products_per_cycle(self) -> int:
-        return self.processor.throughput.multiply_adds * self.processor.lanes(FLOAT32)
+        return (m + self.made.window[0] - 1) ** 2
 
     def share(self, pieces: int) -> float:
         """The part of some pieces of work that the busiest thread does."""
@@ -183,10 +159,6 @@ class _Work:
     def weights(self, positions: int) -> int:
         """The bytes of all weights."""
         return 4 * self.inputs * self.outputs * positions
-
-    def arriving(self, size: float) -> float:
-        """Cycles in which nothing but weights come: few of them come while work is done."""
-        return size / STREAMED * min(1.0, size / self.processor.l2_bytes)
 
     def coming_again(self, m: int, each: int, turns: int, blocks: int, share: Share) -> float:
         """Cycles for what the second cache lost before a thread was done with it.
@@ -207,50 +179,25 @@ class _Work:
         """Cycles for what all threads wrote and one reads."""
         return size * (1 - 1 / self.processor.threads) / ACROSS
 
-    def regions(self, count: int) -> float:
-        """Cycles in which threads begin and wait for each other."""
-        return REGION * count if self.processor.threads > 1 else 0.0
 
+def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[WinogradPlan]:
+    """All ways with what they cost; none where there are no vectors.
 
-def winograd_plan(
-    made: Sum, block: int, processor: Processor, lanes: int, growth: float
-) -> WinogradPlan | None:
-    """The cheapest way; None if that is the plain sum."""
+    Memory is scarce there too, and weights would grow.
+    """
+    lanes = processor.lanes(FLOAT32)
     while lanes > 1 and (made.inputs % lanes or block % lanes):
         lanes //= 2
     if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
-        return None  # where there are no vectors memory is scarce too, and weights would grow
+        return []
     work = _Work(made, block, lanes, processor)
-    plans: dict[int, tuple[float, int, str]] = {}
-    for m in (size - made.window + 1 for size in SIZES):
-        if m > 1 and made.growth(m) <= growth:
-            ways = (_by_blocks, _by_channels, _by_positions)
-            cycles, tiles, split = min((*way(work, m), way.__name__[4:]) for way in ways)
-            arranging = made.arranged / ARRANGED / processor.threads
-            plans[m] = (cycles + arranging, tiles, split)
-    direct = _direct_cycles(work)
-    m = min(plans, key=lambda m: plans[m][0], default=0)
-    if m == 0 or plans[m][0] >= PAYS * direct:
-        return None
-    cycles, tiles, split = plans[m]
-    others = {f"F({n}, {made.window})": plan[0] for n, plan in plans.items() if n != m}
-    others["direct"] = direct
-    listed = ", ".join(f"{way} {_thousands(cost)}" for way, cost in others.items())
-    why = f"{_thousands(cycles)} cycles expected, {listed}"
-    return WinogradPlan(m, tiles, lanes, split, why)
-
-
-def _thousands(cycles: float) -> str:
-    return f"{cycles / 1000:,.0f} k"
-
-
-def _direct_cycles(work: _Work) -> float:
-    weights = 4 * work.outputs * work.sum.plain
-    products = math.prod(work.sum.image) * work.outputs * work.sum.plain
-    cycles = products / work.products_per_cycle / work.processor.threads
-    large = weights > work.processor.l2_bytes // 2  # threads share channels then, else rows
-    share = 1 / work.processor.threads if large else 1.0
-    return cycles + work.arriving(weights * share) + work.regions(1)
+    found = []
+    for m in (size - made.window[0] + 1 for size in SIZES):
+        for split, way in (_WAYS.items() if m > 1 else ()):
+            cycles, tiles = way(work, m)
+            if math.isfinite(cycles):
+                found.append(WinogradPlan(m, tiles, lanes, split, cycles))
+    return found
 
 
 def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
@@ -261,8 +208,9 @@ def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
     multiply, before, after = _costs(work, m, each)
     blocks, turns = work.outputs // work.block, round(work.share(count) * count)
     cycles = (multiply * work.positions(m) * blocks + before + after) * turns
-    cycles += work.arriving(work.weights(work.positions(m)))
-    return cycles + work.coming_again(m, each, turns, blocks, Share()) + work.regions(1), each
+    cycles += arriving(work.weights(work.positions(m)), work.processor)
+    cycles += work.coming_again(m, each, turns, blocks, Share())
+    return cycles + regions(1, work.processor), each
 
 
 def _by_channels(work: _Work, m: int) -> tuple[float, int]:
@@ -274,8 +222,8 @@ def _by_channels(work: _Work, m: int) -> tuple[float, int]:
     cycles = before * work.share(each * work.inputs // work.lanes)
     cycles += (multiply * work.positions(m) * blocks + after) * share.weights
     seen = 4 * work.positions(m) * each * work.inputs
-    cycles = (cycles + work.from_others(seen) + work.regions(2)) * count
-    cycles += work.arriving(work.weights(work.positions(m)) * share.weights)
+    cycles = (cycles + work.from_others(seen) + regions(2, work.processor)) * count
+    cycles += arriving(work.weights(work.positions(m)) * share.weights, work.processor)
     own = round(blocks * share.weights)
     return cycles + work.coming_again(m, each, count, own, share), each
 
@@ -292,14 +240,18 @@ def _by_positions(work: _Work, m: int) -> tuple[float, int]:
     cycles += multiply * pieces * share.weights + after * work.share(each * blocks)
     seen, made = (4 * positions * each * n * share.seen for n in (work.inputs, work.outputs))
     cycles += made / KEPT + work.from_others(seen + made)
-    cycles = (cycles + work.regions(3)) * count
-    cycles += work.arriving(work.weights(positions) * share.weights)
+    cycles = (cycles + regions(3, work.processor)) * count
+    cycles += arriving(work.weights(positions) * share.weights, work.processor)
     return cycles + work.coming_again(m, each, count, 1, share), each
+
+
+_WAYS = {"blocks": _by_blocks, "channels": _by_channels, "positions": _by_positions}
+SPLITS = tuple(_WAYS)
 
 
 def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
     """The tiles of a block, and how many blocks all images have."""
-    images, height, width = work.sum.image
+    images, (height, width) = work.made.batch, work.made.result
     tiles = -(-height // m) * -(-width // m)
     count = -(-tiles // max(1, most))
     if count * images % multiple:
@@ -310,15 +262,12 @@ def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
 
 def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
     """Cycles of a position's products with one block of channels, and of the transforms."""
-    size, of = m + work.sum.window - 1, matrices(m, work.sum.window)
+    size, of = m + work.made.window[0] - 1, matrices(m, work.made.window[0])
     vectors = max(1, work.block // work.processor.lanes(FLOAT32))
     processor = work.processor
     together, throughput = processor.steps_together(FLOAT32, work.inputs), processor.throughput
     lanes, registers = processor.lanes(FLOAT32), processor.vector_registers
-    rows = register_tile(
-        tiles, work.outputs, lanes, registers, work.block, together=together,
-        throughput=throughput
-    ).rows
+    rows = expected_rows(tiles, work.outputs, lanes, registers, work.block, together, throughput)
     whole, rest = divmod(tiles, rows)
     steps = whole * step_cycles(rows, vectors, together, throughput)
     steps += step_cycles(rest, vectors, together, throughput) if rest else 0

@@ -4,9 +4,10 @@ One table serves attributes (tvm.driver.build_module.build, by the __getattr__ o
 the name was looked for in) and imports (sterna.as_tvm).
 """
 
-import importlib
 from collections.abc import Callable
 from typing import Any
+
+from sterna.support.discovery import load_name
 
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
@@ -75,12 +76,10 @@ MOVED = {
 
 def find_moved(module: str, name: str) -> Any:
     """What a module has under a classic name; an AttributeError if there is nothing."""
-    place = MOVED.get(f"{module}.{name}")
-    if place is None:
+    known = f"{module}.{name}"
+    if known not in MOVED:
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
-    found, _, attribute = place.partition(":")
-    value = importlib.import_module(found)
-    return getattr(value, attribute) if attribute else value
+    return load_name(MOVED[known])
 
 
 def classic_names(module: str) -> Callable[[str], Any]:

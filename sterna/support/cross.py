@@ -80,6 +80,16 @@ class Machine:
         return f"{self.processor}-linux-gnu{self._eabi}" if self.system == "linux" else ""
 
     @property
+    def compact(self) -> tuple[str, ...]:
+        """Options of its linkers that keep files small.
+
+        A page of AArch64 has up to 64 KB. What the loader alone writes would end with a page, to be
+        protected from then on, and GNU's linker fills the file up to there.
+        """
+        large = (self.processor, self.system) == ("aarch64", "linux")
+        return ("-Wl,-z,norelro",) if large else ()
+
+    @property
     def gcc(self) -> str:
         """The name of the system's compiler for it."""
         return f"{self.gnu}-gcc" if self.gnu else ""
@@ -172,7 +182,8 @@ def linker_for(triple: str) -> Linker:
     machine, zig = Machine.of(triple), toolchain.zig("cc")
     if machine is None or machine.system != "android" or options.ndk_compiler or zig is None:
         command = compiler_for(triple)
-        return Linker(command, ("-s", "-lm") if "ziglang" in command else ("-lm",))
+        stripped = ("-s",) if "ziglang" in command else ()
+        return Linker(command, (*stripped, "-lm", *(machine.compact if machine else ())))
     return Linker(
         shlex.join([*zig, "-target", machine.zig(), "-nostdlib"]),
         ("-rtlib=compiler-rt", "-s", "-Wl,-z,max-page-size=16384", "-Wl,--no-as-needed"),

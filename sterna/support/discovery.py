@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "sterna"
 
@@ -19,11 +20,18 @@ def modules_of(package: str) -> list[ModuleType]:
     return [importlib.import_module(f"{package}.{name}") for name in sorted(names)]
 
 
-def load_everywhere(name: str) -> list[ModuleType]:
-    """The modules of this name in all folders of the package, loaded, by folder."""
+def load_everywhere(name: str, package: str = PACKAGE) -> list[ModuleType]:
+    """The modules of this name in all folders of a package, loaded, by folder."""
     places = {
         path.parent.name
-        for root in importlib.import_module(PACKAGE).__path__
+        for root in importlib.import_module(package).__path__
         for path in Path(root).glob(f"*/{name}.py")
     }
-    return [importlib.import_module(f"{PACKAGE}.{place}.{name}") for place in sorted(places)]
+    return [importlib.import_module(f"{package}.{place}.{name}") for place in sorted(places)]
+
+
+def load_name(place: str) -> Any:
+    """What "module:name" says, or a whole module; it is loaded when it is first needed."""
+    module, _, name = place.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found

@@ -28,7 +28,7 @@ def runner_for(triple: str, emulator_options: str = "") -> str:
     if shutil.which(emulator) is None:
         raise MissingToolError(f"install {emulator} (Debian: qemu-user)")
     root = Path("/usr") / machine.gnu
-    if not root.is_dir():
+    if not any(root.glob("lib*/ld-*.so*")):  # its assembler alone makes the folder too
         package = f"libc6-{_DEBIAN.get(machine.processor, machine.processor)}-cross"
         raise MissingToolError(f"install its C library in {root} (Debian: {package})")
     return " ".join([emulator, *emulator_options.split(), "-L", str(root)])

@@ -23,6 +23,13 @@ class OpNotImplemented(TVMError, NotImplementedError):
     """A model uses operators that its importer does not know."""
 
 
+class MissingPackageError(ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package}: pip install {package}")
+
+
 class RPCError(TVMError):
     """A session cannot go on: the other side is gone, refuses, or answers nonsense."""
 

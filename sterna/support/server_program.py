@@ -28,5 +28,5 @@ def build_server(output: Path, triple: str, cc: str | os.PathLike[str] | None = 
         )
     command = cc or (None if cross.is_here(triple) else cross.compiler_for(triple))
     sources = [native.rpc_server_source(), native.runtime_source()]
-    options = [*SMALL, *LINKING[machine.system]]
+    options = [*SMALL, *LINKING[machine.system], *machine.compact]
     toolchain.link_executable(output, sources, options, command, needs_runtime=False)

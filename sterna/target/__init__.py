@@ -3,7 +3,7 @@
 from sterna.support.classic import classic_names
 from sterna.target.for_schedules import processor_of
 from sterna.target.here import runs_here
-from sterna.target.kind import Option, TargetKind
+from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, instructions_of, machine_of
 from sterna.target.needed import needed
 from sterna.target.shortcuts import (
@@ -23,7 +23,8 @@ from sterna.target.target import Target
 __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "instructions_of", "intel_graphics",
-    "list_tags", "machine_of", "mali", "needed", "processor_of", "riscv_cpu", "rocm", "runs_here",
+    "list_tags", "machine_of", "mali", "needed", "processor_of", "register", "riscv_cpu", "rocm",
+    "runs_here",
 ]
 
 __getattr__ = classic_names(__name__)

@@ -1,16 +1,25 @@
 """What a kind of target is, and the list of them.
 
-A kind is declared in a file of sterna/target/kinds, which holds it in a name of its own:
-`KIND = TargetKind(name=..., ...)`, or `KINDS = [...]` where several differ only by name.
+A kind is declared in a file, which holds it in a name of its own: `KIND = TargetKind(name=...)`, or
+`KINDS = [...]` where several differ only by name. The files of sterna/target/kinds are found by
+being there. Others are modules that a program registers, or that an installed package names as an
+entry point of the group sterna.targets.
 """
 
+import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
 
 from sterna.support.discovery import modules_of
+from sterna.support.fingerprint import fingerprint
 from sterna.target.wording import unknown
+
+if TYPE_CHECKING:
+    from sterna.target.code_generator import CodeGenerator
 
 Value = str | int | bool | tuple[str, ...]
 """What an option holds; a list is held as a tuple."""
@@ -46,7 +55,9 @@ class TargetKind:
     options: tuple[Option, ...] = ()
     refine: Refine = _nothing
     codegen: str | None = None
-    """The code generator's name in sterna.codegen; None if there is none yet."""
+    """The module that holds its code generator as GENERATOR; None if there is none yet."""
+    schedules: tuple[str, ...] = ()
+    """The modules that register schedules for its keys, beside those in operators' records."""
     triple: str | None = None
     """LLVM's triple when -mtriple does not give one; "host" is the one of this machine."""
     query_device: Callable[[int], Mapping[str, Value]] | None = None
@@ -74,20 +85,31 @@ class TargetKind:
         """The names that `-name=value` may use."""
         return sorted(option.name for option in (*self.options, *COMMON))
 
-    @property
-    def picks_instructions(self) -> bool:
-        """Whether code of this kind names a processor's instructions."""
-        return self.codegen == "llvm"
-
-    def require_codegen(self) -> str:
-        """The name of the code generator; an error that lists what can be built if none exists."""
+    def code_generator(self) -> "CodeGenerator":
+        """What makes code of this kind; an error that lists what can be built if nothing does."""
         if self.codegen is None:
             able = ", ".join(sorted(k.name for k in all_kinds().values() if k.codegen))
             raise ValueError(
                 f"target kind '{self.name}' can be described but not built for: this version of "
                 f"sterna has no code generator for it. It builds for: {able}"
             )
-        return self.codegen
+        found: CodeGenerator = importlib.import_module(self.codegen).GENERATOR
+        return found
+
+    def load_schedules(self) -> None:
+        """Let the kind's modules register their schedules."""
+        for module in self.schedules:
+            importlib.import_module(module)
+
+    @property
+    def picks_instructions(self) -> bool:
+        """Whether code of this kind names a processor's instructions; see code_generator.py."""
+        return self.codegen is not None and self.code_generator().picks_instructions
+
+    def fingerprint(self) -> str:
+        """Of the sources that make code of this kind, for what is kept on disk."""
+        own = () if self.codegen is None else (self.codegen,)
+        return fingerprint(*own, *self.schedules)
 
 
 # What every kind accepts. keys, tag and host are fields of a target, the others are attributes.
@@ -103,24 +125,75 @@ COMMON = (
 )
 
 
+ENTRY_POINTS = "sterna.targets"
+
+_registered: dict[str, None] = {}
+
+
+def register(module: str) -> None:
+    """Make known the kinds that a module declares, as a file of sterna/target/kinds declares them.
+
+    It is named as import names it, so that processes that compile kernels find it too.
+    """
+    if module not in _registered:
+        _kinds_of(importlib.import_module(module))
+        _registered[module] = None
+        _kinds.cache_clear()
+
+
+def registered() -> list[str]:
+    """The modules that this program has registered."""
+    return list(_registered)
+
+
 @cache
+def _announced() -> tuple[str, ...]:
+    """The modules that installed packages name; looking through these takes its time."""
+    metadata = importlib.import_module("importlib.metadata")
+    return tuple(sorted({found.module for found in metadata.entry_points(group=ENTRY_POINTS)}))
+
+
 def all_kinds() -> dict[str, TargetKind]:
-    """The kinds by name, from the files in sterna/target/kinds."""
+    """The kinds by name."""
+    return _kinds(installed=True)
+
+
+def find_kind(name: str) -> TargetKind:
+    """The kind with a name."""
+    found = _kinds(installed=False).get(name) or all_kinds().get(name)
+    if found is None:
+        raise unknown(name, [*all_kinds(), "native"], "It should be a kind of target or a tag")
+    return found
+
+
+@cache
+def _kinds(installed: bool) -> dict[str, TargetKind]:
+    """The kinds by name, with those of installed packages or without them."""
     kinds: dict[str, TargetKind] = {}
-    for module in modules_of("sterna.target.kinds"):
-        found = getattr(module, "KINDS", None) or [getattr(module, "KIND", None)]
-        for kind in found:
-            if not isinstance(kind, TargetKind):
-                raise TypeError(f"{module.__name__} declares no target kind; set KIND in it")
+    names = dict.fromkeys([*_registered, *(_announced() if installed else ())])
+    foreign = [module for module in map(_loaded, names) if module is not None]
+    for module in (*modules_of("sterna.target.kinds"), *foreign):
+        for kind in _kinds_of(module):
             if kind.name in kinds:
                 raise ValueError(f"{module.__name__} declares '{kind.name}', which exists already")
             kinds[kind.name] = kind
     return dict(sorted(kinds.items()))
 
 
-def find_kind(name: str) -> TargetKind:
-    """The kind with a name."""
-    kinds = all_kinds()
-    if name not in kinds:
-        raise unknown(name, kinds, "It should be a kind of target or a tag")
-    return kinds[name]
+def _loaded(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:  # other targets need not suffer from it
+        warnings.warn(
+            f"an installed package declares targets in {name}, which cannot be loaded: {error}",
+            stacklevel=2,
+        )
+        return None
+
+
+def _kinds_of(module: ModuleType) -> list[TargetKind]:
+    found: list[object] = getattr(module, "KINDS", None) or [getattr(module, "KIND", None)]
+    kinds = [kind for kind in found if isinstance(kind, TargetKind)]
+    if len(kinds) < len(found):
+        raise TypeError(f"{module.__name__} declares no target kind; set KIND in it")
+    return kinds

@@ -295,8 +295,6 @@ def _read_text(text: str) -> tuple[TargetKind, dict[str, object], str]:
         base = _NATIVE
     elif words[0] in TAGS or "/" in words[0]:
         base = {**_find_tag(words[0]), "tag": words[0]}
-    elif words[0] not in all_kinds():
-        raise unknown(words[0], [*all_kinds(), "native"], "It should be a kind of target or a tag")
     kind, found, _ = _read(base)
     return kind, {**found, **read_options(words[1:], kind, text)}, text
 

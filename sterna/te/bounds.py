@@ -1,4 +1,4 @@
-"""How far each loop of a schedule runs.
+"""Bound inference: how far each loop of a schedule runs.
 
 Stages are visited from consumers to producers. A stage at the root covers its whole tensor; one
 that is computed inside a loop covers what that loop's body reads of it. From the ranges of its

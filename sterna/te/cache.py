@@ -1,4 +1,4 @@
-"""Copies of tensors in other memories: of what is read, and of what is written."""
+"""cache_read and cache_write: copies of tensors in other memories (packing, staging)."""
 
 from collections.abc import Sequence
 from typing import Any

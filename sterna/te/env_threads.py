@@ -1,4 +1,4 @@
-"""Threads that are launched around everything that a stage does."""
+"""Thread environments: threads that are launched around everything that a stage does."""
 
 from collections.abc import Sequence
 

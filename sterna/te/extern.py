@@ -1,4 +1,4 @@
-"""Tensors made by statements that the user writes, or by a function that they call."""
+"""Opaque operations: tensors made by the user's own statements, or by a function they call."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

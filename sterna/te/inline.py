@@ -1,4 +1,4 @@
-"""Computing elements where they are read."""
+"""compute_inline: computing elements where they are read."""
 
 from collections.abc import Callable
 from typing import Any

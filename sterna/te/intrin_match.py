@@ -1,4 +1,4 @@
-"""Whether loops compute what an intrinsic computes, and how their parts correspond."""
+"""Matching for tensorization: whether loops compute what an intrinsic does, part by part."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Keeping a tensor in another layout than the one it is written in."""
+"""Layout transformation: keeping a tensor in another layout than the one it is written in."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a schedule to loops."""
+"""Lowering: from a schedule to loops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

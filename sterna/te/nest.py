@@ -1,4 +1,4 @@
-"""The loops of one stage: how they run, what guards them, what they store."""
+"""Loop nests: how the loops of one stage run, what predicates guard them, what they store."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING

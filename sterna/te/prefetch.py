@@ -1,4 +1,4 @@
-"""Fetching ahead what a loop will read."""
+"""Software prefetch: fetching ahead what a loop will read."""
 
 import math
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def with_prefetches(nest: "Nest", leaf: IterVar, body: Stmt) -> Stmt:
         found = None if buffer is None else _region(body, buffer, reader, inside, nest.analyzer)
         if buffer is None or found is None:
             raise ValueError(f"{what}: the loop does not read it from memory")
-        mins, extents = _share(found, inside, buffer)
+        mins, extents = _part_of_an_iteration(found, inside, buffer)
         later = reader.var + build.cast(reader.var.dtype, mark.offset)
         ahead: dict[Var, Expr] = {reader.var: later}
         hint = Prefetch(
@@ -109,7 +109,7 @@ def _region(
     return mins, extents
 
 
-def _share(region: Region, inside: Loops, buffer: Buffer) -> Region:
+def _part_of_an_iteration(region: Region, inside: Loops, buffer: Buffer) -> Region:
     """The part of a region that one of the iterations inside fetches.
 
     What lies in one piece is dealt out evenly. Else the longest dimension is, and where there

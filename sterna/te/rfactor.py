@@ -1,4 +1,4 @@
-"""Partial results along a reduction axis."""
+"""rfactor (split reduction, split-K): partial results along a reduction axis."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rolling buffers: what an iteration shares with the one before it stays where it is."""
+"""Rolling (line) buffers: the halo that an iteration shares with the one before stays there."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

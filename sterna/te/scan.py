@@ -1,4 +1,4 @@
-"""Recurrences over time.
+"""Scans: recurrences over time.
 
 A scan makes tensors whose first axis is time. Its init gives the first rows; its update gives row t
 as an expression of placeholders that stand for the rows before t. In the loops, the stages that

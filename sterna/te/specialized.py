@@ -1,4 +1,4 @@
-"""Conditions on sizes under which something was said."""
+"""Specialisation: conditions on sizes under which something was said."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar

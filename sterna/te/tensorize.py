@@ -1,4 +1,4 @@
-"""Loops of a stage whose innermost ones are done by an intrinsic.
+"""Tensorization: loops of a stage whose innermost ones are done by an intrinsic.
 
     for i.outer in range(4): for j in range(64): C[i.outer*16 : +16, j] by loops
     ->  for i.outer in range(4): for j in range(64): with tensorized("gemv"): ... means: those loops

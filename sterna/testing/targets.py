@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 from sterna import runtime
 from sterna.support import options
+from sterna.target.kind import all_kinds
 
 DEFAULT_TARGETS = ("llvm", "cuda", "opencl", "vulkan", "metal", "rocm", "hexagon")
 
-# Code of these kinds runs on the machine's own CPU; every other kind needs a device of its own.
-_HOST_KINDS = frozenset({"llvm", "c"})
+# DLPack's number of the machine's own CPU; code for another needs a device of its own.
+_CPU = 1
 
 _VARIABLES = "STERNA_TEST_TARGETS (or TVM_TEST_TARGETS)"
 
@@ -43,7 +44,8 @@ def matches_target(target: object, pattern: str) -> bool:
 
 def needs_own_hardware(kind: str) -> bool:
     """Whether code of this kind runs on a device other than the host CPU."""
-    return kind not in _HOST_KINDS
+    known = all_kinds().get(kind)
+    return known is None or known.device_type != _CPU
 
 
 def codegen_absence(kind: str) -> str | None:

@@ -38,6 +38,7 @@ from sterna.tir import ir_builder, transform
 from sterna.tir import op as _op
 from sterna.tir.buffer import decl_buffer
 from sterna.tir.external import (
+    add_pairs,
     address_of,
     call_extern,
     call_intrin,
@@ -47,7 +48,6 @@ from sterna.tir.external import (
     call_pure_extern,
     dot2,
     dot4,
-    fold2,
     reinterpret,
 )
 from sterna.tir.index_map import IndexMap
@@ -89,7 +89,7 @@ __all__ = [
     "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
     "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
-    "dot2", "dot4", "fold2", "ir_builder", "parse", "reinterpret", "script", "tile_configure",
+    "add_pairs", "dot2", "dot4", "ir_builder", "parse", "reinterpret", "script", "tile_configure",
     "tile_dot", "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
     *_op.__all__,
 ]

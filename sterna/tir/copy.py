@@ -1,4 +1,4 @@
-"""Copies of statements whose variables and buffers are their own."""
+"""Alpha renaming: copies of statements whose variables and buffers are their own."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an expression does beside having a value."""
+"""Side effects: what an expression does beside having a value."""
 
 from sterna.ir.expr import Call, Expr
 from sterna.ir.node import Node, post_order

@@ -1,4 +1,4 @@
-"""Calls that leave the loops: C functions, LLVM's intrinsics, and packed functions."""
+"""Foreign calls: C functions, LLVM's intrinsics and packed functions, and byte dot products."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -156,15 +156,15 @@ def dot2(a: Any, b: Any) -> Expr:
     return Call(DataType(f"int16x{bytes_given // 2}"), "dot2", (first, second))
 
 
-def fold2(total: Any, pairs: Any) -> Expr:
+def add_pairs(total: Any, pairs: Any) -> Expr:
     """total, of type int32, plus two numbers of type int16 in each lane."""
     x, words = build.as_expr(total), build.as_expr(pairs)
     if x.dtype.element != "int32":
-        raise TypeError(f"fold2 adds to int32, not to {x.dtype}")
+        raise TypeError(f"add_pairs adds to int32, not to {x.dtype}")
     wanted = DataType(f"int16x{2 * x.dtype.lanes}")
     if words.dtype != wanted:
-        raise TypeError(f"fold2 takes {wanted} to add to {x.dtype}, not {words.dtype}")
-    return Call(x.dtype, "fold2", (x, words))
+        raise TypeError(f"add_pairs takes {wanted} to add to {x.dtype}, not {words.dtype}")
+    return Call(x.dtype, "add_pairs", (x, words))
 
 
 def address_of(element: BufferLoad | Buffer) -> Expr:

@@ -1,4 +1,4 @@
-"""Whether a buffer may take over the memory of one that it is made from."""
+"""In-place execution: whether a buffer may take over the memory of one that it is made from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Maps from the indices of one layout to those of another."""
+"""Layout maps: from the indices of one layout to those of another."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -521,7 +521,7 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "reinterpret": _Interpreter.reinterpret,
     "dot4": _Interpreter.dot,
     "dot2": _Interpreter.dot,
-    "fold2": _Interpreter.dot,
+    "add_pairs": _Interpreter.dot,
     "bitwise_not": _Interpreter.bit_not,
     "popcount": _Interpreter.bit_count,
     "clz": _Interpreter.bit_count,

@@ -1,8 +1,10 @@
-"""The functions that a Call may name, beside external ones.
+"""Intrinsics: the functions that a Call may name, beside external ones.
 
-Every intrinsic is a row: its name, how many arguments it takes, whether it has an effect, and what
-it computes on Python numbers; the interpreter, constant folding and the code generators' tests all
-use the same row. Arguments and result have one type unless the row says otherwise.
+Every intrinsic is a row: its name, how many arguments it takes, whether it has an effect, what it
+computes on Python numbers, and how each code generator says it. The interpreter, the verifier, the
+passes and the code generators read that row, so that a function of numbers is added by adding one.
+Arguments and result have one type unless the row says otherwise. What deals with memory, types or
+other functions is written out by the interpreter and by each code generator itself.
 
     if_then_else(c, a, b)     a or b; only the one that is taken is evaluated
     exact(x)                  x; its integers index or bound something, so they do not wrap where
@@ -10,7 +12,7 @@ use the same row. Arguments and result have one type unless the row says otherwi
     likely(c)                 c; a hint that it nearly always holds, left by loop splitting
     saturate(x)               x as the call's type, held within its range; NaN becomes 0. Of the
                               floats those of at most 8 bits have a range: their largest numbers
-    round_bfloat16(x)         x, a float32, as bfloat16; what is denormal may become 0, which takes
+    round_bfloat16(x)         x, a float32, as bfloat16; what is subnormal may become 0, which takes
                               one instruction where cast(x) takes eight
     reinterpret(x)            x's bits as the call's type; the first lane has the lowest bits
     dot4(x, a, b)             x, of type int32, plus in each lane the products of the four bytes of
@@ -19,7 +21,7 @@ use the same row. Arguments and result have one type unless the row says otherwi
     dot2(a, b)                in each lane, of type int16, the products of the two bytes of a and b
                               that belong to it: a[2*i] * b[2*i] + a[2*i + 1] * b[2*i + 1], held
                               within its range; an a of four bytes serves all lanes, two by two
-    fold2(x, a)               x, of type int32, plus in each lane the two of a, of type int16, that
+    add_pairs(x, a)           x, of type int32, plus in each lane the two of a, of type int16, that
                               belong to it: a[2*i] + a[2*i + 1]. Sums wrap
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
@@ -57,9 +59,12 @@ and `tensor` that of a DLTensor (see runtime/sterna.h):
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from sterna.ir import build
+from sterna.ir.expr import Call, Expr, FloatImm, IntImm, Let, Select, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,21 @@ class Intrinsic:
     has_effect: bool = False
     result: str = ""
     """The result's element type if it is not the first argument's."""
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    """How source languages write it. c: an operator, or the function of <math.h> for doubles, whose
+    twin for floats has an f behind its name; languages of GPUs by their names."""
+    llvm: str = ""
+    """An instruction of LLVM for two operands (and), or its intrinsic (llvm.floor), whose name the
+    operands' type completes."""
+    polynomial: str | Callable[..., Expr] = ""
+    """Of floats, by basic operations, for code generators without a library: a function of
+    expressions, or where sterna/codegen/llvm has it. Beside llvm: for processors without that."""
+    in_double: bool = False
+    """Whether the polynomial of float32 is computed in float64 and rounded once."""
+    by: Callable[[Expr], Expr] | None = None
+    """Of floats, by other intrinsics, for code generators that have nothing better."""
+    of_integers: Callable[[Call], Expr] | None = None
+    """Of integers, of which it is no function: floor(i) is i."""
 
 
 def _guard(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -123,55 +143,127 @@ def _pow(x: float, y: float) -> float:
     return value
 
 
+# ---- by others, and of integers ----
+
+
+def _number(value: float, like: Expr) -> Expr:
+    return build.cast(like.dtype, FloatImm(like.dtype.element, value))
+
+
+def _sigmoid_by_exp(x: Expr) -> Expr:
+    one = _number(1.0, x)
+    return one / (one + Call(x.dtype, "exp", (_number(0.0, x) - x,)))
+
+
+def _exp10_by_pow(x: Expr) -> Expr:
+    return Call(x.dtype, "pow", (_number(10.0, x), x))
+
+
+def _rsqrt_by_sqrt(x: Expr) -> Expr:
+    return _number(1.0, x) / Call(x.dtype, "sqrt", (x,))
+
+
+def _same(call: Call) -> Expr:
+    return call.args[0]
+
+
+def _size(call: Call) -> Expr:
+    x = call.args[0]
+    if not x.dtype.is_int:
+        return x
+    number, zero = Var("x", x.dtype), build.const(0, x.dtype)
+    return Let(number, x, Select(number < zero, zero - number, number))
+
+
+def _never(call: Call) -> Expr:
+    return build.cast(call.dtype, IntImm(call.dtype.element, 0))
+
+
+def _always(call: Call) -> Expr:
+    return build.cast(call.dtype, IntImm(call.dtype.element, 1))
+
+
+# ---- the rows ----
+
+
+def _math(
+    name: str, compute: Callable[..., Any] | None, polynomial: str, arity: int = 1,
+    in_double: bool = False, c: str | None = None, by: Callable[[Expr], Expr] | None = None,
+) -> Intrinsic:
+    """A function of floats, whose name in <math.h> is its own unless c says otherwise."""
+    spelled = {"c": name if c is None else c}
+    return Intrinsic(
+        name, arity, compute, spelled={k: v for k, v in spelled.items() if v},
+        polynomial=polynomial, in_double=in_double, by=by,
+    )
+
+
+def _rounding(name: str, compute: Callable[..., Any], llvm: str, polynomial: str) -> Intrinsic:
+    """A function of floats that is an instruction of many processors."""
+    return Intrinsic(
+        name, 1, compute, spelled={"c": name}, llvm=llvm, polynomial=polynomial, of_integers=_same
+    )
+
+
+def _bits(name: str, compute: Callable[..., Any], c: str, llvm: str = "") -> Intrinsic:
+    """An operation on the bits of two integers."""
+    return Intrinsic(name, 2, compute, spelled={"c": c}, llvm=llvm)
+
+
 _ROWS = (
-    Intrinsic("exp", 1, _guard(math.exp)),
-    Intrinsic("exp2", 1, _guard(lambda x: math.pow(2.0, x))),
-    Intrinsic("exp10", 1, _guard(lambda x: math.pow(10.0, x))),
-    Intrinsic("log", 1, _log),
-    Intrinsic("log2", 1, lambda x: _log(x, math.log2)),
-    Intrinsic("log10", 1, lambda x: _log(x, math.log10)),
-    Intrinsic("log1p", 1, lambda x: -math.inf if x == -1 else _guard(math.log1p)(x)),
-    Intrinsic("sqrt", 1, _guard(math.sqrt)),
-    Intrinsic("rsqrt", 1, lambda x: math.inf if x == 0 else 1 / _guard(math.sqrt)(x)),
-    Intrinsic("sin", 1, _guard(math.sin)),
-    Intrinsic("cos", 1, _guard(math.cos)),
-    Intrinsic("tan", 1, _guard(math.tan)),
-    Intrinsic("asin", 1, _guard(math.asin)),
-    Intrinsic("acos", 1, _guard(math.acos)),
-    Intrinsic("atan", 1, math.atan),
-    Intrinsic("sinh", 1, lambda x: math.copysign(_guard(math.sinh)(abs(x)), x)),
-    Intrinsic("cosh", 1, _guard(math.cosh)),
-    Intrinsic("tanh", 1, math.tanh),
-    Intrinsic("asinh", 1, _guard(math.asinh)),
-    Intrinsic("acosh", 1, _guard(math.acosh)),
-    Intrinsic("atanh", 1, lambda x: math.copysign(math.inf, x) if abs(x) == 1
-              else _guard(math.atanh)(x)),
-    Intrinsic("atan2", 2, math.atan2),
-    Intrinsic("erf", 1, math.erf),
-    Intrinsic("sigmoid", 1, _sigmoid),
-    Intrinsic("pow", 2, _pow),
-    Intrinsic("fmod", 2, lambda x, y: math.nan if y == 0 or math.isinf(x) else math.fmod(x, y)),
-    Intrinsic("hypot", 2, math.hypot),
-    Intrinsic("copysign", 2, math.copysign),
-    Intrinsic("nextafter", 2, None),
-    Intrinsic("ldexp", 2, None),
-    Intrinsic("floor", 1, _keep_inf(math.floor)),
-    Intrinsic("ceil", 1, _keep_inf(math.ceil)),
-    Intrinsic("trunc", 1, _keep_inf(math.trunc)),
-    Intrinsic("round", 1, _round_away),
-    Intrinsic("nearbyint", 1, _keep_inf(round)),
-    Intrinsic("abs", 1, abs),
-    Intrinsic("isnan", 1, math.isnan, result="bool"),
-    Intrinsic("isinf", 1, math.isinf, result="bool"),
-    Intrinsic("isfinite", 1, math.isfinite, result="bool"),
-    Intrinsic("bitwise_and", 2, lambda a, b: a & b),
-    Intrinsic("bitwise_or", 2, lambda a, b: a | b),
-    Intrinsic("bitwise_xor", 2, lambda a, b: a ^ b),
+    _math("exp", _guard(math.exp), "math_exp.exp"),
+    _math("exp2", _guard(lambda x: math.pow(2.0, x)), "math_exp.exp2"),
+    _math("exp10", _guard(lambda x: math.pow(10.0, x)), "math_exp.exp10", in_double=True, c="",
+          by=_exp10_by_pow),
+    _math("log", _log, "math_exp.log"),
+    _math("log2", lambda x: _log(x, math.log2), "math_exp.log2"),
+    _math("log10", lambda x: _log(x, math.log10), "math_exp.log10"),
+    _math("log1p", lambda x: -math.inf if x == -1 else _guard(math.log1p)(x), "math_exp.log1p",
+          in_double=True),
+    Intrinsic("sqrt", 1, _guard(math.sqrt), spelled={"c": "sqrt"}, llvm="llvm.sqrt"),
+    _math("rsqrt", lambda x: math.inf if x == 0 else 1 / _guard(math.sqrt)(x),
+          "math_rounding.rsqrt", c="", by=_rsqrt_by_sqrt),
+    _math("sin", _guard(math.sin), "math_trig.sin"),
+    _math("cos", _guard(math.cos), "math_trig.cos"),
+    _math("tan", _guard(math.tan), "math_trig.tan", in_double=True),
+    _math("asin", _guard(math.asin), "math_inverse.asin", in_double=True),
+    _math("acos", _guard(math.acos), "math_inverse.acos", in_double=True),
+    _math("atan", math.atan, "math_inverse.atan", in_double=True),
+    _math("sinh", lambda x: math.copysign(_guard(math.sinh)(abs(x)), x), "math_inverse.sinh",
+          in_double=True),
+    _math("cosh", _guard(math.cosh), "math_inverse.cosh", in_double=True),
+    _math("tanh", math.tanh, "math_exp.tanh"),
+    _math("asinh", _guard(math.asinh), "math_inverse.asinh", in_double=True),
+    _math("acosh", _guard(math.acosh), "math_inverse.acosh", in_double=True),
+    _math("atanh", lambda x: math.copysign(math.inf, x) if abs(x) == 1 else _guard(math.atanh)(x),
+          "math_inverse.atanh", in_double=True),
+    _math("atan2", math.atan2, "math_inverse.atan2", 2, in_double=True),
+    _math("erf", math.erf, "math_inverse.erf"),
+    _math("sigmoid", _sigmoid, "math_exp.sigmoid", c="", by=_sigmoid_by_exp),
+    _math("pow", _pow, "math_power.pow_", 2, in_double=True),
+    Intrinsic("fmod", 2, lambda x, y: math.nan if y == 0 or math.isinf(x) else math.fmod(x, y),
+              spelled={"c": "fmod"}),
+    _math("hypot", math.hypot, "math_power.hypot", 2, in_double=True),
+    Intrinsic("copysign", 2, math.copysign, spelled={"c": "copysign"}, llvm="llvm.copysign"),
+    _math("nextafter", None, "math_rounding.nextafter", 2),
+    _math("ldexp", None, "math_rounding.ldexp", 2),
+    _rounding("floor", _keep_inf(math.floor), "llvm.floor", "math_rounding.floor"),
+    _rounding("ceil", _keep_inf(math.ceil), "llvm.ceil", "math_rounding.ceil"),
+    _rounding("trunc", _keep_inf(math.trunc), "llvm.trunc", "math_rounding.trunc"),
+    _rounding("round", _round_away, "llvm.round", "math_rounding.round_away"),
+    _rounding("nearbyint", _keep_inf(round), "llvm.rint", "math_rounding.nearbyint"),
+    Intrinsic("abs", 1, abs, spelled={"c": "fabs"}, llvm="llvm.fabs", of_integers=_size),
+    Intrinsic("isnan", 1, math.isnan, result="bool", of_integers=_never),
+    Intrinsic("isinf", 1, math.isinf, result="bool", of_integers=_never),
+    Intrinsic("isfinite", 1, math.isfinite, result="bool", of_integers=_always),
+    _bits("bitwise_and", lambda a, b: a & b, "&", "and"),
+    _bits("bitwise_or", lambda a, b: a | b, "|", "or"),
+    _bits("bitwise_xor", lambda a, b: a ^ b, "^", "xor"),
     Intrinsic("bitwise_not", 1, lambda a: ~a),
-    Intrinsic("shift_left", 2, lambda a, b: a << b),
-    Intrinsic("shift_right", 2, lambda a, b: a >> b),
-    Intrinsic("popcount", 1, None),
-    Intrinsic("clz", 1, None),
+    _bits("shift_left", lambda a, b: a << b, "<<", "shl"),
+    _bits("shift_right", lambda a, b: a >> b, ">>"),
+    Intrinsic("popcount", 1, None, llvm="llvm.ctpop"),
+    Intrinsic("clz", 1, None, llvm="llvm.ctlz"),
     Intrinsic("if_then_else", 3, None),
     Intrinsic("likely", 1, lambda c: c),
     Intrinsic("exact", 1, lambda x: x),
@@ -179,7 +271,7 @@ _ROWS = (
     Intrinsic("reinterpret", 1, None),
     Intrinsic("dot4", 3, None),
     Intrinsic("dot2", 2, None),
-    Intrinsic("fold2", 2, None),
+    Intrinsic("add_pairs", 2, None),
     Intrinsic("round_bfloat16", 1, lambda x: x, result="bfloat16"),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),
@@ -212,3 +304,21 @@ _ROWS = (
 )
 
 INTRINSICS = {row.name: row for row in _ROWS}
+
+
+def register_intrinsic(row: Intrinsic) -> Intrinsic:
+    """Make known one more function that a Call may name."""
+    if INTRINSICS.setdefault(row.name, row) is not row:
+        raise ValueError(f"there is an intrinsic '{row.name}' already; give yours another name")
+    return row
+
+
+class Known(Container[str]):
+    """The names of the intrinsics of which a row says something."""
+
+    def __init__(self, says: Callable[[Intrinsic], object]) -> None:
+        self.says = says
+
+    def __contains__(self, name: object) -> bool:
+        row = INTRINSICS.get(name) if isinstance(name, str) else None
+        return row is not None and bool(self.says(row))

@@ -1,4 +1,4 @@
-"""Statements in their places: when they run, what they compute and what they write."""
+"""Program points: statements in their places, when they run, what they compute and write."""
 
 from sterna.ir import build
 from sterna.ir.expr import Expr

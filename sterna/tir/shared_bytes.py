@@ -1,4 +1,4 @@
-"""Which buffers have bytes that several iterations of a parallel loop touch.
+"""Data races on sub-byte elements: buffers whose bytes several parallel iterations touch.
 
 Elements of less than a byte share their bytes. Iterations that write different elements of one byte
 must not undo each other's work; where it is certain that no two touch the same byte, all is easy.

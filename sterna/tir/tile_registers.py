@@ -1,4 +1,4 @@
-"""The tiles of the interpreter: what tiles.py says, in NumPy."""
+"""AMX tiles of the interpreter: what tiles.py says, in NumPy."""
 
 from typing import Any
 

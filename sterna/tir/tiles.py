@@ -1,4 +1,4 @@
-"""Tiles: registers that hold small matrices, and an instruction that multiplies two of them.
+"""Matrix tiles (AMX): registers that hold small matrices, and an instruction that multiplies two.
 
 A thread has eight, named by numbers. Before it uses them it says what shapes they have, and when it
 is done it gives them back: threads that hold tiles cost more to switch between.
@@ -18,7 +18,7 @@ is done it gives them back: threads that hold tiles cost more to switch between.
                               int32, which wraps. b has the rows of its matrix in groups of 4
                               bytes: one row of the tile holds, for each column, the two or four
                               numbers that follow each other in that column. Floats that are
-                              denormal may count as 0; the order of additions is the processor's
+                              subnormal may count as 0; the order of additions is the processor's
     tile_release()            the tiles are not used any more
 
 Targets without such registers keep tiles in memory: expand_tiles.py.

@@ -9,24 +9,24 @@ from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import FunctionPass, ModulePass, Pass, function_pass, register_pass
 from sterna.support.errors import InternalError
 from sterna.support.options import options
-from sterna.tir.passes.eliminate_common_subexpressions import eliminate_common_subexpressions
-from sterna.tir.passes.flatten_buffers import flatten_buffers
-from sterna.tir.passes.hoist_conditions import hoist_conditions
+from sterna.tir.passes.common_subexpr_elim_tir import common_subexpr_elim_tir
+from sterna.tir.passes.flatten_buffer import flatten_buffer
+from sterna.tir.passes.hoist_if_then_else import hoist_if_then_else
 from sterna.tir.passes.inject_double_buffer import inject_double_buffer
+from sterna.tir.passes.inject_prefetch import inject_prefetch
 from sterna.tir.passes.inline_calls import inline_calls
 from sterna.tir.passes.inline_lets import inline_lets
-from sterna.tir.passes.instrument_bounds import instrument_bounds
-from sterna.tir.passes.lower_intrinsics import lower_intrinsics
-from sterna.tir.passes.lower_prefetch import lower_prefetch
-from sterna.tir.passes.narrow_indices import narrow_indices
+from sterna.tir.passes.instrument_bound_checkers import instrument_bound_checkers
+from sterna.tir.passes.loop_partition import loop_partition
+from sterna.tir.passes.lower_intrin import lower_intrin
+from sterna.tir.passes.narrow_data_type import narrow_data_type
 from sterna.tir.passes.pack_elements import pack_elements
-from sterna.tir.passes.partition_loops import partition_loops
-from sterna.tir.passes.remove_asserts import remove_asserts
-from sterna.tir.passes.remove_no_ops import remove_no_ops
-from sterna.tir.passes.reuse_storage import reuse_storage
+from sterna.tir.passes.remove_no_op import remove_no_op
 from sterna.tir.passes.simplify import simplify
-from sterna.tir.passes.unroll_loops import unroll_loops
-from sterna.tir.passes.vectorize_loops import vectorize_loops
+from sterna.tir.passes.skip_assert import skip_assert
+from sterna.tir.passes.storage_rewrite import storage_rewrite
+from sterna.tir.passes.unroll_loop import unroll_loop
+from sterna.tir.passes.vectorize_loop import vectorize_loop
 from sterna.tir.stmt import PrimFunc
 from sterna.tir.verify import verify
 
@@ -93,11 +93,11 @@ def _info(name: str) -> PassInfo:
 
 def InjectPrefetch() -> Pass:
     """Turn rectangles to prefetch into prefetches of cache lines."""
-    return _plain("InjectPrefetch", lower_prefetch)
+    return _plain("InjectPrefetch", inject_prefetch)
 
 
 def InjectDoubleBuffer() -> Pass:
-    """Make what is double buffered one iteration ahead; config: tir.InjectDoubleBuffer."""
+    """Software pipelining: make what is double buffered one iteration ahead; it has a config."""
 
     def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
         return inject_double_buffer(func, context.get_config("tir.InjectDoubleBuffer"))
@@ -122,7 +122,7 @@ def InlineLets() -> Pass:
 
 def InstrumentBoundCheckers() -> Pass:
     """Check every index before it is used."""
-    return _plain("InstrumentBoundCheckers", instrument_bounds)
+    return _plain("InstrumentBoundCheckers", instrument_bound_checkers)
 
 
 def Simplify() -> Pass:
@@ -136,66 +136,66 @@ def Simplify() -> Pass:
 
 def SkipAssert() -> Pass:
     """Remove all checks."""
-    return _plain("SkipAssert", remove_asserts)
+    return _plain("SkipAssert", skip_assert)
 
 
 def RemoveNoOp() -> Pass:
     """Remove statements that do nothing."""
-    return _plain("RemoveNoOp", remove_no_ops)
+    return _plain("RemoveNoOp", remove_no_op)
 
 
 def LoopPartition() -> Pass:
     """Peel the iterations for which a guard may fail; config: tir.LoopPartition."""
 
     def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
-        return partition_loops(func, context.get_config("tir.LoopPartition"))
+        return loop_partition(func, context.get_config("tir.LoopPartition"))
 
     return PrimFuncPass(change, _info("LoopPartition"), PrimFunc)
 
 
 def HoistIfThenElse() -> Pass:
-    """Ask what a loop cannot change before the loop."""
-    return _plain("HoistIfThenElse", hoist_conditions)
+    """Loop unswitching: ask what a loop cannot change before the loop."""
+    return _plain("HoistIfThenElse", hoist_if_then_else)
 
 
 def FlattenBuffer() -> Pass:
     """Make every buffer one-dimensional."""
-    return _plain("FlattenBuffer", flatten_buffers)
+    return _plain("FlattenBuffer", flatten_buffer)
 
 
 def NarrowDataType(target_bits: int = 32) -> Pass:
     """Compute indices in so many bits where their bounds allow it."""
-    return _plain("NarrowDataType", lambda func: narrow_indices(func, target_bits))
+    return _plain("NarrowDataType", lambda func: narrow_data_type(func, target_bits))
 
 
 def StorageRewrite() -> Pass:
-    """Let buffers that are not needed at the same time share memory."""
-    return _plain("StorageRewrite", reuse_storage)
+    """Storage reuse: let buffers that are not needed at the same time share memory."""
+    return _plain("StorageRewrite", storage_rewrite)
 
 
 def VectorizeLoop(enable_vectorize: bool = True) -> Pass:
     """Turn loops that are marked vectorized into vectors, or only into serial loops."""
-    return _plain("VectorizeLoop", lambda func: vectorize_loops(func, enable_vectorize))
+    return _plain("VectorizeLoop", lambda func: vectorize_loop(func, enable_vectorize))
 
 
 def UnrollLoop() -> Pass:
     """Write out the loops that are marked unrolled, and others as config's tir.UnrollLoop says."""
 
     def change(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
-        return unroll_loops(func, context.get_config("tir.UnrollLoop"))
+        return unroll_loop(func, context.get_config("tir.UnrollLoop"))
 
     return PrimFuncPass(change, _info("UnrollLoop"), PrimFunc)
 
 
 def CommonSubexprElimTIR(enable_cse_tir: bool = True) -> Pass:
     """Compute once what is needed several times."""
-    change = eliminate_common_subexpressions if enable_cse_tir else lambda func: func
+    change = common_subexpr_elim_tir if enable_cse_tir else lambda func: func
     return _plain("CommonSubexprElimTIR", change)
 
 
 def LowerIntrin(implemented: Collection[str] = ()) -> Pass:
     """Say functions by simpler ones, except for those that are implemented."""
-    return _plain("LowerIntrin", lambda func: lower_intrinsics(func, implemented))
+    return _plain("LowerIntrin", lambda func: lower_intrin(func, implemented))
 
 
 # Other passes may require these by name.

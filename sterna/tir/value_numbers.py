@@ -1,4 +1,4 @@
-"""Expressions by what they compute: equal ones are one value, wherever they stand."""
+"""Global value numbering: equal expressions are one value, wherever they stand."""
 
 from typing import Any
 

@@ -62,7 +62,7 @@ _PACKED_TYPES = ("handle", "handle", "int32", "handle")
 
 # Intrinsics whose arguments or result follow rules of their own.
 _FREE_TYPES = frozenset({
-    "if_then_else", "saturate", "reinterpret", "dot4", "dot2", "fold2", "round_bfloat16",
+    "if_then_else", "saturate", "reinterpret", "dot4", "dot2", "add_pairs", "round_bfloat16",
     "call_extern",
     "call_pure_extern", "call_packed",
     "call_llvm_intrin", "call_llvm_pure_intrin", "call_llvm_void", "view_of", "address_of",

@@ -10,7 +10,7 @@ from onnx import helper
 
 from tests.cli.conftest import Sterna
 from tests.model.networks import dense_by_numpy, made
-from tests.support import require_module
+from tests.support import FOREIGN, require_module
 
 IMAGE = np.linspace(-1, 1, 12, dtype="float32").reshape(2, 6)
 
@@ -110,7 +110,7 @@ def test_pictures_need_pillow(
         (["dense.onnx", "--random", "--integers", "3"], 2, "no FROM:BELOW"),
         (["a.so", "--random", "--target", "c"], 2, "compiled already; --target has no effect"),
         (["a.so", "--random"], 3, "cannot load 'a.so'"),
-        (["dense.onnx", "--random", "--target", "llvm -mcpu=cortex-a72 -mtriple=aarch64-linux-gnu"],
+        (["dense.onnx", "--random", "--target", f"llvm -mtriple={FOREIGN}"],
          4, "another machine than this"),
     ],
 )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sterna.codegen.llvm.machine import LLVMOptions
-from sterna.driver.build import llvm_options
 from sterna.ir.build import call_intrinsic
 from sterna.target import Target
+from sterna.target.code_generators.llvm import llvm_options
 from tests.codegen.test_llvm_common import Array, elementwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -10,11 +10,11 @@ import pytest
 
 from sterna.codegen.llvm import CompiledModule, LLVMOptions
 from sterna.codegen.llvm.machine import abilities
-from sterna.driver.build import llvm_options
 from sterna.ir.build import call_intrinsic, cast, const
 from sterna.ir.expr import Broadcast, Expr, Ramp, Var
 from sterna.support.dtype import DataType
 from sterna.target import Target
+from sterna.target.code_generators.llvm import llvm_options
 from sterna.testing import requires_x86
 from sterna.tir.stmt import Allocate, BufferLoad, BufferStore, For, PrimFunc, seq
 from tests.codegen.test_llvm_common import Array, Loaded, elementwise, kernel, make_buffer

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import sterna as tvm
+from sterna.codegen.model_data import ModelData
 from sterna.contrib import graph_executor
 from sterna.driver.factory import GraphExecutorFactoryModule
-from sterna.driver.model_data import ModelData
 from tests.runtime.graphs import SHAPE, Graph, kernels, sample, small_graph
 from tests.support import require_module, require_program
 

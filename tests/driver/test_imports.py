@@ -14,12 +14,11 @@ import pytest
 
 import sterna as tvm
 from sterna import te
-from sterna.codegen.llvm import CompiledModule
+from sterna.codegen.llvm import CompiledModule, LLVMCode, LLVMKernels
 from sterna.driver import OperatorModule
 from sterna.driver.bundle import Bundle, encode
-from sterna.driver.code import KernelsCode, LLVMCode
 from sterna.runtime import ModulePropertyMask
-from tests.support import require_module, require_program
+from tests.support import FOREIGN, require_module, require_program
 
 SUFFIXES = [".so", ".tar", ".o", ".a"]
 
@@ -175,14 +174,14 @@ def test_truncated_files_are_refused_by_name(suffix: str, tmp_path: Path) -> Non
 
 def test_files_for_another_machine_are_refused_by_name(tmp_path: Path) -> None:
     require_module("ziglang")
-    target = "llvm -mtriple=aarch64-unknown-linux-gnu"
+    target = f"llvm -mtriple={FOREIGN}"
     host = add("f", 1, target)
     host.import_module(add("f", 2, target))
-    linker = f"{sys.executable} -m ziglang cc -target aarch64-linux-gnu"
+    linker = f"{sys.executable} -m ziglang cc -target {FOREIGN}"
     for suffix in (".so", ".tar", ".o", ".a"):
-        path = tmp_path / f"arm{suffix}"
+        path = tmp_path / f"foreign{suffix}"
         host.export_library(path, cc=linker)
-        with pytest.raises(ValueError, match=rf"arm\{suffix}': it is built for"):
+        with pytest.raises(ValueError, match=rf"foreign\{suffix}': it is built for"):
             tvm.runtime.load_module(path)
 
 
@@ -328,7 +327,7 @@ def kernels(name: str, amount: float) -> OperatorModule:
     assert isinstance(code, LLVMCode)
     functions = [function for function in code.functions if function.name != "main"]
     content = CompiledModule(functions, code.options, name).object_bytes()
-    finished = KernelsCode({name: content}, True, code.options, code.source)
+    finished = LLVMKernels({name: content}, code.source, code.options, True)
     return OperatorModule.make(finished, name, built.ir_module_by_target)
 
 

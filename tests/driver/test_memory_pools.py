@@ -20,18 +20,18 @@ ALGORITHMS = [
 ]
 
 
-def workspace(*sizes: int, **more: Any) -> tvm.WorkspaceMemoryPools:
+def workspace(*sizes: int, target: str = "c", **more: Any) -> tvm.WorkspaceMemoryPools:
     """Pools a, b, ... of these sizes."""
     return tvm.WorkspaceMemoryPools([
-        tvm.WorkspacePoolInfo(name, [tvm.target.Target("c")],
+        tvm.WorkspacePoolInfo(name, [tvm.target.Target(target)],
                               tvm.PoolInfoProperties(size_hint_bytes=size, **more))
         for name, size in zip("abcdef", sizes, strict=False)
     ])
 
 
-def constants(*sizes: int) -> tvm.ConstantMemoryPools:
+def constants(*sizes: int, target: str = "c") -> tvm.ConstantMemoryPools:
     return tvm.ConstantMemoryPools([
-        tvm.ConstantPoolInfo(f"flash{place}", [tvm.target.Target("c")],
+        tvm.ConstantPoolInfo(f"flash{place}", [tvm.target.Target(target)],
                              pool_info_properties=tvm.PoolInfoProperties(size_hint_bytes=size))
         for place, size in enumerate(sizes)
     ])

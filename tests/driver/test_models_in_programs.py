@@ -11,8 +11,9 @@ import pytest
 from sterna.contrib import cc
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.support import native
+from sterna.support.cross import Machine
 from tests.runtime.graphs import Graph, kernels, sample, small_graph
-from tests.support import ROOT, require_program
+from tests.support import LEAKS, ROOT, require_program
 
 EXAMPLE = ROOT / "examples" / "c" / "run_model.c"
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -85,8 +86,8 @@ def test_a_static_program_holds_everything(gcc: str, suffix: str, tmp_path: Path
     whole = ["-Wl,--whole-archive", path, "-Wl,--no-whole-archive"] if suffix == ".a" else [path]
     library = native.library_folder() / "libsterna.a"
     include = f"-I{native.include_folder()}"
-    program = tmp_path / "program"
-    small = ["-Os", "-s", "-Wl,--gc-sections"]
+    program, here = tmp_path / "program", Machine.here()
+    small = ["-Os", "-s", "-Wl,--gc-sections", *(here.compact if here else ())]
     run([gcc, *WARNINGS, *small, include, EXAMPLE, *whole, library, "-o", program, *SYSTEM])
     check_program([program])
     assert program.stat().st_size < 130_000
@@ -101,7 +102,7 @@ def test_sanitizers_find_nothing(gcc: str, target: str, tmp_path: Path) -> None:
     build(target=target).export_library(tmp_path / "model.o")
     build(target=target).export_library(tmp_path / "model.so")
     include = f"-I{ROOT / 'runtime'}"
-    sources = [EXAMPLE, tmp_path / "sterna.c", tmp_path / "model.o"]
+    sources = [EXAMPLE, LEAKS, tmp_path / "sterna.c", tmp_path / "model.o"]
     run([gcc, *WARNINGS, *SANITIZERS, include, *sources, "-o", tmp_path / "program", *SYSTEM])
     check_program([tmp_path / "program"])
     check_program([tmp_path / "program", tmp_path / "model.so"])

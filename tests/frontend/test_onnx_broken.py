@@ -11,7 +11,7 @@ import pytest
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from sterna import relay
-from sterna.frontend.onnx import importer
+from sterna.frontend import limits
 from sterna.relay.frontend import from_onnx
 from sterna.support.errors import OpNotImplemented
 from tests.frontend.support import bare_model, compare, run_imported
@@ -328,7 +328,7 @@ def test_functions_that_go_round_or_grow(monkeypatch: pytest.MonkeyPatch) -> Non
             helper.make_node(f"F{i - 1}", ["m"], ["b"], domain="own"),
         ]
         levels.insert(0, function(f"F{i}", *twice))
-    monkeypatch.setattr(importer, "MOST_NODES", 2000)
+    monkeypatch.setattr(limits, "MOST_NODES", 2000)
     refused(calling(*levels), "make more than 2000 nodes")
     deep = [function("F0", helper.make_node("Neg", ["a"], ["b"]))]
     for i in range(1, 200):

@@ -11,11 +11,13 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.codegen import llvm
-from sterna.driver.build import llvm_options
 from sterna.driver.kernel import kernel_functions
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay import pipeline
+from sterna.schedule.implementation import Plan
 from sterna.target import Target, processor_of
+from sterna.target.code_generators.llvm import llvm_options
+from tests.schedule.implemented import packed_conv2d
 
 TARGETS = {
     "avx512": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512",
@@ -114,9 +116,11 @@ def test_winograds_transforms_keep_a_line_in_registers(m: int, target: str) -> N
     block = 2 * lanes
     x = relay.var("x", shape=(1, 28, 28, 64))
     w = relay.const(np.ones((size**2, 64 // block, 64, block), "float32"))
-    body = relay.nn.conv2d_winograd(
-        x, w, tile_size=m, padding=(1, 1, 1, 1), lanes=lanes, registers=machine.tile_registers
+    plan = Plan.of(
+        "winograd", m=m, tiles=16, split="blocks", lanes=lanes, registers=machine.tile_registers,
+        together=1, products=9 * 64,
     )
+    body = packed_conv2d(x, plan, [w], 64, 3, padding=(1, 1, 1, 1))
     text = assembly(tvm.IRModule.from_expr(relay.Function((x,), body)), Target(target))
     transforms = [
         loop for loop in inner_loops(text) if 0 < loop.count(PRODUCT) < len(loop.lines) / 3
@@ -188,7 +192,7 @@ def test_rows_are_summed_side_by_side() -> None:
 def test_stems_keep_their_accumulators() -> None:
     """Few channels are written out, and all of their numbers loaded ahead."""
     stem = network(3, 64, 112, 7, strides=2)
-    loop = busiest_loop(assembly(stem, Target(TARGETS["neon"]), without=["Winograd"]))
+    loop = busiest_loop(assembly(stem, Target(TARGETS["neon"]), without=["ChooseImplementations"]))
     assert loop.count(STACK) == 0 and loop.count(PRODUCT) >= 48
 
 

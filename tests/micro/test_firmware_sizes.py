@@ -53,9 +53,9 @@ def test_the_keyword_network(toolchain: str) -> None:
 def test_pools_are_counted_too() -> None:
     require_program("arm-none-eabi-gcc")
     config = {"tir.usmp.use_workspace_io": True}
-    program = build("c", config, workspace_memory_pools=workspace(5000, 40000),
-                    constant_memory_pools=constants(2000))
-    found, plain = sizes(program, toolchain="gcc"), sizes(build("c"), toolchain="gcc")
+    program = build(TARGET, config, workspace_memory_pools=workspace(5000, 40000, target=TARGET),
+                    constant_memory_pools=constants(2000, target=TARGET))
+    found, plain = sizes(program, toolchain="gcc"), sizes(build(), toolchain="gcc")
     assert found.weights == plain.weights and abs(found.code - plain.code) < 200
 
 

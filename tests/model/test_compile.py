@@ -161,8 +161,9 @@ def test_open_dimensions_are_listed_with_the_argument_to_give() -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         sterna.compile(tmp_path / "missing.onnx")
-    with pytest.raises(ValueError, match=r"m\.tern' is no model.* must end in \.onnx"):
-        sterna.compile("m.tern")
+    (tmp_path / "m.tern").write_bytes(b"tern")
+    with pytest.raises(ValueError, match=r"m\.tern' is no model.* ONNX \(\.onnx\)"):
+        sterna.compile(tmp_path / "m.tern")
     with pytest.raises(ValueError, match=r"'m\.so' is compiled already; sterna\.load"):
         sterna.compile("m.so")
     with pytest.raises(TypeError, match="not float"):

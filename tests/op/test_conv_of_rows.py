@@ -8,7 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from tests.op.test_integer_kernels import convolved, extremes
+from tests.schedule.byte_layers import convolved, extremes
 
 LAYERS: dict[str, Any] = {
     "border": ((1, 16, 21), (32, 16, 3), {"strides": 2, "padding": (1, 2)}),

@@ -10,7 +10,7 @@ from sterna import relay
 from sterna.op.qnn.scaled_sum import ScaledSumAttrs, sums_are_exact
 from sterna.relay.op import call, find
 from sterna.support.dtype import DataType
-from tests.op.test_integer_kernels import MACHINES, check
+from tests.schedule.byte_layers import MACHINES, check
 
 UINT8 = DataType("uint8")
 RATIOS = [(0.7310586, 1.1192029, -91.3), (0.0123, 2.5, 0.0), (1.0, 0.333333, 128.0)]

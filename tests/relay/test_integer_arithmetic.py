@@ -9,7 +9,7 @@ from sterna import relay
 from sterna.relay import transform
 from sterna.relay.arrays import Array
 from sterna.relay.interpreter import interpret
-from tests.op.test_integer_kernels import convolved, extremes
+from tests.schedule.byte_layers import convolved, extremes
 
 
 def rewritten(expr: relay.Expr) -> relay.Function:

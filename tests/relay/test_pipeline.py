@@ -1,18 +1,19 @@
 """The order of the passes, what runs at each level, and the page that says so."""
 
+import inspect
 import re
 
 import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.relay import pipeline
+from sterna.relay import pipeline, transform
 from sterna.relay.describe_passes import describe
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.testing import mobilenet
 from sterna.schedule.kernel import Processor
 from tests.relay.support import assert_same_values, function, run
-from tests.support import ROOT
+from tests.support import ROOT, in_snake_case
 
 
 def test_the_page_is_current() -> None:
@@ -31,6 +32,18 @@ def test_the_classic_order() -> None:
     ]
     kept = [name for name in names if name in classic]
     assert kept == classic
+
+
+def test_a_pass_its_function_and_its_file_have_one_name() -> None:
+    """A family of passes is one file, whose name is what their names share."""
+    for name in transform.__all__:
+        module = inspect.getmodule(getattr(transform, name))
+        assert module is not None
+        if module.__name__.startswith("sterna.relay.passes."):
+            file, word = module.__name__.rpartition(".")[2], in_snake_case(name)
+            functions = [one for one, _ in inspect.getmembers(module, inspect.isfunction)]
+            assert file in word
+            assert any(file in function for function in functions if function.islower())
 
 
 def _built(text: str, level: int) -> relay.Function:

@@ -2,12 +2,18 @@
 
 # mypy: disable-error-code="arg-type, attr-defined"
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 
 import sterna as tvm
 from sterna import relay
 from sterna.ir import explain_difference
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.op import find, records
+from tests.relay.random_graphs import draw_cases, draw_network
 
 CONSTANT = np.arange(24.0, dtype="float32").reshape(2, 3, 2, 2)
 
@@ -58,6 +64,92 @@ def test_unknown_dimensions_and_scalars() -> None:
     mod = tvm.IRModule.from_expr(body)
     assert "Tensor[(?, 3), int8]" in str(mod) and "-3i8" in str(mod)
     check(mod)
+
+
+def conv(**attrs: Any) -> str:
+    """A convolution's call as text."""
+    x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(4, 4, 3, 3))
+    return str(relay.nn.conv2d(x, w, **attrs)).splitlines()[-1]
+
+
+def test_attributes_show_where_they_differ_from_their_defaults() -> None:
+    assert conv() == "nn.conv2d(%x, %w)"
+    assert conv(padding=0, strides=1) == conv(padding=(0, 0, 0, 0)) == conv()
+    assert conv(padding=1) == "nn.conv2d(%x, %w, padding=[1, 1, 1, 1])"
+    assert conv(channels=4, data_layout="NCHW") == "nn.conv2d(%x, %w, channels=4)"
+    x = relay.var("x", shape=(2, 3))
+    assert str(relay.nn.softmax(x)).endswith("nn.softmax(%x)")
+    assert str(relay.nn.softmax(x, axis=0)).endswith("nn.softmax(%x, axis=0)")
+    assert str(relay.reshape(x, (3, 2))).endswith("reshape(%x, newshape=[3, 2])")
+    with pytest.raises(ValueError, match=r"in nn\.dense\(data=%x: \S+ 3\), weight=%x: \S+ 4\)\)$"):
+        relay.nn.dense(x, relay.var("x", shape=(2, 4)))
+
+
+def test_defaults_that_hang_on_others_are_shown() -> None:
+    first = Dependent(3)
+    assert first.shown() == [("size", 3)]
+    assert Dependent(3, pad=3).shown() == [("size", 3)]
+    assert Dependent(3, half=True).shown() == [("size", 3), ("pad", 1), ("half", True)]
+    assert Picky(2, depth=5).shown() == [("size", 2), ("depth", 5)]
+
+
+@attributes
+class Dependent(Attrs):
+    """What the padding is by default hangs on the other two."""
+
+    size: int
+    pad: int | None = None
+    half: bool = False
+
+    def normalize(self) -> None:
+        """The default in numbers."""
+        if self.pad is None:
+            self.pad = self.size // 2 if self.half else self.size
+
+
+@attributes
+class Picky(Attrs):
+    """Its defaults alone are refused."""
+
+    size: int
+    depth: int = 0
+
+    def normalize(self) -> None:
+        """The two go together."""
+        if self.size == 2 and self.depth != 5:
+            raise ValueError("a size of 2 goes with a depth of 5")
+
+
+def calls_of_cases() -> list[tuple[str, int]]:
+    return [(name, i) for name, record in sorted(records().items()) if record.attrs is not None
+            for i in range(len(record.cases))]
+
+
+def test_attributes_of_every_operator_are_read_back() -> None:
+    for name, place in calls_of_cases():
+        record = find(name)
+        assert record.attrs is not None
+        attrs = record.attrs(**record.cases[place].attrs)
+        again = record.attrs(**dict(attrs.shown()))
+        assert explain_difference(attrs, again) is None, (name, place)
+        defaults = {one.name: one.default for one in dataclasses.fields(record.attrs)}
+        for key, value in attrs.shown():
+            known = attrs.shown() == list(attrs.items()) or repr(value) != repr(defaults[key])
+            assert known, f"{name}: {key}={value!r} is the default"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_graphs_drawn_at_random_are_read_back(seed: int) -> None:
+    drawn = draw_cases(seed) if seed % 2 else draw_network(seed)
+    check(tvm.IRModule({"main": drawn.function}))
+
+
+def test_attributes_that_are_no_finite_numbers() -> None:
+    x = relay.var("x", shape=(2,))
+    for low, high in ((-np.inf, 6.0), (0.0, np.inf), (np.nan, -0.0)):
+        mod = tvm.IRModule.from_expr(relay.clip(x, low, high))
+        made = relay.parse(mod.astext())["main"].body.attrs
+        assert repr((made.a_min, made.a_max)) == repr((float(low), float(high)))
 
 
 def test_printing_leaves_large_constants_out() -> None:

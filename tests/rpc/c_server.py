@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import ROOT, clean_environment, require_program
+from tests.support import LEAKS, ROOT, clean_environment, require_program
 
 RUNTIME = ROOT / "runtime"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME}"]
-SANITIZED = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", str(LEAKS)]
 SYSTEM = ["-rdynamic", "-lpthread", "-ldl", "-lm"]
 
 # Words of sanitizers that no server may utter. Of an array that is too large they only warn.
@@ -81,7 +81,7 @@ class Running:
         (session,) = children_of(supervisor)
         return session
 
-    def await_quiet(self, seconds: float = 20) -> None:
+    def await_quiet(self, seconds: float = 60) -> None:
         """Wait until all sessions are over."""
         end = time.monotonic() + seconds
         while children_of(self.process.pid):
@@ -115,7 +115,7 @@ def running(
         port = int(log.read_text().splitlines()[0].rpartition(":")[2])
         yield Running(process, port, folder, log)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0  # it may be searched for leaks
         said = log.read_text(errors="replace")
         alarms = [said.find(alarm) for alarm in ALARMS if alarm in said]
         assert not alarms, said[max(0, min(alarms) - 500) : min(alarms) + 8000]

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from sterna.support.cross import Machine
 from sterna.testing.rule import require
-from tests.support import clean_environment, require_module, require_program
+from tests.support import LEAKS, clean_environment, require_module, require_program
 
 RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
 TESTS = Path(__file__).resolve().parent / "c"
@@ -189,20 +190,22 @@ class Workshop:
         runtime = self.objects(build.options, build.one_file)
         output = self.folder / f"{name}-{list(BUILDS.values()).index(build)}"
         own = [tests / f"{name}.o", tests / "check.o"]
+        own += [LEAKS] if "address" in build.sanitizer else []
         run([gcc, *build.options, *own, *runtime, "-o", output, *SYSTEM])
         return output
 
-    def shared_library(self, name: str, *compiler: str) -> Path:
+    def shared_library(self, name: str, machine: Machine | None, *compiler: str) -> Path:
         """The runtime as it is installed: small and stripped."""
         output = self.folder / f"{name}.so"
         options = [*SMALL, "-fvisibility=hidden", "-fPIC", "-shared", "-s"]
+        options += machine.compact if machine else ()
         run([*compiler, *LANGUAGE, *WARNINGS, *options, self.source(), "-o", output, "-lpthread"])
         return output
 
     @cache  # noqa: B019
     def shared_library_here(self) -> Path:
         """The same by this machine's compiler."""
-        return self.shared_library("libsterna", require_program("gcc"))
+        return self.shared_library("libsterna", Machine.here(), require_program("gcc"))
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +278,8 @@ def test_shared_library_is_small_here(workshop: Workshop) -> None:
 
 @pytest.mark.parametrize("machine", ["aarch64", "x86_64"])
 def test_shared_library_is_small_there(workshop: Workshop, machine: str) -> None:
-    library = workshop.shared_library(machine, *zig(f"{machine}-linux-gnu"))
+    triple = f"{machine}-linux-gnu"
+    library = workshop.shared_library(machine, Machine.of(triple), *zig(triple))
     assert library.stat().st_size <= LARGEST
 
 

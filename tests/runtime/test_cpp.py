@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import require_program
+from tests.support import LEAKS, require_program
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime"
@@ -65,7 +65,9 @@ class Build:
         output = str(self.folder / name)
         options = [*self.options, "-std=c++17", f"-I{RUNTIME}", *WARNINGS, *more]
         libraries = [f"-L{self.folder}", "-lsterna", "-lpthread", f"-Wl,-rpath,{self.folder}"]
-        run([*self.compiler, *options, "-o", output, str(source), *libraries])
+        searched = "-shared" not in more and self.options == SANITIZERS
+        sources = [str(source), *([str(LEAKS)] if searched else [])]
+        run([*self.compiler, *options, "-o", output, *sources, *libraries])
         return output
 
     def run(self, program: str, library: str) -> str:

@@ -327,9 +327,9 @@ KIND = TargetKind("abacus", 12, ("abacus",), (Option("beads", "int", 10),))
 def kinds_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     package = importlib.import_module("sterna.target.kinds")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    kind.all_kinds.cache_clear()
+    kind._kinds.cache_clear()
     yield tmp_path
-    kind.all_kinds.cache_clear()
+    kind._kinds.cache_clear()
     for name in ("abacus", "other"):
         sys.modules.pop(f"sterna.target.kinds.{name}", None)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import sterna.target as target_module
 from sterna.isa import instruction_sets
 from sterna.target import Target
+from sterna.target.code_generator import KernelCodeGenerator, ProgramCodeGenerator
 from sterna.target.kind import Option, all_kinds
 from sterna.target.names import names_of
 
@@ -261,10 +262,10 @@ def test_cuda_without_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kind_without_a_code_generator_says_so() -> None:
-    assert Target("llvm").kind.require_codegen() == "llvm"
-    assert Target("c").kind.require_codegen() == "c"
+    assert isinstance(Target("llvm").kind.code_generator(), KernelCodeGenerator)
+    assert isinstance(Target("c").kind.code_generator(), ProgramCodeGenerator)
     with pytest.raises(ValueError, match=r"'opencl' .* no code generator.*builds for: .*llvm"):
-        Target("opencl").kind.require_codegen()
+        Target("opencl").kind.code_generator()
 
 
 def test_shortcuts() -> None:

@@ -14,7 +14,7 @@ from sterna import te
 from sterna.ir import Var, const, explain_difference
 from sterna.te.lower import lower_schedule
 from sterna.tir import Buffer, Prefetch, interpreter, parse, pipeline
-from sterna.tir.passes.lower_prefetch import lower_prefetch
+from sterna.tir.passes.inject_prefetch import inject_prefetch
 from sterna.tir.verify import verify
 from tests.te.test_random_schedules import (
     COMPUTATIONS,
@@ -62,14 +62,14 @@ def test_behind_a_row_lies_the_next_row() -> None:
     s = te.create_schedule(b.op)
     outer, _ = s[b].split(b.op.axis[1], 16)
     s[b].prefetch(a, outer, 1)
-    text = str(lower_prefetch(lower_schedule(s, [a, b], "f")))
+    text = str(inject_prefetch(lower_schedule(s, [a, b], "f")))
     assert "prefetch(A[0, min(i*32 + 16, 111) + (row*32 + (j.outer + line)*16)])" in text
 
 
 def test_lines_stay_inside_the_buffer() -> None:
     s, a, b, c, ko, _ = matmul()
     s[c].prefetch(b, ko, 2)
-    text = str(lower_prefetch(lower_schedule(s, [a, b, c], "f")))
+    text = str(inject_prefetch(lower_schedule(s, [a, b, c], "f")))
     assert "for row in range(4):\n" in text
     assert "prefetch(B[min(k.outer*4 + row + 8, 69), (j.outer + line)*16])" in text
 
@@ -135,7 +135,7 @@ def region(shape: tuple[int, ...], mins: tuple[int, ...], sizes: tuple[int, ...]
 def test_each_line_once(
     shape: tuple[int, ...], mins: tuple[int, ...], sizes: tuple[int, ...], lines: int
 ) -> None:
-    func = verify(lower_prefetch(region(shape, mins, sizes)))
+    func = verify(inject_prefetch(region(shape, mins, sizes)))
     product = 1
     for count in re.findall(r"range\((\d+)\)", str(func)):
         product *= int(count)
@@ -146,9 +146,9 @@ def test_rows_that_are_far_apart_and_symbolic_shapes() -> None:
     n = Var("n", is_size=True)
     buffer = Buffer("A", F32, (n, const(4)), strides=(const(8), const(1)))
     stmt = Prefetch(buffer, (const(0), const(0)), (n, const(4)))
-    assert "for row in range(n)" in str(lower_prefetch(function("f", stmt, buffer)))
+    assert "for row in range(n)" in str(inject_prefetch(function("f", stmt, buffer)))
     flat = Buffer("A", F32, (n,))
-    text = str(lower_prefetch(function("f", Prefetch(flat, (const(0),), (n,)), flat)))
+    text = str(inject_prefetch(function("f", Prefetch(flat, (const(0),), (n,)), flat)))
     assert "for line in range((n + 15) // 16):" in text
 
 
@@ -278,4 +278,4 @@ def test_a_loop_of_no_iterations_has_no_shares() -> None:
     s[b].prefetch(a, j, 1, i)
     func = lower_schedule(s, [a, b], "f")
     assert rectangles(func) == ["A, (i + 1, 0), (1, 0)"]
-    assert "prefetch" not in str(lower_prefetch(func))
+    assert "prefetch" not in str(inject_prefetch(func))

@@ -20,7 +20,7 @@ from sterna.te.lower import lower_schedule
 from sterna.te.rolling_buffer import find_roll
 from sterna.te.tensor import UNROLLED, VECTORIZED
 from sterna.tir import interpreter, pipeline
-from sterna.tir.passes import reuse_storage as sharing
+from sterna.tir.passes import storage_rewrite as sharing
 
 Computation = tuple[list[te.Tensor], list[te.Tensor]]
 

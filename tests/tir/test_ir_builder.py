@@ -9,7 +9,7 @@ import pytest
 import sterna as tvm
 from sterna import te, tir
 from sterna.tir import interpreter, pipeline
-from sterna.tir.passes import reuse_storage
+from sterna.tir.passes import storage_rewrite
 from sterna.tir.verify import verify
 
 NUMBERS = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
@@ -114,7 +114,7 @@ def test_addresses_follow_their_buffers_through_the_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Flattening, sharing of memory and unrolling make new buffers."""
-    monkeypatch.setattr(reuse_storage, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(storage_rewrite, "SMALLEST_BYTES", 0)
     a = tir.decl_buffer((2, 4), name="a")
     ib = tir.ir_builder.create()
     with ib.for_range(0, 2, kind="unroll") as i:

@@ -7,12 +7,12 @@ import numpy as np
 from sterna import te
 from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter
-from sterna.tir.passes.flatten_buffers import flatten_buffers
-from sterna.tir.passes.hoist_conditions import hoist_conditions
-from sterna.tir.passes.partition_loops import partition_loops
+from sterna.tir.passes.flatten_buffer import flatten_buffer
+from sterna.tir.passes.hoist_if_then_else import hoist_if_then_else
+from sterna.tir.passes.loop_partition import loop_partition
 from sterna.tir.passes.simplify import simplify
-from sterna.tir.passes.unroll_loops import unroll_loops
-from sterna.tir.passes.vectorize_loops import vectorize_loops
+from sterna.tir.passes.unroll_loop import unroll_loop
+from sterna.tir.passes.vectorize_loop import vectorize_loop
 from sterna.tir.verify import verify
 
 
@@ -50,7 +50,7 @@ def test_simplify_keeps_a_buffer_one_object() -> None:
 
 def test_partition_loops_peels_the_tail() -> None:
     func = scaled(22, 8)
-    done = partition_loops(simplify(func))
+    done = loop_partition(simplify(func))
     verify(done)
     text = str(done)
     assert "for i.outer in range(2):" in text and "in range(6):" in text
@@ -61,7 +61,7 @@ def test_partition_loops_peels_the_tail() -> None:
 def test_partition_loops_with_a_symbolic_extent() -> None:
     n = te.size_var("n")
     func = scaled(n, 8)
-    done = partition_loops(simplify(func))
+    done = loop_partition(simplify(func))
     verify(done)
     assert "n // 8" in str(done)
     for size in (0, 5, 8, 22):
@@ -75,7 +75,7 @@ def test_hoist_conditions_asks_before_the_loop() -> None:
     s = te.create_schedule(b.op)
     s[b].set_store_predicate(flag > 0)
     func = lower_schedule(s, [a, b, flag], "f")
-    done = hoist_conditions(simplify(func))
+    done = hoist_if_then_else(simplify(func))
     verify(done)
     lines = [line.strip() for line in str(done).splitlines()]
     assert lines[1].startswith("if ") and "flag" in lines[1] and lines[2].startswith("for i")
@@ -87,12 +87,12 @@ def test_hoist_conditions_asks_before_the_loop() -> None:
 
 def test_hoist_conditions_leaves_what_depends_on_the_loop() -> None:
     func = simplify(scaled(22, 8))
-    assert hoist_conditions(func) is func
+    assert hoist_if_then_else(func) is func
 
 
 def test_vectorize_loops_makes_vectors() -> None:
     func = scaled(24, 8, "vectorize")
-    done = vectorize_loops(flatten_buffers(simplify(func)))
+    done = vectorize_loop(flatten_buffer(simplify(func)))
     verify(done)
     assert "ramp(i.outer*8, 1, 8)" in str(done)
     same_numbers(func, done, 24)
@@ -100,14 +100,14 @@ def test_vectorize_loops_makes_vectors() -> None:
 
 def test_vectorize_loops_leaves_divergent_loops_serial() -> None:
     func = scaled(22, 8, "vectorize")
-    done = vectorize_loops(flatten_buffers(simplify(func)))
+    done = vectorize_loop(flatten_buffer(simplify(func)))
     assert "ramp" not in str(done) and "vectorized" not in str(done)
     same_numbers(func, done, 22)
 
 
 def test_unroll_loops_writes_iterations_out() -> None:
     func = scaled(8, 4, "unroll")
-    done = simplify(unroll_loops(simplify(func)))
+    done = simplify(unroll_loop(simplify(func)))
     verify(done)
     assert str(done).count("b[") == 4 and "unrolled" not in str(done)
     same_numbers(func, done, 8)
@@ -117,12 +117,12 @@ def test_flatten_buffers_makes_one_index() -> None:
     a = te.placeholder((3, 5), name="a")
     b = te.compute((3, 5), lambda i, j: a[i, j] + 1.0, name="b")
     func = lower_schedule(te.create_schedule(b.op), [a, b], "f")
-    done = flatten_buffers(func)
+    done = flatten_buffer(func)
     assert "b[i*5 + j] = a[i*5 + j] + 1.0" in str(done)
 
 
 def test_an_unchanged_function_stays_the_same_object() -> None:
     func = simplify(scaled(16, 4))
     assert simplify(func) is func
-    assert unroll_loops(func) is func
-    assert vectorize_loops(func) is func
+    assert unroll_loop(func) is func
+    assert vectorize_loop(func) is func

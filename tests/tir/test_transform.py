@@ -2,6 +2,7 @@
 
 import logging
 import re
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter, pipeline
 from sterna.tir import transform as T
 from sterna.tir.stmt import Evaluate, seq
-from tests.support import ROOT
+from tests.support import ROOT, in_snake_case
 
 
 def scaled(n: Any, factor: int, mark: str = "", pragma: tuple[str, int] | None = None) -> PrimFunc:
@@ -58,6 +59,12 @@ def test_passes_have_the_names_that_users_know() -> None:
     names = [one.info.name for one in pipeline.passes()]
     for name in ("Simplify", "LoopPartition", "StorageRewrite", "VectorizeLoop", "UnrollLoop"):
         assert f"tir.{name}" in names
+
+
+def test_a_pass_its_function_and_its_file_have_one_name() -> None:
+    for name in set(T.__all__) - {"PrimFuncPass", "prim_func_pass"}:
+        word = in_snake_case(name)
+        assert callable(getattr(import_module(f"sterna.tir.passes.{word}"), word))
 
 
 def test_simple_mode_leaves_guards() -> None:

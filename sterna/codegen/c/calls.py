@@ -4,26 +4,22 @@ from collections.abc import Callable
 
 from sterna.codegen.c.expr import ATOM, OTHER, UNARY, ExprWriter, Text
 from sterna.codegen.c.types import (
-    LIBRARY_FUNCTIONS,
-    MATH_FUNCTIONS,
     CodegenError,
     declare,
     is_odd,
     is_small,
+    library_functions,
     unsigned_type,
     value_type,
 )
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr
 from sterna.support.dtype import DataType
-from sterna.tir.passes.lower_intrinsics import lower_call
+from sterna.tir.intrinsics import INTRINSICS, Known
+from sterna.tir.passes.lower_intrin import lower_call
 from sterna.tir.stmt import BufferLoad
 
-# Intrinsics that are functions of <math.h>, under the names that they have there.
-_MATH = dict(
-    {name: name for name in MATH_FUNCTIONS if name != "ldexp"},
-    abs="fabs",
-)
+_SPELLED = Known(lambda row: row.spelled.get("c"))
 
 _TENSOR_FIELDS = {"tensor_ndim": "ndim", "tensor_device": "device_type"}
 
@@ -37,15 +33,15 @@ class CallWriter(ExprWriter):
     """Names of functions that imported texts declare."""
 
     def call_function(self, expr: E.Call, lane: str) -> Text:
-        other = lower_call(expr, _MATH)
+        other = lower_call(expr, _SPELLED)
         if other is not None:
             return self.write(other, lane)
-        if expr.op in _MATH and expr.dtype.is_float:
-            return self._math(_MATH[expr.op], expr, lane)
         write = _CALLS.get(expr.op)
-        if write is None:
-            raise CodegenError(f"C has no {expr.op} of {expr.dtype}: {expr}")
-        return write(self, expr, lane)
+        if write is not None:
+            return write(self, expr, lane)
+        if expr.op in _SPELLED and expr.dtype.is_float:
+            return self._math(INTRINSICS[expr.op].spelled["c"], expr, lane)
+        raise CodegenError(f"C has no {expr.op} of {expr.dtype}: {expr}")
 
     def args(self, args: tuple[Expr, ...], lane: str) -> str:
         return ", ".join(self.text(arg, OTHER, lane) for arg in args)
@@ -71,7 +67,7 @@ class CallWriter(ExprWriter):
     # ---- bits ----
 
     def _bitwise(self, expr: E.Call, lane: str) -> Text:
-        symbol = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}[expr.op]
+        symbol = INTRINSICS[expr.op].spelled["c"]
         a, b = (self.text(arg, UNARY, lane) for arg in expr.args)
         if expr.dtype.is_bool:
             a, b = (f"({arg})" for arg in (a, b))
@@ -204,7 +200,7 @@ class CallWriter(ExprWriter):
 
     def _extern(self, expr: E.Call, lane: str) -> Text:
         name, rest = _name(expr), expr.args[1:]
-        if name not in LIBRARY_FUNCTIONS and name not in self.imported:
+        if name not in library_functions() and name not in self.imported:
             kinds = [
                 "const char *" if isinstance(arg, E.StringImm) else value_type(arg.dtype)
                 for arg in rest
@@ -296,7 +292,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "reinterpret": CallWriter._reinterpret,
     "dot4": CallWriter._dot,
     "dot2": CallWriter._dot_in_words,
-    "fold2": CallWriter._fold,
+    "add_pairs": CallWriter._fold,
     "round_bfloat16": lambda writer, expr, lane: writer.write(
         E.Cast(expr.dtype, expr.args[0]), lane),
     "address_of": CallWriter._address,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from sterna.codegen.c.stmt import FunctionWriter, ModuleState, known_as, restrict
 from sterna.codegen.c.types import (
-    MATH_LIBRARY,
     CodegenError,
     Names,
+    math_library,
     storage_type,
     value_type,
 )
@@ -49,10 +49,8 @@ _HEAD = """\
 #define STERNA_SLOT
 #endif"""
 
-# What comes from there.
-_MATH_WORD = re.compile(
-    rf"\b(?:{'|'.join(sorted(MATH_LIBRARY))}|isnan|isinf|isfinite|NAN|INFINITY)\b"
-)
+# What comes from there, beside functions.
+_MATH_MACROS = ("isnan", "isinf", "isfinite", "NAN", "INFINITY")
 
 _ALIGNED = """\
 #if defined(__GNUC__)
@@ -98,8 +96,8 @@ def generate(
         prototypes += [_prototype(state, f) for f in part.functions if known_as(f) in called]
         shared.aligned |= state.aligned
     sections = [f"/* {_comment(module_name)}: made by Sterna. */"]
-    needs_math = not is_program or any(
-        _MATH_WORD.search(text) for text in (*shared.helpers.text(), *texts, *parts, *(rest or ()))
+    needs_math = not is_program or _use_math(
+        (*shared.helpers.text(), *texts, *parts, *(rest or ()))
     )
     sections.append(f"{_MATH}\n{_HEAD}" if needs_math else _HEAD)
     if shared.aligned or is_program:
@@ -115,6 +113,11 @@ def generate(
         if declarations:
             sections.append("\n".join(declarations))
     return "\n\n".join([*sections, *parts, *(rest or ())]) + "\n"
+
+
+def _use_math(texts: Sequence[str]) -> bool:
+    names = "|".join([*sorted(math_library()), *_MATH_MACROS])
+    return any(re.search(rf"\b(?:{names})\b", text) for text in texts)
 
 
 def _enter(state: ModuleState, part: Part) -> set[str]:

@@ -1,4 +1,4 @@
-"""How large integers can get, as far as C needs to know.
+"""Value range analysis: how large integers can get, as far as C needs to know.
 
 Where an operation cannot overflow, plain C arithmetic says it; where a dividend cannot be negative,
 C's own division rounds down.

@@ -1,4 +1,4 @@
-"""C functions for floats of at most 16 bits. What they hold: sterna/support/float_format.py."""
+"""C functions for float16, bfloat16 and float8. What they hold: sterna/support/float_format.py."""
 
 from sterna.codegen.c.types import float_literal, storage_bits
 from sterna.support.dtype import DataType

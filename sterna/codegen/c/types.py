@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sterna.support.dtype import DataType
 from sterna.support.float_format import FORMATS, is_small_float
+from sterna.tir.intrinsics import INTRINSICS
 
 _VALUE_TYPES = {
     "bool": "uint8_t", "float32": "float", "float64": "double", "handle": "void *",
@@ -22,25 +23,22 @@ _KEYWORDS = """
     complex signbit main
 """
 
-# Functions of <math.h> that are intrinsics of the same name.
-MATH_FUNCTIONS = (
-    "exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "erf", "pow", "fmod",
-    "hypot", "copysign", "nextafter", "ldexp", "floor", "ceil", "trunc", "round", "nearbyint",
-)
-
 _LIBRARY = """
     memcpy memset memmove memcmp strlen strcmp isnan isinf isfinite y0 y1 yn j0 j1 jn
 """
 
-MATH_LIBRARY = frozenset(
-    name + suffix
-    for name in (*MATH_FUNCTIONS, "fabs", "fmin", "fmax", "rint", "lround")
-    for suffix in ("", "f", "l")
-)
 
-# Functions of the headers that generated code includes: no variable may hide them.
-LIBRARY_FUNCTIONS = MATH_LIBRARY | frozenset(_LIBRARY.split())
+
+def math_library() -> frozenset[str]:
+    """The functions of <math.h> that code may call: those of intrinsics, and a few more."""
+    spelled = [row.spelled.get("c", "") for row in INTRINSICS.values()]
+    names = (*filter(str.isidentifier, spelled), "fmin", "fmax", "rint", "lround")
+    return frozenset(name + suffix for name in names for suffix in ("", "f", "l"))
+
+
+def library_functions() -> frozenset[str]:
+    """Functions of the headers that generated code includes: no variable may hide them."""
+    return math_library() | frozenset(_LIBRARY.split())
 
 
 class CodegenError(ValueError):
@@ -156,7 +154,7 @@ class Names:
     """C names that are each given out once."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {*taken, *_KEYWORDS.split(), *LIBRARY_FUNCTIONS}
+        self._taken = {*taken, *_KEYWORDS.split(), *library_functions()}
 
     def make(self, wanted: str) -> str:
         """A name like the wanted one."""

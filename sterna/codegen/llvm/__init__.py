@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sterna.codegen.llvm.code import LLVMCode, LLVMKernels
     from sterna.codegen.llvm.compiled import CompiledModule
     from sterna.codegen.llvm.function import generate, symbol_of
     from sterna.codegen.llvm.jit import JitModule
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 _WHERE = {
     "CompiledModule": "compiled",
     "JitModule": "jit",
+    "LLVMCode": "code",
+    "LLVMKernels": "code",
     "LLVMOptions": "machine",
     "generate": "function",
     "linked_model_object": "model",
@@ -21,8 +24,8 @@ _WHERE = {
 }
 
 __all__ = [
-    "CompiledModule", "JitModule", "LLVMOptions", "generate", "linked_model_object",
-    "model_object", "symbol_of",
+    "CompiledModule", "JitModule", "LLVMCode", "LLVMKernels", "LLVMOptions", "generate",
+    "linked_model_object", "model_object", "symbol_of",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Intrinsics: the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
+"""Intrinsics: LLVM for the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
 
 from collections.abc import Callable
 
@@ -22,8 +22,8 @@ from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
 from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
-from sterna.tir.intrinsics import INTRINSICS
-from sterna.tir.passes.lower_intrinsics import lower_call
+from sterna.tir.intrinsics import INTRINSICS, Intrinsic
+from sterna.tir.passes.lower_intrin import lower_call
 from sterna.tir.stmt import BufferLoad
 
 # The members of a DLTensor by their places.
@@ -31,28 +31,20 @@ _DATA, _DEVICE, _NDIM, _SHAPE, _STRIDES, _OFFSET = 0, 1, 3, 7, 8, 9
 _NDARRAY = 70
 _OBJECT_BYTES = 24
 
-_ROUNDING = {
-    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round", "nearbyint": "rint",
-}
-_BITWISE = {
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl",
-}
-
 
 class CallEmitter(MemoryEmitter):
     """Expressions with calls."""
 
     def _call(self, expr: Call) -> str:
-        other = lower_call(expr, math.FUNCTIONS)
+        other = lower_call(expr, math.IMPLEMENTED)
         if other is not None:
             return self.expr(other)
         method = _CALLS.get(expr.op)
         if method is not None:
             return method(self, expr)
-        if expr.op in _BITWISE:
-            return self._bitwise(expr, _BITWISE[expr.op])
-        if expr.op in _ROUNDING:
-            return self._rounding(expr)
+        row = INTRINSICS.get(expr.op)
+        if row is not None and row.llvm:
+            return self._by_llvm(expr, row)
         if math.knows(expr.op):
             return self._math(expr)
         raise ValueError(f"the LLVM code generator knows no intrinsic '{expr.op}'")
@@ -127,41 +119,28 @@ class CallEmitter(MemoryEmitter):
         arguments = [f"{kind} {self.expr(expr.args[0])}"]
         if expr.op == "clz":
             arguments.append("i1 false")
-        name = "ctlz" if expr.op == "clz" else "ctpop"
-        count = self.writer.intrinsic(f"llvm.{name}.{mangled(dtype)}", kind, *arguments)
+        name = INTRINSICS[expr.op].llvm
+        count = self.writer.intrinsic(f"{name}.{mangled(dtype)}", kind, *arguments)
         unsigned = DataType(f"uint{1 if dtype.is_bool else dtype.bits}").with_lanes(dtype.lanes)
         return convert.cast(self.writer, unsigned, expr.dtype, count)
 
-    def _rounding(self, expr: Call) -> str:
+    def _by_llvm(self, expr: Call, row: Intrinsic) -> str:
+        """What LLVM has itself: an instruction for two operands, or an intrinsic."""
+        if not row.llvm.startswith("llvm."):
+            return self._bitwise(expr, row.llvm)
         dtype = expr.dtype
-        if convert.is_narrow(dtype):
+        rounds = bool(row.polynomial)  # an instruction that not every processor has
+        narrow = convert.is_narrow(dtype) if rounds else (
+            convert.computes_in_float(self.writer, dtype)
+        )
+        if narrow:
             return self._through(small_floats.FLOAT32, expr)
-        name = _ROUNDING[expr.op]
-        if f"{name}.f{dtype.bits}" not in self.module.abilities.rounds:
+        name = row.llvm.removeprefix("llvm.")
+        if rounds and f"{name}.f{dtype.bits}" not in self.module.abilities.rounds:
             return self._math(expr)
-        return self._unary(f"llvm.{name}", expr)
-
-    def _unary(self, name: str, expr: Call) -> str:
-        kind = value_type(expr.dtype)
-        full = f"{name}.{mangled(expr.dtype)}"
-        return self.writer.intrinsic(full, kind, f"{kind} {self.expr(expr.args[0])}")
-
-    def _sqrt(self, expr: Call) -> str:
-        if convert.computes_in_float(self.writer, expr.dtype):
-            return self._through(small_floats.FLOAT32, expr)
-        return self._unary("llvm.sqrt", expr)
-
-    def _abs(self, expr: Call) -> str:
-        if convert.computes_in_float(self.writer, expr.dtype):
-            return self._through(small_floats.FLOAT32, expr)
-        return self._unary("llvm.fabs", expr)
-
-    def _copysign(self, expr: Call) -> str:
-        if convert.computes_in_float(self.writer, expr.dtype):
-            return self._through(small_floats.FLOAT32, expr)
-        kind = value_type(expr.dtype)
+        kind = value_type(dtype)
         arguments = [f"{kind} {self.expr(arg)}" for arg in expr.args]
-        return self.writer.intrinsic(f"llvm.copysign.{mangled(expr.dtype)}", kind, *arguments)
+        return self.writer.intrinsic(f"{row.llvm}.{mangled(dtype)}", kind, *arguments)
 
     def _is_kind(self, expr: Call) -> str:
         """isnan, isinf, isfinite."""
@@ -514,13 +493,13 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "inverse_estimate": CallEmitter._inverse_estimate,
     "shift_right": CallEmitter._shift_right, "bitwise_not": CallEmitter._bitwise_not,
     "popcount": CallEmitter._count_bits, "clz": CallEmitter._count_bits,
-    "sqrt": CallEmitter._sqrt, "abs": CallEmitter._abs, "copysign": CallEmitter._copysign,
+    "fmod": CallEmitter._math,
     "isnan": CallEmitter._is_kind, "isinf": CallEmitter._is_kind,
     "isfinite": CallEmitter._is_kind,
     "saturate": CallEmitter._saturate, "reinterpret": CallEmitter._reinterpret,
     "dot4": CallEmitter._dot,
     "dot2": CallEmitter._dot_in_words,
-    "fold2": CallEmitter._fold,
+    "add_pairs": CallEmitter._fold,
     "round_bfloat16": CallEmitter._round_bfloat16,
     "address_of": CallEmitter._loaded_address, "prefetch": CallEmitter._prefetch,
     "store_bits": CallEmitter._store_bits, "load_shared": CallEmitter._load_shared,

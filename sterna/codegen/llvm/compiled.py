@@ -3,10 +3,10 @@
 import llvmlite.binding as llvm
 
 from sterna.codegen.imports import imported_texts, llvm_intrinsics
-from sterna.codegen.llvm.apart import compile_apart
 from sterna.codegen.llvm.function import generate
 from sterna.codegen.llvm.jit import JitModule
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, optimize
+from sterna.codegen.llvm.out_of_process import compile_out_of_process
 from sterna.codegen.part import Functions, as_parts
 from sterna.support.errors import InternalError
 
@@ -29,7 +29,9 @@ class CompiledModule:
         every = [function for part in as_parts(functions) for function in part.functions]
         imports, intrinsics = imported_texts(every, "llvm"), llvm_intrinsics(every)
         if imports or intrinsics:
-            self._text, self._object = compile_apart(self._text, imports, intrinsics, self.options)
+            self._text, self._object = compile_out_of_process(
+                self._text, imports, intrinsics, self.options
+            )
 
     def ir(self) -> str:
         """LLVM IR as it was generated."""

@@ -1,4 +1,4 @@
-"""Conversions between types: Cast and saturate."""
+"""Conversions between types: Cast, and saturate, which clamps to the range of the result."""
 
 from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.codegen.llvm.narrow import narrow as narrow_to_bytes

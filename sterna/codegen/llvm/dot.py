@@ -1,4 +1,4 @@
-"""dot4: four products of bytes added to each lane, in the instruction that a processor has for it.
+"""Byte dot products (VNNI vpdpbusd, AArch64 sdot and udot): dot4, four products added to each lane.
 
 Where signs are not those of the instruction, the first operand is taken apart: x = (x & 127) - 128
 or + 128, by its highest bit, which is exact whatever the second operand is. Without an instruction

@@ -1,4 +1,4 @@
-"""Calls of functions by name where no host of ours is: through TVM's C functions.
+"""FFI without a host of ours: calls of functions by name through TVM's C functions.
 
 There all modules of a file are one, and the file's variable points to it.
 """

@@ -1,4 +1,4 @@
-"""Object code that runs in this process."""
+"""JIT linking: object code that runs in this process."""
 
 import ctypes
 

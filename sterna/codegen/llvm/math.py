@@ -1,4 +1,4 @@
-"""Mathematical functions as expressions of basic operations, for generators without a libm.
+"""A libm written as IR: mathematical functions as expressions of basic operations.
 
 Every function takes variables of one floating-point type, scalar or vector, and gives an expression
 of + - * /, comparisons, selects, shifts, reinterpret, sqrt and rounding. Nothing relies on a*b + c
@@ -6,54 +6,37 @@ being fused, and nothing breaks when it is. Errors, measured in tests/codegen/te
 most 2 units in the last place for float32 and 4 for float64.
 """
 
+import importlib
 from collections.abc import Callable
+from functools import cache
 
-from sterna.codegen.llvm import math_inverse, math_power, math_rounding, math_trig
-from sterna.codegen.llvm.math_exp import (
-    exp,
-    exp2,
-    exp10,
-    log,
-    log1p,
-    log2,
-    log10,
-    sigmoid,
-    sigmoid_by_estimate,
-    tanh,
-)
+from sterna.codegen.llvm import math_power, math_trig
+from sterna.codegen.llvm.math_exp import sigmoid_by_estimate
 from sterna.codegen.llvm.polynomials import TWO_OVER_PI
 from sterna.ir.expr import Expr, Var
 from sterna.support.dtype import DataType
+from sterna.tir.intrinsics import INTRINSICS, Known
 
 TABLES: dict[str, list[int]] = {"two_over_pi": TWO_OVER_PI}
 
-FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "exp": exp, "exp2": exp2, "exp10": exp10, "log": log, "log2": log2, "log10": log10,
-    "log1p": log1p, "tanh": tanh, "sigmoid": sigmoid,
-    **math_inverse.FUNCTIONS, **math_power.FUNCTIONS, **math_rounding.FUNCTIONS,
-    **math_trig.FUNCTIONS,
+OUT_OF_LINE: dict[str, Callable[..., Expr]] = {
+    "sin_large": math_trig.sin_large, "cos_large": math_trig.cos_large,
 }
+"""Rare paths of others, which are kept apart from the code that calls them."""
 
-# In float32 these are computed in float64 and rounded once: seldom used, and exact that way.
-_IN_DOUBLE = {
-    "exp10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-    "atan2", "pow", "hypot", "sin_large", "cos_large",
-}
-
-OUT_OF_LINE = {"sin_large", "cos_large"}
-"""Rare paths, kept apart from the code that calls them."""
+IMPLEMENTED = Known(lambda row: row.polynomial or row.llvm)
 
 
 def knows(op: str) -> bool:
-    """Whether a function is defined here."""
-    return op in FUNCTIONS or op == "fmod"
+    """Whether a function is computed from basic operations."""
+    return op in OUT_OF_LINE or (op in INTRINSICS and bool(INTRINSICS[op].polynomial))
 
 
 def computed_in(op: str, element: DataType) -> DataType:
     """The type in which a function of some type is computed."""
     if element.bits <= 16 and op not in _EXACT_ON_BITS:
         return DataType("float32")
-    if element.bits == 32 and op in _IN_DOUBLE:
+    if element.bits == 32 and (op in OUT_OF_LINE or INTRINSICS[op].in_double):
         return DataType("float64")
     return element
 
@@ -73,4 +56,17 @@ def expand(op: str, params: tuple[Var, ...], estimated_bits: int = 0) -> Expr:
     """
     if op == "sigmoid" and estimated_bits and params[0].dtype.bits == 32:
         return sigmoid_by_estimate(params[0], estimated_bits)
-    return FUNCTIONS[op](*params)
+    if op in OUT_OF_LINE:
+        return OUT_OF_LINE[op](*params)
+    polynomial = INTRINSICS[op].polynomial
+    return (_here(polynomial) if isinstance(polynomial, str) else polynomial)(*params)
+
+
+@cache
+def _here(place: str) -> Callable[..., Expr]:
+    """The function that a row names, of a module beside this one."""
+    module, _, name = place.partition(".")
+    found: Callable[..., Expr] = getattr(
+        importlib.import_module(f"sterna.codegen.llvm.{module}"), name
+    )
+    return found

@@ -1,4 +1,4 @@
-"""Exponentials and logarithms."""
+"""Exponentials and logarithms: range reduction by powers of 2 (Cody-Waite), then polynomials."""
 
 import math
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def power_of_two(n: Expr) -> Expr:
 
 
 def scaled(steps: Steps, x: Expr, n: Expr) -> Expr:
-    """x * 2**n, rounded once even where the result is denormal."""
+    """x * 2**n, rounded once even where the result is subnormal."""
     half = steps(n >> 1)
     return x * power_of_two(half) * power_of_two(n - half)
 

@@ -1,7 +1,6 @@
 """Inverse trigonometric and hyperbolic functions, sinh, cosh, the error function."""
 
 import math
-from collections.abc import Callable
 
 from sterna.codegen.llvm.math_exp import (
     clamp,
@@ -207,9 +206,3 @@ def erf(x: Expr) -> Expr:
         complement = shape * _exp(steps, steps(0.0 - held * held))
     far = with_sign(1.0 - complement, x)
     return steps.done(select(size < 1.0, near, steps(far)))
-
-
-FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "atan": atan, "atan2": atan2, "asin": asin, "acos": acos, "sinh": sinh, "cosh": cosh,
-    "asinh": asinh, "acosh": acosh, "atanh": atanh, "erf": erf,
-}

@@ -1,7 +1,6 @@
 """Powers, lengths and remainders."""
 
 import math
-from collections.abc import Callable
 
 from sterna.codegen.llvm.math_exp import exp_minus_one, parts, reduced, scaled
 from sterna.codegen.llvm.polynomials import POLYNOMIALS
@@ -172,6 +171,3 @@ done:
   ret {kind} %result
 }}
 """
-
-
-FUNCTIONS: dict[str, Callable[..., Expr]] = {"pow": pow_, "hypot": hypot}

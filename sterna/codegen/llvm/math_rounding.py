@@ -1,6 +1,5 @@
-"""Rounding without instructions for it, and functions of a float's bits."""
+"""Rounding (floor, ceil, half to even) without instructions for it; functions of a float's bits."""
 
-from collections.abc import Callable
 
 from sterna.codegen.llvm.math_exp import format_of
 from sterna.codegen.llvm.steps import (
@@ -97,9 +96,3 @@ def ldexp(x: Expr, n: Expr) -> Expr:
         result = steps(result * float_of((step + form.bias) << form.fraction))
         left = steps(left - step)
     return steps.done(result)
-
-
-FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "nearbyint": nearbyint, "trunc": trunc, "floor": floor, "ceil": ceil, "round": round_away,
-    "rsqrt": rsqrt, "nextafter": nextafter, "ldexp": ldexp,
-}

@@ -1,7 +1,6 @@
-"""Sine, cosine and tangent."""
+"""Sine, cosine and tangent: range reduction (Cody-Waite, Payne-Hanek), then polynomials."""
 
 import math
-from collections.abc import Callable
 
 from sterna.codegen.llvm.math_exp import nearest
 from sterna.codegen.llvm.polynomials import POLYNOMIALS
@@ -32,7 +31,7 @@ _LARGE = {32: 1e4, 64: 1e6}
 
 
 def _reduced(steps: Steps, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """r, what r lacks, and n where x == r + n * pi/2, for numbers that are not large."""
+    """Cody-Waite reduction: r, what r lacks, n where x == r + n * pi/2, for x that is not large."""
     whole, n = nearest(steps, x * constant(2 / math.pi, x))
     parts = [whole * constant(part, x) for part in _HALF_PI[x.dtype.bits]]
     close = steps(x - parts[0])
@@ -56,8 +55,9 @@ def _cosine(steps: Steps, r: Expr, rest: Expr) -> Expr:
     z = steps(r * r)
     half = steps(z * 0.5)
     near = steps(1.0 - half)
-    tail = z * z * polynomial(z, POLYNOMIALS["cos", r.dtype.bits]) - r * rest
-    return near + ((1.0 - near - half) + tail)
+    # One product in each sum: of two, either could be the one that is not rounded.
+    lost = (1.0 - near - half) - r * rest
+    return near + (lost + z * z * polynomial(z, POLYNOMIALS["cos", r.dtype.bits]))
 
 
 def _by_quadrant(steps: Steps, r: Expr, rest: Expr, n: Expr) -> Expr:
@@ -104,7 +104,7 @@ def _high_product(steps: Steps, a: Expr, b: Expr) -> Expr:
 
 
 def _reduced_large(steps: Steps, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """The same for |x| from 1/2 on: the fraction of x * 2/pi, from the bits of 2/pi that matter."""
+    """Payne-Hanek reduction: the same for |x| from 1/2 on, by the bits of 2/pi that matter."""
     unsigned = like("uint64", x)
     bits = steps(cast(unsigned, bits_of(absolute(x))))
     fraction = constant((1 << 52) - 1, bits)
@@ -181,8 +181,3 @@ def cos_large(x: Expr) -> Expr:
 def tan(x: Expr) -> Expr:
     """The tangent."""
     return call("sin", x) / call("cos", x)
-
-
-FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "sin": sin, "cos": cos, "tan": tan, "sin_large": sin_large, "cos_large": cos_large,
-}

@@ -1,4 +1,4 @@
-"""Integers of 32 bits held within the range of 8: instructions that narrow two registers at once.
+"""Saturating packs of x86 (packssdw, packuswb): 32 bits held within the range of 8, two registers.
 
 A register is narrowed within its parts of 128 bits: after two such steps every part has four bytes
 of each of four registers, which one permutation of words of 32 bits puts in order.

@@ -1,4 +1,4 @@
-"""Calls of packed functions by name: what is laid on the stack, and who finds the function."""
+"""The packed calling convention: what is laid on the stack, and who finds functions by name."""
 
 from sterna.codegen.llvm import convert, host, small_floats
 from sterna.codegen.llvm.calls import CallEmitter

@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials in math_*.py, lowest power first, by function and bits.
+"""Chebyshev interpolants for math_*.py: coefficients, lowest power first, by function and bits.
 
 Each interpolates its function at the Chebyshev nodes of the interval, computed with 200 bits and
 rounded to the type it is used in:

@@ -1,4 +1,4 @@
-"""What the generator knows about integers: bounds, divisors, and indices that are ramps."""
+"""Value range analysis of the generator: bounds, divisors, and indices that are ramps."""
 
 import math
 import operator

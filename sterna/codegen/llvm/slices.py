@@ -1,4 +1,4 @@
-"""Pieces of wide vectors: LLVM is slow on vectors of many registers."""
+"""Splitting of wide vectors into legal ones: LLVM is slow on vectors of many registers."""
 
 from sterna.ir import build
 from sterna.ir.expr import (

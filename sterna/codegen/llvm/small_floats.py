@@ -1,4 +1,4 @@
-"""Floats of at most 16 bits to float32 and back. What they hold: sterna/support/float_format.py.
+"""float16, bfloat16 and float8 to float32 and back. What they hold: sterna/support/float_format.py.
 
 All but float16 are held as their bits, so that no target needs to know them.
 """
@@ -108,7 +108,7 @@ def _bits(wide: Bits, bits: str, format: FloatFormat) -> str:
 
 
 def _half_bits_to_float(writer: FunctionWriter, wide: Bits, bits: str, target: str) -> str:
-    """Moves exponent and fraction into place; a multiplication scales denormals exactly."""
+    """Moves exponent and fraction into place; a multiplication scales subnormals exactly."""
     sign = wide.op("shl", wide.op("and", bits, 0x8000), 16)
     rest = wide.op("shl", wide.op("and", bits, 0x7FFF), 13)
     # 2**112 turns a half's exponent bias into a float's.
@@ -172,7 +172,7 @@ def _code(wide: Bits, bits: str, format: FloatFormat, saturate: bool) -> str:
     odd = wide.op("and", wide.op("lshr", magnitude, drop), 1)
     normal = wide.op("add", wide.op("add", magnitude, (1 << drop - 1) - 1), odd)
     normal = wide.op("lshr", wide.op("sub", normal, (127 - format.bias) << 23), drop)
-    # Denormal results: this addition puts their last bit at the end of the fraction, and rounds.
+    # Subnormal results: this addition puts their last bit at the end of the fraction, and rounds.
     shift = 24 - format.bias - format.fraction_bits
     as_float = writer.value(f"bitcast {wide.type} {magnitude} to {single}")
     tiny = writer.value(f"fadd {single} {as_float}, {_single(2.0**shift, wide.lanes)}")
@@ -197,7 +197,7 @@ def _float_bits_to_half(writer: FunctionWriter, wide: Bits, bits: str, source: s
     odd = wide.op("and", wide.op("lshr", magnitude, 13), 1)
     normal = wide.op("add", wide.op("add", magnitude, 0xFFF), odd)
     normal = wide.op("lshr", wide.op("sub", normal, 112 << 23), 13)
-    # Denormal results: adding 0.5 puts their last bit at the end of the fraction and rounds it.
+    # Subnormal results: adding 0.5 puts their last bit at the end of the fraction and rounds it.
     half = splat_literal("float", float_literal(0.5, FLOAT32), wide.lanes)
     as_float = writer.value(f"bitcast {wide.type} {magnitude} to {source}")
     tiny = writer.value(f"fadd {source} {as_float}, {half}")

@@ -1,4 +1,4 @@
-"""Writing an expression as a sequence of named steps."""
+"""Straight-line code (SSA) of an expression: a sequence of named steps."""
 
 from sterna.ir import build
 from sterna.ir.expr import Broadcast, Call, Expr, Let, StringImm, Var

@@ -1,4 +1,4 @@
-"""Statements to LLVM blocks. Meaning: sterna/tir/stmt.py."""
+"""Statements to LLVM's basic blocks. Meaning: sterna/tir/stmt.py."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tiles in the instructions that x86-64 has for them (AMX). Meaning: sterna/tir/tiles.py.
+"""AMX: tiles in the instructions that x86-64 has for them. Meaning: sterna/tir/tiles.py.
 
 Linux lets a process use tiles that has asked for them once; then all of its threads may. It says no
 where the processor has none. The code that needs them asks, so that a library without a runtime has

@@ -1,4 +1,4 @@
-"""dot2 and fold2: products of bytes added in pairs of 16 bits, and such pairs to numbers of 32."""
+"""dot2 (pmaddubsw) and add_pairs (pmaddwd): products of bytes in 16 bits, pairs of these in 32."""
 
 from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.codegen.llvm.types import splat_literal, value_type
@@ -6,7 +6,7 @@ from sterna.support.dtype import DataType
 
 
 class WordPairs:
-    """Writes one dot2 or fold2 of so many words."""
+    """Writes one dot2 or add_pairs of so many words."""
 
     def __init__(self, writer: FunctionWriter, words: int) -> None:
         self.writer, self.words = writer, words

@@ -2,19 +2,9 @@
 
 import math
 
-from sterna.frontend.onnx.node import (
-    Node,
-    Result,
-    call,
-    cast,
-    constant,
-    converter,
-    dtype_of,
-    like,
-    parts,
-    rank_of,
-    reshape,
-)
+from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of, reshape
+from sterna.frontend.node import Result
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 

@@ -1,7 +1,8 @@
 """Elements as other types, by ONNX's rules for numbers that the new type does not have."""
 
+from sterna.frontend.calls import call, cast, constant, dtype_of
 from sterna.frontend.onnx.convert_elementwise import element_type
-from sterna.frontend.onnx.node import Node, call, cast, constant, converter, dtype_of
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.arrays import float_info
 from sterna.relay.expr import RelayExpr
 from sterna.support.dtype import DataType

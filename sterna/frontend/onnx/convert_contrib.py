@@ -4,21 +4,11 @@ import math
 
 import numpy as np
 
+from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of, reshape
+from sterna.frontend.node import Result
 from sterna.frontend.onnx.convert_matrix import product
 from sterna.frontend.onnx.convert_nn import conv, normalised
-from sterna.frontend.onnx.node import (
-    Node,
-    Result,
-    call,
-    cast,
-    constant,
-    converter,
-    dtype_of,
-    like,
-    parts,
-    rank_of,
-    reshape,
-)
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 

@@ -6,20 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from sterna.frontend.onnx import tensors
-from sterna.frontend.onnx.node import (
-    Node,
+from sterna.frontend.calls import (
     axis_below,
     call,
     cast,
     constant,
-    converter,
     dtype_of,
     like,
     rank_of,
     reshape,
     type_of,
 )
+from sterna.frontend.onnx import tensors
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 from sterna.support.dtype import DataType
 

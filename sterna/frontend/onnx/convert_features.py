@@ -5,17 +5,9 @@ from functools import reduce
 
 import numpy as np
 
-from sterna.frontend.onnx.node import (
-    Node,
-    call,
-    cast,
-    constant,
-    converter,
-    expect_moderate,
-    like,
-    rank_of,
-    reshape,
-)
+from sterna.frontend.calls import call, cast, constant, like, rank_of, reshape
+from sterna.frontend.limits import expect_moderate
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 

@@ -6,16 +6,8 @@ from typing import Any
 
 import ml_dtypes
 
-from sterna.frontend.onnx.node import (
-    Node,
-    axes_below,
-    call,
-    cast,
-    converter,
-    dtype_of,
-    rank_of,
-    reshape,
-)
+from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of, reshape
+from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import LAYOUT
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr

@@ -2,20 +2,19 @@
 
 import numpy as np
 
-from sterna.frontend.onnx.convert_vision import first_of
-from sterna.frontend.onnx.node import (
-    Node,
+from sterna.frontend.calls import (
     axis_below,
     call,
     cast,
     constant,
-    converter,
     dtype_of,
     parts,
     rank_of,
     reshape,
     type_of,
 )
+from sterna.frontend.onnx.convert_vision import first_of
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 

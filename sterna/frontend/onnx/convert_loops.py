@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sterna.frontend.onnx.node import Node, call, constant, converter, type_of
+from sterna.frontend.calls import call, constant, type_of
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 

@@ -2,16 +2,8 @@
 
 from collections.abc import Sequence
 
-from sterna.frontend.onnx.node import (
-    Node,
-    call,
-    cast,
-    constant,
-    converter,
-    like,
-    rank_of,
-    type_of,
-)
+from sterna.frontend.calls import call, cast, constant, like, rank_of, type_of
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import Call, Constant, RelayExpr, Var
 from sterna.relay.op import is_call_of
 

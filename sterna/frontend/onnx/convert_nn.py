@@ -3,14 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from sterna.frontend.onnx.node import (
-    Node,
-    Result,
+from sterna.frontend.calls import (
     axis_below,
     call,
     cast,
     constant,
-    converter,
     dtype_of,
     like,
     parts,
@@ -18,6 +15,8 @@ from sterna.frontend.onnx.node import (
     reshape,
     type_of,
 )
+from sterna.frontend.node import Result
+from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import (
     KERNEL,
     KERNEL_TRANSPOSED,

@@ -7,6 +7,7 @@ passes find out what is computed in whole numbers.
 from dataclasses import replace
 from typing import Any
 
+from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of, reshape
 from sterna.frontend.onnx.convert_contrib import MICROSOFT
 from sterna.frontend.onnx.convert_matrix import whole_product
 from sterna.frontend.onnx.convert_quantize import (
@@ -20,18 +21,7 @@ from sterna.frontend.onnx.convert_quantize import (
     scalar_of,
     zero_of,
 )
-from sterna.frontend.onnx.node import (
-    Node,
-    call,
-    cast,
-    constant,
-    converter,
-    dtype_of,
-    find_converter,
-    like,
-    rank_of,
-    reshape,
-)
+from sterna.frontend.onnx.node import Node, converter, find_converter
 from sterna.relay.expr import RelayExpr
 
 # The version of the standard's operators that these were written after.

@@ -2,22 +2,21 @@
 
 from onnx import TensorProto
 
-from sterna.frontend.onnx.convert_elementwise import element_type
-from sterna.frontend.onnx.convert_matrix import whole_product
-from sterna.frontend.onnx.convert_nn import convolution
-from sterna.frontend.onnx.node import (
-    Node,
+from sterna.frontend.calls import (
     call,
     call_unfolded,
     cast,
     constant,
-    converter,
     dtype_of,
     like,
     rank_of,
     reshape,
     type_of,
 )
+from sterna.frontend.onnx.convert_elementwise import element_type
+from sterna.frontend.onnx.convert_matrix import whole_product
+from sterna.frontend.onnx.convert_nn import convolution
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 

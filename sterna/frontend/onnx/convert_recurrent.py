@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from sterna.frontend.onnx.node import Node, call, converter, parts
+from sterna.frontend.calls import call, parts
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 _DEFAULT_DIRECTION = "forward"

@@ -1,15 +1,8 @@
 """Reductions along axes."""
 
-from sterna.frontend.onnx.node import (
-    Node,
-    Result,
-    axes_below,
-    call,
-    cast,
-    converter,
-    dtype_of,
-    rank_of,
-)
+from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of
+from sterna.frontend.node import Result
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 _REDUCE = {

@@ -4,18 +4,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from sterna.frontend.onnx.node import (
-    MOST_NUMBERS,
-    Node,
+from sterna.frontend.calls import (
     axis_below,
     call,
     constant,
-    converter,
     fields_of,
     is_sequence,
     rank_of,
     type_of,
 )
+from sterna.frontend.limits import MOST_NUMBERS
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr, Tuple
 
 

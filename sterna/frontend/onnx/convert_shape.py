@@ -4,14 +4,12 @@ import math
 
 import numpy as np
 
-from sterna.frontend.onnx.node import (
-    Node,
+from sterna.frontend.calls import (
     axes_below,
     axis_below,
     call,
     cast,
     constant,
-    converter,
     dtype_of,
     like,
     parts,
@@ -19,6 +17,7 @@ from sterna.frontend.onnx.node import (
     reshape,
     type_of,
 )
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 

@@ -2,14 +2,9 @@
 
 import numpy as np
 
+from sterna.frontend.calls import call, dtype_of, rank_of
 from sterna.frontend.onnx.convert_elementwise import element_type
-from sterna.frontend.onnx.node import (
-    Node,
-    call,
-    converter,
-    dtype_of,
-    rank_of,
-)
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 _WINDOWS = {

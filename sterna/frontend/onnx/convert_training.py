@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from sterna.frontend.onnx.node import Node, call, cast, converter, dtype_of, like
+from sterna.frontend.calls import call, cast, dtype_of, like
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 TRAINING = "ai.onnx.preview.training"

@@ -2,16 +2,8 @@
 
 import numpy as np
 
-from sterna.frontend.onnx.node import (
-    Node,
-    call,
-    cast,
-    constant,
-    converter,
-    dtype_of,
-    parts,
-    reshape,
-)
+from sterna.frontend.calls import call, cast, constant, dtype_of, parts, reshape
+from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 # The largest pixel times its weight, rather than the largest value between pixels.

@@ -7,8 +7,8 @@ import onnx
 import onnx.defs
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
+from sterna.frontend.calls import type_of
 from sterna.frontend.onnx.model import inner_graphs, reads
-from sterna.frontend.onnx.node import type_of
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
 

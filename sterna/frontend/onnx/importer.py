@@ -7,7 +7,7 @@ into numbers, and operators that want numbers get them.
 import importlib
 import pkgutil
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,38 +16,31 @@ import onnx.defs
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 import sterna.frontend.onnx as package
+from sterna.frontend import limits
+from sterna.frontend.calls import Room, call, dtype_of, limited_folding, type_of
+from sterna.frontend.format import Graph, ImportOptions
+from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
+from sterna.frontend.inputs import Inputs, Shape
+from sterna.frontend.names import Names
+from sterna.frontend.node import Feeds, Result
 from sterna.frontend.onnx.attributes import attributes_of, expect_declared, graphs_of
+from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
+from sterna.frontend.onnx.format import FORMAT
 from sterna.frontend.onnx.functions import (
     definition,
     functions_of,
     is_composed,
     local_definition,
 )
-from sterna.frontend.onnx.inputs import Inputs, Shape
-from sterna.frontend.onnx.model import DEEPEST, LoadedModel, Source, load_model, reads, sorted_nodes
-from sterna.frontend.onnx.node import (
-    Feeds,
-    Node,
-    Room,
-    call,
-    dtype_of,
-    fields_of,
-    find_converter,
-    is_sequence,
-    limited_folding,
-    type_of,
-)
-from sterna.frontend.onnx.tensors import array_of, count_of, dense_of, element_type
-from sterna.ir.module import OUTPUT_NAMES, IRModule
-from sterna.ir.types import TensorType, flatten_type
-from sterna.relay.analysis import free_vars
-from sterna.relay.arrays import Array, from_numpy
-from sterna.relay.expr import Constant, Function, If, RelayExpr, Tuple, Var
-from sterna.relay.op import find
-from sterna.relay.traverse import rewrite
+from sterna.frontend.onnx.model import LoadedModel, Source, load_model, reads, sorted_nodes
+from sterna.frontend.onnx.node import Node, find_converter
+from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
+from sterna.ir.module import IRModule
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array
+from sterna.relay.expr import If, RelayExpr
 from sterna.runtime import NDArray
-from sterna.support.dtype import DataType
-from sterna.support.errors import InternalError, OpNotImplemented
+from sterna.support.errors import OpNotImplemented
 
 for _module in pkgutil.iter_modules(package.__path__):
     if _module.name.startswith("convert_"):
@@ -55,12 +48,6 @@ for _module in pkgutil.iter_modules(package.__path__):
 
 # The newest version of ONNX's operator set whose meaning the converters know.
 NEWEST_OPSET = max(28, onnx.defs.onnx_opset_version())
-
-# What functions that call functions and loops in loops may grow to: nodes, and bytes.
-MOST_NODES, MOST_BYTES = 200_000, 1 << 31
-
-# What stands for a result that could not be converted; what reads it is passed over.
-UNMADE = Var("unmade")
 
 
 def from_onnx(
@@ -82,7 +69,6 @@ def from_onnx(
     convert_config: {"use_nt_batch_matmul": ...} and such are accepted; the compiler decides these.
     export_node_renamed_model_path: where to write the model with a name for every node.
     """
-    find("add")
     _expect_config(convert_config)
     inputs = Inputs(shape, dtype)
     loaded = load_model(model)
@@ -92,13 +78,19 @@ def from_onnx(
         return Importer(loaded, inputs, opset, freeze_params, room).run()
 
 
+def load(model: Source, options: ImportOptions) -> Graph:
+    """A model's graph as the function main of a module, and its weights."""
+    loaded = load_model(model)
+    with limited_folding() as room:
+        return Importer(loaded, options.inputs(), None, options.freeze_params, room).run()
+
+
 def import_for(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[IRModule, set[str]]:
     """A model as the graph that these inputs need, and the names of those that decided about it.
 
     Inputs of the same shapes can run the same graph, but for inputs whose values an operator must
     know beforehand, such as the shape for Reshape: they are named, and must have the same values.
     """
-    find("add")
     loaded = load_model(model)
     shapes = Inputs({name: array.shape for name, array in inputs.items()}, {})
     feeds = Feeds(dict(inputs))
@@ -126,31 +118,26 @@ def _opsets(model: ModelProto | FunctionProto) -> dict[str, int]:
     return found
 
 
-class Importer:
+class Importer(GraphImporter):
     """One model on its way to a graph."""
 
     def __init__(
         self, loaded: LoadedModel, given: Inputs, opset: int | None, freeze: bool, room: Room,
         feeds: Feeds | None = None,
     ) -> None:
-        self.room, self.feeds = room, feeds or Feeds()
+        super().__init__(FORMAT.name, given, freeze, room)
+        self.feeds = feeds or Feeds()
         model, self.folder = loaded.proto, loaded.folder
-        self.graph, self.given, self.freeze = model.graph, given, freeze
+        self.graph = model.graph
+        self.names = Names(entry.name for entry in model.graph.input)
         self.opsets = _opsets(model)
         if opset is not None:
             self.opsets[""] = opset
         self.functions = functions_of(model.functions)
-        self.values: MutableMapping[str, RelayExpr] = {}
-        self.inputs: list[Var] = []
-        self.weights: dict[Var, NDArray] = {}
-        self.held: dict[Constant, str] = {}
-        self.taken: set[str] = set()
-        self.names: set[str] = {entry.name for entry in model.graph.input}
-        self.missing: dict[str, list[str]] = {}
         self.around: list[str] = []
         self.nodes = self.bytes = 0
 
-    def run(self) -> tuple[IRModule, dict[str, NDArray]]:
+    def run(self) -> Graph:
         """The module and the weights that are no constants."""
         if not self.graph.output:
             raise ValueError("the ONNX model has no output")
@@ -160,50 +147,35 @@ class Importer:
                 f"the ONNX model is of opset {newest}; the newest that is known is {NEWEST_OPSET}"
             )
         try:
-            results = self._results()
+            self._add_weights(self.graph)
+            self._add_inputs()
+            self._add_nodes(self.graph.node)
+            self._expect_declared()
         except ValueError:
             for node in self.graph.node:
                 if not self._converts(node):
-                    self._note(node)
-            self._expect_all()
+                    self.unsupported.add(self._operator(node), node.name)
+            self.unsupported.expect_none()
             raise
-        self._expect_all()
-        named = _tensors(self.graph.output, results)
-        body = named[0][1] if len(named) == 1 else Tuple(tuple(result for _, result in named))
-        if not self.freeze:
-            body = self._with_variables(body)
-        used = set(free_vars(body))
-        weights = [var for var in self.weights if var in used]
-        module = IRModule.from_expr(Function((*self.inputs, *weights), body))
-        module.attrs[OUTPUT_NAMES] = tuple(name for name, _ in named)
-        return module, {var.name_hint: self.weights[var] for var in weights}
+        return self.finish([output.name for output in self.graph.output])
 
-    def _results(self) -> list[RelayExpr]:
-        self._add_weights(self.graph)
-        self._add_inputs()
-        self._convert_nodes(self.graph.node)
-        results = [self._result(output.name) for output in self.graph.output]
-        if not self.given.dtypes:
-            for output, result in zip(self.graph.output, results, strict=True):
-                self._expect_declared(output, result)
-        return results
-
-    def _expect_declared(self, output: onnx.ValueInfoProto, result: RelayExpr) -> None:
-        """A result is of the element type that the model says it is."""
-        number = output.type.tensor_type.elem_type
-        if result is UNMADE or not number:
-            return
-        if not isinstance(result.checked_type, TensorType):
-            raise ValueError(
-                f"output '{output.name}' is declared as a tensor; the model computes "
-                f"{result.checked_type}"
-            )
-        wanted = element_type(number, f"output '{output.name}'")
-        if dtype_of(result) != wanted:
-            raise ValueError(
-                f"output '{output.name}' is declared as {wanted}; the model computes "
-                f"{dtype_of(result)}"
-            )
+    def _expect_declared(self) -> None:
+        """Results are of the element types that the model says they are."""
+        for output in self.graph.output:
+            result = self.result(output.name)
+            number = output.type.tensor_type.elem_type
+            if self.given.dtypes or result is UNMADE or not number:
+                continue
+            what = f"output '{output.name}'"
+            if not isinstance(result.checked_type, TensorType):
+                raise ValueError(
+                    f"{what} is declared as a tensor; the model computes {result.checked_type}"
+                )
+            wanted = element_type(number, what)
+            if dtype_of(result) != wanted:
+                raise ValueError(
+                    f"{what} is declared as {wanted}; the model computes {dtype_of(result)}"
+                )
 
     # ---- what is not supported ----
 
@@ -220,120 +192,41 @@ class Importer:
     def _version(self, node: NodeProto) -> int:
         return self.opsets.get("" if node.domain == "ai.onnx" else node.domain, 1)
 
-    def _note(self, node: NodeProto, reason: str = "") -> None:
+    def _operator(self, node: NodeProto) -> str:
+        """How a list of unsupported operators names that of a node."""
         kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-        what = f"{kind} (opset {self._version(node)})"
-        names = self.missing.setdefault(f"{what}: {reason}" if reason else what, [])
-        if node.name not in names:
-            names.append(node.name)
-
-    def _expect_all(self) -> None:
-        if self.missing:
-            lines = [f"  {kind}: {_some(names)}" for kind, names in sorted(self.missing.items())]
-            raise OpNotImplemented(
-                "these parts of the ONNX model have no converter:\n" + "\n".join(lines)
-            )
+        return f"{kind} (opset {self._version(node)})"
 
     # ---- what there is before the first node ----
 
     def _add_weights(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
-            self._add_weight(tensor.name, partial(array_of, tensor, folder=self.folder))
+            self.add_weight(tensor.name, partial(array_of, tensor, folder=self.folder))
         for sparse in graph.sparse_initializer:
             read = partial(dense_of, sparse, folder=self.folder)
-            self._add_weight(sparse.values.name, read)
-
-    def _add_weight(self, name: str, read: Callable[[str], Array]) -> None:
-        what = f"weight '{name}'"
-        if not name:
-            raise ValueError("the ONNX model has a weight without a name")
-        if name in self.taken:
-            raise ValueError(f"{what} is there twice")
-        self.taken.add(name)
-        try:
-            held = Constant(from_numpy(read(what)))
-        except OpNotImplemented as error:
-            self.missing.setdefault(str(error), []).append(name)
-            self.values[name] = UNMADE
-            return
-        held.span = name
-        self.room.add_weight(held.data.nbytes)
-        self.values[name] = held
-        if self.freeze:
-            return
-        if DataType(dtype_of(held)).kind not in ("float", "bfloat"):
-            self.held[held] = name  # a shape perhaps: a constant until nothing needs it known
-            return
-        self.values[name] = self._variable(name, held.data)
-
-    def _variable(self, name: str, data: NDArray) -> Var:
-        own, number = name, 1
-        while own in self.names:  # graphs in a model may have weights of one name
-            own, number = f"{name}_{number}", number + 1
-        self.names.add(own)
-        var = Var(own, TensorType(tuple(data.shape), DataType(data.dtype)))
-        var.span = name
-        self.weights[var] = data
-        return var
+            self.add_weight(sparse.values.name, read)
 
     def _add_inputs(self) -> None:
-        self.given.expect_known(self.graph.input, self.values.keys())
+        declared = declared_inputs(self.graph.input)
+        self.given.expect_fitting(declared, self.values.keys())
         for entry in self.graph.input:
-            if entry.name in self.taken:
-                continue
-            if not entry.name or entry.name in self.values:
-                raise ValueError(f"the ONNX model has two inputs of the name '{entry.name}'")
-            try:
-                var = Var(entry.name, self.given.type_of(entry))
-            except OpNotImplemented as error:
-                self.missing.setdefault(str(error), []).append(entry.name)
-                self.values[entry.name] = UNMADE
-                continue
-            var.span = entry.name
-            self.values[entry.name] = var
-            self.inputs.append(var)
+            if entry.name not in self.weight_names:
+                self.add_input(entry.name, declared[entry.name], partial(input_dtype, entry))
 
     # ---- nodes ----
 
-    def _convert_nodes(self, nodes: Sequence[NodeProto]) -> None:
+    def _add_nodes(self, nodes: Sequence[NodeProto]) -> None:
         self.nodes += len(nodes) if self.around else 0
-        if self.nodes > MOST_NODES:
-            raise ValueError(f"the model's functions and loops make more than {MOST_NODES} nodes")
+        if self.nodes > limits.MOST_NODES:
+            raise ValueError(
+                f"the model's functions and loops make more than {limits.MOST_NODES} nodes"
+            )
         for node in sorted_nodes(nodes, self.values):
-            results = self._convert_or_note(node)
-            for name, result in zip(node.output, results, strict=False):
-                if name and result is not None:
-                    if result is not UNMADE:
-                        _expect_size(node, result)
-                        _mark(result, node.name)
-                    self.values[name] = result
+            operator, read = self._operator(node), reads(node)
+            facts = NodeFacts(node.name, node.op_type, read, list(node.output), operator)
+            self.add_node(facts, partial(self._convert, node) if self._converts(node) else None)
 
-    def _convert_or_note(self, node: NodeProto) -> Sequence[RelayExpr | None]:
-        """The results of a node; where something is not supported, what stands for results."""
-        unmade = [UNMADE] * len(node.output)
-        if not self._converts(node):
-            self._note(node)
-            return unmade
-        if any(self.values.get(name) is UNMADE for name in reads(node)):
-            return unmade
-        try:
-            return self._convert(node)
-        except OpNotImplemented as error:
-            self._note(node, str(error))
-            return unmade
-        except ValueError as error:
-            text = str(error)
-            if text.startswith("node '"):
-                raise
-            raise ValueError(f"node '{node.name}' ({node.op_type}): {text}") from error
-        except InternalError:
-            raise
-        except Exception as error:
-            # Operands and attributes that do not fit fail in many ways; a file causes one kind.
-            kind = type(error).__name__
-            raise ValueError(f"node '{node.name}' ({node.op_type}): {kind}: {error}") from error
-
-    def _convert(self, proto: NodeProto) -> Sequence[RelayExpr | None]:
+    def _convert(self, proto: NodeProto) -> Result:
         function = self.functions.get((proto.domain, proto.op_type, proto.overload))
         if function is not None:
             return self._called(proto, local_definition(proto, function), {})
@@ -357,12 +250,7 @@ class Importer:
             feeds=self.feeds,
             graphs={part.name: _whole(self._inner(proto, part.g)) for part in graphs_of(proto)},
         )
-        converted = convert(node)
-        results = [converted] if isinstance(converted, RelayExpr) else list(converted)
-        for place in range(len(results), len(proto.output)):
-            if proto.output[place]:
-                raise OpNotImplemented(f"its result {place}")
-        return results
+        return convert(node)
 
     def _operand(self, node: NodeProto, name: str) -> RelayExpr | None:
         if not name:
@@ -378,17 +266,17 @@ class Importer:
     ) -> list[RelayExpr | None]:
         """The results of the nodes for which one stands."""
         self.bytes += made.ByteSize()
-        if self.bytes > MOST_BYTES:
-            raise ValueError(f"the ONNX model's functions make more than {MOST_BYTES} bytes")
+        if self.bytes > limits.MOST_BYTES:
+            raise ValueError(f"the ONNX model's functions make more than {limits.MOST_BYTES} bytes")
         operands = [self._operand(node, name) for name in node.input]
         given = zip(made.input, operands, strict=False)
         own = {name: operand for name, operand in given if operand is not None}
         values, outside = self.values, self.opsets
         self._enter(f"{made.domain}.{made.name}.{made.overload}", node)
         self.values, self.opsets = own, {**opsets, **_opsets(made)}
-        self._convert_nodes(made.node)
+        self._add_nodes(made.node)
         wanted = zip(made.output, node.output, strict=False)
-        results = [self._result(name) if asked else None for name, asked in wanted]
+        results = [self.result(name) if asked else None for name, asked in wanted]
         self.values, self.opsets = values, outside
         self.around.pop()
         return results
@@ -398,10 +286,10 @@ class Importer:
             raise ValueError(
                 f"node '{node.name}' ({node.op_type}): the function '{node.op_type}' calls itself"
             )
-        if len(self.around) >= DEEPEST:
+        if len(self.around) >= limits.DEEPEST:
             raise ValueError(
-                f"node '{node.name}' ({node.op_type}) lies more than {DEEPEST} functions and "
-                "graphs deep"
+                f"node '{node.name}' ({node.op_type}) lies more than {limits.DEEPEST} functions "
+                "and graphs deep"
             )
         self.around.append(what)
 
@@ -435,10 +323,10 @@ class Importer:
     def _inner(self, node: NodeProto, graph: GraphProto) -> Callable[..., list[RelayExpr]]:
         """What a graph in a node gives for its inputs, as often as that is asked."""
         weights: dict[str, RelayExpr] = {}
-        outer, taken = self.values, self.taken
-        self.values, self.taken = weights, set()
+        outer, taken = self.values, self.weight_names
+        self.values, self.weight_names = weights, set()
         self._add_weights(graph)
-        self.values, self.taken = outer, taken
+        self.values, self.weight_names = outer, taken
 
         def run(*operands: RelayExpr) -> list[RelayExpr]:
             if len(graph.input) != len(operands):
@@ -449,41 +337,13 @@ class Importer:
             around = self.values
             self._enter("", node)
             self.values = ChainMap(own, weights, outer)
-            self._convert_nodes(graph.node)
-            results = [self._result(output.name) for output in graph.output]
+            self._add_nodes(graph.node)
+            results = [self.result(output.name) for output in graph.output]
             self.values = around
             self.around.pop()
             return results
 
         return run
-
-    def _result(self, name: str) -> RelayExpr:
-        if name not in self.values:
-            raise ValueError(f"the model's output '{name}' is the result of no node")
-        return self.values[name]
-
-    def _with_variables(self, body: RelayExpr) -> RelayExpr:
-        """The graph with variables for the weights that were constants while it was built."""
-        named = {held: self._variable(name, held.data) for held, name in self.held.items()}
-        return rewrite(
-            body, lambda new, old: named.get(new, new) if isinstance(new, Constant) else new
-        )
-
-
-def _tensors(
-    outputs: Sequence[onnx.ValueInfoProto], results: Sequence[RelayExpr]
-) -> list[tuple[str, RelayExpr]]:
-    """Results by name; of a sequence one by one, numbered."""
-    named: list[tuple[str, RelayExpr]] = []
-    for output, result in zip(outputs, results, strict=True):
-        if is_sequence(result):
-            many = enumerate(fields_of(result))
-            named += [(f"{output.name}.{place}", part) for place, part in many]
-        else:
-            named.append((output.name, result))
-    if not named:
-        raise ValueError("the ONNX model gives empty sequences and nothing else")
-    return named
 
 
 def _whole(run: Callable[..., list[RelayExpr]]) -> Callable[..., list[RelayExpr]]:
@@ -496,25 +356,3 @@ def _whole(run: Callable[..., list[RelayExpr]]) -> Callable[..., list[RelayExpr]
         return results
 
     return checked
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
-
-
-def _expect_size(node: NodeProto, result: RelayExpr) -> None:
-    """A result is one that memory could hold."""
-    for kind in flatten_type(result.checked_type):
-        known = (extent for extent in kind.shape if isinstance(extent, int))
-        count_of(known, kind.dtype.bits, f"node '{node.name}' ({node.op_type}): its result")
-
-
-def _mark(expr: RelayExpr, name: str) -> None:
-    """Name the node that expressions come from, as far as they have no name yet."""
-    stack = [expr]
-    while stack:
-        part = stack.pop()
-        if part.span is None:
-            part.span = name
-            stack.extend(part.operands())  # type: ignore[attr-defined]

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-# How deep graphs may lie in each other, and functions call each other.
-DEEPEST = 64
+from sterna.frontend.files import HEAD_BYTES, read_whole
+from sterna.frontend.formats import sniffed
+from sterna.frontend.limits import DEEPEST
+from sterna.frontend.names import Names
+from sterna.frontend.onnx.format import FORMAT
+
+# What protocol buffers can read; larger models keep their weights in files beside.
+MOST_FILE_BYTES = (1 << 31) - 1
+BESIDE = "a larger ONNX model keeps its weights in files beside it (onnx.save_model(..., " \
+    "save_as_external_data=True))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +34,31 @@ def load_model(model: Source) -> LoadedModel:
     """A model of the caller's own, from another one, a file or its bytes."""
     if isinstance(model, LoadedModel):
         return model
-    folder, what = None, "this is"
+    folder = None
     if isinstance(model, ModelProto):
+        if not model.HasField("graph"):
+            raise ValueError("this is no ONNX model: there is no graph in it")
         _expect_shallow(model)
         proto = ModelProto()
         proto.CopyFrom(model)
     elif isinstance(model, bytes | bytearray | memoryview):
-        what = "these bytes are"
-        proto = _parse(bytes(model), what)
+        proto = _parse(bytes(model), "these bytes are")
     elif isinstance(model, str | os.PathLike):
         path = os.fspath(model)
-        folder, what = os.path.dirname(path) or ".", f"{path} is"
-        with open(path, "rb") as file:
-            proto = _parse(file.read(), what)
+        folder = os.path.dirname(path) or "."
+        proto = _parse(read_whole(path, MOST_FILE_BYTES, BESIDE), f"{path} is")
     else:
         raise TypeError(
             f"from_onnx takes a model, the path of one or its bytes, not {type(model).__name__}"
         )
-    if not proto.HasField("graph"):
-        raise ValueError(f"{what} no ONNX model: there is no graph in it")
     _expect_text(proto)
     _name_nodes(proto)
     return LoadedModel(proto, folder)
 
 
-def has_external_data(path: str | os.PathLike[str]) -> bool:
-    """Whether some of the model in a file has its numbers in other files."""
-    with open(path, "rb") as file:
-        model = _parse(file.read(), f"{os.fspath(path)} is")
+def lies_in_one_file(path: str | os.PathLike[str]) -> bool:
+    """Whether none of the model in a file has its numbers in other files."""
+    model = _parse(read_whole(path, MOST_FILE_BYTES, BESIDE), f"{os.fspath(path)} is")
     held = [
         tensor
         for graph in (model.graph, *model.functions)
@@ -61,7 +66,7 @@ def has_external_data(path: str | os.PathLike[str]) -> bool:
         for attribute in node.attribute
         for tensor in (attribute.t, *attribute.tensors)
     ]
-    return any(
+    return not any(
         tensor.data_location == TensorProto.EXTERNAL
         for tensor in (*_initializers(model.graph), *held)
     )
@@ -81,8 +86,18 @@ def _parse(data: bytes, what: str) -> ModelProto:
     try:
         loaded.ParseFromString(data)
     except DecodeError as error:
-        raise ValueError(f"{what} no ONNX model: {error}") from None
+        raise ValueError(f"{what} no ONNX model: {_other(data) or error}") from None
+    if not loaded.HasField("graph"):
+        raise ValueError(
+            f"{what} no ONNX model: {_other(data) or 'there is no graph in it'}"
+        )
     return loaded
+
+
+def _other(data: bytes) -> str:
+    """What bytes are that are no ONNX model, if some other format knows them."""
+    found = sniffed(data[:HEAD_BYTES])
+    return "" if found is None or found is FORMAT else f"it is {found.called}"
 
 
 def _expect_text(model: ModelProto) -> None:
@@ -149,12 +164,10 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 def _name_nodes(model: ModelProto) -> None:
     """A name for every node: its own or that of its first result, numbered if it is taken."""
-    taken: dict[str, int] = {}
+    names = Names()
     for node in all_nodes(model.graph):
-        own = name = node.name or next((name for name in node.output if name), node.op_type)
-        while name in taken:
-            name, taken[own] = f"{own}_{taken[own]}", taken[own] + 1
-        taken[name] = 1
+        own = node.name or next((name for name in node.output if name), node.op_type)
+        name = names.unique(own)
         if node.name != name:
             node.name = name
 

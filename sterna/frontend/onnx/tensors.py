@@ -1,22 +1,15 @@
 """The arrays of a model: what a tensor's shape, type and data say must fit together."""
 
-import math
-import os
-import stat
-from collections.abc import Iterable
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
+from sterna.frontend.files import read_beside
+from sterna.frontend.limits import count_of
 from sterna.relay.arrays import Array
 from sterna.support.errors import OpNotImplemented
-
-# More bytes than any machine's memory has: such sizes are mistakes.
-LARGEST = 1 << 47
-MOST_DIMENSIONS = 64
 
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
@@ -36,19 +29,6 @@ def element_type(number: int, what: str) -> str:
         kind = TensorProto.DataType.Name(number).lower()
         raise OpNotImplemented(f"{what} holds elements of type {kind}")
     return str(onnx.helper.tensor_dtype_to_np_dtype(number))
-
-
-def count_of(dims: Iterable[int], bits: int, what: str) -> int:
-    """The number of elements of a shape, which is one that memory could hold."""
-    extents = list(dims)
-    if len(extents) > MOST_DIMENSIONS:
-        raise ValueError(f"{what} has {len(extents)} dimensions, more than {MOST_DIMENSIONS}")
-    if any(extent < 0 for extent in extents):
-        raise ValueError(f"{what} has the shape {extents}, of which an extent is negative")
-    count = math.prod(extents)
-    if count * bits > 8 * LARGEST or any(extent > LARGEST for extent in extents):
-        raise ValueError(f"{what} has the shape {extents}, which no memory holds")
-    return count
 
 
 def array_of(tensor: TensorProto, what: str, folder: str | None) -> Array:
@@ -141,7 +121,6 @@ def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> 
             f"{what} has its data in the file '{given.get('location', '')}'; give from_onnx the "
             "model's path, or load the model with its data"
         )
-    path = _safe_path(given.get("location", ""), folder, what)
     offset = _number(given, "offset", 0, what)
     length = _number(given, "length", size, what)
     if length != size:
@@ -149,41 +128,7 @@ def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> 
             f"{what} has the shape {list(tensor.dims)}, {size} bytes; its length in the file is "
             f"{length}"
         )
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | _NO_WAIT)
-    except OSError as error:
-        raise ValueError(f"{what}: '{given['location']}' cannot be read: {error}") from None
-    try:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-            raise ValueError(f"{what}: '{given['location']}' is a link or no plain file")
-        if offset + length > about.st_size:
-            raise ValueError(
-                f"{what} ends at byte {offset + length} of '{given['location']}', which has "
-                f"{about.st_size}"
-            )
-        with open(handle, "rb", closefd=False) as file:
-            file.seek(offset)
-            return file.read(length)
-    finally:
-        os.close(handle)
-
-
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-
-
-def _safe_path(location: str, folder: str, what: str) -> str:
-    """A path below the folder, with no link on the way."""
-    posix, windows = PurePosixPath(location), PureWindowsPath(location)
-    if not location or "\0" in location:
-        raise ValueError(f"{what} has its data in a file without a name")
-    if posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts:
-        raise ValueError(f"{what}: '{location}' lies outside the model's folder")
-    root = os.path.realpath(folder)
-    path = os.path.normpath(os.path.join(root, location))
-    if os.path.realpath(path) != path:
-        raise ValueError(f"{what}: '{location}' is reached by a link")
-    return path
+    return read_beside(given.get("location", ""), folder, offset, length, what)
 
 
 def _number(given: dict[str, str], key: str, default: int, what: str) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from sterna.frontend.onnx.node import Node, call, like, rank_of
+from sterna.frontend.calls import call, like, rank_of
+from sterna.frontend.onnx.node import Node
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 

@@ -124,12 +124,12 @@ class _Kernel:
 
         def weight(i: Expr, k: Expr) -> Any:
             distance = number(first(i) + k) - scaling.source(i, number)
-            share = _weight(scaling, distance * number(self.shrink), select, _size)
+            made = _weight(scaling, distance * number(self.shrink), select, _size)
             if scaling.exclude:
                 index = first(i) + k
                 beyond = logical_or(index < 0, index >= scaling.size)
-                share = select(beyond, number(0.0), share)
-            return share
+                made = select(beyond, number(0.0), made)
+            return made
 
         raw: Tensor = compute((scaling.result, count), weight, name=f"{name}_share")
         k = reduce_axis((0, count), name="k")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
+from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.nn._in_line import of_single_pixels, pays_in_line
 from sterna.op.nn._whole_vectors import has_few_channels
 from sterna.relay.arrays import Array
@@ -16,6 +17,7 @@ from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 from sterna.relay.op import find
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
+from sterna.schedule.choose import choose, deciding
 from sterna.schedule.chunked_sum import run_of, whole_run
 from sterna.schedule.direct_conv import UNROLLED_CHANNELS
 from sterna.schedule.dot4 import are_bytes, dot_width
@@ -65,7 +67,8 @@ def alter_conv2d(
     window: Any = [kernel[axis] for axis in "OHW"]
     if _is_by_pixels(attrs, data, *window):
         return None
-    packed, line = _kernel_layout(attrs, args, kernel, channels, processor)
+    with deciding(str(contraction_of(attrs, data, weight.checked_type))):  # type: ignore[arg-type]
+        packed, line = _kernel_layout(attrs, args, kernel, channels, processor)
     few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
     few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
     few = few and str(data.dtype) not in processor.matrix_tiles  # which take whole windows
@@ -117,7 +120,9 @@ def _kernel_layout(
     tile = tile_of_rows(p, width, kernel["O"], result.dtype, depth)
     alone = of_single_pixels(attrs, [kernel["H"], kernel["W"]]) and depth > 1 == tile.together
     image = (height, width, max(kernel["O"], kernel["I"]))
-    line = alone and not attrs.run and pays_in_line(image, tile, result.dtype, p)
+    can = alone and not attrs.run
+    pays = can and pays_in_line(image, tile, result.dtype, p)
+    line = can and choose("one line of pixels", [False, True], lambda line: line is not pays)
     if line:
         tile = tile_of_rows(p, height * width, kernel["O"], result.dtype, depth)
     packed = kernel["O"] % tile.columns == 0

@@ -4,16 +4,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sterna.ir.types import Dim, TensorType
+from sterna.ir.types import Dim, TensorType, as_dim
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.layout import Layout, expect_axes, layout_of, to_plain
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
+from sterna.schedule.choose import deciding
 from sterna.schedule.chunked_sum import run_of
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import are_bytes, dot_width
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import tile_of_rows
+from sterna.support.dtype import DataType
 
 PLAIN = "NC"
 # Vectors side by side of the widest tile.
@@ -61,12 +64,34 @@ def _columns_that_fit(rows: int, units: int, depth: int, lanes: int, cache: int)
     return max([n for n in fitting if n <= most], default=min(fitting, default=units))
 
 
+def dense_contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
+    """The contraction of rows of known extents: pixels of one line."""
+    *outer, depth = map(as_dim, data.shape)
+    units = attrs.units if attrs.implementation else plain_shape(attrs, weight.shape)[0]
+    if not all(type(extent) is int for extent in (*outer, depth, units)):
+        return None
+    rows = math.prod(outer)
+    kind = DataType(str(data.dtype))
+    return Contraction(
+        batch=1, image=(1, rows), inputs=depth, result=(1, rows), outputs=units,  # type: ignore[arg-type]
+        data=kind, weight=DataType(str(weight.dtype)), out=DataType(attrs.out_dtype or kind),
+    )
+
+
 def alter_dense(attrs: Any, args: tuple[RelayExpr, ...], processor: Processor) -> Attrs | None:
     """Weights packed so that a vector of units lies together for every step of the sum."""
     data, weight = args[0].checked_type, args[1]
     assert isinstance(data, TensorType)
     if attrs.weight_layout != PLAIN or not isinstance(weight, Constant) or not data.is_static:
         return None
+    with deciding(str(dense_contraction(attrs, data, weight.checked_type))):
+        return _packed(attrs, args, data, weight, processor)
+
+
+def _packed(
+    attrs: Any, args: tuple[RelayExpr, ...], data: TensorType, weight: Constant,
+    processor: Processor,
+) -> Attrs | None:
     units = weight.data.shape[0]
     rows = math.prod(data.concrete_shape[:-1])
     if attrs.out_dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):

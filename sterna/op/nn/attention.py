@@ -153,7 +153,7 @@ _SEEN = np.tri(5, 7, 2).astype(bool)
 
 _COMMON: dict[str, Any] = {
     "compute": _compute, "reference": _reference, "macs": _macs, "pattern": OPAQUE,
-    "schedule": schedule_attention, "mixed_precision": "never",
+    "schedules": {"cpu": schedule_attention}, "mixed_precision": "never",
 }
 
 register(OpRecord(

@@ -6,17 +6,22 @@ also be given as (input channel, channels of it) instead of (output channel, 1):
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.build import const
-from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
-from sterna.op.checks import expect_dim, map_dims, tensor
+from sterna.ir.types import TensorType, Type, same_dim
+from sterna.op.checks import map_dims, tensor
 from sterna.op.integer_rules import convolved
 from sterna.op.nn._conv_factors import factors_into_weights
+from sterna.op.nn._conv_implementation import (
+    compute_implemented,
+    grouped_weights,
+    implement_conv,
+    with_plain_weights,
+)
 from sterna.op.nn._conv_layout import (
     CONV_PARALLEL,
     CONV_SCALE,
@@ -24,189 +29,53 @@ from sterna.op.nn._conv_layout import (
     conv_layout,
     convert_conv,
 )
+from sterna.op.nn._conv_shape import (
+    Conv1DAttrs,
+    Conv2DAttrs,
+    Conv3DAttrs,
+    ConvAttrs,
+    Layouts,
+    contraction_of,
+    sizes_of,
+    summed_axes,
+)
 from sterna.op.nn._in_line import expect_single_pixels, in_line, in_rows, one_row
-from sterna.op.nn._to_winograd import conv2d_by_winograd
 from sterna.op.nn._whole_vectors import with_whole_vectors
-from sterna.op.nn.conv_tiles import conv2d_by_tiles
-from sterna.op.nn.depthwise_dots import depthwise_by_dots
-from sterna.op.nn.depthwise_pairs import depthwise_by_pairs
-from sterna.op.nn.pair_dots import conv2d_by_pairs
 from sterna.op.windows import (
-    SPATIAL,
-    Padding,
-    Windowed,
     axis_names,
     pad_array,
     padded,
     padded_by,
-    positive,
     simple_index,
-    spatial_layout,
     whole_blocks,
-    window_result,
 )
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
-from sterna.relay.attributes import attributes
-from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.expr import const as const_of
-from sterna.relay.layout import Layout, from_plain, to_plain
+from sterna.relay.layout import from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
 from sterna.schedule.dot4 import are_bytes
-from sterna.schedule.kernel import Processor
-from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
+from sterna.schedule.packed import expect_packed, products_of
+from sterna.schedule.products import narrowed, result_dtype, widened
+from sterna.schedule.sum_of_products import CHANNEL, TAP
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.te import all as all_of
 
 
-@attributes
-class ConvAttrs(Windowed):
-    """Of all convolutions."""
-
-    strides: tuple[int, ...] = ()
-    padding: Padding = 0
-    dilation: tuple[int, ...] = ()
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    data_layout: str = ""
-    kernel_layout: str = ""
-    out_layout: str = ""
-    out_dtype: DataType = AS_DATA
-    border: int = 0
-    """What lies outside of the data: of quantised data its zero point."""
-    run: int = 0
-    """So many products are summed in the type of the result, their sums in a wider one."""
-
-
-@attributes
-class Conv1DAttrs(ConvAttrs):
-    """Of nn.conv1d."""
-
-    strides: tuple[int] = (1,)
-    padding: Padding = (0,)
-    dilation: tuple[int] = (1,)
-    kernel_size: tuple[int] | None = None
-    data_layout: str = "NCW"
-    kernel_layout: str = "OIW"
-
-
-@attributes
-class Conv2DAttrs(ConvAttrs):
-    """Of nn.conv2d."""
-
-    strides: tuple[int, int] = (1, 1)
-    padding: Padding = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    kernel_size: tuple[int, int] | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    in_line: bool = False
-    """Whether the pixels of an image are computed as one row, with windows of single pixels."""
-
-
-@attributes
-class Conv3DAttrs(ConvAttrs):
-    """Of nn.conv3d."""
-
-    strides: tuple[int, int, int] = (1, 1, 1)
-    padding: Padding = (0, 0, 0)
-    dilation: tuple[int, int, int] = (1, 1, 1)
-    kernel_size: tuple[int, int, int] | None = None
-    data_layout: str = "NCDHW"
-    kernel_layout: str = "OIDHW"
-
-
-@dataclass(frozen=True, slots=True)
-class Layouts:
-    """How the operands of a convolution and its result are laid out."""
-
-    data: Layout
-    kernel: Layout
-    out: Layout
-    spatial: str
-
-    @staticmethod
-    def of(attrs: Any) -> "Layouts":
-        """The layouts that attributes name."""
-        spatial = SPATIAL[len(attrs.strides)]
-        out = attrs.out_layout or attrs.data_layout
-        return Layouts(
-            spatial_layout(attrs.data_layout, f"NC{spatial}", "data_layout"),
-            spatial_layout(attrs.kernel_layout, f"OI{spatial}", "kernel_layout"),
-            spatial_layout(out, f"NC{spatial}", "out_layout"),
-            spatial,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The extents of a convolution's axes."""
-
-    batch: Dim
-    in_channels: Dim
-    out_channels: Dim
-    group: Dim
-    """Input channels that an output channel reads."""
-    multiplied: bool
-    """The weights are given per input channel."""
-    window: tuple[Dim, ...]
-    result: tuple[Dim, ...]
-
-
-def sizes_of(attrs: Any, data: TensorType, weight: TensorType) -> Sizes:
-    """The extents of a convolution, checked."""
-    positive([attrs.groups], "groups")
-    layouts = Layouts.of(attrs)
-    extents, kernel = layouts.data.dims(data.shape), layouts.kernel.dims(weight.shape)
-    channels, groups = extents["C"], attrs.groups
-    multiplied = (
-        groups > 1 and type(kernel["I"]) is int and kernel["I"] != 1
-        and same_dim(channels, groups) and same_dim(channels, kernel["O"])
-    )
-    if multiplied:
-        group: Dim = 1
-        out_channels = map_dims(lambda o, i: o * i, kernel["O"], kernel["I"])
-    else:
-        group, out_channels = kernel["I"], kernel["O"]
-        if isinstance(group, int):
-            expect_dim(channels, group * groups, f"the number of data's channels ({groups} "
-                       f"{'group' if groups == 1 else 'groups'} of {group} in weight)")
-    if isinstance(out_channels, int) and out_channels % groups:
-        raise ValueError(f"{out_channels} output channels do not fall into {groups} groups")
-    if attrs.channels is not None:
-        expect_dim(out_channels, attrs.channels, "weight's number of output channels")
-    window = tuple(kernel[axis] for axis in layouts.spatial)
-    for have, want in zip(window, attrs.kernel_size or window, strict=True):
-        expect_dim(have, want, f"kernel_size {attrs.kernel_size}: an extent of weight "
-                   f"{show_shape(weight.shape)}")
-    result = tuple(
-        window_result(extents[axis], k, stride, first + last, dilation)
-        for axis, k, stride, first, last, dilation in zip(
-            layouts.spatial, window, attrs.strides, attrs.before, attrs.after, attrs.dilation,
-            strict=True,
-        )
-    )
-    return Sizes(extents["N"], channels, out_channels, group, multiplied, window, result)
-
-
-def summed_axes(layouts: Layouts, sizes: Sizes) -> dict[str, Dim]:
-    """The extents of a convolution's sum; a depthwise one has only the window's."""
-    window = {f"r{a.lower()}": e for a, e in zip(layouts.spatial, sizes.window, strict=True)}
-    alone = type(sizes.group) is int and sizes.group == 1
-    return window if alone else {"rc": sizes.group, **window}
-
-
-def infer_conv(attrs: ConvAttrs, data: Type, weight: Type) -> TensorType:
+def infer_conv(attrs: ConvAttrs, data: Type, *weights: Type) -> TensorType:
     """The type of a convolution's result."""
     layouts = Layouts.of(attrs)
     x = tensor(data, "data", len(layouts.data))
-    w = tensor(weight, "weight", len(layouts.kernel))
+    w = tensor(weights[0], "weight", None if attrs.implementation else len(layouts.kernel))
     _expect_border(attrs, x.dtype)
+    if attrs.implementation:
+        expect_packed(attrs, contraction_of(attrs, x, w), weights)
     sizes = sizes_of(attrs, x, w)
     extents = dict(zip(f"NC{layouts.spatial}",
                        [sizes.batch, sizes.out_channels, *sizes.result], strict=True))
@@ -240,9 +109,12 @@ def complete_conv(attrs: ConvAttrs, data: Type | None, weight: Type | None) -> l
     return [data, TensorType(shape, data.dtype)]
 
 
-def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor) -> Tensor:
+def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tensor) -> Tensor:
     """A stage for the border where there is one, and one for the sums."""
-    layouts = Layouts.of(attrs)
+    packed = compute_implemented(attrs, out, None, data, *weights)
+    if packed is not None:
+        return packed
+    layouts, (weight,) = Layouts.of(attrs), weights
     x, w = TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)
     sizes = sizes_of(attrs, x, w)
     name = f"T_conv{len(attrs.strides)}d"
@@ -285,25 +157,18 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, weight: Tensor
         factor = weight(*simple_index(layouts.kernel, inner, ranges)).astype(kind)
         return value * factor, all_of(*inside) if inside else None
 
+    roles = [*([] if depthwise else [CHANNEL]), *[TAP] * len(sizes.window)]
     total = sum_products(
-        shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out)
+        shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out), roles,
+        contraction_of(attrs, x, w),
     )
     made = narrowed(total, out.dtype, f"{name}_cast")
     return in_rows(made, out.shape, f"{name}_rows") if in_line(attrs) else made
 
 
-def grouped_weights(attrs: ConvAttrs, weight: Array, channels: int) -> Array:
-    """Weights as (group, output channel of the group, input channel of the group, window)."""
-    layouts = Layouts.of(attrs)
-    plain = to_plain(weight, layouts.kernel, f"OI{layouts.spatial}")
-    outer, inner, *window = plain.shape
-    if 1 < attrs.groups == channels == outer:
-        return plain.reshape(outer, inner, 1, *window)
-    return plain.reshape(attrs.groups, outer // attrs.groups, inner, *window)
-
-
-def reference_conv(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
+def reference_conv(attrs: ConvAttrs, data: Array, *weights: Array) -> Array:
     """For each place in the window one product of matrices, for all groups and pixels."""
+    attrs, weight = with_plain_weights(attrs, data, weights)
     dtype = attrs.out_dtype or str(data.dtype)
     layouts = Layouts.of(attrs)
     axes = f"NC{layouts.spatial}"
@@ -329,11 +194,17 @@ def reference_conv(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
     return from_plain(made, axes, layouts.out)
 
 
-def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+def contraction_of_call(attrs: ConvAttrs, data: Type, *weights: Type) -> Contraction | None:
+    """The contraction that a convolution of such operands is."""
+    assert isinstance(data, TensorType) and isinstance(weights[0], TensorType)
+    return contraction_of(attrs, data, weights[0])
+
+
+def macs_conv(attrs: ConvAttrs, out: TensorType, data: TensorType, *weights: TensorType) -> int:
     """The multiply-adds of a convolution."""
-    sizes = sizes_of(attrs, data, weight)
-    extents = [sizes.batch, sizes.out_channels, sizes.group, *sizes.window, *sizes.result]
-    return math.prod(TensorType(tuple(extents)).concrete_shape)
+    made = contraction_of(attrs, data, weights[0])
+    assert made is not None, "extents are known"
+    return made.pixels * made.outputs * products_of(attrs, made)
 
 
 def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: float) -> Any:
@@ -342,11 +213,6 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
     if value != attrs.border and any((*attrs.before, *attrs.after)):
         return None
     return padded_by(attrs.replace(border=int(value)), attrs.data_layout, width)
-
-
-def _by_dots(call: Call, processor: Processor) -> RelayExpr | None:
-    ways = (depthwise_by_dots, depthwise_by_pairs, conv2d_by_pairs)
-    return next((made for way in ways if (made := way(call, processor)) is not None), None)
 
 
 def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
@@ -390,11 +256,13 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         infer=infer_conv,
         complete=complete_conv,
         compute=compute_conv,
+        compute_with=compute_implemented,
+        contraction=contraction_of_call,
         reference=reference_conv,
         macs=macs_conv,
         integer=convolved,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_convs,
+        schedules={"cpu": schedule_convs},
         mixed_precision="always",
         stays_wide=_stays_wide,
         layout=conv_layout,
@@ -442,9 +310,8 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], legalize=with_whole_vectors, alter_layout=alter_conv2d, winograd=conv2d_by_winograd,
-          byte_dots=_by_dots, tiles=conv2d_by_tiles, rewrites=[factors_into_weights],
-          chain=runs_in_chain, gives_row_sums=gives_row_sums)
+], legalize=with_whole_vectors, alter_layout=alter_conv2d, implement=implement_conv,
+          rewrites=[factors_into_weights], chain=runs_in_chain, gives_row_sums=gives_row_sums)
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

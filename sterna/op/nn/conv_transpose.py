@@ -16,8 +16,8 @@ from sterna.ir.build import const, int_value
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, tensor
+from sterna.op.nn._conv_shape import Layouts
 from sterna.op.nn._transposed_phases import by_phases
-from sterna.op.nn.conv import Layouts
 from sterna.op.windows import (
     Padding,
     Windowed,

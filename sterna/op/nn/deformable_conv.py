@@ -13,13 +13,14 @@ from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, tensor
-from sterna.op.nn.conv import sizes_of
+from sterna.op.nn._conv_shape import sizes_of
 from sterna.op.windows import Padding, Windowed, positive
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.schedule.gemm import schedule_contraction
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.schedule.sum_of_products import CHANNEL, TAP, describe_sum
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, if_then_else, reduce_axis
 from sterna.te import all as all_of
@@ -143,6 +144,7 @@ def _compute(
         return te_sum(read * weight(o, rc, ry, rx).astype(dtype), axis=[rc, ry, rx])
 
     total = compute(out.shape, element, name=name)
+    total = describe_sum(total, [CHANNEL, TAP, TAP])
     return narrowed(total, out.dtype, f"{name}_cast")
 
 
@@ -200,7 +202,7 @@ def _register(name: str, inputs: tuple[str, ...], cases: list[Case], doc: str) -
         reference=_reference,
         macs=_macs,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_contraction,
+        schedules={"cpu": schedule_contraction},
         cases=cases,
         doc=doc,
     ))

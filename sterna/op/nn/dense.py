@@ -10,27 +10,33 @@ from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._dense_layout import (
+    PLAIN,
     alter_dense,
+    dense_contraction,
     dense_layout,
     plain_shape,
     plain_weight,
     weight_layout,
 )
 from sterna.op.nn._whole_vectors import with_whole_units
-from sterna.op.nn.conv_tiles import dense_by_tiles
-from sterna.op.nn.dense_pairs import dense_by_pairs
 from sterna.op.windows import simple_index
-from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
+from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.kernel import Processor
+from sterna.schedule.packed import compute_packed, expect_packed, unpacked
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -47,6 +53,8 @@ class DenseAttrs(Attrs):
     """N are units and C what is summed over; "NC16n" keeps 16 units side by side."""
     run: int = 0
     """So many products are summed in the type of the result, their sums in a wider one."""
+    implementation: str = ""
+    """The plan that weights are packed for; units tells how many there are."""
 
 
 @attributes
@@ -86,6 +94,16 @@ def _ranges(indices: Sequence[Expr], out: TensorType) -> Analyzer:
     for index, extent in zip(indices, out.shape, strict=True):
         ranges.bind(index, 0, extent)  # type: ignore[arg-type]
     return ranges
+
+
+def _infer_dense(attrs: DenseAttrs, data: Type, *weights: Type) -> TensorType:
+    if not attrs.implementation:
+        return _infer_weight(attrs, ("data", "weight"), data, *weights)
+    x, w = at_least(data, "data", 2), tensor(weights[0], "weight")
+    if attrs.units is None:
+        raise ValueError("with an implementation, units is needed too")
+    expect_packed(attrs, dense_contraction(attrs, x, w), weights)
+    return TensorType((*x.shape[:-1], attrs.units), DataType(attrs.out_dtype or x.dtype))
 
 
 def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) -> TensorType:
@@ -145,6 +163,45 @@ def _compute(name: str) -> Any:
     return build
 
 
+def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | None:
+    """A dense layer with known weights, packed; None where it runs best as it stands."""
+    attrs: Any = call.attrs
+    data, weight = call.args[:2]
+    if attrs.implementation or not isinstance(weight, Constant) or tensor_type(data).ndim < 2:
+        return None
+    made = dense_contraction(attrs, tensor_type(data), tensor_type(weight))
+    if made is None:
+        return None
+    plain = plain_weight(attrs, to_numpy(weight.data)).reshape(made.outputs, 1, 1, made.inputs)
+    found = best_candidate(made, plain, processor, Limits(growth))
+    if found.pack is None:
+        return None
+    return Call(call.op, packed_operands(found, data), attrs.replace(
+        implementation=str(found.plan), units=made.outputs, out_dtype=made.out,
+        weight_layout=PLAIN, run=0,
+    ))
+
+
+def _compute_implemented(
+    attrs: DenseAttrs, out: TensorType, epilogue: Epilogue | None, data: Tensor, *weights: Tensor
+) -> Tensor | None:
+    made = dense_contraction(attrs, data, weights[0]) if attrs.implementation else None
+    return compute_packed(attrs, made, out, epilogue, data, weights)
+
+
+def _compute_dense(attrs: DenseAttrs, out: TensorType, data: Tensor, *weights: Tensor) -> Tensor:
+    packed = _compute_implemented(attrs, out, None, data, *weights)
+    made: Tensor = _compute("dense")(attrs, out, data, *weights) if packed is None else packed
+    return made
+
+
+def _reference_dense(attrs: DenseAttrs, data: Array, *weights: Array) -> Array:
+    if not attrs.implementation:
+        return _reference(attrs, data, *weights)
+    plain = unpacked(attrs, dense_contraction(attrs, data, weights[0]), weights)
+    return _reference(attrs.replace(implementation=""), data, plain.reshape(len(plain), -1))
+
+
 def _reference(attrs: Any, a: Array, b: Array) -> Array:
     dtype = attrs.out_dtype or str(a.dtype)
     turned, weight_turned = _transposed(attrs)
@@ -155,7 +212,7 @@ def _reference(attrs: Any, a: Array, b: Array) -> Array:
     return product.astype(numpy_dtype(dtype))
 
 
-def _macs(attrs: Any, out: TensorType, a: TensorType, b: TensorType) -> int:
+def _macs(attrs: Any, out: TensorType, a: TensorType, *b: TensorType) -> int:
     depth = _matrix(a.concrete_shape, _transposed(attrs)[0])[1]
     assert isinstance(depth, int)
     return math.prod(out.concrete_shape) * depth
@@ -186,22 +243,23 @@ register(OpRecord(
     "nn.dense",
     inputs=("data", "weight"),
     attrs=DenseAttrs,
-    infer=lambda attrs, *kinds: _infer_weight(attrs, ("data", "weight"), *kinds),
+    infer=_infer_dense,
     complete=_complete,
-    compute=_compute("dense"),
-    reference=_reference,
+    compute=_compute_dense,
+    compute_with=_compute_implemented,
+    contraction=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+    reference=_reference_dense,
     macs=_macs,
     integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_product,
+    schedules={"cpu": schedule_product},
     mixed_precision="always",
     scale=_SCALE,
     parallel=_PARALLEL,
     layout=dense_layout,
     legalize=with_whole_units,
     alter_layout=alter_dense,
-    tiles=dense_by_tiles,
-    byte_dots=dense_by_pairs,
+    implement=_implement,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),
@@ -225,7 +283,7 @@ register(OpRecord(
     macs=_macs,
     integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_contraction,
+    schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     scale=_SCALE,
     parallel=_PARALLEL,
@@ -248,7 +306,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_contraction,
+    schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     parallel=_PARALLEL,
     legalize=as_attention,

@@ -156,7 +156,7 @@ register(OpRecord(
     compute=_compute_l2,
     reference=_reference_l2,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_rows,
+    schedules={"cpu": schedule_rows},
     mixed_precision="never",
     cases=[
         Case(((2, 3, 4),), {"eps": 1e-6, "axis": (1,)}),
@@ -174,7 +174,7 @@ register(OpRecord(
     compute=_compute_lp,
     reference=_reference_lp,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedule=schedule_rows,
+    schedules={"cpu": schedule_rows},
     mixed_precision="never",
     cases=[
         Case(((2, 3, 4),)),

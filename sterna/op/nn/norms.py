@@ -263,7 +263,7 @@ def _register(
         compute=compute_it,
         reference=reference,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedule=schedule_rows if by_rows else schedule_default,
+        schedules={"cpu": schedule_rows if by_rows else schedule_default},
         cases=cases,
         doc=doc,
     ))

@@ -293,7 +293,7 @@ for _network, _attrs, _builder, _cases in (
         compute=_network.compute,
         reference=quiet(_network.reference),
         num_outputs=1 + _network.states,
-        schedule=schedule_recurrent,
+        schedules={"cpu": schedule_recurrent},
         builder=_builder,
         legalize=partial(in_steps, _network),
         pattern=OPAQUE,

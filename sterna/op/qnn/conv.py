@@ -7,7 +7,7 @@ consists of zero points before the sums are corrected.
 from typing import Any
 
 from sterna.op.dynamic import tensor_type
-from sterna.op.nn.conv import Layouts, sizes_of
+from sterna.op.nn._conv_shape import Layouts, sizes_of
 from sterna.op.nn.conv_transpose import (
     Conv1DTransposeAttrs,
     Conv2DTransposeAttrs,

@@ -113,7 +113,9 @@ class Product:
         left as it is: most of what runs that adds one product at a time.
         """
         data, weight, data_zero, weight_zero, *scales = args
-        if target is None or target.kind.name == "c" or not isinstance(weight, Constant):
+        if target is None or not target.kind.picks_instructions:
+            return None
+        if not isinstance(weight, Constant):
             return None
         shift = _known(weight_zero)
         if shift is None:

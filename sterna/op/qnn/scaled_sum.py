@@ -83,7 +83,7 @@ def _legalize(
     attrs: ScaledSumAttrs, args: tuple[RelayExpr, ...], target: Any
 ) -> RelayExpr | None:
     """By multiply-adds of float32, which LLVM makes of such sums where a processor has them."""
-    if attrs.fused or target is None or target.kind.name != "llvm":
+    if attrs.fused or target is None or not target.kind.picks_instructions:
         return None
     if not instructions_of(target).provides("fma_contraction"):
         return None

@@ -11,8 +11,8 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.axis_rows import product
 from sterna.op.checks import at_least, of_kind, tensor
-from sterna.op.fibres import product
 from sterna.op.sampling import (
     Source,
     choices_array,

@@ -6,8 +6,8 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.axis_rows import AxisRows
 from sterna.op.checks import at_least, axis_of, expect_dim, map_dims, of_kind, same_dtype, tensor
-from sterna.op.fibres import Fibres
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.statements import statements
@@ -54,20 +54,20 @@ def _infer(attrs: DFTAttrs, re_data: Type, im_data: Type) -> TupleType:
 
 
 def _compute(attrs: DFTAttrs, out: TupleType, re_data: Tensor, im_data: Tensor) -> list[Tensor]:
-    lines = Fibres(dims_of(re_data), re_data.ndim - 1)
+    rows = AxisRows(dims_of(re_data), re_data.ndim - 1)
     dtype = wide(re_data.dtype)
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        with lines.each(ib) as at:
+        with rows.each(ib) as at:
 
             def store(k: Any, *parts: Any) -> None:
                 for result, part in zip(outs, parts, strict=True):
                     result[at(k)] = build.cast(result.dtype, part)
 
-            transform = Transform(ib, lines.length, dtype, ins[2:], attrs.inverse)
-            transform.run(lambda k: (ins[0][at(k)], ins[1][at(k)]), store, lines.length)
+            transform = Transform(ib, rows.length, dtype, ins[2:], attrs.inverse)
+            transform.run(lambda k: (ins[0][at(k)], ins[1][at(k)]), store, rows.length)
 
-    tables = circle(lines.length, dtype, "T_dft")
+    tables = circle(rows.length, dtype, "T_dft")
     return statements(out, [re_data, im_data, *tables], fill, "T_dft")
 
 
@@ -91,7 +91,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     num_outputs=2,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[
@@ -138,12 +138,12 @@ def _compute_pairs(attrs: SignalDFTAttrs, out: TensorType, data: Tensor) -> Tens
     axis = axis_of(attrs.axis, len(shape))
     held = shape[axis]
     length, count = _sizes(attrs, held)
-    lines = Fibres([*shape[:axis], length, *shape[axis + 1 : -1]], axis)
+    rows = AxisRows([*shape[:axis], length, *shape[axis + 1 : -1]], axis)
     dtype = wide(data.dtype)
     mirrored = attrs.onesided and attrs.inverse
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        with lines.each(ib) as at:
+        with rows.each(ib) as at:
 
             def part(place: Any, which: int) -> Any:
                 """What is held there; zeros behind the end."""
@@ -194,7 +194,7 @@ register(OpRecord(
     infer=_infer_pairs,
     compute=_compute_pairs,
     reference=_reference_pairs,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[

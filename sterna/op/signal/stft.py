@@ -6,8 +6,8 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, Type
+from sterna.op.axis_rows import AxisRows
 from sterna.op.checks import map_dims, of_kind, same_dtype, tensor
-from sterna.op.fibres import Fibres
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.statements import statements
@@ -67,12 +67,12 @@ def _spectra(
     batch, frames, bins, _ = out.shape
     if bins_first:
         frames, bins = bins, frames
-    lines = Fibres([batch, frames, length], 2)
+    rows = AxisRows([batch, frames, length], 2)
     (width,) = dims_of(window)
     margin = (length - width) // 2
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        with lines.each(ib) as at:
+        with rows.each(ib) as at:
             row, frame, _ = at(0)
 
             def part(k: Any, which: int) -> Any:
@@ -175,7 +175,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     builder=_stft,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[
@@ -227,7 +227,7 @@ register(OpRecord(
     infer=_infer_pairs,
     compute=_compute_pairs,
     reference=_reference_pairs,
-    schedule=schedule_default,
+    schedules={"cpu": schedule_default},
     pattern=OPAQUE,
     mixed_precision="never",
     cases=[

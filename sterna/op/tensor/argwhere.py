@@ -12,8 +12,8 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, axis_of, of_kind, size_of, tensor
-from sterna.op.fibres import index_type, product
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype

@@ -7,9 +7,9 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
+from sterna.op.axis_rows import AxisRows, product
 from sterna.op.checks import axis_of, of_kind, size_of, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.fibres import Fibres, product
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
@@ -54,13 +54,13 @@ def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Calla
         kind = wide(out.dtype)
         flat = attrs.axis is None
         axis = 0 if attrs.axis is None else axis_of(attrs.axis, data.ndim)
-        lines = Fibres([product(shape)] if flat else shape, axis)
+        rows = AxisRows([product(shape)] if flat else shape, axis)
 
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-            with lines.each(ib) as at:
+            with rows.each(ib) as at:
                 total = variable(ib, kind, "total", build.const(start, kind))
-                with ib.for_range(0, lines.length, name="k") as k:
-                    place = lines.length - 1 - k if attrs.reverse else k
+                with ib.for_range(0, rows.length, name="k") as k:
+                    place = rows.length - 1 - k if attrs.reverse else k
                     read = tuple(unravel(place, shape)) if flat else at(place)
                     if attrs.exclusive:
                         outs[0][at(place)] = build.cast(out.dtype, total.get())

@@ -6,8 +6,8 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
+from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, expect_dim, same_dtype, tensor
-from sterna.op.fibres import index_type, product
 from sterna.op.indexing import as_dims, dims_of, unravel
 from sterna.op.ordering import comparable, key_type, less, passes_over
 from sterna.op.statements import statements, variable

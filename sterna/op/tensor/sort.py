@@ -8,9 +8,9 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.axis_rows import AxisRows, index_type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import known, to_static
-from sterna.op.fibres import Fibres, index_type
 from sterna.op.indexing import dims_of
 from sterna.op.ordering import key_type, less, merge_sort, order_along
 from sterna.op.statements import statements
@@ -78,9 +78,9 @@ def _sorted(
     attrs: Any, out: Type, data: Tensor, wanted: Sequence[str], name: str
 ) -> list[Tensor]:
     """The first values along an axis or their places, or both, as many as the results hold."""
-    lines = Fibres(dims_of(data), axis_of(attrs.axis, data.ndim))
+    rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
     key = key_type(data.dtype)
-    length = lines.length
+    length = rows.length
     place_type = index_type(length)
 
     def before(values: BufferVar) -> Any:
@@ -90,7 +90,7 @@ def _sorted(
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source = ins[0]
-        with lines.each(ib) as at:
+        with rows.each(ib) as at:
             values = ib.allocate(key, (length * 2,), name="values")
             places = ib.allocate(place_type, (length * 2,), name="places")
             columns = [values, places] if "indices" in wanted else [values]
@@ -100,7 +100,7 @@ def _sorted(
                     places[k] = build.cast(place_type, k)
             begin = merge_sort(ib, length, columns, before(values))
             held = {"values": values, "indices": places}
-            with ib.for_range(0, outs[0].shape[lines.axis], name="k") as k:
+            with ib.for_range(0, outs[0].shape[rows.axis], name="k") as k:
                 for result, what in zip(outs, wanted, strict=True):
                     result[at(k)] = build.cast(result.dtype, held[what][begin + k])
 

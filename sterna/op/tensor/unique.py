@@ -7,8 +7,8 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, TupleType, Type
+from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, axis_of, size_of
-from sterna.op.fibres import index_type, product
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.ordering import key_type, less, merge_sort, ranks, same
 from sterna.op.statements import statements, variable

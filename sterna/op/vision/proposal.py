@@ -11,9 +11,9 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
+from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.fibres import index_type
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.ordering import less, merge_sort, order_along
 from sterna.op.statements import filled, loops, variable

@@ -133,10 +133,10 @@ def _compute_align(attrs: RoiAlignAttrs, out: TensorType, data: Tensor, rois: Te
                                / build.cast(FLOAT32, counts[axis]))
                         for axis in (0, 1)
                     ]
-                    shares = _shares(ib, region, c, at)
-                    value: Any = shares[0] + shares[1] + shares[2] + shares[3]
+                    pixels = _weighted_pixels(ib, region, c, at)
+                    value: Any = pixels[0] + pixels[1] + pixels[2] + pixels[3]
                     if attrs.mode == "max_of_shares":
-                        pairs = build.maximum(shares[0], shares[1]), build.maximum(*shares[2:])
+                        pairs = build.maximum(pixels[0], pixels[1]), build.maximum(*pixels[2:])
                         value = build.maximum(*pairs)
                     if attrs.mode == "avg":
                         total.set(total.get() + value)
@@ -149,7 +149,7 @@ def _compute_align(attrs: RoiAlignAttrs, out: TensorType, data: Tensor, rois: Te
     return filled(out, [data, rois], fill, "T_roi_align")
 
 
-def _shares(ib: IRBuilder, region: _Region, c: Any, at: list[Any]) -> list[Any]:
+def _weighted_pixels(ib: IRBuilder, region: _Region, c: Any, at: list[Any]) -> list[Any]:
     """The four pixels around a place, each times its weight; nothing beyond a pixel outside."""
     low, high, rest = [], [], []
     inside: Any = build.const(True)
@@ -165,8 +165,8 @@ def _shares(ib: IRBuilder, region: _Region, c: Any, at: list[Any]) -> list[Any]:
         rest.append(ib.let(f"rest{axis}", safe - build.cast(FLOAT32, first)))
     made = []
     for rows, weight in ((low, 1.0 - rest[0]), (high, rest[0])):
-        for columns, share in ((low, 1.0 - rest[1]), (high, rest[1])):
-            value = region.pixel(c, rows[0], columns[1]) * weight * share
+        for columns, other in ((low, 1.0 - rest[1]), (high, rest[1])):
+            value = region.pixel(c, rows[0], columns[1]) * weight * other
             made.append(build.select(inside, value, build.const(0, FLOAT32)))
     return made
 
@@ -184,14 +184,12 @@ def _reference_align(attrs: RoiAlignAttrs, data: Array, rois: Array) -> Array:
         counts = [attrs.sample_ratio if attrs.sample_ratio > 0 else max(math.ceil(size), 0)
                   for size in bins]
         for place in np.ndindex(*attrs.pooled_size):
-            shares = [
-                _shares_at(image, *(starts + (np.array(place) + (np.array(step) + 0.5) / counts)
-                                    * bins))
-                for step in np.ndindex(*counts)
-            ]
-            if not shares:
+            steps = ((np.array(step) + 0.5) / counts for step in np.ndindex(*counts))
+            points = [starts + (np.array(place) + step) * bins for step in steps]
+            pixels = [_weighted_pixels_at(image, *point) for point in points]
+            if not pixels:
                 continue
-            found = np.array(shares)
+            found = np.array(pixels)
             if attrs.mode == "avg":
                 made[(r, slice(None), *place)] = found.sum(1).mean(0)
             else:
@@ -200,7 +198,7 @@ def _reference_align(attrs: RoiAlignAttrs, data: Array, rois: Array) -> Array:
     return made.astype(data.dtype).transpose(np.argsort(order))
 
 
-def _shares_at(image: Array, y: float, x: float) -> Array:
+def _weighted_pixels_at(image: Array, y: float, x: float) -> Array:
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return np.zeros((4, image.shape[0]))

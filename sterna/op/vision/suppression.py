@@ -10,8 +10,8 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, TupleType, Type
+from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, of_kind, tensor
-from sterna.op.fibres import index_type
 from sterna.op.indexing import INT32, as_index, dims_of, within
 from sterna.op.ordering import less, merge_sort, order_along
 from sterna.op.statements import statements, variable

@@ -1,4 +1,4 @@
-"""Operators in the layouts in which the target runs them best.
+"""Layout selection: operators in the layouts in which the target runs them best.
 
     nn.conv2d(%x, const)  ->  nn.conv2d(%1, packed, data_layout="NHWC", kernel_layout="OHWI32o")
 """

@@ -1,4 +1,4 @@
-"""A widening cast for each of its readers, so that it becomes part of their kernels.
+"""Rematerialisation of widening casts: one for each reader, so that it becomes part of its kernel.
 
     %1 = cast(%x, dtype="int32"); add(%1, %a), multiply(%1, %b)
         -> add(cast(%x, dtype="int32"), %a), multiply(cast(%x, dtype="int32"), %b)

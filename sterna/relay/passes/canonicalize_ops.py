@@ -1,4 +1,4 @@
-"""Operators by simpler ones, which more passes know.
+"""Canonicalisation: operators by simpler ones, which more passes know.
 
     nn.bias_add(%x, %b, axis=1)  ->  add(%x, expand_dims(%b, axis=1, num_newaxis=2))
 """

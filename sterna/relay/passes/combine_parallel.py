@@ -1,4 +1,4 @@
-"""Calls that read the same data with weights of their own, as one call of all the weights.
+"""Horizontal fusion: calls that read the same data, as one call of all the weights.
 
     nn.conv2d(%x, %w1), nn.conv2d(%x, %w2), nn.conv2d(%x, %w3)
         -> %1 = nn.conv2d(%x, concatenate((%w1, %w2, %w3)))
@@ -20,7 +20,7 @@ from sterna.ir.types import TensorType
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple
-from sterna.relay.op import BROADCAST, ELEMWISE, call, record_of
+from sterna.relay.op import BROADCAST, ELEMWISE, call, record_of, rules_of
 from sterna.relay.passes.canonicalize_ops import canonical_call
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
@@ -39,17 +39,17 @@ class ParallelRule:
 
 
 def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
-    """Join convolutions of the same data."""
+    """Horizontal fusion: join convolutions of the same data."""
     return _pass("CombineParallelConv2d", "nn.conv2d", min_num_branches)
 
 
 def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
-    """Join dense layers of the same data: to one wider layer, whatever to_batch says."""
+    """Horizontal fusion: join dense layers of the same data, whatever to_batch says."""
     return _pass("CombineParallelDense", "nn.dense", min_num_branches)
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
-    """Join products of the same first matrices."""
+    """Horizontal fusion: join products of the same first matrices."""
     return _pass("CombineParallelBatchMatmul", "nn.batch_matmul", min_num_branches)
 
 
@@ -94,7 +94,7 @@ def _groups(order: list[RelayExpr], operator: str) -> list[list[Call]]:
     for expr in order:
         inner = expr.operands() if not_primitive(expr) else ()  # type: ignore[attr-defined]
         depth[id(expr)] = 1 + max([depth[id(part)] for part in inner], default=0)
-        record = record_of(expr)
+        record = rules_of(expr)
         if record is None or record.name != operator or record.parallel is None:
             continue
         assert isinstance(expr, Call)
@@ -184,7 +184,7 @@ def _following(
 def _plain_form(expr: Call) -> Call | None:
     """A call as one of an operator that works element by element, if it is such a call."""
     expr = canonical_call(expr)
-    record = record_of(expr)
+    record = rules_of(expr)
     assert record is not None
     alone = record.pattern == ELEMWISE and len(record.inputs) == 1
     with_others = record.pattern <= BROADCAST and record.attrs is None

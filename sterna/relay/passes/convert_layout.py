@@ -1,4 +1,4 @@
-"""Operators in the layouts that the user wants.
+"""Layout conversion: operators in the layouts that the user wants.
 
     ConvertLayout({"nn.conv2d": ["NHWC", "default"]}):
     nn.conv2d(%x, %w)  ->  nn.conv2d(%1, %2, data_layout="NHWC", kernel_layout="HWIO")

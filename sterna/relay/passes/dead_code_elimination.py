@@ -1,4 +1,4 @@
-"""Lets whose variables nobody reads, removed.
+"""Dead code elimination: lets whose variables nobody reads, removed.
 
     let %v = add(%x, %x); let %w = nn.relu(%x); %w   ->   let %w = nn.relu(%x); %w
 """

@@ -1,4 +1,4 @@
-"""Kernels as the operators that they are made of: what FuseOps has done, undone.
+"""Undoing operator fusion: kernels as the operators that they are made of.
 
     %1 = fn (%p0, Primitive=1) { nn.relu(exp(%p0)) }; %1(%x)   ->   nn.relu(exp(%x))
 """

@@ -1,4 +1,4 @@
-"""Operators whose shapes are computed, once what computes them is known.
+"""Shape specialisation: operators whose shapes are computed, once what computes them is known.
 
     dyn.reshape(%x, meta[relay.Constant][0])  ->  reshape(%x, newshape=[2, 3])
 """

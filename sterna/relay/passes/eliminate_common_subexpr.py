@@ -1,4 +1,4 @@
-"""Equal calls, computed once.
+"""Common subexpression elimination (CSE): equal calls, computed once.
 
     %1 = nn.relu(%x); %2 = nn.relu(%x); add(%1, %2)   ->   %1 = nn.relu(%x); add(%1, %1)
 """

@@ -1,4 +1,4 @@
-"""Functions that are less exact and faster.
+"""Fast math: functions that are less exact and faster.
 
     exp(%x)  ->  fast_exp(%x)
 """

@@ -1,4 +1,4 @@
-"""Convolutions of every second pixel, written as one with dilation.
+"""Atrous (dilated) convolution recovered from space-to-batch, convolution, batch-to-space.
 
     nn.batch_to_space_nd(nn.conv2d(nn.space_to_batch_nd(%x, block_shape=[2, 2], ...), %w), ...)
         -> nn.conv2d(%x, %w, dilation=[2, 2], padding=...)
@@ -9,7 +9,7 @@ from typing import Any
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout import layout_of
-from sterna.relay.op import OpRecord, is_call_of
+from sterna.relay.op import OpRecord, is_call_of, is_packed
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -24,7 +24,7 @@ def flatten_atrous_conv(record: OpRecord, call: Call) -> RelayExpr | None:
         return None
     conv = call.args[0]
     assert isinstance(conv, Call)
-    if not is_call_of(conv.args[0], "nn.space_to_batch_nd"):
+    if is_packed(conv.attrs) or not is_call_of(conv.args[0], "nn.space_to_batch_nd"):
         return None
     apart = conv.args[0]
     assert isinstance(apart, Call)

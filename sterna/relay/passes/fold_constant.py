@@ -1,4 +1,4 @@
-"""Calls whose operands are known, computed now.
+"""Constant folding: calls whose operands are known, computed now.
 
     add(meta[relay.Constant][0], meta[relay.Constant][1])  ->  meta[relay.Constant][0]
 

@@ -1,4 +1,4 @@
-"""Borders, taken into the padding of what reads them.
+"""Folding of explicit padding: borders, taken into the padding of what reads them.
 
     nn.conv2d(nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]]), %w)
         -> nn.conv2d(%x, %w, padding=[1, 1, 1, 1])

@@ -1,4 +1,4 @@
-"""Factors per channel, folded into the weights of what computes the channels.
+"""Batch norm folding: factors per channel, folded into the weights of what computes the channels.
 
     multiply(add(nn.conv2d(%x, %w), %b), %s)  ->  add(nn.conv2d(%x, multiply(%w, %s')), %b * %s)
     nn.conv2d(multiply(%x, %s), %w)           ->  nn.conv2d(%x, multiply(%w, %s'))
@@ -16,7 +16,7 @@ from sterna.ir.transform import Pass, Sequential, function_pass
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr
-from sterna.relay.op import call, is_call_of, record_of
+from sterna.relay.op import call, is_call_of, record_of, rules_of
 from sterna.relay.passes.canonicalize_ops import canonical_call
 from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.traverse import not_primitive, post_order, rewrite
@@ -43,7 +43,7 @@ class ScaleRule:
 
 
 def BackwardFoldScaleAxis() -> Pass:
-    """Fold factors into the weights of what stands before them."""
+    """Batch norm folding: fold factors into the weights of what stands before them."""
     made: Pass = function_pass(
         lambda func, mod, context: backward_fold_scale_axis(func),
         opt_level=3, name="BackwardFoldScaleAxis", kind=Function,
@@ -52,7 +52,7 @@ def BackwardFoldScaleAxis() -> Pass:
 
 
 def ForwardFoldScaleAxis() -> Pass:
-    """Fold factors into the weights of what stands behind them."""
+    """Batch norm folding: fold factors into the weights of what stands behind them."""
     made: Pass = function_pass(
         lambda func, mod, context: forward_fold_scale_axis(func),
         opt_level=3, name="ForwardFoldScaleAxis", kind=Function,
@@ -104,7 +104,7 @@ def _scaled(
     """The expression times a factor, without a multiplication of its own; None if that fails."""
     if not isinstance(expr, Call) or id(expr) not in single or steps == 0:
         return None
-    record = record_of(expr)
+    record = rules_of(expr)
     if record is None or expr.checked_type != like.checked_type:
         return None
     if record.scale is not None:
@@ -178,7 +178,7 @@ def forward_fold_scale_axis(func: Function) -> Function:
     """The function with factors of data moved into the weights that the data meets."""
 
     def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
-        record = record_of(new)
+        record = rules_of(new)
         if record is None or record.scale is None or not isinstance(new, Call):
             return new
         product = new.args[0]

@@ -1,4 +1,4 @@
-"""Which operators become one kernel.
+"""Operator fusion: which operators become one kernel.
 
     %1 = nn.conv2d(%x, %w)               %1 = fn (%p0, %p1, %p2, Primitive=1) {
     %2 = add(%1, %b)              ->            nn.relu(add(nn.conv2d(%p0, %p1), %p2)) }

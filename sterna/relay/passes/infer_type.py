@@ -1,4 +1,4 @@
-"""Types for every expression of a module.
+"""Type and shape inference: types for every expression of a module.
 
     fn (%x: Tensor[(2, 3), float32]) { add(%x, %x) }
         -> the same, with Tensor[(2, 3), float32] known for the call and the result

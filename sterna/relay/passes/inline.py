@@ -1,4 +1,4 @@
-"""Functions of the module that are marked, in the place of their calls.
+"""Function inlining: functions of the module that are marked, in the place of their calls.
 
     def @main(%x) { @f(%x) }  def @f(%y, Inline=1) { exp(%y) }   ->   def @main(%x) { exp(%x) }
 """

@@ -1,4 +1,4 @@
-"""Quantised numbers computed as the integers that they are.
+"""Integer-only inference from QDQ graphs: quantised numbers computed as the integers they are.
 
     qnn.quantize(nn.conv2d(qnn.dequantize(%x), qnn.dequantize(const)))
         -> qnn.requantize(qnn.conv2d(%x, const))
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple
-from sterna.relay.op import OpRecord, record_of
+from sterna.relay.op import OpRecord, rules_of
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.quantized import Quantized, QuantizedPair
 from sterna.relay.traverse import not_primitive, post_order, rebuild
@@ -21,7 +21,7 @@ SMALL_BYTES = 1 << 16
 
 
 def IntegerArithmetic() -> Pass:
-    """Compute quantised numbers as the integers that they are."""
+    """Integer-only inference: compute quantised numbers as the integers that they are."""
     made: Pass = function_pass(
         lambda func, mod, context: integer_arithmetic(func),
         opt_level=2, name="IntegerArithmetic", kind=Function,
@@ -63,7 +63,7 @@ class _Rewriter:
     def _rewrite(self, expr: RelayExpr) -> _Held:
         if not not_primitive(expr):
             return _Held(expr)
-        record = record_of(expr)
+        record = rules_of(expr)
         if record is not None and record.integer is not None:
             assert isinstance(expr, Call)
             made = record.integer(expr.attrs, [self._operand(arg) for arg in expr.args])

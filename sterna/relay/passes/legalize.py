@@ -1,4 +1,4 @@
-"""Operators by those that the target runs better.
+"""Legalisation: operators by those that the target runs better.
 
     What an operator's record says for the target; a call that has no computation of its own becomes
     what it consists of.
@@ -14,10 +14,11 @@ from sterna.relay.passes.rewrite_calls import call_pass
 
 def Legalize(target: Any = None) -> Pass:
     """Write operators by those that a target runs better."""
+    return call_pass("Legalize", 1, lambda record, call: legalize(record, call, target))
 
-    def legalize(record: OpRecord, call: Call) -> RelayExpr | None:
-        if record.legalize is None:
-            return None
-        return record.legalize(call.attrs, call.args, target)
 
-    return call_pass("Legalize", 1, legalize)
+def legalize(record: OpRecord, call: Call, target: Any) -> RelayExpr | None:
+    """What the operator's record says for the target."""
+    if record.legalize is None:
+        return None
+    return record.legalize(call.attrs, call.args, target)

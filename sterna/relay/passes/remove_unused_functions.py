@@ -1,4 +1,4 @@
-"""Functions that nothing calls, removed.
+"""Dead function elimination: functions that nothing calls, removed.
 
     def @main() { ... }  def @other() { ... }   ->   def @main() { ... }
 """

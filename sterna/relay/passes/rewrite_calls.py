@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple, TupleGetItem
-from sterna.relay.op import OpRecord, record_of
+from sterna.relay.op import OpRecord, rules_of
 from sterna.relay.traverse import not_primitive, rewrite
 
 # What rewritings consist of.
@@ -28,7 +28,7 @@ def rewrite_calls(func: Function, answer: Answer) -> Function:
     def replaced(expr: RelayExpr) -> RelayExpr:
         if isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Tuple):
             return expr.tuple_value.fields[expr.index]
-        record = record_of(expr)
+        record = rules_of(expr)
         if record is None:
             return expr
         assert isinstance(expr, Call)

@@ -17,7 +17,7 @@ from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.layout import layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operand, rule_of
-from sterna.relay.op import OpRecord, call, record_of
+from sterna.relay.op import OpRecord, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.errors import InternalError
 
@@ -61,7 +61,7 @@ class _Rewriter:
             whole = self.held[id(expr.tuple_value)]
             if whole.parts is not None:
                 return whole.parts[expr.index]
-        record = record_of(expr)
+        record = rules_of(expr)
         if record is not None:
             assert isinstance(expr, Call)
             return self._call(expr, record)

@@ -1,4 +1,4 @@
-"""Calls that are equal to fewer or cheaper ones.
+"""Algebraic simplification: calls that are equal to fewer or cheaper ones.
 
     add(%x, 0f)                    ->  %x
     transpose(transpose(%x))       ->  %x

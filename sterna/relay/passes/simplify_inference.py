@@ -1,4 +1,4 @@
-"""Operators of training as what they are in inference.
+"""Inference forms of training operators: batch norm as factor and shift, no dropout.
 
     %1 = nn.batch_norm(%x, %gamma, %beta, %mean, %var); %1.0
         -> add(multiply(%x, %scale), %shift)

@@ -1,4 +1,4 @@
-"""Every value named by a let, in order of execution.
+"""A-normal form: every value named by a let, in order of execution.
 
     multiply(add(%x, %x), %x)   ->   let %x_0 = add(%x, %x); let %x_1 = multiply(%x_0, %x); %x_1
 """

@@ -1,4 +1,4 @@
-"""Names for what several branches or functions share, where all of them see it.
+"""Basic block normal form: names for what branches or functions share, where all of them see it.
 
     %0 = exp(%x); if (%c) { add(%0, %0) } else { %0 }
         -> let %x_0 = exp(%x); if (%c) { add(%x_0, %x_0) } else { %x_0 }

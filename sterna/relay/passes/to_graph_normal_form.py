@@ -1,4 +1,4 @@
-"""Lets replaced by what they name: values are shared by being the same expression.
+"""Graph normal form: lets replaced by what they name; values are shared by being one expression.
 
     let %v = add(%x, %x); multiply(%v, %v)   ->   %0 = add(%x, %x); multiply(%0, %0)
 """

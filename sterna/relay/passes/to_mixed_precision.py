@@ -1,4 +1,4 @@
-"""Products in a narrow type of floats, and what follows them as far as that is safe.
+"""Automatic mixed precision: products in a narrow float, and what follows as far as that is safe.
 
     nn.relu(nn.dense(%x, %w))
         -> nn.relu(nn.dense(cast(%x, dtype="float16"), cast(%w, dtype="float16")))
@@ -18,7 +18,7 @@ from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
 from sterna.relay.arrays import float_info, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import OpRecord, call, record_of
+from sterna.relay.op import OpRecord, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.dtype import DataType
 
@@ -74,7 +74,7 @@ class _Narrower:
         return Function(func.params, body, declared, func.type_params, func.attrs)
 
     def _narrowed(self, old: RelayExpr) -> RelayExpr:
-        record = record_of(old)
+        record = rules_of(old)
         if record is not None:
             assert isinstance(old, Call)
             return self._call(old, record)

@@ -1,4 +1,4 @@
-"""The executor of networks that are one function."""
+"""The AOT executor: networks that are one function."""
 
 from sterna.runtime.graph_executor import GraphModule
 

@@ -18,6 +18,7 @@ KIND = TargetKind(
         Option("constants-byte-alignment", "int"),
     ),
     refine=refine_processor,
-    codegen="c",
+    codegen="sterna.target.code_generators.c",
+    schedules=("sterna.schedule.default",),
     triple="host",
 )

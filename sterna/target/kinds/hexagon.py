@@ -30,6 +30,7 @@ KIND = TargetKind(
         Option("system-lib", "bool"),
     ),
     refine=_refine,
-    codegen="llvm",
+    codegen="sterna.target.code_generators.llvm",
+    schedules=("sterna.schedule.default",),
     triple="hexagon-unknown-elf",
 )

@@ -23,6 +23,7 @@ KIND = TargetKind(
         Option("system-lib", "bool"),
     ),
     refine=refine_processor,
-    codegen="llvm",
+    codegen="sterna.target.code_generators.llvm",
+    schedules=("sterna.schedule.default",),
     triple="host",
 )

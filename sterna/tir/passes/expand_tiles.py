@@ -1,4 +1,4 @@
-"""Tiles as plain memory and loops, for targets without such registers."""
+"""AMX tiles as plain memory and loops, for targets without such registers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Make what the next iteration needs before the current one runs, in the other half of a buffer."""
+"""Double buffering (software pipelining): make what the next iteration needs before this one."""
 
 from collections.abc import Mapping
 

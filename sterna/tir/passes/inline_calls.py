@@ -1,4 +1,4 @@
-"""Put the bodies of functions in the place of calls of them."""
+"""Function inlining: put the bodies of functions in the place of calls of them."""
 
 from collections.abc import Mapping
 from typing import Any

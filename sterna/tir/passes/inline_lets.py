@@ -1,4 +1,4 @@
-"""Put constants and variables in the place of the names that stand for them."""
+"""Copy and constant propagation: put values in the place of the names that stand for them."""
 
 from typing import Any
 

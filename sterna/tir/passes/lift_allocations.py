@@ -1,4 +1,4 @@
-"""Take the memory that a function works in from its caller."""
+"""Workspace lifting: take the memory that a function works in from its caller."""
 
 from sterna.ir.visitor import Rewriter
 from sterna.tir.stmt import Allocate, Buffer, For, PrimFunc, Stmt

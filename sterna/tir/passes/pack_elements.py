@@ -1,4 +1,4 @@
-"""Put elements of less than a byte into bytes, several to each."""
+"""Sub-byte packing: put elements of less than a byte into bytes, several to each."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Simplify every expression under what is known where it stands."""
+"""Algebraic simplification of every expression under what is known where it stands."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Static memory planning: where buffers with known lives lie in one arena, or in several pools."""
+"""USMP, static memory planning: buffers with known lives in one arena, or in several pools."""
 
 from sterna.support.classic import classic_names
 from sterna.tir.usmp.buffers import BufferInfo, live_bound

@@ -1,4 +1,4 @@
-"""Plans that place one buffer after another, each at the lowest place free for its life."""
+"""Greedy first fit: one buffer after another, each at the lowest place free for its life."""
 
 import math
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""Many greedy plans, each in an order that differs a little from the best order's."""
+"""Hill climbing: many greedy plans, each in an order that differs a little from the best."""
 
 import math
 import random

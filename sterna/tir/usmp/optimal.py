@@ -1,4 +1,4 @@
-"""The smallest plan, by searches for plans of given sizes between the bound and the best."""
+"""Exact plans (branch and bound): the smallest, by searches for plans of given sizes."""
 
 import math
 import random
@@ -13,10 +13,10 @@ from sterna.tir.usmp.buffers import BufferInfo, live_bound
 WORK_PER_SECOND = 300_000_000
 """What one second of a time limit stands for: plans must not depend on the machine."""
 
-FIRST_SHARE = 2_000_000
+FIRST_ALLOWANCE = 2_000_000
 """The work that each order of the buffers may take at first; it doubles with every turn."""
 
-SHARE_OF_A_BUFFER = 1000
+ALLOWANCE_OF_A_BUFFER = 1000
 """A large graph needs more: to look at each buffer takes that much."""
 
 DOUBLINGS = 5
@@ -76,7 +76,7 @@ def _improve(found: Found, boxes: Sequence[_Box], budget: int, enough: int) -> N
     """Search at the bound, then halve what is open between the bound and the best plan."""
     low = target = max(found.needed, enough)
     while found.size > max(found.needed, enough) and budget > 0:
-        offsets, needed, work = _search(boxes, target, max(budget // 2, FIRST_SHARE))
+        offsets, needed, work = _search(boxes, target, max(budget // 2, FIRST_ALLOWANCE))
         budget -= work
         if offsets is not None:
             found.offsets = [offsets.get(n, 0) for n in range(len(found.offsets))]
@@ -96,15 +96,15 @@ def _search(
 ) -> tuple[dict[int, int] | None, int | None, int]:
     """A plan of this size, or the size that is needed, or neither; and the work that it took."""
     spent = 0
-    least = max(FIRST_SHARE, SHARE_OF_A_BUFFER * len(boxes))
+    least = max(FIRST_ALLOWANCE, ALLOWANCE_OF_A_BUFFER * len(boxes))
     for turn in count():
-        share = least << min(turn, DOUBLINGS)
+        allowance = least << min(turn, DOUBLINGS)
         source = random.Random(turn)
         factors = {b.number: source.uniform(0.7, 1.4) if turn > 1 else 1.0 for b in boxes}
         for key in _ORDERS:
             order = sorted(boxes, key=lambda b: key(b, factors[b.number]), reverse=True)
             items = [(b.size, b.first, b.last) for b in order]
-            offsets, needed, work = search_places(items, capacity, min(share, budget - spent))
+            offsets, needed, work = search_places(items, capacity, min(allowance, budget - spent))
             spent += work
             if offsets is not None:
                 return {b.number: at for b, at in zip(order, offsets, strict=True)}, None, spent

@@ -1,4 +1,4 @@
-"""Plans in which threads write over what they wrote themselves.
+"""Cache-affine memory plans: threads write over what they wrote themselves.
 
 A line of memory that another core wrote last must come from its cache before it can be written:
 that takes longer than most operators' arithmetic. Kernels give each thread an equal part of what

@@ -1,4 +1,4 @@
-/* Depth-first search for places of buffers in an arena of fixed size.
+/* Branch and bound: depth-first search for places of buffers in an arena of fixed size.
  *
  * If a plan exists, one exists in which no buffer could lie lower with the others where they are. A
  * step of the search takes an unplaced buffer below which none that it meets has room: it lies where

@@ -1,0 +1,89 @@
+"""The kernels of a graph as code: each by itself, or all together, as their code generator can."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sterna.codegen.code import Code
+from sterna.driver.compile_kernels import compile_kernels
+from sterna.driver.kernel import KernelNotes, Pairs, annotated_functions, kernel_functions
+from sterna.lowering.entry import declare
+from sterna.relay.expr import Function
+from sterna.support.progress import stage
+from sterna.support.recursion import deep_recursion
+from sterna.target import Target
+from sterna.target.code_generator import KernelCodeGenerator
+from sterna.tir.stmt import PrimFunc
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSet:
+    """The kernels of a graph, and how they were asked for."""
+
+    functions: Mapping[str, Function]
+    target: Target
+    packed: bool
+    """Whether each has a packed function around it; else other functions call it."""
+    shares: Mapping[str, Pairs]
+    """Operands that may be given the same memory; see kernel.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels before they become the code of one module."""
+
+    made_from: KernelSet
+    notes: dict[str, KernelNotes]
+    compiled: dict[str, bytes]
+    """Those that were compiled by themselves."""
+    loops: list[PrimFunc]
+    """Those that are compiled together."""
+
+    def code(self, name: str, main: Sequence[PrimFunc] = ()) -> Code:
+        """The code of all; main: a function that calls them, and the packed one around it."""
+        target = self.made_from.target
+        generator = target.kind.code_generator()
+        if not isinstance(generator, KernelCodeGenerator):
+            with deep_recursion():
+                return generator.compile([*self.loops, *main], target, name)
+        compiled = dict(self.compiled)
+        if main:
+            with deep_recursion():
+                functions = [*declare(main[0]), *main]
+                own = main[0].name
+                compiled[own] = generator.compile_kernel(functions, target, own)
+
+        def text(form: str) -> str:
+            loops = [*_all_loops(self.made_from), *main]
+            return generator.compile(loops, target, name).source(form)
+
+        return generator.link(compiled, target, text)
+
+
+def make_kernels(
+    functions: dict[str, Function], target: Target, packed: bool, shares: Mapping[str, Pairs]
+) -> Kernels:
+    """The kernels of a graph, compiled as far as each is by itself."""
+    asked = KernelSet(functions, target, packed, shares)
+    if isinstance(target.kind.code_generator(), KernelCodeGenerator):
+        made = compile_kernels(functions, target, packed, shares)
+        notes = {name: kernel.notes for name, kernel in made.items()}
+        return Kernels(asked, notes, {name: kernel.content for name, kernel in made.items()}, [])
+    loops, notes = [], {}
+    with stage("compile kernels", len(functions)) as at:
+        for name, function in functions.items():
+            at.begin(name)
+            pairs = shares.get(name, ())
+            found, notes[name] = annotated_functions(name, function, target, packed, pairs)
+            loops += found
+            at.end(name)
+    return Kernels(asked, notes, {}, loops)
+
+
+def _all_loops(kernels: KernelSet) -> list[PrimFunc]:
+    return [
+        loops
+        for name, function in kernels.functions.items()
+        for loops in kernel_functions(
+            name, function, kernels.target, kernels.packed, kernels.shares.get(name, ())
+        )
+    ]

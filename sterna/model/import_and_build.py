@@ -1,0 +1,53 @@
+"""From any model to compiled code, under the settings around."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.driver import relay_build
+from sterna.frontend.inputs import Shapes
+from sterna.ir.module import IRModule
+from sterna.ir.transform import PassContext, Sequential
+from sterna.model.build_record import BuildRecord
+from sterna.model.import_model import import_model
+from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
+from sterna.relay.passes.legalize import Legalize
+from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.support.memory import give_back_memory
+from sterna.support.progress import StageTimes, stage, watching
+from sterna.target import Target
+
+
+def build_model(
+    model: Any,
+    target: Target,
+    shapes: Shapes | None,
+    params: Mapping[str, Any] | None,
+    narrow: str | None,
+) -> BuildRecord:
+    """Import and compile a model; narrow: the type of floats that it is told to keep."""
+    times = StageTimes()
+    with watching(times):
+        with stage("import the model"):
+            module, weights = import_model(model, shapes, params)
+        if narrow is not None:
+            with stage("narrow the numbers"):
+                module = narrowed(module, weights, narrow, target)
+                weights = {}
+        factory = relay_build.build(module, target=target, params=weights)
+    give_back_memory()
+    return BuildRecord(factory, PassContext.current().opt_level, times.seconds)
+
+
+def narrowed(
+    module: IRModule, weights: Mapping[str, Any], precision: str, target: Target
+) -> IRModule:
+    """The graph with its weights in place and its products in a narrow type of floats.
+
+    Before that, operators that stand for several are found: casts would lie between their parts.
+    """
+    bound = module.shallow_copy()
+    bound["main"] = bind_params(bound["main"], weights)
+    bound = Sequential([IntegerArithmetic(), Legalize(target)])(bound)
+    with PassContext(config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}):
+        return ToMixedPrecision(precision)(bound)

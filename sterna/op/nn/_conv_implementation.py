@@ -1,0 +1,83 @@
+"""Convolutions whose weights are packed for the implementation that costs least."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.op.nn._conv_factors import factors_apart
+from sterna.op.nn._conv_shape import ConvAttrs, Layouts, contraction_of
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.layout import to_plain
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.epilogue import Epilogue
+from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.kernel import Processor
+from sterna.schedule.packed import compute_packed, unpacked
+from sterna.support.dtype import DataType
+from sterna.te import Tensor
+
+
+def grouped_weights(attrs: ConvAttrs, weight: Array, channels: int) -> Array:
+    """Weights as (group, output channel of the group, input channel of the group, window)."""
+    layouts = Layouts.of(attrs)
+    plain = to_plain(weight, layouts.kernel, f"OI{layouts.spatial}")
+    outer, inner, *window = plain.shape
+    if 1 < attrs.groups == channels == outer:
+        return plain.reshape(outer, inner, 1, *window)
+    return plain.reshape(attrs.groups, outer // attrs.groups, inner, *window)
+
+
+def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr | None:
+    """A convolution with known weights, packed; None where it runs best as it stands."""
+    attrs: Any = call.attrs
+    data, weight = factors_apart(call) if not attrs.implementation else call.args[:2]
+    x, w = data.checked_type, weight.checked_type
+    if attrs.implementation or not isinstance(weight, Constant) or not isinstance(x, TensorType):
+        return None
+    assert isinstance(w, TensorType)
+    made = contraction_of(attrs, x, w)
+    if made is None:
+        return None
+    grouped = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
+    plain = np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
+    found = best_candidate(made, plain, processor, Limits(growth))
+    if found.pack is None:
+        return None
+    seen = made if found.arranged is None else found.arranged.contraction
+    return Call(call.op, packed_operands(found, data), attrs.replace(
+        implementation=str(found.plan), channels=seen.outputs, kernel_size=seen.window,
+        strides=seen.strides, padding=(*seen.before, *seen.after),
+        data_layout=seen.data_layout, out_layout="", kernel_layout=_plain_layout(attrs),
+        out_dtype=seen.out, run=0, in_line=False,
+    ))
+
+
+def _plain_layout(attrs: ConvAttrs) -> str:
+    return f"O{Layouts.of(attrs).spatial}I"
+
+
+def compute_implemented(
+    attrs: ConvAttrs, out: TensorType, epilogue: Epilogue | None, data: Tensor, *weights: Tensor
+) -> Tensor | None:
+    """The statements of the implementation that weights are packed for, with what follows."""
+    return compute_packed(attrs, _contraction(attrs, data, weights), out, epilogue, data, weights)
+
+
+def with_plain_weights(
+    attrs: ConvAttrs, data: Array, weights: Sequence[Array]
+) -> tuple[ConvAttrs, Array]:
+    """The same convolution with its weights as they were before they were packed."""
+    if not attrs.implementation:
+        return attrs, weights[0]
+    plain = attrs.replace(implementation="", kernel_layout=_plain_layout(attrs))
+    return plain, unpacked(attrs, _contraction(attrs, data, weights), weights)
+
+
+def _contraction(
+    attrs: ConvAttrs, data: Tensor | Array, weights: Sequence[Tensor | Array]
+) -> Contraction | None:
+    kinds = [TensorType(each.shape, DataType(str(each.dtype))) for each in (data, weights[0])]
+    return contraction_of(attrs, *kinds) if attrs.implementation else None

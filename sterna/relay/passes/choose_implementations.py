@@ -1,0 +1,37 @@
+"""The cheapest implementation for every contraction: direct, Winograd, AMX, byte pairs, ...
+
+    nn.conv2d(%x, const, kernel_size=3)
+    ->  nn.conv2d(%x, packed, kernel_size=3, implementation="winograd(m=4, ...)")
+
+The operator's record says what it becomes. Packed weights may be larger; the setting
+relay.Winograd.max_growth limits how much, and 0 leaves Winograd's transform out.
+"""
+
+from typing import Any
+
+from sterna.ir.module import IRModule
+from sterna.ir.pass_context import PassContext
+from sterna.ir.transform import Pass, function_pass
+from sterna.relay.expr import Call, Function, RelayExpr
+from sterna.relay.op import OpRecord
+from sterna.relay.passes.rewrite_calls import rewrite_calls
+
+
+def ChooseImplementations(processor: Any = None) -> Pass:
+    """Pack known weights for the cheapest way; without a processor nothing changes."""
+
+    def change(func: Function, mod: IRModule, context: PassContext) -> Function:
+        growth = context.get_config("relay.Winograd.max_growth")
+        return func if processor is None else choose_implementations(func, processor, growth)
+
+    made: Pass = function_pass(change, opt_level=3, name="ChooseImplementations", kind=Function)
+    return made
+
+
+def choose_implementations(func: Function, processor: Any, growth: int) -> Function:
+    """The function with what costs less in the place of contractions."""
+
+    def answer(record: OpRecord, call: Call) -> RelayExpr | None:
+        return None if record.implement is None else record.implement(call, processor, growth)
+
+    return rewrite_calls(func, answer)

@@ -1,0 +1,122 @@
+"""The one door through which schedules decide: choose(name, candidates, cost).
+
+An untuned build takes the cheapest candidate by the analytic cost model. An answer from outside,
+the setting schedule.answers of a PassContext, replaces it: {"tile": "4 x 16"} answers a question
+wherever that is offered, {"<scope>/tile": ...} in one kernel or layer. What was asked, offered and
+taken is recorded for the build report.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sterna.ir.pass_context import PassContext
+from sterna.schedule.config import ANSWERS
+
+T = TypeVar("T")
+
+
+# The cheapest of many other candidates that a report tells.
+TOLD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One question: what was offered at which cost, and what was taken."""
+
+    name: str
+    offered: tuple[tuple[str, float], ...]
+    """All candidates with their costs."""
+    taken: str
+    answered: bool = False
+    """Whether the answer came from outside."""
+
+    def __str__(self) -> str:
+        """winograd(m=4) at 812 k of direct 1,604 k, 8 more"""
+        costs = dict(self.offered)
+        others = heapq.nsmallest(TOLD, costs.keys() - {self.taken}, key=lambda o: (costs[o], o))
+        shown = [f"{text} {_show(costs[text])}" for text in others]
+        more = len(costs) - 1 - len(shown)
+        shown += [f"{more} more"] if more else []
+        own = f"{self.taken} at {_show(costs[self.taken])}"
+        own += ", as answered" if self.answered else ""
+        return f"{own} of {', '.join(shown)}" if shown else own
+
+
+@dataclass(slots=True)
+class Scope:
+    """The kernel or the layer for which questions are asked, and what was decided there."""
+
+    name: str = ""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    """By the questions' names; one that is asked again in the same place has the same answer."""
+    inner: list["Scope"] = field(default_factory=list)
+    """What was decided for parts of it."""
+
+    def of(self, name: str) -> dict[str, Decision]:
+        """What was decided for a part of that name."""
+        return {q: d for part in self.inner if part.name == name for q, d in part.decisions.items()}
+
+
+_scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
+
+
+@contextmanager
+def deciding(name: str) -> Iterator[Scope]:
+    """Questions that are asked inside belong to what is named."""
+    made, around = Scope(name), _scope.get()
+    token = _scope.set(made)
+    try:
+        yield made
+    finally:
+        _scope.reset(token)
+        if around is not None:
+            around.inner.append(made)
+
+
+def choose(name: str, candidates: Sequence[T], cost: Callable[[T], float]) -> T:
+    """The answer to a question: the recorded one, else the first of the cheapest candidates.
+
+    Candidates are told apart by their text.
+    """
+    if not candidates:
+        raise ValueError(f"there is nothing to choose from for '{name}'")
+    scope = _scope.get()
+    answer = _answer(name, scope, candidates)
+    costs = [cost(each) for each in candidates]
+    taken = min(range(len(costs)), key=costs.__getitem__) if answer is None else answer
+    if scope is not None:
+        offered = tuple((str(each), price) for each, price in zip(candidates, costs, strict=True))
+        scope.decisions[name] = Decision(name, offered, offered[taken][0], answer is not None)
+    return candidates[taken]
+
+
+def near(wanted: float) -> Callable[[float], float]:
+    """The cost of numbers by their distance from the one that a rule prefers."""
+    return lambda number: abs(number - wanted)
+
+
+def _answer(name: str, scope: Scope | None, candidates: Sequence[object]) -> int | None:
+    """The place of the candidate that an answer names; None if there is no answer here.
+
+    One for this scope must be among the candidates; one for all counts where it is.
+    """
+    answers: Mapping[str, str] = PassContext.current().get_config(ANSWERS)
+    if not answers:
+        return None
+    texts = [str(each) for each in candidates]
+    own = answers.get(f"{scope.name}/{name}") if scope is not None else None
+    if own is not None and own not in texts:
+        raise ValueError(
+            f"'{own}' is no answer to the question '{name}'; there are {', '.join(texts)}"
+        )
+    wanted = answers.get(name) if own is None else own
+    return texts.index(wanted) if wanted in texts else None
+
+
+def _show(cost: float) -> str:
+    """Thousands where there are many."""
+    return f"{cost / 1000:,.0f} k" if cost >= 10_000 else f"{cost:,.4g}"

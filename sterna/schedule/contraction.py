@@ -1,0 +1,115 @@
+"""The one description of a contraction: sums of products over channels and a window.
+
+    out[n, x, o] = sum(data[n, x * stride + t * dilation - before, c] * weight[o, t, c])
+
+over the taps t of a window and the channels c of o's group. Convolutions of any rank are such, and
+so are dense layers and products of matrices: their rows are the pixels of one line. An operator
+makes the description once; costs, packers and schedules read it.
+"""
+
+import math
+from dataclasses import dataclass
+
+from sterna.support.dtype import DataType
+
+Extents = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """The extents, types and layouts of a contraction."""
+
+    batch: int
+    image: Extents
+    """The spatial extents of the data."""
+    inputs: int
+    """Channels of the data, of all groups."""
+    result: Extents
+    """The spatial extents of the result."""
+    outputs: int
+    """Channels of the result, of all groups."""
+    data: DataType
+    weight: DataType
+    out: DataType
+    window: Extents = (1, 1)
+    strides: Extents = (1, 1)
+    dilation: Extents = (1, 1)
+    before: Extents = (0, 0)
+    """The padding before each spatial axis."""
+    after: Extents = (0, 0)
+    groups: int = 1
+    border: int = 0
+    """What lies outside of the data: of quantised data its zero point."""
+    data_layout: str = "NHWC"
+    out_layout: str = "NHWC"
+
+    @property
+    def rank(self) -> int:
+        """How many spatial axes there are."""
+        return len(self.window)
+
+    @property
+    def depth(self) -> int:
+        """Input channels that one output channel reads."""
+        return self.inputs // self.groups
+
+    @property
+    def taps(self) -> int:
+        """Elements of the window."""
+        return math.prod(self.window)
+
+    @property
+    def products(self) -> int:
+        """Products that are summed for one element of the result."""
+        return self.depth * self.taps
+
+    @property
+    def pixels(self) -> int:
+        """Elements of the result for each output channel: the rows of the product of matrices."""
+        return self.batch * math.prod(self.result)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds."""
+        return self.pixels * self.outputs * self.products
+
+    @property
+    def weight_bytes(self) -> int:
+        """What the model's own weights take."""
+        return self.outputs * self.products * self.weight.bytes
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a border lies around the data."""
+        return any((*self.before, *self.after))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether nothing is read but the pixel at the same place."""
+        return {*self.window, *self.strides} == {1} and not self.is_padded
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each output channel reads the one input channel of its own."""
+        return 1 < self.groups == self.inputs == self.outputs
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin."""
+        layout = f"N{'DHW'[3 - self.rank :]}C"
+        return self.data_layout == self.out_layout == layout
+
+    @property
+    def dtypes(self) -> tuple[DataType, DataType, DataType]:
+        """The types of the data, the weights and the result."""
+        return self.data, self.weight, self.out
+
+    def __str__(self) -> str:
+        """1x56x56x64 * 128x3x3x64 -> 1x56x56x128 float32"""
+        shapes = [
+            (self.batch, *self.image, self.inputs), (self.outputs, *self.window, self.depth),
+            (self.batch, *self.result, self.outputs),
+        ]
+        data, weight, out = ("x".join(map(str, shape)) for shape in shapes)
+        kinds = " ".join(dict.fromkeys(map(str, self.dtypes)))
+        return f"{data} * {weight} -> {out} {kinds}"

@@ -1,0 +1,72 @@
+"""The one cost model: cycles of the thread that ends last, so that all costs can be compared.
+
+What the direct way takes is what every other implementation must beat.
+"""
+
+import math
+
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes
+from sterna.schedule.kernel import Processor
+from sterna.schedule.products import FLOAT32
+
+# Bytes that come from behind the second cache in a cycle.
+STREAMED = 8
+# Cycles until threads have begun and ended together.
+REGION = 3000
+# What it takes to make vectors of float32 of narrow weights, and how many rows share them.
+WIDENED, ROWS_OF_VECTORS = 2, 8
+# Dot products of bytes of a cycle.
+DOTS = 1.6
+# Instructions for a group of four bytes without a dot product, as they were measured: products of
+# words.
+BY_WORDS = 5
+
+
+def direct_cycles(made: Contraction, processor: Processor) -> float:
+    """What sums of products in register tiles take."""
+    if made.data.is_integer and made.data.bits == 8:
+        return _cycles_of_bytes(made, processor) / processor.threads
+    if made.data == "bfloat16":
+        vectors = -(-made.outputs // processor.lanes(INT32)) * made.products
+        widened = WIDENED * -(-made.pixels // ROWS_OF_VECTORS)
+        cycles = vectors * (made.pixels + widened) / processor.throughput.multiply_adds
+        return cycles / processor.threads
+    return _cycles_of_floats(made, processor)
+
+
+def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
+    """By dot products of four bytes where there are such, else by products of words."""
+    lanes = dot_lanes(made.outputs, processor)
+    steps = made.pixels * made.outputs / lanes * made.products / GROUP
+    if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
+        return steps / DOTS
+    return steps * BY_WORDS
+
+
+def _cycles_of_floats(made: Contraction, processor: Processor) -> float:
+    weights = made.outputs * made.products * made.weight.bytes
+    cycles = made.macs / products_per_cycle(processor) / processor.threads
+    large = weights > processor.l2_bytes // 2  # threads share channels then, else rows
+    share = 1 / processor.threads if large else 1.0
+    return cycles + arriving(weights * share, processor) + regions(1, processor)
+
+
+def products_per_cycle(processor: Processor) -> int:
+    """Multiply-adds of float32."""
+    return processor.throughput.multiply_adds * processor.lanes(FLOAT32)
+
+
+def arriving(size: float, processor: Processor) -> float:
+    """Cycles in which nothing but weights come: few of them come while work is done."""
+    return size / STREAMED * min(1.0, size / processor.l2_bytes)
+
+
+def regions(count: int, processor: Processor) -> float:
+    """Cycles in which threads begin and wait for each other."""
+    return REGION * count if processor.threads > 1 else 0.0
+
+
+def show_cycles(cycles: float) -> str:
+    """In thousands."""
+    return "none" if math.isinf(cycles) else f"{cycles / 1000:,.0f} k"

@@ -1,0 +1,183 @@
+"""The record of an implementation: one way to compute contractions, in one file.
+
+An implementation says which contractions it suits and at what cost on a processor, in cycles of the
+thread that ends last; how it packs weights; and how it writes its loops. Files of the folder
+implementations/ are found by listing it, so adding one is adding a file. In the graph a convolution
+stays nn.conv2d: its attribute `implementation` holds the plan, and its weights are packed for it.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.schedule.choose import choose, deciding
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.epilogue import Epilogue
+from sterna.schedule.kernel import Processor
+from sterna.support.discovery import modules_of
+from sterna.te import Tensor
+
+FOLDER = "sterna.schedule.implementations"
+
+Choice = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An implementation by name, with the choices that its packing and its loops depend on."""
+
+    name: str
+    choices: tuple[tuple[str, Choice], ...] = ()
+
+    @staticmethod
+    def of(name: str, **choices: Choice) -> "Plan":
+        """A plan with these choices."""
+        return Plan(name, tuple(choices.items()))
+
+    @staticmethod
+    def parse(text: str) -> "Plan":
+        """What str gave."""
+        found = re.fullmatch(r"(\w+)(?:\((\w+=[\w-]+(?:, \w+=[\w-]+)*)\))?", text)
+        if found is None:
+            raise ValueError(f"implementation is written as name(choice=1, ...), not '{text}'")
+        parts = [part.partition("=") for part in (found[2] or "").split(", ") if part]
+        values = [(name, int(v) if re.fullmatch(r"-?\d+", v) else v) for name, _, v in parts]
+        return Plan(found[1], tuple(values))
+
+    def integer(self, name: str) -> int:
+        """A choice that is a number."""
+        value = dict(self.choices).get(name)
+        if not isinstance(value, int):
+            raise ValueError(f"the implementation '{self}' has no number '{name}'")
+        return value
+
+    def text(self, name: str) -> str:
+        """A choice that is a word."""
+        value = dict(self.choices).get(name)
+        if not isinstance(value, str):
+            raise ValueError(f"the implementation '{self}' has no word '{name}'")
+        return value
+
+    def __str__(self) -> str:
+        """winograd(m=4, split=blocks)"""
+        inner = ", ".join(f"{name}={value}" for name, value in self.choices)
+        return f"{self.name}({inner})" if inner else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan with its cost, and the weights that it needs."""
+
+    plan: Plan
+    cycles: float
+    """Of the thread that ends last, by the cost model."""
+    pack: Callable[[], tuple[Array, ...]] | None = None
+    """Makes the operands that stand for the weights; None: they stay as they are."""
+    arranged: "Arranged | None" = None
+    """What the data becomes first, where it is not taken as it is."""
+
+    def __str__(self) -> str:
+        return str(self.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """Data in another arrangement, such as pixels in blocks, and the contraction over it."""
+
+    contraction: Contraction
+    data: Callable[[RelayExpr], RelayExpr]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a user allows."""
+
+    growth: float = 8.0
+    """How many times larger packed weights may be than the model's."""
+
+
+class Implementation(ABC):
+    """One way to compute contractions."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def candidates(
+        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+    ) -> Sequence[Candidate]:
+        """The plans that suit a contraction there, with their costs; none if it suits none.
+
+        weights: (output channel, window, input channel of the group).
+        """
+
+
+class PackedImplementation(Implementation):
+    """One that computes with weights packed for it, in statements of its own."""
+
+    @abstractmethod
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless packed operands have the types that the plan needs."""
+
+    @abstractmethod
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        """The weights that were packed: (output channel, window, input channel of the group)."""
+
+    @abstractmethod
+    def compute(
+        self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
+        data: Tensor, packed: Sequence[Tensor],
+    ) -> Tensor:
+        """The result, with what follows it if there is such."""
+
+
+@cache
+def implementations() -> dict[str, Implementation]:
+    """All of them by name, in the order of their files."""
+    found: list[Implementation] = [module.IMPLEMENTATION for module in modules_of(FOLDER)]
+    return {each.name: each for each in found}
+
+
+def implementation_of(plan: Plan) -> PackedImplementation:
+    """The implementation with packed weights that a plan names."""
+    packed = {n: i for n, i in implementations().items() if isinstance(i, PackedImplementation)}
+    if plan.name not in packed:
+        raise ValueError(f"there is no implementation '{plan.name}'; there are {', '.join(packed)}")
+    return packed[plan.name]
+
+
+def expect_shape(operands: Sequence[TensorType], *shapes: Sequence[int]) -> None:
+    """Raise ValueError unless packed operands have these shapes."""
+    have = [tuple(kind.concrete_shape) for kind in operands]
+    want = [tuple(shape) for shape in shapes]
+    if have != want:
+        raise ValueError(f"packed weights are {want}, not {have}")
+
+
+def best_candidate(
+    made: Contraction, weights: Array, processor: Processor, limits: Limits
+) -> Candidate:
+    """The cheapest way to compute a contraction, or the one that is asked for."""
+    found = [
+        candidate
+        for each in implementations().values()
+        for candidate in each.candidates(made, weights, processor, limits)
+    ]
+    with deciding(str(made)) as scope:
+        taken = choose("implementation", found, lambda candidate: candidate.cycles)
+    if taken.arranged is not None:
+        with deciding(str(taken.arranged.contraction)) as arranged:
+            arranged.decisions = scope.decisions
+    return taken
+
+
+def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, ...]:
+    """The data as a candidate takes it, and the weights that it packs."""
+    assert candidate.pack is not None
+    arranged = data if candidate.arranged is None else candidate.arranged.data(data)
+    return (arranged, *(Constant(from_numpy(array)) for array in candidate.pack()))

@@ -1,0 +1,1 @@
+"""Implementations of contractions, one file each, found by listing this folder."""

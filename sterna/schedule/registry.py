@@ -1,0 +1,83 @@
+"""Which schedule a kernel gets: found by the operator that it follows and the keys of its target.
+
+A target's keys say what it is, from narrow to broad: arm_cpu, cpu. An operator's record holds its
+own schedules by key, most often one for cpu. A target's files add others without a change there:
+
+    @schedule_for("nn.dense", "toy")
+    def schedule_dense(kernel: Kernel) -> None: ...
+
+    @generic_schedule("toy")
+    def schedule_rest(kernel: Kernel) -> None: ...
+
+The operator's schedule for the narrowest key is taken, and where it has none for any of the keys
+the narrowest generic one, which goes by the loops alone. The build report says what was taken.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sterna.schedule.kernel import Kernel
+
+ScheduleFunction = Callable[[Kernel], None]
+
+_of_operators: dict[tuple[str, str], ScheduleFunction] = {}
+_generic: dict[str, ScheduleFunction] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSchedule:
+    """A schedule, and how it was found."""
+
+    apply: ScheduleFunction
+    key: str
+    is_generic: bool
+    """Whether it goes by the loops alone, and not by the operator."""
+
+    @property
+    def why(self) -> str:
+        """Why this one, and the first line of what it says of itself."""
+        whose = f"no schedule of its own, the generic one for {self.key}" if self.is_generic else (
+            f"its own schedule for {self.key}"
+        )
+        doc = (inspect.getdoc(self.apply) or "").partition("\n")[0]
+        return f"{whose}: {doc}" if doc else whose
+
+
+def schedule_for(operator: str, key: str) -> Callable[[ScheduleFunction], ScheduleFunction]:
+    """Registers how kernels of an operator run on targets that have a key."""
+
+    def add(schedule: ScheduleFunction) -> ScheduleFunction:
+        if _of_operators.setdefault((operator, key), schedule) is not schedule:
+            raise ValueError(f"two schedules are registered for {operator} and the key '{key}'")
+        return schedule
+
+    return add
+
+
+def generic_schedule(key: str) -> Callable[[ScheduleFunction], ScheduleFunction]:
+    """Registers how other kernels run on targets that have a key."""
+
+    def add(schedule: ScheduleFunction) -> ScheduleFunction:
+        if _generic.setdefault(key, schedule) is not schedule:
+            raise ValueError(f"two generic schedules are registered for the key '{key}'")
+        return schedule
+
+    return add
+
+
+def find_schedule(
+    operator: str, own: Mapping[str, ScheduleFunction], keys: Sequence[str]
+) -> FoundSchedule:
+    """How a kernel of an operator runs; own: the schedules in its record, by key."""
+    for key in keys:
+        found = _of_operators.get((operator, key)) or own.get(key)
+        if found is not None:
+            return FoundSchedule(found, key, False)
+    for key in keys:
+        if key in _generic:
+            return FoundSchedule(_generic[key], key, True)
+    raise ValueError(
+        f"{operator} has no schedule for a target with the keys {', '.join(keys) or '(none)'}, and "
+        f"none of these has a generic one; the keys that have: {', '.join(sorted(_generic))}"
+    )

@@ -1,0 +1,218 @@
+"""Loop partitioning: peel the iterations whose guard may fail; the others run without it."""
+
+from collections.abc import Iterator
+
+from sterna.arith import Analyzer, detect_linear, interval
+from sterna.ir import build
+from sterna.ir.expr import GE, GT, LE, LT, Call, Expr, Var, variables_in
+from sterna.ir.node import Node
+from sterna.ir.visitor import Rewriter
+from sterna.tir.config import LoopPartitionConfig
+from sterna.tir.copy import copy_stmt
+from sterna.tir.passes.hoist_if_then_else import conjuncts
+from sterna.tir.passes.remove_no_op import remove_no_op_in
+from sterna.tir.passes.simplify import simplify_stmt
+from sterna.tir.stmt import AttrStmt, For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
+
+HINT = "pragma_loop_partition_hint"
+_DEFAULT = LoopPartitionConfig()
+
+
+def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> PrimFunc:
+    """for i in range(4): if likely(i*8 + j < 30): S
+
+    ->  for i in range(3): S
+        for i in range(3, 4): if likely(i*8 + j < 30): S
+
+    A loop with the pragma loop_partition_hint is split wherever a condition in it begins to hold or
+    to fail, so that a border does not slow down what lies inside it.
+    """
+    return func.with_body(_Partitioner(config).rewrite(func.body))
+
+
+def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+    """The conditions marked likely inside a statement, with the loops around them."""
+    if isinstance(stmt, For):
+        last = stmt.min + stmt.extent - 1
+        inner = {**inner, stmt.var: (stmt.min, last)}
+        yield from _guards(stmt.body, inner)
+        return
+    if isinstance(stmt, IfThenElse):
+        condition = stmt.condition
+        if isinstance(condition, Call) and condition.op == "likely":
+            yield condition.args[0], inner
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            yield from _guards(child, inner)
+
+
+def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+    """The conditions inside a statement, with the loops around them."""
+    if isinstance(stmt, For):
+        inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
+    if isinstance(stmt, IfThenElse):
+        yield from ((part, inner) for part in conjuncts(stmt.condition))
+    if isinstance(stmt, Call) and stmt.op == "if_then_else":
+        yield from ((part, inner) for part in conjuncts(stmt.args[0]))
+    for child in stmt.children():
+        yield from _borders(child, inner)
+
+
+def _is_hinted(loop: For) -> bool:
+    return isinstance(loop.body, AttrStmt) and loop.body.key == HINT
+
+
+def _excess(condition: Expr) -> Expr | None:
+    """What is below 0 while the condition holds."""
+    if isinstance(condition, Call) and condition.op == "likely":
+        condition = condition.args[0]
+    match condition:
+        case LT():
+            return condition.a - condition.b
+        case LE():
+            return condition.a - condition.b - 1
+        case GT():
+            return condition.b - condition.a
+        case GE():
+            return condition.b - condition.a - 1
+    return None
+
+
+class _Partitioner(Rewriter):
+    def __init__(self, config: LoopPartitionConfig) -> None:
+        self.config = config
+        self.analyzer = Analyzer()
+        self.around: dict[Var, tuple[Expr, Expr]] = {}
+
+    def bind(self, var: Var, start: Expr, extent: Expr) -> None:
+        self.analyzer.bind(var, start, extent)
+        self.around[var] = (start, extent)
+
+    def unbind(self, var: Var) -> None:
+        self.analyzer.unbind(var)
+        del self.around[var]
+
+    def visit_For(self, loop: For) -> Stmt:
+        is_constant = build.int_value(loop.extent) is not None
+        if loop.kind != "thread" and (self.config.partition_const_loop or not is_constant):
+            point = self.split_point(loop)
+            if point is not None:
+                return self.partition(loop, point)
+        self.bind(loop.var, loop.min, loop.extent)
+        kept: Stmt = self.rewrite_children(loop)
+        self.unbind(loop.var)
+        return kept
+
+    def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
+        done: Stmt = self.rewrite(attr.body) if attr.key == HINT else self.rewrite_children(attr)
+        return done
+
+    def split_point(self, loop: For) -> Expr | None:
+        """The first value of the variable for which a guard may fail; None if that is no help.
+
+        Of a loop with a hint also the first from which on a border's condition always holds.
+        """
+        points = []
+        hinted = _is_hinted(loop)
+        guards = _borders(loop.body, {}) if hinted else _guards(loop.body, {})
+        for condition, inner in guards:
+            point = self.turning_point(loop, condition, inner, hinted)
+            if point is not None and self.splits(loop, point):
+                points.append(point)
+        constants = [number for p in points if (number := build.int_value(p)) is not None]
+        if constants:
+            return build.const(min(constants), loop.var.dtype)
+        return points[0] if points else None
+
+    def splits(self, loop: For, point: Expr) -> bool:
+        """Whether a point lies, or may lie, inside the loop's range and is fit to split it."""
+        if build.int_value(point) is None and (
+            loop.kind in ("vectorized", "unrolled")  # their extents must stay constant
+            or any(v in self.around for v in variables_in(point))
+        ):
+            return False
+        begin, end = loop.min, loop.min + loop.extent
+        return not (
+            self.analyzer.can_prove(point <= begin) or self.analyzer.can_prove(point >= end)
+        )
+
+    def turning_point(
+        self, loop: For, condition: Expr, inner: dict[Var, tuple[Expr, Expr]], both: bool
+    ) -> Expr | None:
+        """The first value of the loop's variable for which the condition may fail.
+
+        both: or, if it may fail for low values, the first for which it does not any more.
+        """
+        excess = _excess(condition)
+        worst = None if excess is None else interval(excess, inner)[1]
+        if worst is None:
+            return None
+        linear = detect_linear(worst, [loop.var])
+        if linear is None:
+            return None
+        coefficient, rest = (self.analyzer.simplify(e) for e in linear)
+        step = build.int_value(coefficient)
+        if not step or any(v in inner for v in variables_in(rest)):
+            return None
+        if step > 0:  # the least v with step * v + rest >= 0
+            point = build.floordiv(build.sub(step - 1, rest), step)
+        elif both:  # the least v with step * v + rest < 0
+            point = build.floordiv(rest - step, -step)
+        else:
+            return None
+        return self.analyzer.simplify(build.cast(loop.var.dtype, point))
+
+    def partition(self, loop: For, point: Expr) -> Stmt:
+        begin, end = loop.min, loop.min + loop.extent
+        inside = self.analyzer.simplify(build.maximum(build.minimum(point, end), begin))
+        if loop.kind == "parallel":
+            return self.branch(loop, inside)
+        again = build.int_value(inside) is not None  # other guards may fail later
+        return seq(self.part(loop, begin, inside, False), self.part(loop, inside, end, again))
+
+    def part(self, loop: For, begin: Expr, end: Expr, again: bool) -> Stmt:
+        var = Var(loop.var.name, loop.var.dtype)
+        body = copy_stmt(loop.body, {loop.var: var})
+        extent = self.analyzer.simplify(end - begin)
+        piece = For(var, begin, extent, loop.kind, body, loop.thread, loop.annotations)
+        return self.finish(piece, again)
+
+    def finish(self, stmt: Stmt, again: bool = True) -> Stmt:
+        """Simplify under what is known here, and go on: inside, or with the loop itself again."""
+        simple = remove_no_op_in(simplify_stmt(
+            stmt, dict(self.around), self.config.no_unroll_loop_with_extent_one
+        ))
+        if is_nothing(simple):
+            return simple
+        is_same_loop = isinstance(stmt, For) and isinstance(simple, For) and simple.var is stmt.var
+        if is_same_loop and not again:
+            assert isinstance(simple, For)
+            self.bind(simple.var, simple.min, simple.extent)
+            body = self.rewrite(simple.body)
+            self.unbind(simple.var)
+            return simple.with_body(body)
+        done: Stmt = self.rewrite(simple)
+        return done
+
+    def branch(self, loop: For, point: Expr) -> Stmt:
+        """A parallel loop stays one loop, whose iterations take one way or another."""
+        return loop.with_body(self.ways(loop, loop.min, point))
+
+    def ways(self, loop: For, begin: Expr, point: Expr) -> Stmt:
+        end = loop.min + loop.extent
+        rest = For(loop.var, point, self.analyzer.simplify(end - point), loop.kind, loop.body)
+        further = self.split_point(rest) if build.int_value(point) is not None else None
+        first = self.way(loop, begin, point)
+        second = (
+            self.way(loop, point, end) if further is None else self.ways(rest, point, further)
+        )
+        return IfThenElse(build.less(loop.var, point), first, second)
+
+    def way(self, loop: For, begin: Expr, end: Expr) -> Stmt:
+        extent = self.analyzer.simplify(end - begin)
+        values: dict[Var, Expr] = {loop.var: begin} if build.is_const(extent, 1) else {}
+        body = copy_stmt(loop.body, values)
+        self.bind(loop.var, begin, extent)
+        made = self.finish(body)
+        self.unbind(loop.var)
+        return made

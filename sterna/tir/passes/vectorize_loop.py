@@ -1,0 +1,228 @@
+"""Vectorization (SIMD): turn loops that are marked vectorized into vector operations."""
+
+from sterna.arith import substitute
+from sterna.ir import build
+from sterna.ir.expr import (
+    BinaryExpr,
+    Broadcast,
+    Call,
+    Cast,
+    Expr,
+    Let,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
+from sterna.ir.visitor import Rewriter
+from sterna.tir.intrinsics import INTRINSICS
+from sterna.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    Tensorized,
+)
+
+
+def vectorize_loop(func: PrimFunc, enable: bool = True) -> PrimFunc:
+    """for i in range(8):  # vectorized: C[i] = A[i] + x   ->   C[ramp] = A[ramp] + broadcast(x)
+
+    A loop whose iterations take different ways (a condition on the loop's variable that no earlier
+    pass could remove, an inner loop whose bounds depend on it) becomes a serial loop; without
+    enable, every one does.
+    """
+    return func.with_body(_Loops(enable).rewrite(func.body))
+
+
+# Calls that cannot be widened: they take addresses, vectors, or functions that somebody else wrote.
+_ONE_BY_ONE = (
+    "address_of", "view_of", "dot4", "dot2", "add_pairs", "call_pure_extern",
+    "call_llvm_pure_intrin",
+)
+
+
+class _Divergent(Exception):
+    """The iterations take different ways."""
+
+
+class _Loops(Rewriter):
+    def __init__(self, enable: bool) -> None:
+        self.enable = enable
+
+    def visit_For(self, loop: For) -> Stmt:
+        body = self.rewrite(loop.body)
+        if loop.kind != "vectorized":
+            return loop.with_body(body)
+        if not self.enable:
+            return loop.with_body(body, "serial")
+        lanes = build.int_value(loop.extent)
+        if lanes is None:
+            raise ValueError(
+                f"the loop {loop.var.name} cannot be vectorized: its extent {loop.extent} is not "
+                "constant; split it by a constant factor first"
+            )
+        if lanes == 1:
+            single: Stmt = substitute(body, {loop.var: loop.min})
+            return single
+        try:
+            vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
+        except _Divergent:
+            return loop.with_body(body, "serial")
+        return vector
+
+
+def _spread(expr: Expr, lanes: int) -> Expr:
+    return expr if expr.dtype.lanes == lanes else Broadcast(expr, lanes)
+
+
+class _Vectorizer(Rewriter):
+    """Rebuilds the body of one loop with the loop's variable as a vector."""
+
+    def __init__(self, var: Var, start: Expr, lanes: int) -> None:
+        self.lanes = lanes
+        self.vectors: dict[Var, Expr] = {var: Ramp(start, build.const(1, var.dtype), lanes)}
+
+    def together(self, *exprs: Expr) -> list[Expr]:
+        """Expressions with the same number of lanes: vectors if one is."""
+        done = [self.rewrite(e) for e in exprs]
+        lanes = max(e.dtype.lanes for e in done)
+        if any(e.dtype.lanes not in (1, lanes) for e in done):
+            raise _Divergent
+        return [_spread(e, lanes) for e in done] if lanes > 1 else done
+
+    def scalar(self, expr: Expr) -> Expr:
+        done: Expr = self.rewrite(expr)
+        if done.dtype.lanes != expr.dtype.lanes:
+            raise _Divergent
+        return done
+
+    # ---- expressions ----
+
+    def visit_Var(self, var: Var) -> Expr:
+        return self.vectors.get(var, var)
+
+    def visit_BinaryExpr(self, expr: BinaryExpr) -> Expr:
+        a, b = self.together(expr.a, expr.b)
+        if a is expr.a and b is expr.b:
+            return expr
+        folded = _ramp_arithmetic(expr, a, b)
+        return type(expr)(a, b) if folded is None else folded
+
+    def visit_Not(self, expr: Not) -> Expr:
+        return Not(self.rewrite(expr.a))
+
+    def visit_Select(self, expr: Select) -> Expr:
+        condition = self.rewrite(expr.condition)
+        then, otherwise = self.together(expr.then, expr.otherwise)
+        lanes = max(condition.dtype.lanes, then.dtype.lanes)
+        if condition.dtype.lanes > 1:
+            then, otherwise = _spread(then, lanes), _spread(otherwise, lanes)
+        return Select(condition, then, otherwise)
+
+    def visit_Cast(self, expr: Cast) -> Expr:
+        value = self.rewrite(expr.value)
+        return Cast(expr.dtype.with_lanes(value.dtype.lanes), value)
+
+    def visit_Call(self, expr: Call) -> Expr:
+        if expr.op == "if_then_else":
+            condition = self.scalar(expr.args[0])
+            then, otherwise = self.together(*expr.args[1:])
+            return Call(then.dtype, expr.op, (condition, then, otherwise))
+        known = INTRINSICS.get(expr.op)
+        if known is None or known.has_effect:
+            raise _Divergent  # it happens once per iteration
+        if expr.op in _ONE_BY_ONE or any(arg.dtype.lanes > 1 for arg in expr.args):
+            return Call(expr.dtype, expr.op, tuple(self.scalar(a) for a in expr.args))
+        args = self.together(*expr.args)
+        return Call(expr.dtype.with_lanes(args[0].dtype.lanes), expr.op, tuple(args))
+
+    def visit_Let(self, expr: Let) -> Expr:
+        value = self.rewrite(expr.value)
+        var = self.bound(expr.var, value)
+        return Let(var, value, self.rewrite(expr.body))
+
+    def bound(self, var: Var, value: Expr) -> Var:
+        if value.dtype.lanes == var.dtype.lanes:
+            return var
+        wide = Var(var.name, value.dtype)
+        self.vectors[var] = wide
+        return wide
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Expr:
+        indices = tuple(self.rewrite(i) for i in load.indices)
+        same = all(a is b for a, b in zip(indices, load.indices, strict=True))
+        return load if same else BufferLoad(load.buffer, indices)
+
+    def visit_Ramp(self, ramp: Ramp) -> Expr:
+        return Ramp(self.scalar(ramp.base), self.scalar(ramp.stride), ramp.lanes)
+
+    def visit_Broadcast(self, broadcast: Broadcast) -> Expr:
+        return Broadcast(self.scalar(broadcast.value), broadcast.lanes)
+
+    # ---- statements ----
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        value, *indices = self.together(store.value, *store.indices)
+        if store.predicate is not None:
+            raise _Divergent
+        if value.dtype.lanes > 1 and all(isinstance(i, Broadcast) for i in indices):
+            raise _Divergent  # every iteration writes the same element
+        return BufferStore(store.buffer, value, tuple(indices))
+
+    def visit_For(self, loop: For) -> Stmt:
+        start, extent = self.scalar(loop.min), self.scalar(loop.extent)
+        body = self.rewrite(loop.body)
+        return For(loop.var, start, extent, loop.kind, body, loop.thread, loop.annotations)
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        condition = self.scalar(branch.condition)
+        otherwise = None if branch.otherwise is None else self.rewrite(branch.otherwise)
+        return IfThenElse(condition, self.rewrite(branch.then), otherwise)
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        value = self.rewrite(let.value)
+        return LetStmt(self.bound(let.var, value), value, self.rewrite(let.body))
+
+    def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
+        return AttrStmt(attr.key, attr.node, self.scalar(attr.value), self.rewrite(attr.body))
+
+    def visit_Evaluate(self, evaluate: Evaluate) -> Stmt:
+        if self.rewrite(evaluate.value) is not evaluate.value:
+            raise _Divergent
+        return evaluate
+
+    def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
+        values = tuple(self.scalar(value) for value in check.values)
+        return AssertStmt(self.scalar(check.condition), check.kind, check.message, values)
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        raise _Divergent  # each iteration has memory of its own
+
+    def visit_Tensorized(self, tensorized: Tensorized) -> Stmt:
+        raise _Divergent  # it happens once per iteration
+
+
+def _ramp_arithmetic(expr: BinaryExpr, a: Expr, b: Expr) -> Expr | None:
+    """Additions and multiplications of ramps stay ramps."""
+    if type(expr).__name__ not in ("Add", "Sub", "Mul"):
+        return None
+    make = {"Add": build.add, "Sub": build.sub, "Mul": build.mul}[type(expr).__name__]
+    if isinstance(a, Ramp) and isinstance(b, Broadcast):
+        stride = make(a.stride, b.value) if make is build.mul else a.stride
+        return Ramp(make(a.base, b.value), stride, a.lanes)
+    if isinstance(a, Broadcast) and isinstance(b, Ramp):
+        if make is build.sub:
+            return Ramp(a.value - b.base, build.mul(b.stride, -1), b.lanes)
+        stride = build.mul(a.value, b.stride) if make is build.mul else b.stride
+        return Ramp(make(a.value, b.base), stride, b.lanes)
+    if isinstance(a, Ramp) and isinstance(b, Ramp) and make is not build.mul:
+        return Ramp(make(a.base, b.base), make(a.stride, b.stride), a.lanes)
+    return None
