@@ -106,6 +106,7 @@ class InstructionSet:
     ieee_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, or the NaN among them."""
     dot4: tuple[Dot4, ...] = ()
+    """Four products of bytes added to each 32-bit lane (vpdpbusd, sdot)."""
     dot2: tuple[ByLanes, ...] = ()
     """Products of unsigned and signed bytes added in pairs, saturated to 16 bits (vpmaddubsw)."""
     dot2_int16: tuple[ByLanes, ...] = ()
@@ -119,9 +120,11 @@ class InstructionSet:
     reciprocal_estimate: tuple[Estimate, ...] = ()
     """The first bits of 1/x, where multiply-adds are fused."""
     matrix_tiles: tuple[MatrixTiles, ...] = ()
+    """The types of matrices that the tile unit multiplies."""
     whole_vectors: tuple[Capability, ...] = ()
     """Channels that do not fill vectors are worth filling up with zeros."""
     tile_unit: TileUnit | None = None
+    """Registers for matrices, and how a process comes to use them (AMX)."""
 
     def vector_registers(self, features: frozenset[str]) -> VectorRegisters:
         """The widest registers of a processor with such features."""

@@ -5,12 +5,16 @@ from dataclasses import replace
 import pytest
 
 import sterna as tvm
+from sterna.ir.build import const
+from sterna.ir.expr import Ramp
 from sterna.isa import Instructions, instruction_sets
 from sterna.isa.aarch64 import AARCH64
 from sterna.isa.capability import Dot4
 from sterna.isa.x86 import X86
 from sterna.target import Target, machine_of, processor_of
-from tests.schedule.test_byte_kernels import product
+from sterna.tir import dot4
+from sterna.tir.stmt import BufferLoad, BufferStore
+from tests.codegen.test_llvm_common import kernel, make_buffer
 
 # A processor with AVX-VNNI-INT8, of which the records of Sterna know no instruction.
 MACHINE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sierraforest"
@@ -21,8 +25,14 @@ ROW = Dot4(("avxvnniint8",), intrinsics={
 
 
 def machine_code(data: str, weight: str) -> str:
-    s, args = product((data, weight), machine_of(Target(MACHINE)).lanes(32))
-    return str(tvm.build(s, args, target=MACHINE).get_source("asm"))
+    """Of one dot4 of vectors as long as the machine's registers."""
+    lanes = machine_of(Target(MACHINE)).lanes(32)
+    a, b = (make_buffer(name, dtype, 4 * lanes) for name, dtype in (("a", data), ("b", weight)))
+    sums = make_buffer("sums", "int32", lanes)
+    whole, every = (Ramp(const(0), const(1), count) for count in (lanes, 4 * lanes))
+    operands = (BufferLoad(buffer, (every,)) for buffer in (a, b))
+    added = BufferStore(sums, dot4(BufferLoad(sums, (whole,)), *operands), (whole,))
+    return str(tvm.build(kernel("f", [a, b, sums], added), target=MACHINE).get_source("asm"))
 
 
 def test_a_dot_product_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
