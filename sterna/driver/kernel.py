@@ -10,6 +10,7 @@ from typing import Self
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
+from sterna.support.collection import without_collection
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, processor_of
 from sterna.target.code_generator import KernelCodeGenerator
@@ -80,7 +81,7 @@ def annotated_functions(
 ) -> tuple[list[PrimFunc], KernelNotes]:
     """The same with what is told about them."""
     start = time.perf_counter()
-    with deep_recursion():
+    with deep_recursion(), without_collection():
         lowered = lower_kernel(function, name, processor_of(target), target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
@@ -135,6 +136,6 @@ def compile_kernel(
     generator = target.kind.code_generator()
     assert isinstance(generator, KernelCodeGenerator)
     functions, notes = annotated_functions(name, function, target, packed, shares)
-    with deep_recursion():
+    with deep_recursion(), without_collection():
         content = generator.compile_kernel(functions, target, name)
     return CompiledKernel(content, replace(notes, seconds=time.perf_counter() - start))

@@ -30,6 +30,7 @@ from sterna.tir.memory import (
     Tensor,
     array_view,
     as_type,
+    fault_of,
     flat_memory,
     from_bits,
     garbage,
@@ -40,6 +41,7 @@ from sterna.tir.memory import (
 from sterna.tir.numbers import BINARY, clamp, dots, folded, ldexp, pairs_in_words
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
 from sterna.tir.tile_registers import TileRegisters
+from sterna.tir.wanted_array import WantedArray
 
 _INT64 = DataType("int64")
 
@@ -450,6 +452,15 @@ class _Interpreter:
             return args.type_index(index)
         return args.tensor(index) if expr.op == "any_tensor" else args.payload(index, expr.dtype)
 
+    def check_array(self, expr: E.Call) -> Value:
+        args, index = self.expr(expr.args[0]), self.expr(expr.args[1])
+        wanted = WantedArray.of(expr)
+        fault = fault_of(wanted, args, index)
+        if fault is not None:
+            (kind, words), end = fault
+            raise make_exception(kind, wanted.function + wanted.argument + words + end)
+        return 0
+
     def tensor(self, expr: E.Call) -> Value:
         tensor = self.expr(expr.args[0])
         if not isinstance(tensor, Tensor):
@@ -542,6 +553,7 @@ _CALLS: dict[str, Callable[[_Interpreter, E.Call], Value]] = {
     "any_type": _Interpreter.packed,
     "any_value": _Interpreter.packed,
     "any_tensor": _Interpreter.packed,
+    "check_array": _Interpreter.check_array,
     **{name: _Interpreter.tile for name in INTRINSICS if name.startswith("tile_")},
     **{name: _Interpreter.tensor for name in INTRINSICS if name.startswith("tensor_")},
 }

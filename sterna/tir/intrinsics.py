@@ -50,6 +50,9 @@ and `tensor` that of a DLTensor (see runtime/sterna.h):
     any_type(args, i)         int32: the type index of args[i]
     any_value(args, i)        its payload as int64, float64 or handle
     any_tensor(args, i)       handle: the DLTensor of args[i], which is an array or a tensor view
+    check_array(args, i, signature, name, dtype, extents ...)
+                              fails unless args[i] is such an array of the CPU, without gaps; an
+                              extent of -1 may be any. The words say what to call it in errors
     tensor_data(tensor)       handle: data + byte_offset
     tensor_ndim(tensor), tensor_device(tensor)           int32
     tensor_dtype(tensor)      int32: code | bits << 8 | lanes << 16
@@ -294,6 +297,7 @@ _ROWS = (
     Intrinsic("any_type", 2, None, result="int32"),
     Intrinsic("any_value", 2, None),
     Intrinsic("any_tensor", 2, None, result="handle"),
+    Intrinsic("check_array", -1, None, has_effect=True, result="int32"),
     Intrinsic("tensor_data", 1, None, result="handle"),
     Intrinsic("tensor_ndim", 1, None, result="int32"),
     Intrinsic("tensor_device", 1, None, result="int32"),

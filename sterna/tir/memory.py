@@ -17,6 +17,8 @@ from sterna.ir.build import round_float, wrap_int
 from sterna.runtime import ndarray
 from sterna.support.dtype import DataType
 from sterna.support.float_format import format_of, is_small_float
+from sterna.tir import wanted_array as words
+from sterna.tir.wanted_array import WantedArray
 
 Array = npt.NDArray[Any]
 
@@ -288,3 +290,20 @@ def tensor_property(op: str, tensor: Tensor, index: int) -> Any:
     if op == "tensor_shape":
         return tensor.extents[index]
     return array.strides[index] // array.itemsize
+
+
+def fault_of(
+    wanted: WantedArray, args: PackedArgs, index: int
+) -> tuple[tuple[str, str], str] | None:
+    """What is wrong with an argument that should be an array: the error, and how it ends."""
+    if args.type_index(index) != _NDARRAY:
+        return words.NO_ARRAY, ""
+    tensor = args.tensor(index)
+    if len(tensor.extents) != len(wanted.extents):
+        return words.WRONG_NDIM, wanted.dimensions
+    if tensor_property("tensor_dtype", tensor, 0) != wanted.type_code:
+        return words.WRONG_DTYPE, str(wanted.dtype)
+    for dim, extent in enumerate(wanted.extents):
+        if extent not in (-1, tensor.extents[dim]):
+            return words.WRONG_SHAPE, wanted.extent_text(dim)
+    return (words.HAS_GAPS, "") if tensor_property("tensor_has_strides", tensor, 0) else None

@@ -67,6 +67,7 @@ _FREE_TYPES = frozenset({
     "call_pure_extern", "call_packed",
     "call_llvm_intrin", "call_llvm_pure_intrin", "call_llvm_void", "view_of", "address_of",
     "load_shared", "prefetch", "store_bits", "try_call", "any_type", "any_value", "any_tensor",
+    "check_array",
     "tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
     "tensor_has_strides", "tensor_stride", "ldexp",
     "tile_configure", "tile_zero", "tile_load", "tile_store", "tile_dot", "tile_release",

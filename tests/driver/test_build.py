@@ -67,6 +67,24 @@ def test_wrong_arguments_are_named(target: str, change: Any, kind: type, words: 
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_an_argument_among_many_is_named(target: str) -> None:
+    inputs = [te.placeholder((4,), name=f"input{i}") for i in range(60)]
+    total = te.compute((4,), lambda i: sum((x[i] for x in inputs[1:]), inputs[0][i]), name="total")
+    schedule = te.create_schedule(total.op)
+    module = tvm.build(schedule, [*inputs, total], target=target, name="add")
+    given = [np.ones(4, "float32") for _ in inputs]
+    result = np.zeros(4, "float32")
+    module(*given, result)
+    np.testing.assert_array_equal(result, 60.0)
+    given[58] = np.ones(5, "float32")
+    with pytest.raises(ValueError) as caught:
+        module(*given, result)
+    assert str(caught.value).startswith("add(input0: float32[4], input1: float32[4], ")
+    end = "...): argument input58 has a wrong shape: input58.shape[0] must be 4"
+    assert str(caught.value).endswith(end)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_symbolic_shapes(target: str) -> None:
     n = te.size_var("n")
     schedule, args = vector_add(n)

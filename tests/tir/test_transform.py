@@ -303,10 +303,10 @@ def test_checks_can_be_left_out(target: str) -> None:
     a = te.placeholder((64,), name="a")
     b = te.compute((64,), lambda i: a[i] * 2.0, name="b")
     s = te.create_schedule(b.op)
-    assert "argument b must be" in tvm.build(s, [a, b], target=target).get_source()
+    assert "argument b" in tvm.build(s, [a, b], target=target).get_source()
     with PassContext(config={"tir.disable_assert": True}):
         module = tvm.build(s, [a, b], target=target)
-    assert "argument b must be" not in module.get_source()
+    assert "argument b" not in module.get_source()
     if target == "llvm":
         values, result = np.arange(64, dtype="float32"), np.zeros(64, "float32")
         module(values, result)

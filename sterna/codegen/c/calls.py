@@ -9,6 +9,7 @@ from sterna.codegen.c.types import (
     is_odd,
     is_small,
     library_functions,
+    string_literal,
     unsigned_type,
     value_type,
 )
@@ -18,6 +19,7 @@ from sterna.support.dtype import DataType
 from sterna.tir.intrinsics import INTRINSICS, Known
 from sterna.tir.passes.lower_intrin import lower_call
 from sterna.tir.stmt import BufferLoad
+from sterna.tir.wanted_array import WantedArray
 
 _SPELLED = Known(lambda row: row.spelled.get("c"))
 
@@ -229,6 +231,29 @@ class CallWriter(ExprWriter):
         self.line("}")
         return "0", ATOM
 
+    def _check_array(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed("check_array")
+        wanted, name = WantedArray.of(expr), self.names.make("wanted")
+        texts = ", ".join(
+            string_literal(text)
+            for text in (wanted.function, wanted.argument, wanted.dimensions, str(wanted.dtype))
+        )
+        dims = range(len(wanted.extents))
+        said = ", ".join(string_literal(wanted.extent_text(dim)) for dim in dims) or "0"
+        extents = ", ".join(str(extent) for extent in wanted.extents) or "0"
+        self.line(f"static const int64_t {name}_extents[] = {{{extents}}};")
+        self.line(f"static const char *const {name}_texts[] = {{{said}}};")
+        self.line(f"static const struct sterna_wanted {name} = {{")
+        self.line(f"  {texts}, {name}_extents, {name}_texts, {wanted.type_code}u, {len(dims)}")
+        self.line("};")
+        given = self.args(expr.args[:2], lane)
+        self.line(f"if (sterna_check_array({given}, &{name}) != 0) {{")
+        self.depth += 1
+        self.fail()
+        self.depth -= 1
+        self.line("}")
+        return "0", ATOM
+
     def function_name(self, name: str, count: int) -> str:
         """The C name of a function of the same module."""
         raise NotImplementedError
@@ -306,6 +331,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "call_llvm_pure_intrin": CallWriter._llvm,
     "call_llvm_void": CallWriter._llvm,
     "try_call": CallWriter._try_call,
+    "check_array": CallWriter._check_array,
     "any_type": CallWriter._any,
     "any_value": CallWriter._any,
     "any_tensor": CallWriter._any_tensor,

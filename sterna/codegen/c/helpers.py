@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from sterna.codegen.c import small_floats
+from sterna.codegen.c.check_array import CHECK_ARRAY
 from sterna.codegen.c.types import (
     float_literal,
     int_literal,
@@ -227,6 +228,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "any": ((), ANY),
     "tensor": ((), TENSOR),
     "any_tensor": (("any",), ANY_TENSOR),
+    "check_array": (("fail", "any_tensor", "tensor"), CHECK_ARRAY),
     "call": (("host", "fail", "any"), CALL),
     "prefetch": ((), PREFETCH),
 }

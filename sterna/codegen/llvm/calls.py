@@ -459,6 +459,9 @@ class CallEmitter(MemoryEmitter):
     def _try_call(self, expr: Call) -> str:
         raise NotImplementedError  # a statement's matter: stmt.py
 
+    def _check_array(self, expr: Call) -> str:
+        raise NotImplementedError  # likewise
+
 
 def _abi(dtype: DataType) -> str:
     """The type of an argument in C, which leaves no bits of a register undefined."""
@@ -508,6 +511,7 @@ _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "call_llvm_intrin": CallEmitter._call_llvm, "call_llvm_pure_intrin": CallEmitter._call_llvm,
     "call_llvm_void": CallEmitter._call_llvm,
     "try_call": lambda emitter, expr: emitter._try_call(expr),
+    "check_array": lambda emitter, expr: emitter._check_array(expr),
     "any_type": CallEmitter._any_type, "any_value": CallEmitter._any_value,
     "any_tensor": CallEmitter._any_tensor, "tensor_data": CallEmitter._tensor_data,
     "tensor_ndim": CallEmitter._tensor_int, "tensor_device": CallEmitter._tensor_int,

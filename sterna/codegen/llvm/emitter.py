@@ -16,11 +16,14 @@ from sterna.codegen.llvm.types import quoted, symbol
 ATTRIBUTES = "#0"
 COLD = "#1"
 INLINE = "#2"
-# Without no-builtins LLVM turns loops into calls of memset and memcpy, which we do not link.
+MAKES_ERRORS = "#3"
+# Without no-builtins LLVM turns loops into calls of memset and memcpy, which we do not link. What
+# makes errors runs at most once: LLVM need not spend time on it.
 _ATTRIBUTE_TEXT = """\
 attributes #0 = { nounwind "no-builtins" }
 attributes #1 = { nounwind cold noinline "no-builtins" }
 attributes #2 = { nounwind alwaysinline "no-builtins" }
+attributes #3 = { nounwind cold noinline optnone "no-builtins" }
 """
 
 

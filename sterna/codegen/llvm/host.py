@@ -18,7 +18,7 @@ and without one the code still runs: in one thread, with malloc if the process h
 errors and functions through TVM's C functions if the process has those.
 """
 
-from sterna.codegen.llvm.emitter import ATTRIBUTES, COLD, ModuleWriter
+from sterna.codegen.llvm.emitter import ATTRIBUTES, MAKES_ERRORS, ModuleWriter
 from sterna.codegen.llvm.foreign import foreign_call
 from sterna.codegen.llvm.layouts import HOST_TABLE
 from sterna.codegen.llvm.types import value_type
@@ -65,7 +65,7 @@ foreign:
 done:
   ret i32 -1"""
         return f"""\
-define internal i32 @"sterna.fail"(ptr %kind, ptr %message) {COLD} {{
+define internal i32 @"sterna.fail"(ptr %kind, ptr %message) {MAKES_ERRORS} {{
   %host = load ptr, ptr @{HOST}
   %alone = icmp eq ptr %host, null
   br i1 %alone, label %without, label %with
@@ -91,7 +91,7 @@ def put_text(module: ModuleWriter) -> str:
 
     def write() -> str:
         return f"""\
-define internal ptr @"sterna.put_text"(ptr %at, ptr %text) {COLD} {{
+define internal ptr @"sterna.put_text"(ptr %at, ptr %text) {MAKES_ERRORS} {{
 entry:
   br label %copy
 copy:
@@ -119,7 +119,7 @@ def put_number(module: ModuleWriter) -> str:
     def write() -> str:
         kind = value_type(number_type(module))
         return f"""\
-define internal ptr @"sterna.put_number"(ptr %at, {kind} %value) {COLD} {{
+define internal ptr @"sterna.put_number"(ptr %at, {kind} %value) {MAKES_ERRORS} {{
 entry:
   %below = icmp slt {kind} %value, 0
   br i1 %below, label %minus, label %plain

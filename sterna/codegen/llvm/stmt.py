@@ -5,7 +5,9 @@ from typing import Any
 
 from sterna.arith import substitute
 from sterna.codegen.llvm import host
+from sterna.codegen.llvm.check_array import check_array, wanted_table
 from sterna.codegen.llvm.emitter import ModuleWriter
+from sterna.codegen.llvm.layouts import ANY
 from sterna.codegen.llvm.memory import flat_index
 from sterna.codegen.llvm.packed import PackedEmitter
 from sterna.codegen.llvm.slices import can_slice, reads, shuffles_in, slice_lanes
@@ -31,6 +33,7 @@ from sterna.tir.stmt import (
     Stmt,
     Tensorized,
 )
+from sterna.tir.wanted_array import WantedArray
 
 _STACK_BYTES = 16 << 10
 """The largest buffer that lives in a function's frame."""
@@ -173,6 +176,16 @@ class StmtEmitter(PackedEmitter):
             raise ValueError(f"try_call of '{name.value}': the module has no such function")
         arguments = ", ".join([self.typed(arg) for arg in expr.args[1:]])
         code = self.writer.value(f"call i32 {symbol(target)}({arguments})")
+        self._unless(self.writer.value(f"icmp eq i32 {code}, 0"), lambda: None)
+        return "0"
+
+    def _check_array(self, expr: Call) -> str:
+        args, index = expr.args[:2]
+        step = f"{value_type(index.dtype)} {self.expr(index)}"
+        place = self.writer.value(f"getelementptr inbounds {ANY}, ptr {self.expr(args)}, {step}")
+        table = wanted_table(self.module, WantedArray.of(expr))
+        check = check_array(self.module)
+        code = self.writer.value(f"call i32 {check}(ptr {place}, ptr {table})")
         self._unless(self.writer.value(f"icmp eq i32 {code}, 0"), lambda: None)
         return "0"
 

@@ -2,15 +2,16 @@
 
 from sterna.arith import substitute
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, INT32, Call, Expr, IntImm, StringImm, Var
+from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
 from sterna.support.dtype import DataType
-from sterna.tir.stmt import AssertStmt, Buffer, Evaluate, IfThenElse, LetStmt, PrimFunc, Stmt, seq
+from sterna.tir.stmt import AssertStmt, Buffer, Evaluate, LetStmt, PrimFunc, Stmt, seq
+from sterna.tir.wanted_array import WantedArray
 
 INT64 = DataType("int64")
 FLOAT64 = DataType("float64")
 
 # The type indices of the calling convention.
-_INT, _BOOL, _FLOAT, _POINTER, _TENSOR_VIEW, _NDARRAY, _CPU = 1, 2, 3, 4, 7, 70, 1
+_INT, _BOOL, _FLOAT, _POINTER = 1, 2, 3, 4
 
 
 def make_packed(func: PrimFunc, arguments: int) -> PrimFunc:
@@ -69,7 +70,7 @@ class _Wrapper:
         for _, buffer, tensor in tensors:
             self.bind_shape(buffer, tensor)
         for _, buffer, tensor in tensors:
-            self.check_array(buffer, tensor)
+            self.check_open_extents(buffer, tensor)
         values = [StringImm(self.func.name), *[self.values[p] for p in self.func.params]]
         body: Stmt = Evaluate(Call(INT32, "try_call", tuple(values)))
         body = self.join(body)
@@ -102,14 +103,13 @@ class _Wrapper:
             self.values[var] = self.let(var.name, build.cast(var.dtype, integer))
 
     def take_array(self, index: int, buffer: Buffer) -> Var:
-        kind = self.let(f"{buffer.name}.type", self.call(INT32, "any_type", self.args, index))
-        is_array = build.logical_or(build.equal(kind, _NDARRAY), build.equal(kind, _TENSOR_VIEW))
-        self.require(is_array, "TypeError", f"argument {buffer.name} must be an array")
+        extents = (build.int_value(extent) for extent in buffer.shape)
+        known = tuple(-1 if extent is None else extent for extent in extents)
+        wanted = WantedArray(self.signature, buffer.name, buffer.dtype, known)
+        self.steps.append(Evaluate(wanted.check(self.args, index)))
         tensor = self.let(buffer.name, self.call(HANDLE, "any_tensor", self.args, index))
-        ndim = len(buffer.shape)
-        has_ndim = build.equal(self.call(INT32, "tensor_ndim", tensor), ndim)
-        self.require(
-            has_ndim, "ValueError", f"argument {buffer.name} must have {ndim} dimensions"
+        self.values[self.func.params[index]] = self.let(
+            f"{buffer.name}.data", self.call(HANDLE, "tensor_data", tensor)
         )
         return tensor
 
@@ -120,27 +120,19 @@ class _Wrapper:
                 value = self.call(INT64, "tensor_shape", tensor, dim)
                 self.values[extent] = self.let(extent.name, build.cast(extent.dtype, value))
 
-    def check_array(self, buffer: Buffer, tensor: Var) -> None:
-        name = buffer.name
-        dtype = buffer.dtype
-        code = dtype.type_code | dtype.bits << 8 | dtype.lanes << 16
-        has_type = build.equal(self.call(INT32, "tensor_dtype", tensor), code)
-        self.require(has_type, "TypeError", f"argument {name} must be of type {dtype}")
+    def check_open_extents(self, buffer: Buffer, tensor: Var) -> None:
+        """Extents that depend on variables must be what the first arrays make of them."""
         for dim, extent in enumerate(buffer.shape):
+            if build.int_value(extent) is not None:
+                continue
             wanted = substitute(extent, self.values)
             self.check_bound(buffer, wanted)
             size = self.call(INT64, "tensor_shape", tensor, dim)
-            fits = build.equal(size, build.cast(INT64, wanted))
             self.require(
-                fits, "ValueError",
-                f"argument {name} has a wrong shape: {name}.shape[{dim}] must be {extent}",
+                build.equal(size, build.cast(INT64, wanted)), "ValueError",
+                f"argument {buffer.name} has a wrong shape: "
+                f"{buffer.name}.shape[{dim}] must be {extent}",
             )
-        on_cpu = build.equal(self.call(INT32, "tensor_device", tensor), _CPU)
-        self.require(on_cpu, "ValueError", f"argument {name} must be on the CPU")
-        self.check_compact(buffer, tensor)
-        self.values[self.parameter(buffer)] = self.let(
-            f"{name}.data", self.call(HANDLE, "tensor_data", tensor)
-        )
 
     def check_bound(self, buffer: Buffer, extent: Expr) -> None:
         known = {id(v) for v in self.values.values()}
@@ -153,23 +145,3 @@ class _Wrapper:
                     "which no argument says; add it to the arguments"
                 )
             stack.extend(c for c in item.children() if isinstance(c, Expr))
-
-    def check_compact(self, buffer: Buffer, tensor: Var) -> None:
-        """Strides, if the caller gives any, must be those of an array without gaps."""
-        checks: list[Stmt] = []
-        message = f"{self.signature}: argument {buffer.name} must be contiguous"
-        stride: Expr = IntImm(INT64, 1)
-        for dim in reversed(range(len(buffer.shape))):
-            size = self.call(INT64, "tensor_shape", tensor, dim)
-            given = self.call(INT64, "tensor_stride", tensor, dim)
-            fits = build.logical_or(build.equal(size, 1), build.equal(given, stride))
-            checks.append(AssertStmt(fits, "ValueError", message))
-            stride = stride * size
-        if checks:
-            strided = self.call(DataType("bool"), "tensor_has_strides", tensor)
-            self.steps.append(IfThenElse(strided, seq(*checks)))
-
-    def parameter(self, buffer: Buffer) -> Var:
-        return next(
-            p for p, b in zip(self.func.params, self.buffers, strict=True) if b is buffer
-        )

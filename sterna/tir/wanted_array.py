@@ -1,0 +1,82 @@
+"""What a packed function wants of an argument that is an array: the words of check_array."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from sterna.ir import build
+from sterna.ir.expr import INT32, Call, Expr, IntImm, StringImm
+from sterna.support.dtype import DataType
+from sterna.support.errors import InternalError
+
+SIGNATURE_BYTES = 512
+"""The longest signature in an error: those of many arguments are cut."""
+MESSAGE_BYTES = 1024
+"""The longest error."""
+
+NO_ARRAY = ("TypeError", " must be an array")
+WRONG_NDIM = ("ValueError", " must have ")
+WRONG_DTYPE = ("TypeError", " must be of type ")
+WRONG_SHAPE = ("ValueError", " has a wrong shape: ")
+WRONG_DEVICE = ("ValueError", " must be on the CPU")
+HAS_GAPS = ("ValueError", " must be contiguous")
+
+_INT64 = DataType("int64")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedArray:
+    """An array without gaps on the CPU, of a type and a shape."""
+
+    signature: str
+    """How the function is called, as an error begins."""
+    name: str
+    dtype: DataType
+    extents: tuple[int, ...]
+    """-1 where any will do."""
+
+    def check(self, args: Expr, index: int) -> Call:
+        """The call that fails unless an argument is such an array."""
+        words = (StringImm(self.signature), StringImm(self.name), StringImm(str(self.dtype)))
+        extents = (IntImm(_INT64, extent) for extent in self.extents)
+        return Call(INT32, "check_array", (args, build.const(index), *words, *extents))
+
+    @classmethod
+    def of(cls, call: Call) -> Self:
+        """What a call checks."""
+        words = [word.value for word in call.args[2:5] if isinstance(word, StringImm)]
+        extents = [extent.value for extent in call.args[5:] if isinstance(extent, IntImm)]
+        if len(words) != 3 or len(extents) != len(call.args) - 5:
+            raise InternalError(f"{call} does not say what it checks")
+        return cls(words[0], words[1], DataType(words[2]), tuple(extents))
+
+    @property
+    def function(self) -> str:
+        """How an error begins."""
+        return short(self.signature)
+
+    @property
+    def argument(self) -> str:
+        """How it goes on."""
+        return f": argument {self.name}"
+
+    @property
+    def type_code(self) -> int:
+        """The type as tensor_dtype gives it."""
+        return self.dtype.type_code | self.dtype.bits << 8 | self.dtype.lanes << 16
+
+    @property
+    def dimensions(self) -> str:
+        """How many it must have, in words."""
+        return f"{len(self.extents)} dimensions"
+
+    def extent_text(self, dim: int) -> str:
+        """What an extent must be, in words."""
+        return f"{self.name}.shape[{dim}] must be {self.extents[dim]}"
+
+
+def short(signature: str) -> str:
+    """A signature that fits in an error."""
+    text = signature.encode()
+    if len(text) <= SIGNATURE_BYTES:
+        return signature
+    return text[: SIGNATURE_BYTES - 4].decode(errors="ignore") + "...)"
