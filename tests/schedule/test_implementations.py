@@ -20,12 +20,14 @@ from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import Array
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.interpreter import interpret
+from sterna.schedule.cost import regions
 from sterna.schedule.implementation import (
     Candidate,
     Limits,
     PackedImplementation,
     implementations,
 )
+from sterna.schedule.implementations.winograd import PAYS
 from sterna.tir import interpreter
 from tests.op.harness import type_of
 from tests.schedule.implemented import plans_in, run_built
@@ -153,6 +155,7 @@ def check(layer: Layer, found: Array, want: Array, size: float) -> None:
 @drawn(25)
 @given(data=st.data())
 def test_costs_are_cycles_that_grow_with_the_work(name: str, data: Any) -> None:
+    """But for threads that begin: of more images each takes its own, and they wait once."""
     layer, processor, _, _, weight = data.draw(cases(name))
     least = []
     for count in (1, 4, 16):
@@ -162,7 +165,9 @@ def test_costs_are_cycles_that_grow_with_the_work(name: str, data: Any) -> None:
         labels = [str(each) for each in found]
         assert len(set(labels)) == len(labels), "candidates are told apart by their text"
         least.append(min(each.cycles for each in found))
-    assert least[0] <= least[1] <= least[2] <= 64 * least[0]
+    begun = regions(3, PROCESSORS[processor]) / PAYS
+    assert least[0] - begun <= least[1] <= least[2] + begun
+    assert least[2] <= 64 * least[0]
 
 
 @pytest.mark.parametrize("name", PACKED)
