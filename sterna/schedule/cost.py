@@ -3,8 +3,6 @@
 What the direct way takes is what every other implementation must beat.
 """
 
-import math
-
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes
 from sterna.schedule.kernel import Processor
@@ -65,8 +63,3 @@ def arriving(size: float, processor: Processor) -> float:
 def regions(count: int, processor: Processor) -> float:
     """Cycles in which threads begin and wait for each other."""
     return REGION * count if processor.threads > 1 else 0.0
-
-
-def show_cycles(cycles: float) -> str:
-    """In thousands."""
-    return "none" if math.isinf(cycles) else f"{cycles / 1000:,.0f} k"
