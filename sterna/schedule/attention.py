@@ -9,14 +9,36 @@ from sterna.schedule.default import extent_of, extents_of, reduce_by_vectors, sc
 from sterna.schedule.gemm import PAGE_BYTES, UNROLLED_STEPS, most_rows
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.register_tile import rows_that_fit, step_cycles
-from sterna.schedule.transpose_tile import side_of_squares, turn_intrinsic
+from sterna.schedule.transpose_tile import side_of_squares, transpose_intrinsic
 from sterna.te import IterVar, Stage, Tensor
 
-TURNED_TOGETHER = 8
-# Cycles until keys are turned for all threads, and have come to each.
-TURNED_BEFORE = 10_000
+TRANSPOSED_TOGETHER = 8
+# Cycles until keys are transposed for all threads, and have come to each.
+TRANSPOSED_BEFORE = 10_000
 # Vectors side by side of the widest tile.
 MOST_VECTORS = 4
+
+_KEY = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStages:
+    """The stages of attention, told by the operator that made them."""
+
+    transposed: Tensor
+    """The keys, so that vectors run over them."""
+    scores: Tensor
+    largest: Tensor
+    power: Tensor
+    total: Tensor
+    mixed: Tensor
+    """The values, weighted by powers."""
+
+
+def describe_attention(result: Tensor, stages: AttentionStages) -> Tensor:
+    """Attach to a result what it is made of."""
+    result.op.attrs[_KEY] = stages
+    return result
 
 
 def schedule_attention(kernel: Kernel) -> None:
@@ -86,7 +108,7 @@ def best_share(
 
     def end(share: Share) -> float:
         turns = -(-heads * share.groups // threads)
-        before = TURNED_BEFORE if share.groups > 1 else 0
+        before = TRANSPOSED_BEFORE if share.groups > 1 else 0
         return turns * cycles(share.rows, queries // share.groups) + before
 
     found = [
@@ -102,11 +124,9 @@ class _Scheduler:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.schedule = kernel, kernel.schedule
         self.out = kernel.outputs[0]
-        mixed, total = self.out.op.input_tensors
-        self.mixed, self.total = mixed, total
-        self.power = total.op.input_tensors[0]
-        self.scores, self.largest = self._parts_of(self.power)
-        self.turned = self.scores.op.input_tensors[1]
+        made: AttentionStages = self.out.op.attrs[_KEY]
+        self.mixed, self.total, self.power = made.mixed, made.total, made.power
+        self.scores, self.largest, self.transposed = made.scores, made.largest, made.transposed
         processor = kernel.processor
         self.lanes = processor.lanes(self.out.dtype)
         self.batch, self.queries, self.heads, width = extents_of(self.out.op.axis)
@@ -124,11 +144,6 @@ class _Scheduler:
         self.groups, self.rows = share.groups, share.rows
         self.columns, self.width = (product.tile_width(self.rows) for product in products)
 
-    def _parts_of(self, power: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores and their largest, among them what masks are read from."""
-        found = {tensor.op.name: tensor for tensor in power.op.input_tensors}
-        return found["T_attention_scores"], found["T_attention_largest"]
-
     def run(self) -> None:
         """Places all stages."""
         if self.groups > 1:
@@ -137,12 +152,12 @@ class _Scheduler:
         tile = self.schedule.cache_write(self.scores, "local")
         piece, rows, columns = self._result()
         out = self.schedule[self.out]
-        turned = self.schedule[self.turned]
-        shared = self._turn(turned)
+        transposed = self.schedule[self.transposed]
+        shared = self._transpose(transposed)
         if self.groups == 1:
-            turned.compute_at(out, piece)
+            transposed.compute_at(out, piece)
         else:
-            turned.parallel(turned.fuse(*shared))
+            transposed.parallel(transposed.fuse(*shared))
         self._product(self.schedule[self.mixed], row=1)
         self.schedule[self.mixed].set_scope("local")
         self.schedule[self.mixed].compute_at(out, columns)
@@ -194,18 +209,18 @@ class _Scheduler:
         stage.unroll(axes[row])
         stage.vectorize(axes[-1])
 
-    def _turn(self, stage: Stage) -> list[IterVar]:
+    def _transpose(self, stage: Stage) -> list[IterVar]:
         """By squares in registers, or by the rows that are read; gives loops for threads."""
         batch, head, depth, key = stage.op.axis
         side = side_of_squares(self.kernel.processor, self.out.dtype, *extents_of([depth, key]))
         if side is not None and self.all_keys:
             (down, column), (along, row) = (stage.split(axis, factor=side) for axis in (depth, key))
             stage.reorder(batch, head, along, down, column, row)
-            stage.tensorize(column, turn_intrinsic(str(self.out.dtype), side))
+            stage.tensorize(column, transpose_intrinsic(str(self.out.dtype), side))
             return [batch, head, along]
         stage.reorder(batch, head, key, depth)
-        if extents_of([depth])[0] % TURNED_TOGETHER == 0:
-            _, several = stage.split(depth, factor=TURNED_TOGETHER)
+        if extents_of([depth])[0] % TRANSPOSED_TOGETHER == 0:
+            _, several = stage.split(depth, factor=TRANSPOSED_TOGETHER)
             stage.unroll(several)
         return [batch, head]
 

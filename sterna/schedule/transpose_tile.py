@@ -1,4 +1,4 @@
-"""Squares of a matrix turned over their diagonals in registers: rows come in, columns go out.
+"""Squares of a matrix transposed in registers: rows come in, columns go out.
 
 Pairs of rows are interleaved, then pairs of what that gave exchange halves of four numbers, halves
 of eight and so on: each step is a single instruction where vectors have 128 bits, and stays within
@@ -26,17 +26,17 @@ def side_of_squares(processor: Processor, dtype: DataType, *sizes: int) -> int |
 
 
 @cache
-def turn_intrinsic(dtype: str, side: int) -> TensorIntrin:
-    """turned[column, row] = data[row, column] of a square."""
+def transpose_intrinsic(dtype: str, side: int) -> TensorIntrin:
+    """transposed[column, row] = data[row, column] of a square."""
     shape = (side, side)
     data = placeholder(shape, dtype, name="data")
-    turned = compute(shape, lambda column, row: data[row, column], name="turned")
+    transposed = compute(shape, lambda column, row: data[row, column], name="transposed")
     binds = {
         tensor: decl_buffer(
             shape, dtype, tensor.op.name, offset_factor=1,
             strides=[var(f"{tensor.op.name}_row"), 1],
         )
-        for tensor in (data, turned)
+        for tensor in (data, transposed)
     }
 
     def write(ins: Any, outs: Any) -> Any:
@@ -53,7 +53,7 @@ def turn_intrinsic(dtype: str, side: int) -> TensorIntrin:
             builder.emit(outs[0].vstore((_place(row), 0), made))
         return builder.get()
 
-    return decl_tensor_intrin(turned.op, write, name="turn", binds=binds)
+    return decl_tensor_intrin(transposed.op, write, name="transpose", binds=binds)
 
 
 Picks = tuple[tuple[int, ...], tuple[int, ...]]

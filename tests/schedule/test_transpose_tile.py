@@ -6,7 +6,7 @@ import pytest
 import sterna as tvm
 from sterna import te
 from sterna.schedule.kernel import Processor
-from sterna.schedule.transpose_tile import SIDES, side_of_squares, turn_intrinsic
+from sterna.schedule.transpose_tile import SIDES, side_of_squares, transpose_intrinsic
 from sterna.support.dtype import DataType
 
 
@@ -22,7 +22,7 @@ def test_turned(side: int, dtype: str, target: str) -> None:
     batch, column, row = stage.op.axis
     (down, inner), (along, innermost) = (stage.split(axis, factor=side) for axis in (column, row))
     stage.reorder(batch, along, down, inner, innermost)
-    stage.tensorize(inner, turn_intrinsic(dtype, side))
+    stage.tensorize(inner, transpose_intrinsic(dtype, side))
     given = np.arange(2 * rows * 3 * columns).reshape(2, rows, 3, columns).astype(dtype)
     out = tvm.nd.empty((2, columns, rows), dtype)
     tvm.build(schedule, [data, made], target=target)(tvm.nd.array(given), out)

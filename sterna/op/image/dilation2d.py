@@ -7,7 +7,7 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, same_dtype, tensor
-from sterna.op.extremes import largest, lowest
+from sterna.op.largest import largest, lowest
 from sterna.op.windows import (
     Padding,
     Windowed,

@@ -14,8 +14,8 @@ from sterna.ir.build import as_expr, const
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.extremes import largest, lowest
 from sterna.op.integer_rules import averaged, carried
+from sterna.op.largest import largest, lowest
 from sterna.op.nn.pool import divided, same_blocks, sum_type, to_power, to_root
 from sterna.op.windows import SPATIAL, axis_names, positive, spatial_layout, whole_blocks
 from sterna.relay.arrays import Array

@@ -17,7 +17,11 @@ from sterna.op.elementwise import quiet
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
-from sterna.schedule.attention import schedule_attention
+from sterna.schedule.attention import (
+    AttentionStages,
+    describe_attention,
+    schedule_attention,
+)
 from sterna.schedule.exponential import quick_exp
 from sterna.schedule.products import widened
 from sterna.te import Tensor, compute, exp, if_then_else, reduce_axis
@@ -79,14 +83,14 @@ def _compute(
     is_whole = known is not None and known % KEYS_TOGETHER == 0
     zero, never = build.const(0.0, out.dtype), build.const(-math.inf, out.dtype)
 
-    def turn(b: Expr, h: Expr, c: Expr, j: Expr) -> Any:
+    def transpose(b: Expr, h: Expr, c: Expr, j: Expr) -> Any:
         return key(b, j, h, c) if is_whole else if_then_else(j < keys, key(b, j, h, c), zero)
 
-    turned = compute((batch, heads, width, padded), turn, name="T_attention_keys")
+    transposed = compute((batch, heads, width, padded), transpose, name="T_attention_keys")
     c = reduce_axis((0, width), "c")
     scores = compute(
         (batch, heads, queries, padded),
-        lambda b, h, i, j: te_sum(query(b, i, h, c) * turned(b, h, c, j), axis=c),
+        lambda b, h, i, j: te_sum(query(b, i, h, c) * transposed(b, h, c, j), axis=c),
         name="T_attention_scores",
     )
 
@@ -127,7 +131,9 @@ def _compute(
     made: Tensor = compute(
         out.shape, lambda b, i, h, d: mixed(b, i, h, d) / total(b, h, i), name="T_attention"
     )
-    return made
+    return describe_attention(
+        made, AttentionStages(transposed, scores, largest, power, total, mixed)
+    )
 
 
 @quiet

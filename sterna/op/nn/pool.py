@@ -16,8 +16,8 @@ from sterna.ir.build import as_expr, maximum, minimum
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import map_dims, of_kind, tensor
-from sterna.op.extremes import largest, lowest
 from sterna.op.integer_rules import carried
+from sterna.op.largest import largest, lowest
 from sterna.op.windows import (
     SPATIAL,
     Padding,

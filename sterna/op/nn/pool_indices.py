@@ -13,7 +13,7 @@ from sterna.ir.build import as_expr, const, logical_and, select
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, of_kind, tensor
-from sterna.op.extremes import first_largest, lowest
+from sterna.op.largest import first_largest, lowest
 from sterna.op.nn.pool import (
     Pool1DAttrs,
     Pool2DAttrs,

@@ -10,7 +10,7 @@ import numpy as np
 from sterna.ir.build import as_expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.extremes import first_largest
+from sterna.op.largest import first_largest
 from sterna.op.rows import Rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
