@@ -16,13 +16,13 @@ from tests.op.harness import kind
 
 # Vectors of 128, 256 and 512 bits; products of bytes by fours, in pairs, in tiles, or none.
 PROCESSORS = {
-    "neon": Processor(128, 32, by_element=True),
-    "neon with dots": Processor(128, 32, by_element=True, multiplies_bytes=True, threads=2),
-    "avx2": Processor(256, 16, pairs_bytes=True, threads=2),
-    "avx512": Processor(512, 32, l2_bytes=1 << 20, pairs_bytes=True, threads=3),
-    "vnni": Processor(512, 32, l2_bytes=1 << 20, multiplies_bytes=True),
+    "neon": Processor(128, 32, by_element_fma=True),
+    "neon with dots": Processor(128, 32, by_element_fma=True, has_dot4=True, threads=2),
+    "avx2": Processor(256, 16, has_dot2=True, threads=2),
+    "avx512": Processor(512, 32, l2_bytes=1 << 20, has_dot2=True, threads=3),
+    "vnni": Processor(512, 32, l2_bytes=1 << 20, has_dot4=True),
     "amx": Processor(
-        512, 32, l2_bytes=2 << 20, multiplies_bytes=True, tiles=("bfloat16", "int8"), threads=2
+        512, 32, l2_bytes=2 << 20, has_dot4=True, matrix_tiles=("bfloat16", "int8"), threads=2
     ),
 }
 
