@@ -7,11 +7,11 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from sterna.runtime import NDArray
+from sterna.support.once import computed_once
 
 MAGIC = b"sterna.m"
 VERSION = 1
@@ -35,7 +35,7 @@ class ModelData:
     graph_json: str
     params: Mapping[str, NDArray]
 
-    @cached_property
+    @computed_once
     def _places(self) -> list[int]:
         """Where each parameter's values begin, and where the last ones end."""
         places = [_up(self._head_size)]
@@ -43,16 +43,16 @@ class ModelData:
             places.append(_up(places[-1] + array.nbytes))
         return places
 
-    @cached_property
+    @computed_once
     def _texts(self) -> list[bytes]:
         return [self.name.encode(), *(name.encode() for name in self.params),
                 self.graph_json.encode()]
 
-    @cached_property
+    @computed_once
     def _shapes_begin(self) -> int:
         return _HEADER.size + len(self.params) * _PARAM.size
 
-    @cached_property
+    @computed_once
     def _texts_begin(self) -> int:
         return self._shapes_begin + 8 * sum(array.ndim for array in self.params.values())
 
@@ -65,7 +65,7 @@ class ModelData:
         """How many bytes it has."""
         return self._places[-1]
 
-    @cached_property
+    @computed_once
     def head(self) -> bytes:
         """Everything but the parameters' values."""
         at = [self._texts_begin]

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.runtime import Device, Module, NDArray, cpu, load_module, num_threads
 from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes
+from sterna.support.once import computed_once
 
 if TYPE_CHECKING:
     from sterna.model.build_record import BuildRecord
@@ -51,14 +51,14 @@ class CompiledModel:
 
     # ---- what it takes and gives ----
 
-    @cached_property
+    @computed_once
     def inputs(self) -> tuple[TensorSpec, ...]:
         """What it takes, in order."""
         nodes = self.graph["arg_nodes"]
         specs = [self._spec(self.graph["nodes"][node]["name"], node, 0) for node in nodes]
         return tuple(spec for spec in specs if spec.name not in self.weights)
 
-    @cached_property
+    @computed_once
     def outputs(self) -> tuple[TensorSpec, ...]:
         """What it gives, in order, by the model's names or as output0, output1, ..."""
         heads = self.graph["heads"]
@@ -74,7 +74,7 @@ class CompiledModel:
         attrs = self.graph["attrs"]
         return TensorSpec(name, tuple(attrs["shape"][1][entry]), attrs["dltype"][1][entry])
 
-    @cached_property
+    @computed_once
     def weights(self) -> dict[str, Any]:
         """Its parameters by the names that the executor's graph gives them."""
         return dict(self.module["get_graph_params"]())

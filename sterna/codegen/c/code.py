@@ -3,7 +3,6 @@
 import ctypes
 import tempfile
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 from sterna.codegen.c.module import generate
@@ -13,6 +12,7 @@ from sterna.codegen.symbols import HOST, LIBRARY_CONTEXT
 from sterna.runtime import Module, _core, load_module
 from sterna.runtime._core import PackedFunc
 from sterna.support import toolchain
+from sterna.support.once import computed_once
 from sterna.tir.stmt import PrimFunc
 
 
@@ -29,7 +29,7 @@ class CCode:
         self.name = name
         self.text = generate(functions, name)
 
-    @cached_property
+    @computed_once
     def library(self) -> ctypes.CDLL:
         """The code in memory; who loads it tells it the host and its module."""
         with tempfile.TemporaryDirectory() as name:

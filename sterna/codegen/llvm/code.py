@@ -1,7 +1,6 @@
 """Code made by LLVM: of one module, or of kernels that were compiled one by one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 from sterna.codegen.code import Code, KernelsCode, Members, names_of
@@ -10,6 +9,7 @@ from sterna.codegen.llvm.jit import JitModule
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.codegen.part import Part
 from sterna.runtime._core import PackedFunc
+from sterna.support.once import computed_once
 from sterna.tir.stmt import PrimFunc
 
 
@@ -35,7 +35,7 @@ class LLVMCode:
             raise _elsewhere(self.options.triple)
         return self.jit.find(f"__tvm_ffi_{name}")
 
-    @cached_property
+    @computed_once
     def jit(self) -> JitModule:
         """The code in memory."""
         return self.compiled.jit(self.context if "_library_ctx" in self.names else 0)
@@ -77,7 +77,7 @@ class LLVMKernels(KernelsCode):
             raise _elsewhere(self.options.triple)
         return self.jit.find(f"__tvm_ffi_{name}") if self.kernels else None
 
-    @cached_property
+    @computed_once
     def jit(self) -> JitModule:
         """The code in memory."""
         return JitModule(*self.kernels.values(), context=self.context)
