@@ -17,7 +17,7 @@ from sterna.schedule.default import extents_of, schedule_elements, vectorize_res
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.gemm import ancestors, load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel, Processor
-from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_rows
+from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.schedule.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
 from sterna.schedule.sum_of_products import SumOfProducts, chunks_of, description_of, order_of
@@ -250,7 +250,9 @@ def _schedule_direct(conv: _Conv) -> None:
         size = dot_tile(processor, conv.width, conv.channels, lanes, conv.made.depth, block)
     else:
         depth = side_by_side(conv.sum)
-        size = tile_of_rows(processor, conv.width, conv.channels, dtype, depth, block)
+        groups = conv.made.groups
+        columns = conv.channels // groups
+        size = tile_of_group(processor, conv.width, columns, groups, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4

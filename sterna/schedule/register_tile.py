@@ -13,6 +13,8 @@ FAR_VECTOR = 0.3
 MOST_ROWS = 16
 # Columns of a row that is computed alone: sums side by side, since each waits for its own.
 WIDEST_ROW = 64
+# Vectors of a tile whose width divides that of a group.
+WIDEST_GROUP = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,30 @@ def tile_of_rows(
         rows, columns, lanes, registers, block, most_rows, widths, together,
         throughput or processor.throughput,
     )
+
+
+def tile_of_group(
+    processor: Processor, rows: int, columns: int, groups: int, dtype: DataType, depth: int,
+    block: int | None = None,
+) -> RegisterTile:
+    """The same for so many columns of each of some groups, which read numbers of their own.
+
+    A tile lies in one group: where there are several, its width divides the group's.
+    """
+    if groups == 1:
+        return tile_of_rows(processor, rows, columns, dtype, depth, block)
+    lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
+    widths = group_widths(columns, lanes) if block is None else ()
+    return register_tile(
+        rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,
+        together, processor.throughput,
+    )
+
+
+def group_widths(columns: int, lanes: int) -> tuple[int, ...]:
+    """The divisors of a group's columns that fill some vectors at most, the widest first."""
+    widest = min(columns, WIDEST_GROUP * lanes)
+    return tuple(n for n in range(widest, 0, -1) if columns % n == 0)
 
 
 def register_tile(
