@@ -249,8 +249,8 @@ def _schedule_direct(conv: _Conv) -> None:
         lanes = dot_lanes(block, processor)
         size = dot_tile(processor, conv.width, conv.channels, lanes, conv.made.depth, block)
     else:
-        depth = side_by_side(conv.sum)
         groups = conv.made.groups
+        depth = conv.sum.beside(0) if groups > 1 else side_by_side(conv.sum)
         columns = conv.channels // groups
         size = tile_of_group(processor, conv.width, columns, groups, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2

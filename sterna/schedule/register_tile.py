@@ -61,7 +61,7 @@ def tile_of_group(
     """
     if groups == 1:
         return tile_of_rows(processor, rows, columns, dtype, depth, block)
-    lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
+    lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth, least=1)
     widths = group_widths(columns, lanes) if block is None else ()
     return register_tile(
         rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,

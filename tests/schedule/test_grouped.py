@@ -13,7 +13,6 @@ from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.nn._conv_layout import alter_conv2d
 from sterna.op.nn.conv import reference_conv
-from sterna.relay.expr import Constant
 from sterna.relay.layout import from_plain, layout_of, to_plain
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import group_widths

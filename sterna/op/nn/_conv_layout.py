@@ -117,7 +117,7 @@ def _kernel_layout(
         return ("HWIO" if width is None else f"OHWI{width}o4i"), False
     data: Any = args[0].checked_type
     depth: Any = kernel["I"] if data.dtype == result.dtype else 1
-    depth = depth if depth > UNROLLED_CHANNELS else 1
+    depth = depth if depth > UNROLLED_CHANNELS or attrs.groups > 1 else 1
     height, width = extents["H"], extents["W"]
     columns = kernel["O"] // attrs.groups
     tile = tile_of_group(p, width, columns, attrs.groups, result.dtype, depth)
