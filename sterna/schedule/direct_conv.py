@@ -17,7 +17,7 @@ from sterna.schedule.default import extents_of, schedule_elements, vectorize_res
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.gemm import ancestors, load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel, Processor
-from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group
+from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group, vectors_of
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.schedule.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
 from sterna.schedule.sum_of_products import SumOfProducts, chunks_of, description_of, order_of
@@ -427,7 +427,7 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
         return 1
     processor = conv.kernel.processor
     lanes = processor.lanes(conv.sum.dtype)
-    vectors = size.columns // lanes + (size.columns % lanes).bit_count()
+    vectors = vectors_of(size.columns, lanes)
     registers = processor.registers_for(size.together)
     fitting = rows_that_fit(vectors, registers, size.together)
     return max(1, min(fitting, most_rows(conv.made.depth * conv.data.dtype.bytes)) // size.rows)

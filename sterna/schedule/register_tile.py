@@ -75,6 +75,11 @@ def group_widths(columns: int, lanes: int) -> tuple[int, ...]:
     return tuple(n for n in range(widest, 0, -1) if columns % n == 0)
 
 
+def vectors_of(width: int, lanes: int) -> int:
+    """The registers of so many columns: whole ones, and parts that are powers of two."""
+    return width // lanes + (width % lanes).bit_count()
+
+
 def register_tile(
     rows: int,
     columns: int,
@@ -120,7 +125,7 @@ def _tiles(
     sizes: dict[RegisterTile, int] = {}
     most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
     for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
-        vectors = width // lanes + (width % lanes).bit_count()
+        vectors = vectors_of(width, lanes)
         single = 4 * (columns % width) * rows
         fitting = rows_that_fit(vectors, registers, together)
         for count in range(1, min(rows, most_rows, fitting) + 1):
