@@ -250,7 +250,7 @@ def _schedule_direct(conv: _Conv) -> None:
         size = dot_tile(processor, conv.width, conv.channels, lanes, conv.made.depth, block)
     else:
         groups = conv.made.groups
-        depth = conv.sum.beside(0) if groups > 1 else side_by_side(conv.sum)
+        depth = conv.sum.beside(0, in_groups=True) if groups > 1 else side_by_side(conv.sum)
         columns = conv.channels // groups
         size = tile_of_group(processor, conv.width, columns, groups, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2

@@ -15,6 +15,8 @@ MOST_ROWS = 16
 WIDEST_ROW = 64
 # Vectors of a tile whose width divides that of a group.
 WIDEST_GROUP = 6
+# Groups that share a vector, and how much longer a product takes there: fewer run as fast apart.
+LEAST_GROUPS, SHUFFLED = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,30 @@ def tile_of_group(
 ) -> RegisterTile:
     """The same for so many columns of each of some groups, which read numbers of their own.
 
-    A tile lies in one group: where there are several, its width divides the group's.
+    A tile lies in one group, or a vector of it holds several whole groups.
     """
     if groups == 1:
         return tile_of_rows(processor, rows, columns, dtype, depth, block)
-    lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth, least=1)
+    lanes, throughput = processor.lanes(dtype), processor.throughput
+    inside = block is None or columns % block == 0
+    together = processor.steps_together(dtype, depth, least=1) if inside else 1
     widths = group_widths(columns, lanes) if block is None else ()
-    return register_tile(
-        rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,
-        together, processor.throughput,
-    )
+    found = dict(_tiles(
+        rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths, together,
+        throughput,
+    ))
+    several = lanes // columns
+    fits = lanes % columns == groups % max(several, 1) == 0 and 1 < depth <= columns
+    if fits and several >= LEAST_GROUPS and block in (None, lanes):
+        # beside each product a shuffle takes the numbers of its groups from the row's register
+        found |= {
+            tile: SHUFFLED / several * cycles
+            for tile, cycles in _tiles(
+                rows, lanes, lanes, processor.registers_for(depth), lanes, MOST_ROWS, (), depth,
+                throughput,
+            ).items()
+        }
+    return choose("tile", tuple(found), found.__getitem__)
 
 
 def group_widths(columns: int, lanes: int) -> tuple[int, ...]:

@@ -104,13 +104,15 @@ class SumOfProducts:
         found = [access.block for access in self.accesses if access.block is not None]
         return min(found, default=None)
 
-    def beside(self, step: int) -> int:
+    def beside(self, step: int, in_groups: bool = False) -> int:
         """How many numbers an axis of the sum reads that lie side by side in every row, at least 1.
 
-        They are of the sum's own type.
+        They are of the sum's own type. in_groups: only the columns of a group read the same.
         """
         rows = self.by_rows
-        return self.depths[step] if rows is not None and rows.beside == step else 1
+        if rows is None or rows.beside != step or (rows.alike and not in_groups):
+            return 1
+        return self.depths[step]
 
     def row_axis(self) -> int:
         """An axis that what is read as vectors does not depend on: its vectors serve many rows.

@@ -49,7 +49,7 @@ def grouped(draw: st.DrawFn) -> Grouped:
     dilation = draw(st.sampled_from([(1, 1), (2, 1), (1, 2)]))
     least = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
     return Grouped(
-        groups=draw(st.integers(2, 6)),
+        groups=draw(st.sampled_from([2, 3, 4, 5, 8])),
         inputs=draw(st.sampled_from([2, 3, 4, 5, 8, 12, 16])),
         outputs=draw(st.sampled_from([1, 2, 3, 4, 6, 8, 17, 20, 24, 32])),
         window=window,
@@ -64,8 +64,11 @@ def grouped(draw: st.DrawFn) -> Grouped:
     )
 
 
-def check(layer: Grouped) -> tuple[Any, dict[str, Any]]:
-    """The kernel with packed weights gives what NumPy gives; its attributes and its choices."""
+def check(layer: Grouped, kernel_layout: str = "") -> tuple[Any, dict[str, Any]]:
+    """The kernel with packed weights gives what NumPy gives; its attributes and its choices.
+
+    kernel_layout: one that a user has chosen.
+    """
     rng = np.random.default_rng(0)
     data = rng.standard_normal((2, layer.groups * layer.inputs, *layer.image), "float32")
     shape = (layer.groups * layer.outputs, layer.inputs, *layer.window)
@@ -79,6 +82,8 @@ def check(layer: Grouped) -> tuple[Any, dict[str, Any]]:
     plain: Any = call.attrs
     want = to_plain(reference_conv(plain, own, weight), layout_of(layer.data_layout), "NCHW")
     altered: Any = alter_conv2d(plain, call.args, PROCESSORS[layer.processor])
+    if kernel_layout:
+        altered = altered.replace(kernel_layout=kernel_layout)
     laid = from_plain(data, "NCHW", layout_of(altered.data_layout))
     packed = from_plain(weight, "OIHW", layout_of(altered.kernel_layout))
     x, w = relay.var("x", shape=laid.shape), relay.var("w", shape=packed.shape)
@@ -97,8 +102,8 @@ def check(layer: Grouped) -> tuple[Any, dict[str, Any]]:
 @settings(max_examples=20, deadline=None, derandomize=True)
 def test_grouped_convolutions(layer: Grouped) -> None:
     altered, _ = check(layer)
-    (block,) = layout_of(altered.kernel_layout).blocks_of("O") or (1,)
-    assert layer.outputs % block == 0, "columns of a tile are of one group"
+    (block,) = layout_of(altered.kernel_layout).blocks_of("O")
+    assert layer.outputs % block == 0 or block % layer.outputs == 0, "no group is torn"
 
 
 @pytest.mark.parametrize("processor", ["neon", "avx512"])
@@ -108,6 +113,22 @@ def test_channels_of_well_known_networks(channels: tuple[int, int], processor: s
     altered, _ = check(layer)
     assert altered.data_layout == "NHWC"
     assert layout_of(altered.kernel_layout).blocks_of("O")
+
+
+@pytest.mark.parametrize("channels", [(4, 4), (3, 4), (2, 4), (2, 2)])
+def test_small_groups_share_a_vector(channels: tuple[int, int]) -> None:
+    """A register holds the numbers of four groups or more; their products take them by shuffles."""
+    attrs = {"strides": (1, 2), "padding": (1, 1, 1, 1)}
+    altered, choices = check(Grouped(16, *channels, (3, 3), (5, 9), "NHWC", attrs, "avx512"))
+    assert altered.kernel_layout == "OHWI16o"
+    assert choices["tile"] == "5 x 16"
+
+
+@pytest.mark.parametrize("processor", ["neon", "avx512"])
+@pytest.mark.parametrize("kernel_layout", ["OHWI8o", "HWIO", "OHWI12o"])
+def test_blocks_of_a_user_may_cross_groups(kernel_layout: str, processor: str) -> None:
+    layer = Grouped(4, 8, 6, (1, 3), (3, 9), "NHWC", {}, processor)
+    check(layer, kernel_layout)
 
 
 def test_tiles_divide_the_channels_of_a_group() -> None:

@@ -128,7 +128,7 @@ def _kernel_layout(
     line = can and choose("one line of pixels", [False, True], lambda line: line is not pays)
     if line:
         tile = tile_of_group(p, height * width, columns, attrs.groups, result.dtype, depth)
-    packed = columns % tile.columns == 0
+    packed = columns % tile.columns == 0 or attrs.groups > 1
     return (f"OHWI{tile.columns}o", line) if packed else ("HWIO", False)
 
 
