@@ -288,12 +288,18 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     across, column = stage.split(w, factor=size.rows)
     band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
+    beside = _blocks_of_a_line(conv, size.columns, blocks // share.groups) if whole else 1
+    place = across
+    if beside > 1:
+        block, place = stage.split(block, factor=beside)
+        stage.reorder(block, row, across, place)
+        blocks //= beside
     stage.unroll(column)
     if conv.sum.is_dot:
         stage.vectorize(vector)  # whole registers: several are narrowed together
     else:
         vectorize_result(stage, vector, size.columns)
-    tile.compute_at(stage, across)
+    tile.compute_at(stage, place)
     if conv.sum.is_dot:
         channel, *window = tile.op.reduce_axis
         steps, rows = [*window, channel], [tile.op.axis[2]]
@@ -331,6 +337,19 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     for tensor in _far_residuals(conv):
         stage.prefetch(tensor, across, 0)
     return f"bands of {share.rows} rows, the weights in the cache"
+
+
+def _blocks_of_a_line(conv: _Conv, columns: int, blocks: int) -> int:
+    """Blocks of channels, of so many, whose groups read the same lines of the data: 1 mostly.
+
+    They run over a tile's pixels one after the other, while these lines are close. Pixels lie far
+    apart: what many of them have in the same lines leaves the innermost cache soon.
+    """
+    groups = LINE_BYTES // (conv.made.depth * conv.data.dtype.bytes)
+    per_line = groups * (conv.channels // conv.made.groups) // columns
+    if conv.made.groups == 1 or per_line <= 1 or blocks % per_line:
+        return 1
+    return choose("blocks of a line", (1, per_line), near(per_line))
 
 
 def _far_residuals(conv: _Conv) -> list[Tensor]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import to_numpy
-from sterna.relay.expr import Constant, RelayExpr, const
+from sterna.relay.expr import Constant, RelayExpr, Tuple, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, find
@@ -86,7 +86,7 @@ def _with_whole_groups(
     axis = layout_of(_out_layout(attrs)).index_of("C")
     firsts = range(0, attrs.groups * (own + more), own + more)
     parts = [call("strided_slice", made, begin=(n,), end=(n + own,), axes=(axis,)) for n in firsts]
-    return call("concatenate", parts, axis=axis)
+    return call("concatenate", Tuple(tuple(parts)), axis=axis)
 
 
 def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
