@@ -63,26 +63,35 @@ def tile_of_group(
     """
     if groups == 1:
         return tile_of_rows(processor, rows, columns, dtype, depth, block)
-    lanes, throughput = processor.lanes(dtype), processor.throughput
-    inside = block is None or columns % block == 0
-    together = processor.steps_together(dtype, depth, least=1) if inside else 1
-    widths = group_widths(columns, lanes) if block is None else ()
-    found = dict(_tiles(
-        rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths, together,
-        throughput,
-    ))
-    several = lanes // columns
-    fits = lanes % columns == groups % max(several, 1) == 0 and 1 < depth <= columns
-    if fits and several >= LEAST_GROUPS and block in (None, lanes):
-        # beside each product a shuffle takes the numbers of its groups from the row's register
-        found |= {
-            tile: SHUFFLED / several * cycles
-            for tile, cycles in _tiles(
-                rows, lanes, lanes, processor.registers_for(depth), lanes, MOST_ROWS, (), depth,
-                throughput,
-            ).items()
-        }
+    lanes = processor.lanes(dtype)
+    found = _tiles_across(processor, rows, columns, groups, lanes, depth, block)
+    if not found or block is None:
+        inside = block is None or columns % block == 0
+        together = processor.steps_together(dtype, depth, least=1) if inside else 1
+        widths = group_widths(columns, lanes) if block is None else ()
+        found |= _tiles(
+            rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,
+            together, processor.throughput,
+        )
     return choose("tile", tuple(found), found.__getitem__)
+
+
+def _tiles_across(
+    processor: Processor, rows: int, columns: int, groups: int, lanes: int, depth: int,
+    block: int | None,
+) -> dict[RegisterTile, float]:
+    """Tiles of vectors that hold several whole groups, with their cycles for each group.
+
+    One register holds a row's numbers of these groups; beside each product a shuffle of it gives
+    every lane the number of its group.
+    """
+    several = lanes // columns
+    whole = several >= LEAST_GROUPS and lanes % columns == groups % several == 0
+    if not whole or not 1 < depth <= columns or block not in (None, lanes):
+        return {}
+    registers, throughput = processor.registers_for(depth), processor.throughput
+    found = _tiles(rows, lanes, lanes, registers, lanes, MOST_ROWS, (), depth, throughput)
+    return {tile: SHUFFLED / several * cycles for tile, cycles in found.items()}
 
 
 def group_widths(columns: int, lanes: int) -> tuple[int, ...]:
