@@ -4,6 +4,9 @@ An image is cut into bands of rows, and the output channels into blocks; a regis
 pixels of a row times one block runs over the sum. Where the weights stay in the cache, bands come
 first and all blocks run over one band. Where they do not, a block's weights are read once, part by
 part, and each part is used for the whole image while it is in the innermost cache.
+
+Groups of channels are contractions of their own: a tile lies in one of them, or its vectors hold
+several whole ones.
 """
 
 import math
