@@ -50,10 +50,14 @@ class Processor:
         ahead = self.operand_registers if together == 1 else 0
         return max(2, self.vector_registers - ahead)
 
-    def steps_together(self, dtype: DataType, depth: int) -> int:
-        """The steps of a sum whose numbers one load brings, of so many that lie side by side."""
+    def steps_together(self, dtype: DataType, depth: int, least: int = 2) -> int:
+        """The steps of a sum whose numbers one load brings, of so many that lie side by side.
+
+        least: fewer loads do not pay.
+        """
         lanes = self.lanes(dtype)
-        return lanes if self.by_element_fma and depth > lanes and depth % lanes == 0 else 1
+        whole = depth >= least * lanes and depth % lanes == 0
+        return lanes if self.by_element_fma and whole else 1
 
     def tile_widths(self, dtype: DataType, columns: int) -> tuple[int, ...]:
         """The widths of a register tile of a type that suit so many columns; none: any may do.

@@ -4,6 +4,9 @@ An image is cut into bands of rows, and the output channels into blocks; a regis
 pixels of a row times one block runs over the sum. Where the weights stay in the cache, bands come
 first and all blocks run over one band. Where they do not, a block's weights are read once, part by
 part, and each part is used for the whole image while it is in the innermost cache.
+
+Groups of channels are contractions of their own: a tile lies in one of them, or its vectors hold
+several whole ones.
 """
 
 import math
@@ -17,7 +20,7 @@ from sterna.schedule.default import extents_of, schedule_elements, vectorize_res
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.gemm import ancestors, load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel, Processor
-from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_rows
+from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group, vectors_of
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.schedule.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
 from sterna.schedule.sum_of_products import SumOfProducts, chunks_of, description_of, order_of
@@ -249,8 +252,10 @@ def _schedule_direct(conv: _Conv) -> None:
         lanes = dot_lanes(block, processor)
         size = dot_tile(processor, conv.width, conv.channels, lanes, conv.made.depth, block)
     else:
-        depth = side_by_side(conv.sum)
-        size = tile_of_rows(processor, conv.width, conv.channels, dtype, depth, block)
+        groups = conv.made.groups
+        depth = conv.sum.beside(0, in_groups=True) if groups > 1 else side_by_side(conv.sum)
+        columns = conv.channels // groups
+        size = tile_of_group(processor, conv.width, columns, groups, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
@@ -286,12 +291,18 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     across, column = stage.split(w, factor=size.rows)
     band, row = stage.split(h, factor=share.rows)
     stage.reorder(n, band, block, row, across, column, vector)
+    beside = _blocks_of_a_line(conv, size.columns, blocks // share.groups) if whole else 1
+    place = across
+    if beside > 1:
+        block, place = stage.split(block, factor=beside)
+        stage.reorder(block, row, across, place)
+        blocks //= beside
     stage.unroll(column)
     if conv.sum.is_dot:
         stage.vectorize(vector)  # whole registers: several are narrowed together
     else:
         vectorize_result(stage, vector, size.columns)
-    tile.compute_at(stage, across)
+    tile.compute_at(stage, place)
     if conv.sum.is_dot:
         channel, *window = tile.op.reduce_axis
         steps, rows = [*window, channel], [tile.op.axis[2]]
@@ -329,6 +340,19 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     for tensor in _far_residuals(conv):
         stage.prefetch(tensor, across, 0)
     return f"bands of {share.rows} rows, the weights in the cache"
+
+
+def _blocks_of_a_line(conv: _Conv, columns: int, blocks: int) -> int:
+    """Blocks of channels, of so many, whose groups read the same lines of the data: 1 mostly.
+
+    They run over a tile's pixels one after the other, while these lines are close. Pixels lie far
+    apart: what many of them have in the same lines leaves the innermost cache soon.
+    """
+    groups = LINE_BYTES // (conv.made.depth * conv.data.dtype.bytes)
+    per_line = groups * (conv.channels // conv.made.groups) // columns
+    if conv.made.groups == 1 or per_line <= 1 or blocks % per_line:
+        return 1
+    return choose("blocks of a line", (1, per_line), near(per_line))
 
 
 def _far_residuals(conv: _Conv) -> list[Tensor]:
@@ -425,7 +449,7 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
         return 1
     processor = conv.kernel.processor
     lanes = processor.lanes(conv.sum.dtype)
-    vectors = size.columns // lanes + (size.columns % lanes).bit_count()
+    vectors = vectors_of(size.columns, lanes)
     registers = processor.registers_for(size.together)
     fitting = rows_that_fit(vectors, registers, size.together)
     return max(1, min(fitting, most_rows(conv.made.depth * conv.data.dtype.bytes)) // size.rows)

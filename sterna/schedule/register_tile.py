@@ -13,6 +13,10 @@ FAR_VECTOR = 0.3
 MOST_ROWS = 16
 # Columns of a row that is computed alone: sums side by side, since each waits for its own.
 WIDEST_ROW = 64
+# Vectors of a tile whose width divides that of a group.
+WIDEST_GROUP = 6
+# Groups that share a vector, and how much longer a product takes there: fewer run as fast apart.
+LEAST_GROUPS, SHUFFLED = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,58 @@ def tile_of_rows(
         rows, columns, lanes, registers, block, most_rows, widths, together,
         throughput or processor.throughput,
     )
+
+
+def tile_of_group(
+    processor: Processor, rows: int, columns: int, groups: int, dtype: DataType, depth: int,
+    block: int | None = None,
+) -> RegisterTile:
+    """The same for so many columns of each of some groups, which read numbers of their own.
+
+    A tile lies in one group, or a vector of it holds several whole groups.
+    """
+    if groups == 1:
+        return tile_of_rows(processor, rows, columns, dtype, depth, block)
+    lanes = processor.lanes(dtype)
+    found = _tiles_across(processor, rows, columns, groups, lanes, depth, block)
+    if not found or block is None:
+        inside = block is None or columns % block == 0
+        together = processor.steps_together(dtype, depth, least=1) if inside else 1
+        widths = group_widths(columns, lanes) if block is None else ()
+        found |= _tiles(
+            rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,
+            together, processor.throughput,
+        )
+    return choose("tile", tuple(found), found.__getitem__)
+
+
+def _tiles_across(
+    processor: Processor, rows: int, columns: int, groups: int, lanes: int, depth: int,
+    block: int | None,
+) -> dict[RegisterTile, float]:
+    """Tiles of vectors that hold several whole groups, with their cycles for each group.
+
+    One register holds a row's numbers of these groups; beside each product a shuffle of it gives
+    every lane the number of its group.
+    """
+    several = lanes // columns
+    whole = several >= LEAST_GROUPS and lanes % columns == groups % several == 0
+    if not whole or not 1 < depth <= columns or block not in (None, lanes):
+        return {}
+    registers, throughput = processor.registers_for(depth), processor.throughput
+    found = _tiles(rows, lanes, lanes, registers, lanes, MOST_ROWS, (), depth, throughput)
+    return {tile: SHUFFLED / several * cycles for tile, cycles in found.items()}
+
+
+def group_widths(columns: int, lanes: int) -> tuple[int, ...]:
+    """The divisors of a group's columns that fill some vectors at most, the widest first."""
+    widest = min(columns, WIDEST_GROUP * lanes)
+    return tuple(n for n in range(widest, 0, -1) if columns % n == 0)
+
+
+def vectors_of(width: int, lanes: int) -> int:
+    """The registers of so many columns: whole ones, and parts that are powers of two."""
+    return width // lanes + (width % lanes).bit_count()
 
 
 def register_tile(
@@ -94,7 +150,7 @@ def _tiles(
     sizes: dict[RegisterTile, int] = {}
     most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
     for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
-        vectors = width // lanes + (width % lanes).bit_count()
+        vectors = vectors_of(width, lanes)
         single = 4 * (columns % width) * rows
         fitting = rows_that_fit(vectors, registers, together)
         for count in range(1, min(rows, most_rows, fitting) + 1):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Add, Expr, FloorMod, IntImm, Var, variables_in
-from sterna.ir.node import post_order
+from sterna.ir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Var, variables_in
+from sterna.ir.node import Node, post_order
 from sterna.schedule.contraction import Contraction
 from sterna.support.dtype import DataType
 from sterna.te import ComputeOp, IterVar, Operation, Tensor
@@ -39,6 +39,8 @@ class Access:
     """Of axes of the result that are indices themselves: the bytes between neighbours."""
     block: int | None
     """How many columns, along the last axis of the result, lie together."""
+    alike: int
+    """How many neighbouring columns read the same: those of a group of channels; 0: all do."""
     group: int
     """How many elements of the sum lie together behind each column: four bytes of a dot product."""
 
@@ -84,7 +86,7 @@ class SumOfProducts:
     @property
     def by_rows(self) -> Access | None:
         """The operand that is read number by number; None unless both are of the sum's own type."""
-        single = [access for access in self.accesses if self.columns not in access.axes]
+        single = [access for access in self.accesses if access.alike != 1]
         same = all(access.dtype == self.dtype for access in self.accesses)
         return single[0] if len(self.accesses) == 2 and len(single) == 1 and same else None
 
@@ -102,13 +104,15 @@ class SumOfProducts:
         found = [access.block for access in self.accesses if access.block is not None]
         return min(found, default=None)
 
-    def beside(self, step: int) -> int:
+    def beside(self, step: int, in_groups: bool = False) -> int:
         """How many numbers an axis of the sum reads that lie side by side in every row, at least 1.
 
-        They are of the sum's own type.
+        They are of the sum's own type. in_groups: only the columns of a group read the same.
         """
         rows = self.by_rows
-        return self.depths[step] if rows is not None and rows.beside == step else 1
+        if rows is None or rows.beside != step or (rows.alike and not in_groups):
+            return 1
+        return self.depths[step]
 
     def row_axis(self) -> int:
         """An axis that what is read as vectors does not depend on: its vectors serve many rows.
@@ -222,6 +226,7 @@ def _access(load: ProducerLoad, axes: list[Var], steps: list[Var]) -> Access:
         beside=next((n for n, step in enumerate(steps) if _is_alone(step, last)), None),
         pitches=pitches,
         block=_block(load, axes[-1]) if axes else None,
+        alike=math.gcd(*(_alike(n, axes[-1]) for n in load.indices)) if axes else 0,
         group=group if group > 1 and axes[-1] in variables_in(lane) else 1,
     )
 
@@ -237,6 +242,15 @@ def _is_alone(step: Var, index: Expr) -> bool:
     """Whether an index moves with an axis of the sum by one, whatever else it is the sum of."""
     parts = (index.a, index.b) if isinstance(index, Add) else (index,)
     return any(part is step for part in parts) and sum(step in variables_in(p) for p in parts) == 1
+
+
+def _alike(index: Node, column: Var) -> int:
+    """How many neighbouring columns have the same index; 0 if all have."""
+    if isinstance(index, FloorDiv) and index.a is column and isinstance(index.b, IntImm):
+        return index.b.value
+    if index is column:
+        return 1
+    return math.gcd(*(_alike(part, column) for part in index.children()))
 
 
 def _block(load: ProducerLoad, column: Var) -> int | None:

@@ -32,6 +32,9 @@ def optimized(mod: tvm.IRModule, target: str) -> str:
         ("conv2d", (2, 20, 20, 64), (1, 1, 64, 13),
          {"data_layout": "NHWC", "kernel_layout": "HWIO"}),
         ("conv2d", (1, 16, 24, 24), (3, 16, 7, 7), {"padding": 3}),
+        ("conv2d", (1, 24, 12, 12), (93, 8, 3, 3), {"padding": 1, "groups": 3}),
+        ("conv2d", (2, 14, 14, 62), (1, 1, 31, 62),
+         {"data_layout": "NHWC", "kernel_layout": "HWIO", "groups": 2}),
         ("dense", (3, 128), (257, 128), {}),
         ("dense", (2, 5, 64), (1001, 64), {}),
     ],
@@ -58,6 +61,13 @@ def test_channels_are_added_by_the_width_of_vectors() -> None:
     assert "strided_slice" in optimized(mod, AVX512)
     assert "strided_slice" not in optimized(mod, AVX2)
     assert "strided_slice" not in optimized(mod, "c")
+
+
+@pytest.mark.parametrize(("channels", "added"), [(131, True), (68, False), (4, False)])
+def test_groups_are_filled_where_no_tile_divides_them(channels: int, added: bool) -> None:
+    weight = np.ones((4 * channels, 16, 3, 3), "float32")
+    mod = layer("conv2d", (1, 64, 20, 20), weight, padding=1, groups=4)
+    assert ("concatenate" in optimized(mod, AVX512)) is added
 
 
 def test_small_layers_stay() -> None:

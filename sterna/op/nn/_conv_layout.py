@@ -22,7 +22,7 @@ from sterna.schedule.chunked_sum import run_of, whole_run
 from sterna.schedule.direct_conv import UNROLLED_CHANNELS
 from sterna.schedule.dot4 import are_bytes, dot_width
 from sterna.schedule.kernel import Processor
-from sterna.schedule.register_tile import tile_of_rows
+from sterna.schedule.register_tile import tile_of_group
 
 
 def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
@@ -105,27 +105,30 @@ def _kernel_layout(
     attrs: Any, args: tuple[RelayExpr, ...], kernel: dict[str, Any], channels: Any, p: Processor
 ) -> tuple[str, bool]:
     """The layout of the weights, and whether the image's pixels are computed as one row."""
-    if attrs.groups > 1:
-        return "HWOI" if attrs.groups == channels else "HWIO", False
+    if attrs.groups == channels > 1:
+        return "HWOI", False
     result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
     assert isinstance(result, TensorType)
     extents: Any = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
+    if attrs.groups > 1 and not result.dtype.is_float:
+        return "HWIO", False
     if result.dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):
         width = dot_width(int(extents["W"]), kernel["O"], kernel["I"], p)
         return ("HWIO" if width is None else f"OHWI{width}o4i"), False
     data: Any = args[0].checked_type
     depth: Any = kernel["I"] if data.dtype == result.dtype else 1
-    depth = depth if depth > UNROLLED_CHANNELS else 1
+    depth = depth if depth > UNROLLED_CHANNELS or attrs.groups > 1 else 1
     height, width = extents["H"], extents["W"]
-    tile = tile_of_rows(p, width, kernel["O"], result.dtype, depth)
+    columns = kernel["O"] // attrs.groups
+    tile = tile_of_group(p, width, columns, attrs.groups, result.dtype, depth)
     alone = of_single_pixels(attrs, [kernel["H"], kernel["W"]]) and depth > 1 == tile.together
-    image = (height, width, max(kernel["O"], kernel["I"]))
+    image = (height, width, max(kernel["O"], channels))
     can = alone and not attrs.run
     pays = can and pays_in_line(image, tile, result.dtype, p)
     line = can and choose("one line of pixels", [False, True], lambda line: line is not pays)
     if line:
-        tile = tile_of_rows(p, height * width, kernel["O"], result.dtype, depth)
-    packed = kernel["O"] % tile.columns == 0
+        tile = tile_of_group(p, height * width, columns, attrs.groups, result.dtype, depth)
+    packed = columns % tile.columns == 0 or attrs.groups > 1
     return (f"OHWI{tile.columns}o", line) if packed else ("HWIO", False)
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import to_numpy
-from sterna.relay.expr import Constant, RelayExpr, const
+from sterna.relay.expr import Constant, RelayExpr, Tuple, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, find
+from sterna.schedule.register_tile import group_widths, vectors_of
 from sterna.target import instructions_of
 
 # Multiply-adds that are worth another kernel.
@@ -37,7 +38,7 @@ def with_whole_vectors(
     """A convolution with known weights of float32, where vectors and its channels do not fit."""
     data, weight = args
     lanes = _lanes(target)
-    if lanes is None or not isinstance(weight, Constant) or attrs.groups != 1:
+    if lanes is None or not isinstance(weight, Constant):
         return None
     kinds = _plain_floats(attrs, args)
     if kinds is None:
@@ -48,7 +49,11 @@ def with_whole_vectors(
     place = kernel.index_of("O")
     extents: Any = kernel.dims(kinds[1].shape)
     channels, window = extents["O"], extents["H"] * extents["W"]
-    if channels % (lanes // 2) == 0 or _products("nn.conv2d", attrs, kinds) < LEAST_PRODUCTS:
+    if _products("nn.conv2d", attrs, kinds) < LEAST_PRODUCTS:
+        return None
+    if attrs.groups > 1:
+        return _with_whole_groups(attrs, args, extents, lanes)
+    if channels % (lanes // 2) == 0:
         return None
     if attrs.data_layout == "NCHW" and has_few_channels(channels, window):
         return None
@@ -56,6 +61,32 @@ def with_whole_vectors(
     own = {**dict(attrs.items()), "channels": channels + more}
     made = call("nn.conv2d", data, _widened(weight, place, more), **own)
     return call("strided_slice", made, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
+
+
+def _with_whole_groups(
+    attrs: Any, args: tuple[RelayExpr, ...], extents: dict[str, int], lanes: int
+) -> RelayExpr | None:
+    """The same in each group, where no tile whose width divides it fills half as much of vectors.
+
+    What was added is cut off group by group.
+    """
+    (data, weight), place = args, layout_of(attrs.kernel_layout).index_of("O")
+    own = extents["O"] // attrs.groups
+    more = -own % lanes
+    filled = max(width / (vectors_of(width, lanes) * lanes) for width in group_widths(own, lanes))
+    if extents["I"] == 1 or own / (own + more) <= 2 * filled:
+        return None
+    assert isinstance(weight, Constant)
+    plain = np.moveaxis(to_numpy(weight.data), place, 0)
+    apart = plain.reshape(attrs.groups, own, *plain.shape[1:])
+    wide = np.pad(apart, [(0, more if axis == 1 else 0) for axis in range(apart.ndim)])
+    packed = np.moveaxis(wide.reshape(-1, *plain.shape[1:]), 0, place)
+    given = {**dict(attrs.items()), "channels": attrs.groups * (own + more)}
+    made = call("nn.conv2d", data, const(np.ascontiguousarray(packed)), **given)
+    axis = layout_of(_out_layout(attrs)).index_of("C")
+    firsts = range(0, attrs.groups * (own + more), own + more)
+    parts = [call("strided_slice", made, begin=(n,), end=(n + own,), axes=(axis,)) for n in firsts]
+    return call("concatenate", Tuple(tuple(parts)), axis=axis)
 
 
 def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
