@@ -1,9 +1,9 @@
 """The one door through which schedules decide: choose(name, candidates, cost).
 
 An untuned build takes the cheapest candidate by the analytic cost model. An answer from outside,
-the setting schedule.answers of a PassContext, replaces it: {"tile": "4 x 16"} answers a question
-wherever that is offered, {"<scope>/tile": ...} in one kernel or layer. What was asked, offered and
-taken is recorded for the build report.
+the setting schedule.answers of a PassContext, replaces it where it is offered: {"tile": "4 x 16"}
+everywhere, {"<scope>/tile": ...} in one kernel or layer. What was asked, offered and taken is
+recorded for the build report, and so are answers that were not offered.
 """
 
 import heapq
@@ -31,8 +31,13 @@ class Decision:
     offered: tuple[tuple[str, float], ...]
     """All candidates with their costs."""
     taken: str
-    answered: bool = False
-    """Whether the answer came from outside."""
+    answer: str | None = None
+    """What was answered from outside, whether it was offered or not."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether what was taken came from outside."""
+        return self.answer == self.taken
 
     def __str__(self) -> str:
         """winograd(m=4) at 812 k of direct 1,604 k, 8 more"""
@@ -42,7 +47,8 @@ class Decision:
         more = len(costs) - 1 - len(shown)
         shown += [f"{more} more"] if more else []
         own = f"{self.taken} at {_show(costs[self.taken])}"
-        own += ", as answered" if self.answered else ""
+        if self.answer is not None:
+            own += ", as answered" if self.answered else f" ({self.answer} was not offered)"
         return f"{own} of {', '.join(shown)}" if shown else own
 
 
@@ -85,12 +91,15 @@ def choose(name: str, candidates: Sequence[T], cost: Callable[[T], float]) -> T:
     if not candidates:
         raise ValueError(f"there is nothing to choose from for '{name}'")
     scope = _scope.get()
-    answer = _answer(name, scope, candidates)
+    answer = _answer(name, scope)
     costs = [cost(each) for each in candidates]
-    taken = min(range(len(costs)), key=costs.__getitem__) if answer is None else answer
+    taken = min(range(len(costs)), key=costs.__getitem__)
+    if answer is not None:
+        texts = [str(each) for each in candidates]
+        taken = texts.index(answer) if answer in texts else taken
     if scope is not None:
         offered = tuple((str(each), price) for each, price in zip(candidates, costs, strict=True))
-        scope.decisions[name] = Decision(name, offered, offered[taken][0], answer is not None)
+        scope.decisions[name] = Decision(name, offered, offered[taken][0], answer)
     return candidates[taken]
 
 
@@ -99,22 +108,10 @@ def near(wanted: float) -> Callable[[float], float]:
     return lambda number: abs(number - wanted)
 
 
-def _answer(name: str, scope: Scope | None, candidates: Sequence[object]) -> int | None:
-    """The place of the candidate that an answer names; None if there is no answer here.
-
-    One for this scope must be among the candidates; one for all counts where it is.
-    """
+def _answer(name: str, scope: Scope | None) -> str | None:
     answers: Mapping[str, str] = PassContext.current().get_config(ANSWERS)
-    if not answers:
-        return None
-    texts = [str(each) for each in candidates]
-    own = answers.get(f"{scope.name}/{name}") if scope is not None else None
-    if own is not None and own not in texts:
-        raise ValueError(
-            f"'{own}' is no answer to the question '{name}'; there are {', '.join(texts)}"
-        )
-    wanted = answers.get(name) if own is None else own
-    return texts.index(wanted) if wanted in texts else None
+    own = answers.get(f"{scope.name}/{name}") if scope is not None and answers else None
+    return own if own is not None else answers.get(name)
 
 
 def _show(cost: float) -> str:
