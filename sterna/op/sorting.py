@@ -71,7 +71,8 @@ class KeyedPlaces:
             keys = self.keys
             columns = [keys, self.places]
             return merge_sort(self.ib, count, columns, lambda i, j: keys[i] < keys[j])
-        bits = 11 if most is not None and most >= WIDE_DIGITS_LENGTH else 8
+        known = build.int_value(count)
+        bits = 11 if known is not None and known >= WIDE_DIGITS_LENGTH else 8
         return self._radix_sort(build.cast(self.kind, build.as_expr(count)), bits)
 
     def _radix_sort(self, count: Expr, digit_bits: int) -> Expr:
