@@ -26,6 +26,10 @@ class KeptBoxes:
         self.number = variable(ib, self.kind, "number", 0)
         self.free = variable(ib, "int32", "free", 1)
 
+    def clear(self) -> None:
+        """Keeps none any more."""
+        self.number.set(0)
+
     def add(self, row: Sequence[Expr]) -> None:
         """Keeps one more."""
         for column, value in enumerate(row):
