@@ -39,6 +39,7 @@ class AxisRows:
         self.axis = axis
         self.length = self.shape[axis]
         self.others = [dim for i, dim in enumerate(self.shape) if i != axis]
+        self.count = product(self.others)
 
     @contextmanager
     def each(self, ib: IRBuilder) -> Iterator[Callable[[Any], tuple[Any, ...]]]:
@@ -84,6 +85,6 @@ class AxisRows:
         count = product(extents)
         sizes = [1024 if build.int_value(dim) is None else dim for dim in self.shape]
         large = math.prod(sizes) >= PARALLEL_ELEMENTS
-        kind = "parallel" if large and len(extents) > 0 else "serial"
+        kind = "parallel" if large and build.int_value(count) != 1 else "serial"
         with ib.for_range(0, count, name="line", dtype=index_type(count), kind=kind) as line:
             yield [ib.let(f"at{i}", at) for i, at in enumerate(unravel(line, extents))]

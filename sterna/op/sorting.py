@@ -13,6 +13,7 @@ from sterna.ir.types import Dim
 from sterna.op.axis_rows import index_type
 from sterna.op.ordering import merge_sort
 from sterna.op.statements import variable
+from sterna.schedule.default import PARALLEL_ELEMENTS
 from sterna.support.dtype import DataType
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -23,6 +24,8 @@ RADIX_LENGTH = 64
 WIDE_DIGITS_LENGTH = 1 << 14
 # Groups of a tournament have so many numbers; the best of one is found by vector instructions.
 SMALLEST_GROUP, LARGEST_GROUP = 8, 64
+# Threads share the groups of one line that has so many elements.
+SHARED_LENGTH = 4 * PARALLEL_ELEMENTS
 # To sort an element costs about as much as to look at so many.
 SORT_COST = 8
 
@@ -147,9 +150,11 @@ def selection_pays(length: Dim, count: Dim) -> bool:
 
 
 def first_of_line(
-    ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType
+    ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType, *, alone: bool
 ) -> Callable[[Expr], Expr]:
     """The places of the first ones of a line in their order, by a tournament.
+
+    alone: there is no other line, so threads share this one if it is long.
 
     Neighbours form groups, and the groups are ordered by their best. The first `count` elements are
     in the first `count` groups, for every other group has so many better ones before it; of these
@@ -168,7 +173,8 @@ def first_of_line(
             best.set(build.minimum(best.get(), key_at(group * width + e)))
         groups.put(group, best.get(), group)
 
-    with ib.for_range(0, whole, name="g", dtype=kind) as g:
+    share = "parallel" if alone and length >= SHARED_LENGTH else "serial"
+    with ib.for_range(0, whole, name="g", dtype=kind, kind=share) as g:
         enter(g, width)
     if rest:
         enter(build.const(whole, kind), rest)

@@ -101,7 +101,7 @@ def _sorted(
                 return order_key(value, attrs.is_ascend)
 
             if isinstance(length, int) and isinstance(count, int) and selection_pays(length, count):
-                place_of = first_of_line(ib, length, count, key_at, key)
+                place_of = first_of_line(ib, length, count, key_at, key, alone=rows.count == 1)
             else:
                 place_of = sorted_line(ib, length, key_at, key)
             with ib.for_range(0, count, name="k", dtype=index_type(length)) as k:
