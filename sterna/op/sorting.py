@@ -98,8 +98,8 @@ class KeyedPlaces:
             counts[v] = build.const(0, kind)
         with ib.for_range(0, count, name="k", dtype=kind) as k:
             number = ib.let("number", self.keys[k])
-            for place in range(digits):
-                at = ib.let("at", digit(number, build.const(place, kind)))
+            for own in range(digits):
+                at = ib.let("at", digit(number, build.const(own, kind)))
                 counts[at] = counts[at] + 1
         begin = variable(ib, kind, "begin", 0)
         total = variable(ib, kind, "total", 0)

@@ -36,7 +36,7 @@ class KeptBoxes:
             self.rows[self.number.get() + column * self.room] = value
         self.number.set(self.number.get() + 1)
 
-    def none_drops(self, drops: Callable[[list[Expr]], Expr]) -> Expr:
+    def none_drops(self, drops: Callable[[Sequence[Expr]], Expr]) -> Expr:
         """Whether no kept box drops a new one, by what drops(row of a kept box) says."""
         ib = self.ib
         number = ib.let("many", self.number.get())

@@ -4,6 +4,7 @@ A row holds a score, a box (x1, y1, x2, y2 from coord_start on) and, if id_index
 class. Rows without a detection are filled with -1.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -174,7 +175,7 @@ def _compute_nms(
             label = [ib.let("label", source[n, row, attrs.id_index])] if by_class else []
             return [*edges, ib.let("area", box_area(edges)), *label]
 
-        def drops(mine: list[Any], other: list[Any]) -> Any:
+        def drops(mine: Sequence[Any], other: Sequence[Any]) -> Any:
             too_much = shared_part(ib, mine, other) >= build.const(attrs.iou_threshold, FLOAT32)
             return build.logical_and(too_much, mine[5].equal(other[5])) if by_class else too_much
 
