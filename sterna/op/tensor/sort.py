@@ -14,7 +14,7 @@ from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import known, to_static
 from sterna.op.indexing import as_dims, dims_of
 from sterna.op.ordering import key_type, order_along
-from sterna.op.sorting import (
+from sterna.op.radix_sort import (
     first_of_line,
     order_key,
     order_key_type,

@@ -12,7 +12,7 @@ from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, axis_of, size_of
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.ordering import key_type, less, merge_sort, ranks
-from sterna.op.sorting import KeyedPlaces, order_key, order_key_type
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes

@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.types import TensorType, TupleType, Type
+from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import expect_dim, of_kind, same_dtype, size_of, tensor
 from sterna.op.indexing import dims_of
 from sterna.op.ordering import order_along
 from sterna.op.quantization import is_single
-from sterna.op.sorting import KeyedPlaces, order_key, order_key_type
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
-from sterna.op.vision.kept_boxes import KeptBoxes, box_area, shared_part
+from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -34,6 +34,15 @@ class AllClassNmsAttrs(Attrs):
 
     center_point_box: bool = False
     dtype: DataType = INT64
+    room_per_class: int = -1
+
+    def rows_per_class(self, count: Dim) -> Any:
+        """How many boxes of a class the result has room for."""
+        if self.room_per_class < 0:
+            return count
+        if isinstance(count, int):
+            return min(count, self.room_per_class)
+        return self.room_per_class
 
 
 def _infer(attrs: AllClassNmsAttrs, boxes: Type, scores: Type, *limits: Type) -> TupleType:
@@ -46,7 +55,8 @@ def _infer(attrs: AllClassNmsAttrs, boxes: Type, scores: Type, *limits: Type) ->
     for name, kind, wanted in zip(LIMITS, limits, ("int", "float", "float"), strict=True):
         if not is_single(of_kind(tensor(kind, name), name, wanted).shape):
             raise ValueError(f"{name} is a single number, not {kind!r}")
-    rows = TensorType((size_of(known.shape), 3), attrs.dtype)
+    images, classes, count = known.shape
+    rows = TensorType((size_of((images, classes, attrs.rows_per_class(count))), 3), attrs.dtype)
     return TupleType((rows, TensorType((1,), attrs.dtype)))
 
 
@@ -65,6 +75,7 @@ def _compute(
     """Every class finds its rows where its own room in the result begins; then they move up."""
     images, classes, count = dims_of(scores)
     lists = product([images, classes])
+    rows_per_class = attrs.rows_per_class(count)
     kind = index_type(product([lists, count]))
     sort_type = order_key_type(FLOAT32)
 
@@ -75,8 +86,10 @@ def _compute(
             ib.let(name, limit[tuple([0] * len(limit.shape))])
             for name, limit in zip(LIMITS, ins[2:], strict=True)
         )
-        room = build.select(most < 0, build.cast(INT64, build.as_expr(count)),
-                            build.cast(INT64, most))
+        held = build.cast(INT64, build.as_expr(rows_per_class))
+        room = ib.let("room", build.select(
+            most < 0, held, build.minimum(build.cast(INT64, most), held)
+        ))
         numbers = ib.allocate(kind, (lists,), name="numbers")
 
         def corners(image: Any, place: Any) -> list[Any]:
@@ -96,7 +109,7 @@ def _compute(
                           + build.select(score > build.cast(FLOAT32, least), 1, 0))
             size = ib.let("size", found.get())
             begin = ib.let("begin", good.sort(size))
-            kept = KeptBoxes(ib, count, 5)
+            kept = KeptBoxes(ib, rows_per_class, 5)
             with ib.for_range(0, size, name="k") as k, ib.if_scope(
                 build.cast(INT64, kept.number.get()) < room
             ):
@@ -105,7 +118,7 @@ def _compute(
                 with ib.if_scope(kept.none_drops(
                     lambda other: shared_part(ib, mine, other) > build.cast(FLOAT32, overlap)
                 )):
-                    row = ib.let("row", one * count + kept.number.get())
+                    row = ib.let("row", one * rows_per_class + kept.number.get())
                     for column, value in enumerate((image, label, own)):
                         rows[row, column] = build.cast(attrs.dtype, value)
                     kept.add(mine)
@@ -114,7 +127,7 @@ def _compute(
         with ib.for_range(0, lists, name="list", dtype=kind) as one:
             with ib.for_range(0, numbers[one], name="k") as k:
                 for column in range(3):
-                    rows[total.get() + k, column] = rows[one * count + k, column]
+                    rows[total.get() + k, column] = rows[one * rows_per_class + k, column]
             total.set(total.get() + numbers[one])
         total_rows[0] = build.cast(attrs.dtype, total.get())
         with ib.for_range(total.get(), build.cast(kind, rows.shape[0]), name="k") as k:
@@ -128,7 +141,8 @@ def _reference(
     attrs: AllClassNmsAttrs, boxes: Array, scores: Array, most: Array, *thresholds: Array
 ) -> list[Array]:
     most_alike, least = (np.float32(threshold.item()) for threshold in thresholds)
-    limit = int(most.item()) if most.item() >= 0 else scores.shape[2]
+    room = attrs.rows_per_class(scores.shape[2])
+    limit = min(int(most.item()), room) if most.item() >= 0 else room
     found: list[tuple[int, int, int]] = []
     for image, label in np.ndindex(*scores.shape[:2]):
         line = scores[image, label].astype("float32")
@@ -141,7 +155,7 @@ def _reference(
             if all(overlap(mine, other) <= most_alike for other in kept):
                 kept.append(mine)
                 found.append((image, label, int(place)))
-    made = np.zeros((scores.size, 3), numpy_dtype(attrs.dtype))
+    made = np.zeros((scores.shape[0] * scores.shape[1] * room, 3), numpy_dtype(attrs.dtype))
     made[: len(found)] = np.array(found).reshape(-1, 3)
     return [made, np.array([len(found)], made.dtype)]
 
@@ -157,7 +171,7 @@ def overlap(a: Array, b: Array) -> Any:
 def _all_class_nms(
     boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0,
     score_threshold: Any = -1.0, output_format: str = "onnx", center_point_box: bool = False,
-    dtype: str = "int64",
+    dtype: str = "int64", room_per_class: int = -1,
 ) -> Any:
     """The boxes of every class that overlap no better one by more than iou_threshold.
 
@@ -165,7 +179,8 @@ def _all_class_nms(
     centre x, y and the extents; scores are (images, classes, boxes). Rows (image, class, box), of
     each class the best first, fill the beginning of the first result; the second is their number.
     Boxes count whose score is above score_threshold, at most max_output_boxes_per_class, all if
-    that is below 0.
+    that is below 0. The result has room for all boxes of every class, or for room_per_class of
+    them, and no more are found.
     """
     if output_format != "onnx":
         raise ValueError(f"output_format is 'onnx', not {output_format!r}")
@@ -175,7 +190,8 @@ def _all_class_nms(
         for value, kind in zip(given, ("int64", "float32", "float32"), strict=True)
     ]
     made: TupleWrapper = make("vision.all_class_non_max_suppression", boxes, scores, *limits,
-                              center_point_box=center_point_box, dtype=dtype)
+                              center_point_box=center_point_box, dtype=dtype,
+                              room_per_class=room_per_class)
     return made
 
 
@@ -204,6 +220,7 @@ register(OpRecord(
         Case((_BOXES, _SCORES, *_limits(3, 0.5, 0.0))),
         Case((_BOXES, _SCORES, *_limits(-1, 0.5, 0.4)), {"dtype": "int32"}),
         Case((_BOXES, _SCORES, *_limits(0, 0.5, 0.0))),
+        Case((_BOXES, _SCORES, *_limits(9, 0.5, 0.0)), {"room_per_class": 2}),
         Case((np.abs(np.random.default_rng(5).standard_normal((2, 9, 4))).astype("float32"),
               (2, 3, 9), *_limits(4, 0.3, -0.5)), {"center_point_box": True}),
     ],

@@ -16,7 +16,7 @@ from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.ordering import order_along
-from sterna.op.sorting import KeyedPlaces, order_key, order_key_type
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.convert import convert
 from sterna.relay.arrays import Array

@@ -15,9 +15,9 @@ from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, of_kind, tensor
 from sterna.op.indexing import INT32, as_index, dims_of, within
 from sterna.op.ordering import order_along
-from sterna.op.sorting import KeyedPlaces, order_key, order_key_type
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
-from sterna.op.vision.kept_boxes import KeptBoxes, box_area, shared_part
+from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
 from sterna.op.vision.nms import overlap
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
