@@ -19,9 +19,12 @@ from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # Shorter lines are merged: a radix sort must count through its histograms first.
-RADIX_LENGTH = 64
+RADIX_LENGTH = 32
 # From here on wide digits save a pass for more than their histograms cost.
 WIDE_DIGITS_LENGTH = 1 << 14
+# As few as these are kept in order by insertion, if even a line that brings its best last, so that
+# each element moves all before it, takes no more moves than this.
+INSERTED, INSERTION_MOVES = 16, 1 << 13
 # Groups of a tournament have so many numbers; the best of one is found by vector instructions.
 SMALLEST_GROUP, LARGEST_GROUP = 8, 64
 # Threads share the groups of one line that has so many elements.
@@ -123,11 +126,12 @@ class KeyedPlaces:
         return begin.get()
 
 
-# The order key of what stands at a place of a line.
+# The order key of what stands at a place of a line; the place of what comes so many-th in order.
 KeyAt = Callable[[Expr], Expr]
+PlaceOf = Callable[[Expr], Expr]
 
 
-def sorted_line(ib: IRBuilder, length: Dim, key_at: KeyAt, key: DataType) -> Callable[[Expr], Expr]:
+def _sorted_line(ib: IRBuilder, length: Dim, key_at: KeyAt, key: DataType) -> PlaceOf:
     """All places of a line in their order."""
     line = KeyedPlaces(ib, key, length, "line")
     with ib.for_range(0, length, name="k", dtype=line.kind) as k:
@@ -136,31 +140,62 @@ def sorted_line(ib: IRBuilder, length: Dim, key_at: KeyAt, key: DataType) -> Cal
     return lambda k: line.places[begin + k]
 
 
-def group_size(length: int, count: int) -> int:
+def _insertion_pays(length: int, count: int) -> bool:
+    """Whether the first ones of a line are so few that they are kept in order while it is read."""
+    few = 0 < count <= INSERTED and 2 * count <= length
+    return few and count * length <= INSERTION_MOVES
+
+
+def _inserted_line(
+    ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType
+) -> PlaceOf:
+    """The places of the first ones of a line in their order, by insertion among those so far."""
+    kind = index_type(length)
+    keys = ib.allocate(key, (count,), name="keys")
+    places = ib.allocate(kind, (count,), name="places")
+    free = variable(ib, kind, "free", 0)
+
+    def insert(own: Expr, place: Expr, last: Expr) -> None:
+        free.set(last)
+        with ib.for_range(0, last, name="s", dtype=kind) as s:
+            before = ib.let("before", last - 1 - s)
+            with ib.if_scope(own < keys[before]):
+                keys[before + 1] = keys[before]
+                places[before + 1] = places[before]
+                free.set(before)
+        keys[free.get()] = own
+        places[free.get()] = place
+
+    with ib.for_range(0, count, name="k", dtype=kind) as k:
+        insert(ib.let("own", key_at(k)), k, k)
+    with ib.for_range(count, length, name="k", dtype=kind) as k:
+        own = ib.let("own", key_at(k))
+        with ib.if_scope(own < keys[count - 1]):
+            insert(own, k, build.const(count - 1, kind))
+    return lambda k: places[k]
+
+
+def _group_size(length: int, count: int) -> int:
     """How many neighbours play for one place among the first: groups and players cost the same."""
     wanted = math.sqrt(SORT_COST * length / max(count, 1))
     return min(max(1 << round(math.log2(max(wanted, 1))), SMALLEST_GROUP), LARGEST_GROUP)
 
 
-def selection_pays(length: Dim, count: Dim) -> bool:
+def _tournament_pays(length: int, count: int) -> bool:
     """Whether the first ones of a line are found sooner than all are sorted."""
-    if not isinstance(length, int) or not isinstance(count, int):
-        return False
-    return length >= RADIX_LENGTH and 2 * count * group_size(length, count) <= length
+    return length >= RADIX_LENGTH and 2 * count * _group_size(length, count) <= length
 
 
-def first_of_line(
-    ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType, *, alone: bool
-) -> Callable[[Expr], Expr]:
+def _tournament(
+    ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType, alone: bool
+) -> PlaceOf:
     """The places of the first ones of a line in their order, by a tournament.
-
-    alone: there is no other line, so threads share this one if it is long.
 
     Neighbours form groups, and the groups are ordered by their best. The first `count` elements are
     in the first `count` groups, for every other group has so many better ones before it; of these
     groups only what is not behind the worst of their best is sorted.
     """
-    width = group_size(length, count)
+    width = _group_size(length, count)
     whole, rest = divmod(length, width)
     number = whole + (rest > 0)
     groups = KeyedPlaces(ib, key, number, "group")
@@ -196,3 +231,18 @@ def first_of_line(
             entered.set(entered.get() + build.select(own <= worst, 1, 0))
     begin = ib.let("first", players.sort(ib.let("size", entered.get())))
     return lambda k: players.places[begin + k]
+
+
+def first_of_line(
+    ib: IRBuilder, length: Dim, count: Dim, key_at: KeyAt, key: DataType, *, alone: bool
+) -> PlaceOf:
+    """What gives the places of the first ones of a line, in their order.
+
+    alone: there is no other line, so threads share this one if it is long.
+    """
+    if isinstance(length, int) and isinstance(count, int):
+        if _insertion_pays(length, count):
+            return _inserted_line(ib, length, count, key_at, key)
+        if _tournament_pays(length, count):
+            return _tournament(ib, length, count, key_at, key, alone)
+    return _sorted_line(ib, length, key_at, key)
