@@ -11,6 +11,11 @@ from sterna.op.indexing import INT32, INT64, unravel
 from sterna.schedule.default import PARALLEL_ELEMENTS
 from sterna.tir.ir_builder import IRBuilder
 
+# Rows side by side that are computed together: as many as stay in the first cache, whole vectors.
+ROWS_PER_BLOCK = 64
+# Fewer rows side by side are computed one after the other.
+FEW_ROWS = 4
+
 
 def product(dims: Sequence[Dim]) -> Any:
     """The number of elements of a shape."""
@@ -34,6 +39,7 @@ class AxisRows:
         self.axis = axis
         self.length = self.shape[axis]
         self.others = [dim for i, dim in enumerate(self.shape) if i != axis]
+        self.count = product(self.others)
 
     @contextmanager
     def each(self, ib: IRBuilder) -> Iterator[Callable[[Any], tuple[Any, ...]]]:
@@ -41,14 +47,44 @@ class AxisRows:
 
         Gives what turns a place in the row into indices.
         """
-        count = product(self.others)
-        sizes = [1024 if build.int_value(dim) is None else dim for dim in self.shape]
-        large = math.prod(sizes) >= PARALLEL_ELEMENTS
-        kind = "parallel" if large and len(self.others) > 0 else "serial"
-        with ib.for_range(0, count, name="line", dtype=index_type(count), kind=kind) as line:
-            around = [ib.let(f"at{i}", at) for i, at in enumerate(unravel(line, self.others))]
+        with self._lines(ib, self.others) as around:
 
             def at(place: Any) -> tuple[Any, ...]:
                 return (*around[: self.axis], place, *around[self.axis :])
 
             yield at
+
+    @property
+    def lie_side_by_side(self) -> bool:
+        """Whether neighbours in memory belong to different rows, a vector of them at least."""
+        last = self.shape[-1]
+        return self.axis < len(self.shape) - 1 and (not isinstance(last, int) or last >= FEW_ROWS)
+
+    @contextmanager
+    def each_block(self, ib: IRBuilder) -> Iterator[tuple[Any, Callable[..., tuple[Any, ...]]]]:
+        """A loop over blocks of rows that lie side by side, shared among threads as rows are.
+
+        Gives how many rows the block has, ROWS_PER_BLOCK at most, and what turns a place in the row
+        and the number of a row in the block into indices.
+        """
+        last = self.shape[-1]
+        blocks = (last + (ROWS_PER_BLOCK - 1)) // ROWS_PER_BLOCK
+        with self._lines(ib, [*self.others[:-1], blocks]) as (*around, block):
+            begin = ib.let("begin", block * ROWS_PER_BLOCK)
+            whole = isinstance(last, int) and last % ROWS_PER_BLOCK == 0
+            width: Any = ROWS_PER_BLOCK if whole else build.minimum(last - begin, ROWS_PER_BLOCK)
+
+            def at(place: Any, row: Any) -> tuple[Any, ...]:
+                return (*around[: self.axis], place, *around[self.axis :], begin + row)
+
+            yield width, at
+
+    @contextmanager
+    def _lines(self, ib: IRBuilder, extents: Sequence[Dim]) -> Iterator[list[Any]]:
+        """One loop over all of these extents; gives where it is in each."""
+        count = product(extents)
+        sizes = [1024 if build.int_value(dim) is None else dim for dim in self.shape]
+        large = math.prod(sizes) >= PARALLEL_ELEMENTS
+        kind = "parallel" if large and build.int_value(count) != 1 else "serial"
+        with ib.for_range(0, count, name="line", dtype=index_type(count), kind=kind) as line:
+            yield [ib.let(f"at{i}", at) for i, at in enumerate(unravel(line, extents))]

@@ -38,13 +38,6 @@ def less(a: Expr, b: Expr) -> Expr:
     return build.logical_or(build.less(a, b), number_first)
 
 
-def same(a: Expr, b: Expr) -> Expr:
-    """Whether two numbers are equal, as NaN is to NaN."""
-    if not a.dtype.is_float:
-        return build.equal(a, b)
-    return build.logical_or(build.equal(a, b), build.logical_and(t.isnan(a), t.isnan(b)))
-
-
 # The order of two places of a line that are compared through what lies there.
 Before = Callable[[Expr, Expr], Expr]
 

@@ -55,13 +55,14 @@ def variable(ib: IRBuilder, dtype: str, name: str, value: Any) -> "Variable":
 class Variable:
     """A number that statements change."""
 
-    def __init__(self, held: BufferVar) -> None:
+    def __init__(self, held: BufferVar, place: Any = 0) -> None:
         self.held = held
+        self.place = place
 
     def get(self) -> Expr:
         """What it is now."""
-        return self.held[0]
+        return self.held[self.place]
 
     def set(self, value: Any) -> None:
         """Make it another number."""
-        self.held[0] = build.cast(self.held.dtype, build.as_expr(value))
+        self.held[self.place] = build.cast(self.held.dtype, build.as_expr(value))

@@ -100,6 +100,7 @@ def test_order() -> None:
     data = floats(4, 5)
     check("TopK", data, ints(3), weights=[1], outputs=2)
     check("TopK", data, ints(2), weights=[1], outputs=2, axis=0, largest=0)
+    check("TopK", data, ints(0), weights=[1], outputs=2)
     check("ArgMax", data, axis=1)
     check("ArgMin", data, keepdims=0)
     check("ArgMax", RNG.integers(0, 2, (3, 4)).astype("float32"), axis=1, select_last_index=1)

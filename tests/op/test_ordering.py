@@ -9,7 +9,10 @@ import sterna as tvm
 from sterna import relay, te
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import TensorType, flatten_type
+from sterna.op.ordering import comparable
+from sterna.relay.arrays import numpy_dtype
 from sterna.relay.op import find
+from sterna.support.dtype import DataType
 from sterna.te import create_schedule, placeholder
 from tests.op.harness import compiled
 
@@ -73,6 +76,53 @@ def test_long_lines_in_parallel() -> None:
     np.testing.assert_array_equal(values, np.sort(x.T, 0))
     (total,) = run("cumsum", np.nan_to_num(x), axis=0)
     np.testing.assert_allclose(total, np.cumsum(np.nan_to_num(x), 0))
+
+
+# Few different numbers, so that equals meet; NaN and zeros of both signs among those of floats.
+SPECIAL = [np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf]
+
+
+def repeated(shape: tuple[int, ...], dtype: str) -> Any:
+    if DataType(dtype).is_float:
+        x = RNG.integers(-40, 40, shape).astype("float32")
+        special = RNG.random(shape) < 0.1
+        x[special] = RNG.choice(SPECIAL, int(special.sum()))
+        return x.astype(numpy_dtype(dtype))
+    info = np.iinfo(dtype)
+    return RNG.choice(np.array([info.min, info.max, 0, 1, 2, 3, 50, 99], dtype), shape)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_ascend"),
+    [
+        ("float64", True), ("float32", False), ("float32", True), ("float16", False),
+        ("bfloat16", True), ("int64", False), ("uint64", True), ("int32", True),
+        ("uint16", False), ("int8", False),
+    ],
+)
+def test_few_of_many_and_all_of_many(dtype: str, is_ascend: bool) -> None:
+    """Few are inserted, more found by a tournament of groups, all ordered by a radix sort."""
+    x = repeated((2, 1003), dtype)
+    for k in (3, 30, 1003):
+        attrs = {"k": k, "is_ascend": is_ascend, "dtype": "int64"}
+        for got, want in zip(run("topk", x, **attrs), reference("topk", x, **attrs), strict=True):
+            np.testing.assert_array_equal(comparable(got), comparable(want))
+
+
+def test_lines_of_every_short_length() -> None:
+    for length in (1, 2, 16, 17, 31, 32, 129):
+        x = repeated((3, length), "float32")
+        (places,) = run("argsort", x)
+        np.testing.assert_array_equal(places, np.argsort(x, -1, kind="stable"))
+
+
+def test_long_digits() -> None:
+    x = RNG.standard_normal(20000).astype("float32")
+    (values,) = run("sort", x)
+    np.testing.assert_array_equal(values, np.sort(x))
+    values, places = run("topk", np.sort(x)[:, None], k=30, axis=0)
+    np.testing.assert_array_equal(places[:, 0], np.arange(20000)[:-31:-1])
+    np.testing.assert_array_equal(values[:, 0], np.sort(x)[:-31:-1])
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,8 @@ def offered(made: Any, processor: Processor) -> list[str]:
     """What can be answered for the one layer of a graph."""
     with deciding("graph") as graph:
         implement(made, processor)
-    asked = [d for part in graph.inner for d in part.decisions.values() if d.name == "implementation"]
-    return [text for text, _ in asked[0].offered]
+    asked = [part.decisions for part in graph.inner if "implementation" in part.decisions]
+    return [text for text, _ in asked[0]["implementation"].offered]
 
 
 @pytest.mark.parametrize("name", LAYERS)

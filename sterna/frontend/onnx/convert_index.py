@@ -115,9 +115,15 @@ def arg_extreme(node: Node) -> RelayExpr:
 
 @converter("TopK")
 def top_k(node: Node) -> list[RelayExpr]:
-    k = node.attr("k") if node.opset < 10 else node.number(1, "K")
+    k = int(node.attr("k") if node.opset < 10 else node.number(1, "K"))
+    axis = node.attr("axis", -1)
+    if k < 0:
+        raise ValueError(f"K is the number of elements to find, not {k}")
+    if k == 0:
+        none = call("strided_slice", node[0], (0,), (0,), axes=(axis,))
+        return [none, cast(none, "int64")]
     made = call(
-        "topk", node[0], int(k), axis=node.attr("axis", -1), ret_type="both",
+        "topk", node[0], k, axis=axis, ret_type="both",
         is_ascend=not node.attr("largest", 1), dtype="int64",
     )
     return parts(made, 2)

@@ -47,10 +47,12 @@ def non_max_suppression(node: Node) -> RelayExpr:
     most = node[2]
     overlap = node[3] if node.has(3) else constant(0.0, "float32")
     least = node[4] if node.has(4) else constant(-np.inf, "float32")
+    known = node.decided(2)
     rows, count = parts(
         call(
             "vision.all_class_non_max_suppression", node[0], node[1], most, overlap, least,
             center_point_box=bool(node.attr("center_point_box", 0)),
+            room_per_class=-1 if known is None else int(known.item()),
         ), 2,
     )
     return first_of(node, rows, count, 0)

@@ -7,11 +7,11 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
-from sterna.op.axis_rows import AxisRows, product
+from sterna.op.axis_rows import ROWS_PER_BLOCK, AxisRows, product
 from sterna.op.checks import axis_of, of_kind, size_of, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import dims_of, unravel
-from sterna.op.statements import statements, variable
+from sterna.op.statements import Variable, statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
@@ -56,18 +56,37 @@ def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Calla
         axis = 0 if attrs.axis is None else axis_of(attrs.axis, data.ndim)
         rows = AxisRows([product(shape)] if flat else shape, axis)
 
-        def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        def add_up(total: Variable, at: Any, result: BufferVar, source: Any) -> None:
+            """Takes one element into a total, and writes the total before it or after it."""
+            if attrs.exclusive:
+                result[at] = build.cast(out.dtype, total.get())
+            total.set(combine(total.get(), build.cast(kind, source)))
+            if not attrs.exclusive:
+                result[at] = build.cast(out.dtype, total.get())
+
+        def placed(k: Any) -> Any:
+            return rows.length - 1 - k if attrs.reverse else k
+
+        def one_by_one(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
             with rows.each(ib) as at:
                 total = variable(ib, kind, "total", build.const(start, kind))
                 with ib.for_range(0, rows.length, name="k") as k:
-                    place = rows.length - 1 - k if attrs.reverse else k
-                    read = tuple(unravel(place, shape)) if flat else at(place)
-                    if attrs.exclusive:
-                        outs[0][at(place)] = build.cast(out.dtype, total.get())
-                    total.set(combine(total.get(), build.cast(kind, ins[0][read])))
-                    if not attrs.exclusive:
-                        outs[0][at(place)] = build.cast(out.dtype, total.get())
+                    read = tuple(unravel(placed(k), shape)) if flat else at(placed(k))
+                    add_up(total, at(placed(k)), outs[0], ins[0][read])
 
+        def side_by_side(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+            with rows.each_block(ib) as (width, at):
+                totals = ib.allocate(kind, (ROWS_PER_BLOCK,), name="totals")
+                with ib.for_range(0, width, name="row") as row:
+                    totals[row] = build.const(start, kind)
+                with (
+                    ib.for_range(0, rows.length, name="k") as k,
+                    ib.for_range(0, width, name="row") as row,
+                ):
+                    place = at(placed(k), row)
+                    add_up(Variable(totals, row), place, outs[0], ins[0][place])
+
+        fill = side_by_side if rows.lie_side_by_side else one_by_one
         return statements(out, [data], fill, f"T_{name}")[0]
 
     return build_it
@@ -103,6 +122,8 @@ _CASES = [
     Case((((40,), "float16"),), tolerance=2e-3),
     Case(((2, 0),), {"axis": 1, "exclusive": True}),
     Case((np.array(3.0, "float32"),)),
+    Case(((2, 3, 2, 70),), {"axis": 1, "reverse": True}),
+    Case((((3, 64), "float16"),), {"axis": 0, "exclusive": True}, tolerance=2e-3),
 ]
 
 register(OpRecord(

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows, index_type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import known, to_static
-from sterna.op.indexing import dims_of
-from sterna.op.ordering import key_type, less, merge_sort, order_along
+from sterna.op.indexing import as_dims, dims_of
+from sterna.op.ordering import key_type, order_along
+from sterna.op.radix_sort import first_of_line, order_key, order_key_type
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
@@ -79,30 +81,25 @@ def _sorted(
 ) -> list[Tensor]:
     """The first values along an axis or their places, or both, as many as the results hold."""
     rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
-    key = key_type(data.dtype)
+    held = key_type(data.dtype)
+    key = order_key_type(held)
     length = rows.length
-    place_type = index_type(length)
-
-    def before(values: BufferVar) -> Any:
-        if attrs.is_ascend:
-            return lambda i, j: less(values[i], values[j])
-        return lambda i, j: less(values[j], values[i])
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source = ins[0]
+        count = as_dims(outs[0].shape)[rows.axis]
         with rows.each(ib) as at:
-            values = ib.allocate(key, (length * 2,), name="values")
-            places = ib.allocate(place_type, (length * 2,), name="places")
-            columns = [values, places] if "indices" in wanted else [values]
-            with ib.for_range(0, length, name="k") as k:
-                values[k] = build.cast(key, source[at(k)])
-                if "indices" in wanted:
-                    places[k] = build.cast(place_type, k)
-            begin = merge_sort(ib, length, columns, before(values))
-            held = {"values": values, "indices": places}
-            with ib.for_range(0, outs[0].shape[rows.axis], name="k") as k:
+
+            def key_at(place: Expr) -> Expr:
+                value = build.cast(held, source[at(place)])
+                return order_key(value, attrs.is_ascend)
+
+            place_of = first_of_line(ib, length, count, key_at, key, alone=rows.count == 1)
+            with ib.for_range(0, count, name="k", dtype=index_type(length)) as k:
+                place = ib.let("place", place_of(k))
                 for result, what in zip(outs, wanted, strict=True):
-                    result[at(k)] = build.cast(result.dtype, held[what][begin + k])
+                    found = source[at(place)] if what == "values" else place
+                    result[at(k)] = build.cast(result.dtype, found)
 
     return statements(out, [data], fill, name)
 
@@ -238,6 +235,7 @@ _TOPK_CASES = [
     Case((_MIXED,), {"k": 4, "is_ascend": True, "ret_type": "values"}),
     Case((((5, 3), "int32"),), {"k": 2, "axis": 0, "ret_type": "indices", "dtype": "int64"}),
     Case((((2, 3), "int8"),), {"k": 0}),
+    Case((((2, 1030), "int16"),), {"k": 17}),
 ]
 
 register(OpRecord(

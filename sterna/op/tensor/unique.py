@@ -1,5 +1,6 @@
 """The different elements of a tensor, or its different slices along an axis."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, axis_of, size_of
 from sterna.op.indexing import dims_of, unravel
-from sterna.op.ordering import key_type, less, merge_sort, ranks, same
+from sterna.op.ordering import key_type, less, merge_sort, ranks
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -65,59 +67,77 @@ class _Slices:
         return (place,) if self.axis is None else self.source(place, element)
 
 
+# Which slice comes at a place of the order, and whether it differs from the one before it there.
+_InOrder = tuple[Callable[[Expr], Expr], Callable[[Expr], Expr]]
+
+
+def _elements_in_order(ib: IRBuilder, source: BufferVar, slices: _Slices) -> _InOrder:
+    """Elements by their keys."""
+    key = key_type(source.dtype)
+    line = KeyedPlaces(ib, order_key_type(key), slices.count, "element")
+    with ib.for_range(0, slices.count, name="k", dtype=line.kind) as k:
+        value = build.cast(key, source[slices.source(k, 0)])
+        line.put(k, order_key(value, ascending=True), k)
+    begin = ib.let("begin", line.sort(slices.count))
+    return (
+        lambda k: line.places[begin + k],
+        lambda k: build.not_equal(line.keys[begin + k - 1], line.keys[begin + k]),
+    )
+
+
+def _slices_in_order(ib: IRBuilder, source: BufferVar, slices: _Slices) -> _InOrder:
+    """Slices by the first of their elements that differ."""
+    key = key_type(source.dtype)
+    kind = index_type(slices.count)
+    order = ib.allocate(kind, (slices.count * 2,), name="order")
+    sign = variable(ib, "int8", "sign", 0)
+
+    def element(place: Any, index: Any) -> Expr:
+        return build.cast(key, source[slices.source(place, index)])
+
+    def compared(i: Expr, j: Expr) -> Expr:
+        """Sets sign to that of the first difference between two slices."""
+        sign.set(0)
+        with ib.for_range(0, slices.size, name="e") as e, ib.if_scope(sign.get().equal(0)):
+            a, b = ib.let("a", element(i, e)), ib.let("b", element(j, e))
+            after = build.select(less(b, a), build.const(1, "int8"), build.const(0, "int8"))
+            sign.set(build.select(less(a, b), build.const(-1, "int8"), after))
+        return sign.get()
+
+    with ib.for_range(0, slices.count, name="k", dtype=kind) as k:
+        order[k] = k
+    begin = ib.let("begin", merge_sort(
+        ib, slices.count, [order], lambda i, j: build.less(compared(order[i], order[j]), 0)
+    ))
+    return (
+        lambda k: order[begin + k],
+        lambda k: build.not_equal(compared(order[begin + k - 1], order[begin + k]), 0),
+    )
+
+
 def _compute(attrs: UniqueAttrs, out: TupleType, data: Tensor) -> list[Tensor]:
     """Sort the places of slices; equal ones are neighbours then and form groups.
 
     The group of a slice, numbered in sorted order, is renumbered by first occurrence if need be:
     in the order of places the first slice of a group gives the group its number.
     """
-    key = key_type(data.dtype)
     slices = _Slices(data, attrs.axis)
     count = slices.count
     kind = index_type(count, product(dims_of(data)))
+    put_in_order = _elements_in_order if slices.axis is None else _slices_in_order
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source, (values, firsts, inverse, number) = ins[0], outs[:4]
         results = [values, firsts, *outs[4:]]
-        order = ib.allocate(kind, (count * 2,), name="order")
         groups = ib.allocate(kind, (count,), name="groups")
         numbers = ib.allocate(kind, (count,), name="numbers")
-        sign = variable(ib, "int8", "sign", 0)
-
-        def element(place: Any, index: Any) -> Expr:
-            return build.cast(key, source[slices.source(place, index)])
-
-        def compared(i: Expr, j: Expr) -> Expr:
-            """Sets sign to that of the first difference between two slices."""
-            sign.set(0)
-            with ib.for_range(0, slices.size, name="e") as e, ib.if_scope(sign.get().equal(0)):
-                a, b = ib.let("a", element(i, e)), ib.let("b", element(j, e))
-                after = build.select(less(b, a), build.const(1, "int8"), build.const(0, "int8"))
-                sign.set(build.select(less(a, b), build.const(-1, "int8"), after))
-            return sign.get()
-
-        def before(i: Expr, j: Expr) -> Expr:
-            if slices.axis is None:
-                return less(element(order[i], 0), element(order[j], 0))
-            return build.less(compared(order[i], order[j]), 0)
-
-        def differs(i: Expr, j: Expr) -> Expr:
-            if slices.axis is None:
-                return build.logical_not(same(element(i, 0), element(j, 0)))
-            return build.not_equal(compared(i, j), 0)
-
-        with ib.for_range(0, count, name="k", dtype=kind) as k:
-            order[k] = k
-            numbers[k] = build.const(-1, kind)
-        begin = ib.let("begin", merge_sort(ib, count, [order], before))
+        place_at, differs = put_in_order(ib, source, slices)
         groups_found = variable(ib, kind, "groups_found", 0)
         with ib.for_range(0, count, name="k", dtype=kind) as k:
-            with (
-                ib.if_scope(k > 0),
-                ib.if_scope(differs(order[begin + k - 1], order[begin + k])),
-            ):
+            numbers[k] = build.const(-1, kind)
+            with ib.if_scope(k > 0), ib.if_scope(differs(k)):
                 groups_found.set(groups_found.get() + 1)
-            groups[order[begin + k]] = groups_found.get()
+            groups[place_at(k)] = groups_found.get()
         for result in results:
             with ib.for_range(0, product(result.shape), name="k") as k:
                 result[k] = build.const(0, result.dtype)

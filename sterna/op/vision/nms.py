@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.types import TensorType, TupleType, Type
-from sterna.op.axis_rows import index_type
+from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import expect_dim, of_kind, same_dtype, size_of, tensor
 from sterna.op.indexing import dims_of
-from sterna.op.ordering import less, merge_sort, order_along
+from sterna.op.ordering import order_along
 from sterna.op.quantization import is_single
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
+from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -32,6 +34,15 @@ class AllClassNmsAttrs(Attrs):
 
     center_point_box: bool = False
     dtype: DataType = INT64
+    room_per_class: int = -1
+
+    def rows_per_class(self, count: Dim) -> Any:
+        """How many boxes of a class the result has room for."""
+        if self.room_per_class < 0:
+            return count
+        if isinstance(count, int):
+            return min(count, self.room_per_class)
+        return self.room_per_class
 
 
 def _infer(attrs: AllClassNmsAttrs, boxes: Type, scores: Type, *limits: Type) -> TupleType:
@@ -44,7 +55,8 @@ def _infer(attrs: AllClassNmsAttrs, boxes: Type, scores: Type, *limits: Type) ->
     for name, kind, wanted in zip(LIMITS, limits, ("int", "float", "float"), strict=True):
         if not is_single(of_kind(tensor(kind, name), name, wanted).shape):
             raise ValueError(f"{name} is a single number, not {kind!r}")
-    rows = TensorType((size_of(known.shape), 3), attrs.dtype)
+    images, classes, count = known.shape
+    rows = TensorType((size_of((images, classes, attrs.rows_per_class(count))), 3), attrs.dtype)
     return TupleType((rows, TensorType((1,), attrs.dtype)))
 
 
@@ -60,69 +72,67 @@ def _corners(attrs: Any, box: Any, low: Any, high: Any) -> list[Any]:
 def _compute(
     attrs: AllClassNmsAttrs, out: TupleType, boxes: Tensor, scores: Tensor, *limits: Tensor
 ) -> list[Tensor]:
+    """Every class finds its rows where its own room in the result begins; then they move up."""
     images, classes, count = dims_of(scores)
-    kind = index_type(count)
-    zero = build.const(0, FLOAT32)
+    lists = product([images, classes])
+    rows_per_class = attrs.rows_per_class(count)
+    kind = index_type(product([lists, count]))
+    sort_type = order_key_type(FLOAT32)
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         places, known = ins[:2]
+        rows, total_rows = outs
         most, overlap, least = (
             ib.let(name, limit[tuple([0] * len(limit.shape))])
             for name, limit in zip(LIMITS, ins[2:], strict=True)
         )
-        values = ib.allocate(FLOAT32, (count * 2,), name="values")
-        order = ib.allocate(kind, (count * 2,), name="order")
-        kept = ib.allocate(kind, (count,), name="kept")
-        total = variable(ib, attrs.dtype, "total", 0)
-        number = variable(ib, kind, "number", 0)
-        free = variable(ib, "int32", "free", 1)
-        room = build.select(most < 0, build.cast(INT64, build.as_expr(count)),
-                            build.cast(INT64, most))
+        held = build.cast(INT64, build.as_expr(rows_per_class))
+        room = ib.let("room", build.select(
+            most < 0, held, build.minimum(build.cast(INT64, most), held)
+        ))
+        numbers = ib.allocate(kind, (lists,), name="numbers")
 
-        def corners(image: Any, place: Any, name: str) -> list[Any]:
+        def corners(image: Any, place: Any) -> list[Any]:
             read = [build.cast(FLOAT32, places[image, place, i]) for i in range(4)]
             edges = _corners(attrs, read, build.minimum, build.maximum)
-            return [ib.let(f"{name}{i}", edge) for i, edge in enumerate(edges)]
+            box = [ib.let(f"mine{i}", edge) for i, edge in enumerate(edges)]
+            return [*box, ib.let("area", box_area(box))]
 
-        def area(box: list[Any]) -> Any:
-            return (box[2] - box[0]) * (box[3] - box[1])
-
-        with ib.for_range(0, images, name="image") as image, \
-             ib.for_range(0, classes, name="class") as label:
-            with ib.for_range(0, count, name="k") as k:
-                values[k] = build.cast(FLOAT32, known[image, label, k])
-                order[k] = build.cast(kind, k)
-            begin = ib.let("begin", merge_sort(
-                ib, count, [values, order], lambda i, j: less(values[j], values[i])
-            ))
-            number.set(0)
-            with ib.for_range(0, count, name="k") as k, ib.if_scope(build.logical_and(
-                values[begin + k] > build.cast(FLOAT32, least),
-                build.cast(INT64, number.get()) < room,
-            )):
-                own = ib.let("own", order[begin + k])
-                mine = corners(image, own, "mine")
-                free.set(1)
-                with ib.for_range(0, number.get(), name="j") as j:
-                    other = corners(image, kept[j], "other")
-                    height = build.minimum(mine[2], other[2]) - build.maximum(mine[0], other[0])
-                    width = build.minimum(mine[3], other[3]) - build.maximum(mine[1], other[1])
-                    shared = ib.let("shared", build.maximum(height, zero)
-                                    * build.maximum(width, zero))
-                    union = ib.let("union", area(mine) + area(other) - shared)
-                    ratio = build.select(union > zero, shared / union, zero)
-                    with ib.if_scope(ratio > build.cast(FLOAT32, overlap)):
-                        free.set(0)
-                with ib.if_scope(free.get() > 0):
-                    kept[number.get()] = own
+        with ib.for_range(0, lists, name="list", dtype=kind, kind="parallel") as one:
+            image, label = ib.let("image", one // classes), ib.let("label", one % classes)
+            good = KeyedPlaces(ib, sort_type, count, "score")
+            found = variable(ib, good.kind, "found", 0)
+            with ib.for_range(0, count, name="k", dtype=kind) as k:
+                score = ib.let("score", build.cast(FLOAT32, known[image, label, k]))
+                good.put(found.get(), order_key(score, ascending=False), k)
+                found.set(found.get()
+                          + build.select(score > build.cast(FLOAT32, least), 1, 0))
+            size = ib.let("size", found.get())
+            begin = ib.let("begin", good.sort(size))
+            kept = KeptBoxes(ib, rows_per_class, 5)
+            with ib.for_range(0, size, name="k") as k, ib.if_scope(
+                build.cast(INT64, kept.number.get()) < room
+            ):
+                own = ib.let("own", good.places[begin + k])
+                mine = corners(image, own)
+                with ib.if_scope(kept.none_drops(
+                    lambda other: shared_part(ib, mine, other) > build.cast(FLOAT32, overlap)
+                )):
+                    row = ib.let("row", one * rows_per_class + kept.number.get())
                     for column, value in enumerate((image, label, own)):
-                        outs[0][total.get(), column] = build.cast(attrs.dtype, value)
-                    number.set(number.get() + 1)
-                    total.set(total.get() + 1)
-        outs[1][0] = total.get()
-        with ib.for_range(total.get(), build.cast(attrs.dtype, outs[0].shape[0]), name="k") as k:
+                        rows[row, column] = build.cast(attrs.dtype, value)
+                    kept.add(mine)
+            numbers[one] = kept.number.get()
+        total = variable(ib, kind, "total", 0)
+        with ib.for_range(0, lists, name="list", dtype=kind) as one:
+            with ib.for_range(0, numbers[one], name="k") as k:
+                for column in range(3):
+                    rows[total.get() + k, column] = rows[one * rows_per_class + k, column]
+            total.set(total.get() + numbers[one])
+        total_rows[0] = build.cast(attrs.dtype, total.get())
+        with ib.for_range(total.get(), build.cast(kind, rows.shape[0]), name="k") as k:
             for column in range(3):
-                outs[0][k, column] = build.const(0, attrs.dtype)
+                rows[k, column] = build.const(0, attrs.dtype)
 
     return statements(out, [boxes, scores, *limits], fill, "T_nms")
 
@@ -131,7 +141,8 @@ def _reference(
     attrs: AllClassNmsAttrs, boxes: Array, scores: Array, most: Array, *thresholds: Array
 ) -> list[Array]:
     most_alike, least = (np.float32(threshold.item()) for threshold in thresholds)
-    limit = int(most.item()) if most.item() >= 0 else scores.shape[2]
+    room = attrs.rows_per_class(scores.shape[2])
+    limit = min(int(most.item()), room) if most.item() >= 0 else room
     found: list[tuple[int, int, int]] = []
     for image, label in np.ndindex(*scores.shape[:2]):
         line = scores[image, label].astype("float32")
@@ -144,7 +155,7 @@ def _reference(
             if all(overlap(mine, other) <= most_alike for other in kept):
                 kept.append(mine)
                 found.append((image, label, int(place)))
-    made = np.zeros((scores.size, 3), numpy_dtype(attrs.dtype))
+    made = np.zeros((scores.shape[0] * scores.shape[1] * room, 3), numpy_dtype(attrs.dtype))
     made[: len(found)] = np.array(found).reshape(-1, 3)
     return [made, np.array([len(found)], made.dtype)]
 
@@ -160,7 +171,7 @@ def overlap(a: Array, b: Array) -> Any:
 def _all_class_nms(
     boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0,
     score_threshold: Any = -1.0, output_format: str = "onnx", center_point_box: bool = False,
-    dtype: str = "int64",
+    dtype: str = "int64", room_per_class: int = -1,
 ) -> Any:
     """The boxes of every class that overlap no better one by more than iou_threshold.
 
@@ -168,7 +179,8 @@ def _all_class_nms(
     centre x, y and the extents; scores are (images, classes, boxes). Rows (image, class, box), of
     each class the best first, fill the beginning of the first result; the second is their number.
     Boxes count whose score is above score_threshold, at most max_output_boxes_per_class, all if
-    that is below 0.
+    that is below 0. The result has room for all boxes of every class, or for room_per_class of
+    them, and no more are found.
     """
     if output_format != "onnx":
         raise ValueError(f"output_format is 'onnx', not {output_format!r}")
@@ -178,7 +190,8 @@ def _all_class_nms(
         for value, kind in zip(given, ("int64", "float32", "float32"), strict=True)
     ]
     made: TupleWrapper = make("vision.all_class_non_max_suppression", boxes, scores, *limits,
-                              center_point_box=center_point_box, dtype=dtype)
+                              center_point_box=center_point_box, dtype=dtype,
+                              room_per_class=room_per_class)
     return made
 
 
@@ -207,6 +220,7 @@ register(OpRecord(
         Case((_BOXES, _SCORES, *_limits(3, 0.5, 0.0))),
         Case((_BOXES, _SCORES, *_limits(-1, 0.5, 0.4)), {"dtype": "int32"}),
         Case((_BOXES, _SCORES, *_limits(0, 0.5, 0.0))),
+        Case((_BOXES, _SCORES, *_limits(9, 0.5, 0.0)), {"room_per_class": 2}),
         Case((np.abs(np.random.default_rng(5).standard_normal((2, 9, 4))).astype("float32"),
               (2, 3, 9), *_limits(4, 0.3, -0.5)), {"center_point_box": True}),
     ],

@@ -15,7 +15,8 @@ from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import INT32, dims_of
-from sterna.op.ordering import less, merge_sort, order_along
+from sterna.op.ordering import order_along
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.convert import convert
 from sterna.relay.arrays import Array
@@ -97,8 +98,7 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
 
     def fill(ib: IRBuilder, result: BufferVar, ins: list[BufferVar]) -> None:
         scores, moves, images = ins
-        values = ib.allocate(FLOAT32, (count * 2,), name="values")
-        order = ib.allocate(kind, (count * 2,), name="order")
+        order = KeyedPlaces(ib, order_key_type(FLOAT32), count, "score")
         boxes = ib.allocate(FLOAT32, (count, 4), name="boxes")
         kept = ib.allocate(kind, (attrs.rpn_post_nms_top_n,), name="kept")
         number = variable(ib, kind, "number", 0)
@@ -128,9 +128,8 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
                         boxes[place + k, i] = box[i] - grown if i < 2 else box[i] + grown
                     beyond = build.logical_or(y >= real[0], x >= real[1])
                     score = build.cast(FLOAT32, scores[b, len(anchors) + k, y, x])
-                    values[place + k] = build.select(build.logical_or(small, beyond), zero - one,
-                                                     score)
-                    order[place + k] = build.cast(kind, place + k)
+                    score = build.select(build.logical_or(small, beyond), zero - one, score)
+                    order.put(place + k, order_key(score, ascending=False), place + k)
 
         def overlaps(mine: Any, other: Any) -> Any:
             sides, areas = [], [one, one]
@@ -146,14 +145,12 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
 
         with ib.for_range(0, batch, name="b") as b:
             predict(b)
-            begin = ib.let("begin", merge_sort(
-                ib, count, [values, order], lambda i, j: less(values[j], values[i])
-            ))
+            begin = ib.let("begin", order.sort(count))
             number.set(0)
             with ib.for_range(0, limit, name="k") as k, ib.if_scope(
                 number.get() < attrs.rpn_post_nms_top_n
             ):
-                own = ib.let("own", order[begin + k])
+                own = ib.let("own", order.places[begin + k])
                 free.set(1)
                 with ib.for_range(0, number.get(), name="j") as j, ib.if_scope(
                     overlaps(own, kept[j])

@@ -4,6 +4,7 @@ A row holds a score, a box (x1, y1, x2, y2 from coord_start on) and, if id_index
 class. Rows without a detection are filled with -1.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, of_kind, tensor
 from sterna.op.indexing import INT32, as_index, dims_of, within
-from sterna.op.ordering import less, merge_sort, order_along
+from sterna.op.ordering import order_along
+from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
+from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
 from sterna.op.vision.nms import overlap
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import TupleWrapper
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -156,79 +160,56 @@ def _compute_nms(
 ) -> Any:
     images, count, width = dims_of(data)
     kind = index_type(count)
-    zero = build.const(0.0, "float32")
+    by_class = attrs.id_index >= 0 and not attrs.force_suppress
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source, numbers, places = ins
-        values = ib.allocate("float32", (count * 2,), name="values")
-        order = ib.allocate(kind, (count * 2,), name="order")
-        kept = ib.allocate(kind, (count,), name="kept")
-        number, free = variable(ib, kind, "number", 0), variable(ib, kind, "free", 1)
-        written = variable(ib, kind, "written", 0)
+        good = KeyedPlaces(ib, order_key_type(FLOAT32), count, "score")
+        kept = KeptBoxes(ib, count, 6 if by_class else 5)
 
-        def box(n: Any, row: Any, name: str) -> list[Any]:
+        def box(n: Any, row: Any) -> list[Any]:
             read = [source[n, row, attrs.coord_start + i] for i in range(4)]
             ends = [build.minimum(read[0], read[2]), build.minimum(read[1], read[3]),
                     build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]
-            return [ib.let(f"{name}{i}", end) for i, end in enumerate(ends)]
+            edges = [ib.let(f"mine{i}", end) for i, end in enumerate(ends)]
+            label = [ib.let("label", source[n, row, attrs.id_index])] if by_class else []
+            return [*edges, ib.let("area", box_area(edges)), *label]
 
-        def compare(n: Any, mine: list[Any], own: Any, row: Any) -> None:
-            other = box(n, row, "other")
-            sides = [build.maximum(build.minimum(mine[2 + i], other[2 + i])
-                                   - build.maximum(mine[i], other[i]), zero)
-                     for i in (0, 1)]
-            shared = ib.let("shared", sides[0] * sides[1])
-            areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (mine, other)]
-            union = ib.let("union", areas[0] + areas[1] - shared)
-            ratio = build.select(union > zero, shared / union, zero)
-            drop = ratio >= build.const(attrs.iou_threshold, "float32")
-            if attrs.id_index >= 0 and not attrs.force_suppress:
-                alike = build.equal(source[n, own, attrs.id_index], source[n, row, attrs.id_index])
-                drop = build.logical_and(drop, alike)
-            with ib.if_scope(drop):
-                free.set(0)
+        def drops(mine: Sequence[Any], other: Sequence[Any]) -> Any:
+            too_much = shared_part(ib, mine, other) >= build.const(attrs.iou_threshold, FLOAT32)
+            return build.logical_and(too_much, mine[5].equal(other[5])) if by_class else too_much
 
         with ib.for_range(0, images, name="n") as n:
             valid = build.cast(kind, within(as_index(numbers[n]), build.as_expr(count) + 1))
             valid = ib.let("valid", valid)
-            with ib.for_range(0, count, name="k") as k:
-                inside = build.cast(kind, k) < valid
-                values[k] = build.if_then_else(
-                    inside, source[n, k, attrs.score_index], build.const(float("-inf"), "float32")
-                )
-                order[k] = build.cast(kind, k)
-            begin = ib.let("begin", merge_sort(
-                ib, count, [values, order], lambda i, j: less(values[j], values[i])
-            ))
+            with ib.for_range(0, valid, name="k") as k:
+                good.put(k, order_key(source[n, k, attrs.score_index], ascending=False), k)
+            begin = ib.let("begin", good.sort(valid))
             looked = valid if attrs.top_k < 0 else build.minimum(valid, attrs.top_k)
-            number.set(0)
-            written.set(0)
+            kept.clear()
             _clear(ib, outs, n, count, width, attrs)
             with ib.for_range(0, looked, name="k") as k:
-                own = ib.let("own", order[begin + k])
-                mine = box(n, own, "mine")
-                good = build.const(True)
+                own = ib.let("own", good.places[begin + k])
+                mine = box(n, own)
+                wanted = build.const(True)
                 if attrs.id_index >= 0:
-                    good = source[n, own, attrs.id_index] >= 0.0
+                    wanted = source[n, own, attrs.id_index] >= 0.0
                 if attrs.max_output_size > 0:
-                    good = build.logical_and(good, number.get() < attrs.max_output_size)
-                with ib.if_scope(good):
-                    free.set(1)
-                    with ib.for_range(0, number.get(), name="j") as j:
-                        compare(n, mine, own, kept[j])
-                    with ib.if_scope(free.get() > 0):
-                        kept[number.get()] = own
-                        number.set(number.get() + 1)
-                        packed = attrs.return_indices or attrs.invalid_to_bottom
-                        at = ib.let("at", written.get() if packed else build.cast(kind, k))
-                        if attrs.return_indices:
-                            outs[0][n, at] = build.cast(INT32, places[n, own])
-                        else:
-                            with ib.for_range(0, width, name="e") as e:
-                                outs[0][n, at, e] = source[n, own, e]
-                        written.set(written.get() + 1)
+                    wanted = build.logical_and(wanted, kept.number.get() < attrs.max_output_size)
+                with (
+                    ib.if_scope(wanted),
+                    ib.if_scope(kept.none_drops(lambda other: drops(mine, other))),
+                ):
+                    packed = attrs.return_indices or attrs.invalid_to_bottom
+                    at = ib.let("at", kept.number.get() if packed else build.cast(kind, k))
+                    kept.add(mine)
+                    if attrs.return_indices:
+                        outs[0][n, at] = build.cast(INT32, places[n, own])
+                    else:
+                        with ib.for_range(0, width, name="e") as e:
+                            outs[0][n, at, e] = source[n, own, e]
             if attrs.return_indices:
-                outs[1][n, 0] = build.cast(INT32, number.get())
+                outs[1][n, 0] = build.cast(INT32, kept.number.get())
 
     made = statements(out, [data, valid_count, indices], fill, "T_nms")
     return made if attrs.return_indices else made[0]
