@@ -365,41 +365,51 @@ static int check_run_input(const sterna_model *m, uint32_t input, const DLTensor
   return refuse_own_memory("input", node->name);
 }
 
-/* An output's array may be nothing that the nodes read, nor another output's. */
-static int check_run_output(const sterna_model *m, uint32_t output, const sterna_any *args, int32_t place) {
-  const char *name = binding_output_node(m, output)->name;
-  size_t bytes = m->g->entries[m->g->outputs[output]].bytes;
-  DLTensor *t, *other;
-  if (sterna_as_tensor(&args[place], &t) || binding_check_writable(m, output, &args[place]) ||
-      check_usable(&m->tensors[m->g->outputs[output]], t, "output", name))
-    return -1;
-  int shared = 0;
-  for (int32_t i = 0; i < place; i++) {
-    size_t other_bytes;
-    if (sterna_as_tensor(&args[i], &other) || sterna_tensor_bytes(other, &other_bytes)) return -1;
-    shared |= meets(t, bytes, other, other_bytes);
+/* Whether an output's array meets what the nodes read, or the array of an output before it. */
+static int meets_others(const sterna_model *m, uint32_t output, const DLTensor *t, const sterna_any *args) {
+  const graph *g = m->g;
+  size_t bytes = g->entries[g->outputs[output]].bytes;
+  DLTensor *other;
+  for (uint32_t i = 0; i < g->input_count; i++) {
+    uint32_t entry = input_node(m, i)->entry;
+    other = &m->tensors[entry];
+    if (!m->inputs[i].given && sterna_as_tensor(args++, &other)) return 1;
+    if (meets(t, bytes, other, g->entries[entry].bytes)) return 1;
   }
-  for (uint32_t i = 0; i < m->g->input_count; i++)
-    if (m->inputs[i].given)
-      shared |= meets(t, bytes, &m->tensors[input_node(m, i)->entry],
-                      m->g->entries[input_node(m, i)->entry].bytes);
-  if (shared)
+  for (uint32_t i = 0; i < output; i++)
+    if (sterna_as_tensor(&args[i], &other) || meets(t, bytes, other, g->entries[g->outputs[i]].bytes))
+      return 1;
+  return 0;
+}
+
+static int check_run_output(const sterna_model *m, uint32_t output, const sterna_any *args,
+                            const sterna_any *value) {
+  const char *name = binding_output_node(m, output)->name;
+  const DLTensor *wanted = &m->tensors[m->g->outputs[output]];
+  DLTensor *t;
+  if (sterna_as_tensor(value, &t) || binding_check_writable(m, output, value) ||
+      check_usable(wanted, t, "output", name))
+    return -1;
+  if (meets_others(m, output, t, args))
     return sterna_set_errorf("ValueError", "the array given for output '%s' shares memory with an input or "
                                            "with another output", name);
-  return meets_own_memory(m, t, bytes) ? refuse_own_memory("output", name) : 0;
+  return meets_own_memory(m, t, m->g->entries[m->g->outputs[output]].bytes)
+             ? refuse_own_memory("output", name)
+             : 0;
 }
 
 static int check_run_arrays(const sterna_model *m, const sterna_any *args, int32_t n) {
+  const sterna_any *next = args;
   DLTensor *t;
-  int32_t place = 0, free_inputs = 0;
+  int32_t free_inputs = 0;
   for (uint32_t i = 0; i < m->g->input_count; i++) free_inputs += !m->inputs[i].given;
   if (n != free_inputs + (int32_t)m->g->output_count)
     return sterna_set_errorf("TypeError", "a run on arrays takes %d inputs and %u outputs, not %d arrays",
                              (int)free_inputs, m->g->output_count, (int)n);
   for (uint32_t i = 0; i < m->g->input_count; i++)
-    if (!m->inputs[i].given && (sterna_as_tensor(&args[place++], &t) || check_run_input(m, i, t))) return -1;
+    if (!m->inputs[i].given && (sterna_as_tensor(next++, &t) || check_run_input(m, i, t))) return -1;
   for (uint32_t i = 0; i < m->g->output_count; i++)
-    if (check_run_output(m, i, args, place++)) return -1;
+    if (check_run_output(m, i, args, next++)) return -1;
   return 0;
 }
 
