@@ -104,7 +104,8 @@ def readable_array(array: Array, dtype: str) -> Any:
 def _of_other_elements(array: Array, dtype: str) -> NDArray:
     if array.dtype.itemsize * 8 != DataType(dtype).bits or not _lies_well(array):
         return from_numpy(array)  # the runtime packs what NumPy gives a byte
-    return array_over(array.shape, dtype, cpu(0), array.ctypes.data, array)
+    shared: NDArray = array_over(array.shape, dtype, cpu(0), array.ctypes.data, array)
+    return shared
 
 
 def _lies_well(array: Array) -> bool:

@@ -43,7 +43,7 @@ def _is_packed(dtype: str) -> bool:
 def _buffer_format(dtype: str) -> str | None:
     """How NumPy names a type in its buffers; None for those that it lacks."""
     kind = numpy_dtype(dtype)
-    return memoryview(np.empty(0, kind)).format if kind.isbuiltin == 1 else None
+    return np.empty(0, kind).data.format if kind.isbuiltin == 1 else None
 
 
 class _CopyingRunner:

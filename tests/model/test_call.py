@@ -19,6 +19,7 @@ from tests.model.networks import made, two_inputs
 from tests.support import require_module
 
 Array = npt.NDArray[Any]
+Call = Callable[..., Any]
 SHAPE = (64, 1024)
 
 
@@ -34,7 +35,7 @@ def expected(x: Array) -> Array:
 
 
 @pytest.fixture(scope="module")
-def model() -> sterna.CompiledModel:
+def model() -> Call:
     """relu(x) * 2: kernels that could work in place of their input."""
     x = relay.var("x", shape=SHAPE)
     return sterna.compile(relay.Function((x,), relay.nn.relu(x) * relay.const(np.float32(2))))
@@ -49,7 +50,7 @@ def address(array: Array) -> int:
 # ---- results ----
 
 
-def test_memory_of_a_result_that_was_let_go_is_used_again(model: sterna.CompiledModel) -> None:
+def test_memory_of_a_result_that_was_let_go_is_used_again(model: Call) -> None:
     seen = set()
     result = model(numbers())
     for seed in range(8):
@@ -60,7 +61,7 @@ def test_memory_of_a_result_that_was_let_go_is_used_again(model: sterna.Compiled
     assert all(where % 64 == 0 for where in seen)
 
 
-def test_results_that_are_kept_never_share_memory(model: sterna.CompiledModel) -> None:
+def test_results_that_are_kept_never_share_memory(model: Call) -> None:
     results = [model(numbers(seed)) for seed in range(6)]
     assert len({address(result) for result in results}) == 6
     for seed, result in enumerate(results):
@@ -81,7 +82,7 @@ def test_results_that_are_kept_never_share_memory(model: sterna.CompiledModel) -
     ids=["slice", "transposed", "flat", "memoryview", "dlpack", "own", "bits"],
 )
 def test_whatever_shows_a_result_keeps_its_memory(
-    model: sterna.CompiledModel, part: Callable[[Array], Any]
+    model: Call, part: Callable[[Array], Any]
 ) -> None:
     def read(shown: Any) -> Array:
         return shown.numpy() if isinstance(shown, sterna.nd.NDArray) else np.array(shown)
@@ -93,7 +94,7 @@ def test_whatever_shows_a_result_keeps_its_memory(
     np.testing.assert_array_equal(read(kept), before)
 
 
-def test_what_a_caller_does_to_a_result_is_forgotten_with_it(model: sterna.CompiledModel) -> None:
+def test_what_a_caller_does_to_a_result_is_forgotten_with_it(model: Call) -> None:
     for _ in range(4):
         result = model(numbers())
         assert result.shape == SHAPE and result.dtype == np.float32 and result.flags.writeable
@@ -115,7 +116,7 @@ def test_results_outlive_the_model() -> None:
     assert (total == 3).all() and (difference == 0).all()
 
 
-def test_results_are_inputs_of_the_next_call(model: sterna.CompiledModel) -> None:
+def test_results_are_inputs_of_the_next_call(model: Call) -> None:
     x = numbers()
     result = model(x)
     for _ in range(5):
@@ -182,14 +183,14 @@ def backwards(x: Array) -> Array:
     "lay", [np.array, read_only, misaligned, strided, backwards, np.asfortranarray]
 )
 def test_inputs_are_taken_however_they_lie_and_never_written(
-    model: sterna.CompiledModel, lay: Callable[[Array], Array]
+    model: Call, lay: Callable[[Array], Array]
 ) -> None:
     given = lay(numbers(3))
     np.testing.assert_array_equal(model(given), expected(numbers(3)))
     np.testing.assert_array_equal(given, numbers(3))
 
 
-def test_a_read_only_tensor_of_another_library_is_read(model: sterna.CompiledModel) -> None:
+def test_a_read_only_tensor_of_another_library_is_read(model: Call) -> None:
     class Foreign:
         """Speaks DLPack and nothing else."""
 
@@ -202,7 +203,7 @@ def test_a_read_only_tensor_of_another_library_is_read(model: sterna.CompiledMod
     np.testing.assert_array_equal(model(Foreign()), expected(numbers()))
 
 
-def test_arrays_of_torch_are_read_in_place(model: sterna.CompiledModel) -> None:
+def test_arrays_of_torch_are_read_in_place(model: Call) -> None:
     require_module("torch")
     import torch
 
@@ -211,7 +212,7 @@ def test_arrays_of_torch_are_read_in_place(model: sterna.CompiledModel) -> None:
     np.testing.assert_array_equal(model(given.T.contiguous().T), expected(numbers(5)))
 
 
-def test_nothing_of_an_input_is_kept_after_the_call(model: sterna.CompiledModel) -> None:
+def test_nothing_of_an_input_is_kept_after_the_call(model: Call) -> None:
     given = numbers()
     model(given)
     given.resize((3, 5))  # refused while anybody refers to it
@@ -227,10 +228,10 @@ def test_nothing_of_an_input_is_kept_after_the_call(model: sterna.CompiledModel)
 def test_elements_that_numpy_lacks(dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     x = relay.var("x", shape=(2, 3), dtype=dtype)
-    doubles = sterna.compile(relay.Function((x,), relay.reverse(x, axis=1)))
+    turned: Call = sterna.compile(relay.Function((x,), relay.reverse(x, axis=1)))
     values = np.array([[0, 1, 0], [1, 1, 0]], "float32").astype(kind)
     for given in (values, np.asfortranarray(values), np.repeat(values, 2, axis=0)[::2]):
-        result = doubles(given)
+        result = turned(given)
         assert result.dtype == kind
         np.testing.assert_array_equal(result.astype("float32"), values[:, ::-1].astype("float32"))
 
@@ -242,7 +243,7 @@ def test_both_integers_of_64_bits_are_int64() -> None:
         np.testing.assert_array_equal(model(np.arange(3, dtype=kind)), [0, 2, 4])
 
 
-def test_other_byte_orders_are_refused(model: sterna.CompiledModel) -> None:
+def test_other_byte_orders_are_refused(model: Call) -> None:
     with pytest.raises(InputError, match="takes float32"):
         model(numbers().astype(">f4"))
 
@@ -261,7 +262,7 @@ def test_a_model_is_usable_after_an_error() -> None:
     assert len(pair._idle) == 1
 
 
-def test_an_input_may_call_the_model_while_it_is_read(model: sterna.CompiledModel) -> None:
+def test_an_input_may_call_the_model_while_it_is_read(model: Call) -> None:
     class Calling:
         """Computes itself by the model when it is asked for its numbers."""
 
@@ -273,7 +274,7 @@ def test_an_input_may_call_the_model_while_it_is_read(model: sterna.CompiledMode
     np.testing.assert_array_equal(model(Calling()), 2 * expected(numbers()))
 
 
-def test_threads_keep_what_they_get(model: sterna.CompiledModel) -> None:
+def test_threads_keep_what_they_get(model: Call) -> None:
     wrong: list[int] = []
 
     def work(number: int) -> None:
@@ -299,7 +300,7 @@ def test_ten_inputs_by_place_and_by_name() -> None:
     total = made(
         [helper.make_node("Sum", names, ["y"])], {name: [1, 16] for name in names}, {"y": [1, 16]}
     )
-    model = sterna.compile(total)
+    model: Call = sterna.compile(total)
     given = [np.full((1, 16), index, "float32") for index in range(10)]
     assert (model(*given) == 45).all()
     assert (model(*given[:4], **dict(zip(names[4:], given[4:], strict=True))) == 45).all()

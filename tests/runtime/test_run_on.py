@@ -130,7 +130,7 @@ def test_read_only_arrays_are_refused_wherever_something_is_written(tmp_path: Pa
     for frozen in (mapped, locked, np.frombuffer(bytes(locked.nbytes), "float32").reshape(SHAPE)):
         shared = tvm.nd.from_dlpack(frozen)
         with pytest.raises(ValueError, match="'add2' is read-only"):
-            m.get_output(1, frozen)
+            m["get_output"](1, frozen)
         with pytest.raises(ValueError, match="'add2' is read-only"):
             m.set_output_zero_copy(1, frozen)
         with pytest.raises(ValueError, match="read-only"):
