@@ -25,7 +25,7 @@ def make_runner(
     NumPy gives a byte each.
     """
     packed = any(_is_packed(spec.dtype) for spec in outputs)
-    if packed or device.device_type != cpu(0).device_type:
+    if packed or device != cpu(0):
         return _CopyingRunner(executor, inputs, outputs)
     return ModelCall(
         executor["run_on"],

@@ -145,6 +145,14 @@ def test_outputs_that_are_inputs_or_equal_are_copies() -> None:
     np.testing.assert_array_equal(results[4].ravel(), np.maximum(given, 0))
 
 
+def test_another_device_of_the_same_kind_has_arrays_of_its_own() -> None:
+    pair = sterna.compile(two_inputs())
+    elsewhere = sterna.CompiledModel(pair.module, sterna.cpu(1))
+    ones = np.ones((2, 3), "float32")
+    for first, second in zip(pair(ones, ones), elsewhere(ones, ones), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
 def test_empty_and_scalar_tensors() -> None:
     x, s = relay.var("x", shape=(0, 3)), relay.var("s", shape=())
     model = sterna.compile(relay.Function((x, s), relay.Tuple((relay.nn.relu(x), s + s))))
