@@ -168,9 +168,11 @@ static int call_run_timed(sterna_model *m, const sterna_any *args, int32_t n, st
   (void)n;
   (void)ret;
   if (sterna_as_tensor(&args[0], &t)) return -1;
-  if (value_is_read_only(&args[0]) || t->ndim != 1 || t->shape[0] != (int64_t)m->g->node_count || memcmp(&t->dtype, &int64, sizeof int64) ||
-      t->device.device_type != kDLCPU || !sterna_tensor_is_compact(t))
-    return sterna_set_errorf("ValueError", "times go into a writable array int64[%u] on the CPU", m->g->node_count);
+  if (value_is_read_only(&args[0]) || t->ndim != 1 || t->shape[0] != (int64_t)m->g->node_count ||
+      memcmp(&t->dtype, &int64, sizeof int64) || t->device.device_type != kDLCPU ||
+      !sterna_tensor_is_compact(t))
+    return sterna_set_errorf("ValueError", "times go into a writable array int64[%u] on the CPU",
+                             m->g->node_count);
   return executor_run(m, (uint64_t *)((char *)t->data + t->byte_offset));
 }
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sterna import model as models
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.model.arguments import TensorSpec, arrange_arguments, bind_arguments
+from sterna.model.model_call import Runner, make_runner
 from sterna.model.random_inputs import random_inputs
 from sterna.model.report import Report, make_report
-from sterna.model.runners import Runner, make_runner
 from sterna.relay.arrays import Array
 from sterna.runtime import Device, Module, cpu, load_module, num_threads
 from sterna.runtime.debug_executor import GraphModuleDebug
