@@ -242,11 +242,14 @@ typedef struct {
   size_t size;
 } sterna_bytes;
 
+/* In the header of an array that its owner forbids to write to; compiled functions look for it. */
+#define STERNA_READ_ONLY 0x52454144u
+
 /* The header of every heap object. The count's low half is strong, its high half weak. */
 typedef struct sterna_object {
   uint64_t ref_counts;
   int32_t type_index;
-  uint32_t reserved;
+  uint32_t reserved; /* of an array: STERNA_READ_ONLY, or 0 */
   union {
     void (*deleter)(void *self, int flags); /* flags: 1 end the content, 2 free the memory, 3 both */
     int64_t align_deleter;

@@ -4,6 +4,7 @@
  * Nodes only ever read inputs. A parameter is an input whose array all executors of a model share; to
  * give it other values gives this executor an array of its own. Nodes write to the caller's array for
  * an output if nothing is there that they also need; otherwise it is filled when the run is over.
+ * A run on arrays binds all of them for as long as it lasts and keeps no pointer to any.
  */
 #include "internal.h"
 
@@ -108,6 +109,13 @@ static int overlap(const sterna_ndarray *a, const sterna_ndarray *b) {
     return 0;
   uintptr_t from_a = first_address(&a->tensor), from_b = first_address(&b->tensor);
   return size_a && size_b && from_a < from_b + size_b && from_b < from_a + size_a;
+}
+
+static int refuse_own_memory(const char *role, const char *name) {
+  return sterna_set_errorf("ValueError",
+                           "the array given for %s '%s' lies in the executor's own memory, where a "
+                           "run would overwrite it; copy it",
+                           role, name);
 }
 
 /* Whether an array lies where nodes keep what they compute. */
@@ -258,11 +266,7 @@ int binding_bind_input(sterna_model *m, uint32_t input, sterna_ndarray *array) {
     return 0;
   }
   if (check_usable(&m->tensors[node->entry], &array->tensor, "input", node->name)) return -1;
-  if (is_in_own_memory(m, array))
-    return sterna_set_errorf("ValueError",
-                             "the array given for input '%s' lies in the executor's own memory, where a "
-                             "run would overwrite it; copy it",
-                             node->name);
+  if (is_in_own_memory(m, array)) return refuse_own_memory("input", node->name);
   read_from(m, input, array);
   return 0;
 }
@@ -329,6 +333,118 @@ int binding_provide_inputs(sterna_model *m) {
   }
   m->lacks_inputs = 0;
   return 0;
+}
+
+/* ---- a run on arrays ---- */
+
+/* Whether an array meets memory of some bytes on its own device. */
+static int meets(const DLTensor *t, size_t bytes, const DLTensor *other, size_t other_bytes) {
+  uintptr_t from = first_address(t), from_other = first_address(other);
+  return bytes && other_bytes && from < from_other + other_bytes && from_other < from + bytes &&
+         memcmp(&t->device, &other->device, sizeof t->device) == 0;
+}
+
+static int meets_own_memory(const sterna_model *m, const DLTensor *t, size_t bytes) {
+  if (m->arena && meets(t, bytes, &m->arena->tensor, (size_t)m->g->arena_bytes)) return 1;
+  for (uint32_t i = 0; i < m->buffer_count; i++)
+    if (m->buffers[i] && meets(t, bytes, &m->buffers[i]->tensor, (size_t)m->buffers[i]->tensor.shape[0]))
+      return 1;
+  return 0;
+}
+
+int binding_check_writable(const sterna_model *m, uint32_t output, const sterna_any *value) {
+  if (!value_is_read_only(value)) return 0;
+  return sterna_set_errorf("ValueError", "the array given for output '%s' is read-only",
+                           binding_output_node(m, output)->name);
+}
+
+static int check_run_input(const sterna_model *m, uint32_t input, const DLTensor *t) {
+  const graph_node *node = input_node(m, input);
+  if (check_usable(&m->tensors[node->entry], t, "input", node->name)) return -1;
+  if (!meets_own_memory(m, t, m->g->entries[node->entry].bytes)) return 0;
+  return refuse_own_memory("input", node->name);
+}
+
+/* Whether an output's array meets what the nodes read, or the array of an output before it. */
+static int meets_others(const sterna_model *m, uint32_t output, const DLTensor *t, const sterna_any *args) {
+  const graph *g = m->g;
+  size_t bytes = g->entries[g->outputs[output]].bytes;
+  DLTensor *other;
+  for (uint32_t i = 0; i < g->input_count; i++) {
+    uint32_t entry = input_node(m, i)->entry;
+    other = &m->tensors[entry];
+    if (!m->inputs[i].given && sterna_as_tensor(args++, &other)) return 1;
+    if (meets(t, bytes, other, g->entries[entry].bytes)) return 1;
+  }
+  for (uint32_t i = 0; i < output; i++)
+    if (sterna_as_tensor(&args[i], &other) || meets(t, bytes, other, g->entries[g->outputs[i]].bytes))
+      return 1;
+  return 0;
+}
+
+static int check_run_output(const sterna_model *m, uint32_t output, const sterna_any *args,
+                            const sterna_any *value) {
+  const char *name = binding_output_node(m, output)->name;
+  const DLTensor *wanted = &m->tensors[m->g->outputs[output]];
+  DLTensor *t;
+  if (sterna_as_tensor(value, &t) || binding_check_writable(m, output, value) ||
+      check_usable(wanted, t, "output", name))
+    return -1;
+  if (meets_others(m, output, t, args))
+    return sterna_set_errorf("ValueError", "the array given for output '%s' shares memory with an input or "
+                                           "with another output", name);
+  return meets_own_memory(m, t, m->g->entries[m->g->outputs[output]].bytes)
+             ? refuse_own_memory("output", name)
+             : 0;
+}
+
+static int check_run_arrays(const sterna_model *m, const sterna_any *args, int32_t n) {
+  const sterna_any *next = args;
+  DLTensor *t;
+  int32_t free_inputs = 0;
+  for (uint32_t i = 0; i < m->g->input_count; i++) free_inputs += !m->inputs[i].given;
+  if (n != free_inputs + (int32_t)m->g->output_count)
+    return sterna_set_errorf("TypeError", "a run on arrays takes %d inputs and %u outputs, not %d arrays",
+                             (int)free_inputs, m->g->output_count, (int)n);
+  for (uint32_t i = 0; i < m->g->input_count; i++)
+    if (!m->inputs[i].given && (sterna_as_tensor(next++, &t) || check_run_input(m, i, t))) return -1;
+  for (uint32_t i = 0; i < m->g->output_count; i++)
+    if (check_run_output(m, i, args, next++)) return -1;
+  return 0;
+}
+
+/* Whether the nodes can write an output where the caller wants it. */
+static int is_written_in_place(const sterna_model *m, uint32_t output) {
+  return input_behind(m, output) == NO_INPUT && first_with_root(m, output) == output;
+}
+
+/* Lets the nodes use what is bound for good, after a run on arrays. */
+static void end_run(sterna_model *m) {
+  static const DLTensor nowhere;
+  for (uint32_t i = 0; i < m->g->input_count; i++) {
+    const sterna_ndarray *now = m->inputs[i].now;
+    if (!m->inputs[i].given) executor_move(m, input_node(m, i)->entry, now ? &now->tensor : &nowhere, 0);
+  }
+  place_outputs(m);
+}
+
+int binding_run_on(sterna_model *m, const sterna_any *args, int32_t n) {
+  const sterna_any *next = args;
+  DLTensor *t;
+  if (check_run_arrays(m, args, n)) return -1;
+  for (uint32_t i = 0; i < m->g->input_count; i++)
+    if (!m->inputs[i].given && sterna_as_tensor(next++, &t) == 0)
+      executor_move(m, input_node(m, i)->entry, t, 0);
+  const sterna_any *outputs = next;
+  for (uint32_t i = 0; i < m->g->output_count; i++)
+    if (sterna_as_tensor(&outputs[i], &t) == 0 && is_written_in_place(m, i))
+      executor_move(m, output_root(m, i), t, 0);
+  int failed = executor_run_calls(m);
+  for (uint32_t i = 0; i < m->g->output_count && !failed; i++)
+    if (!is_written_in_place(m, i))
+      failed = sterna_as_tensor(&outputs[i], &t) || sterna_tensor_copy(&m->tensors[m->g->outputs[i]], t);
+  end_run(m);
+  return failed ? -1 : 0;
 }
 
 /* ---- all of it ---- */

@@ -171,15 +171,16 @@ static int run_timed(sterna_model *m, uint64_t *nanoseconds) {
   return 0;
 }
 
+int executor_run_calls(sterna_model *m) {
+  const prepared_call *end = m->calls + m->g->call_count;
+  for (const prepared_call *call = m->calls; call < end; call++)
+    if (run_call(m, call)) return -1;
+  return 0;
+}
+
 int executor_run(sterna_model *m, uint64_t *nanoseconds) {
   if (m->lacks_inputs && binding_provide_inputs(m)) return -1;
-  if (nanoseconds) {
-    if (run_timed(m, nanoseconds)) return -1;
-  } else {
-    const prepared_call *end = m->calls + m->g->call_count;
-    for (const prepared_call *call = m->calls; call < end; call++)
-      if (run_call(m, call)) return -1;
-  }
+  if (nanoseconds ? run_timed(m, nanoseconds) : executor_run_calls(m)) return -1;
   return m->has_copied_outputs ? binding_copy_outputs(m) : 0;
 }
 

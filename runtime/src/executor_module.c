@@ -83,7 +83,9 @@ static int call_get_output(sterna_model *m, const sterna_any *args, int32_t n, s
   sterna_ndarray *array = NULL;
   if (read_output(m, &args[0], &output) || binding_get_output(m, output, &array)) return -1;
   if (n == 1) return give_array(0, array, ret);
-  int failed = sterna_as_tensor(&args[1], &into) || sterna_tensor_copy(&array->tensor, into);
+  int failed = sterna_as_tensor(&args[1], &into) ||
+               binding_check_writable(m, output, &args[1]) ||
+               sterna_tensor_copy(&array->tensor, into);
   sterna_release(array);
   return failed;
 }
@@ -154,6 +156,11 @@ static int call_run(sterna_model *m, const sterna_any *args, int32_t n, sterna_a
   return executor_run(m, NULL);
 }
 
+static int call_run_on(sterna_model *m, const sterna_any *args, int32_t n, sterna_any *ret) {
+  (void)ret;
+  return binding_run_on(m, args, n);
+}
+
 /* Nanoseconds of each node, into an array of int64. */
 static int call_run_timed(sterna_model *m, const sterna_any *args, int32_t n, sterna_any *ret) {
   const DLDataType int64 = {kDLInt, 64, 1};
@@ -161,9 +168,11 @@ static int call_run_timed(sterna_model *m, const sterna_any *args, int32_t n, st
   (void)n;
   (void)ret;
   if (sterna_as_tensor(&args[0], &t)) return -1;
-  if (t->ndim != 1 || t->shape[0] != (int64_t)m->g->node_count || memcmp(&t->dtype, &int64, sizeof int64) ||
-      t->device.device_type != kDLCPU || !sterna_tensor_is_compact(t))
-    return sterna_set_errorf("ValueError", "times go into an array int64[%u] on the CPU", m->g->node_count);
+  if (value_is_read_only(&args[0]) || t->ndim != 1 || t->shape[0] != (int64_t)m->g->node_count ||
+      memcmp(&t->dtype, &int64, sizeof int64) || t->device.device_type != kDLCPU ||
+      !sterna_tensor_is_compact(t))
+    return sterna_set_errorf("ValueError", "times go into a writable array int64[%u] on the CPU",
+                             m->g->node_count);
   return executor_run(m, (uint64_t *)((char *)t->data + t->byte_offset));
 }
 
@@ -302,6 +311,7 @@ static const executor_function executor_functions[] = {
     {"get_output_index", 1, 1, call_get_output_index},
     {"get_input_info", 0, 0, call_get_input_info},
     {"run", 0, 0, call_run},
+    {"run_on", 0, INT32_MAX, call_run_on},
     {"run_timed", 1, 1, call_run_timed},
     {"run_node", 1, 1, call_run_node},
     {"get_node_names", 0, 0, call_get_node_names},

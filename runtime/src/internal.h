@@ -25,6 +25,7 @@ INTERNAL int object_is_only_mine(sterna_object *object);
 
 /* value.c: the value, or what a moved object holds, put into room. */
 INTERNAL const sterna_any *value_seen(const sterna_any *value, sterna_any *room);
+INTERNAL int value_is_read_only(const sterna_any *value); /* an array that its owner forbids to write */
 
 /* error.c */
 INTERNAL int error_out_of_memory(void); /* needs no memory; returns -1 */
@@ -226,6 +227,7 @@ INTERNAL void executor_move(sterna_model *m, uint32_t root, const DLTensor *memo
 INTERNAL void executor_move_home(sterna_model *m, uint32_t root);
 INTERNAL sterna_ndarray *executor_home(const sterna_model *m, uint32_t root, uint64_t *byte_offset);
 INTERNAL int executor_run(sterna_model *m, uint64_t *nanoseconds); /* one for each node, or null */
+INTERNAL int executor_run_calls(sterna_model *m); /* the nodes alone, on what is in place */
 INTERNAL int executor_run_node(sterna_model *m, int64_t node);
 
 /* binding.c: what an executor reads and writes. */
@@ -242,6 +244,9 @@ INTERNAL int binding_get_input(sterna_model *m, uint32_t input, sterna_ndarray *
 INTERNAL int binding_get_output(sterna_model *m, uint32_t output, sterna_ndarray **out);
 INTERNAL int binding_provide_inputs(sterna_model *m);    /* zeros for those that nobody has set */
 INTERNAL int binding_copy_outputs(sterna_model *m);      /* to the arrays that nodes could not write to */
+/* Runs on arrays: first the inputs that are no parameters, then the outputs. */
+INTERNAL int binding_run_on(sterna_model *m, const sterna_any *args, int32_t n);
+INTERNAL int binding_check_writable(const sterna_model *m, uint32_t output, const sterna_any *value);
 INTERNAL void binding_reset(sterna_model *m);
 INTERNAL void binding_release(sterna_model *m);
 

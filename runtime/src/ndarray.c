@@ -10,7 +10,6 @@ typedef enum { OWNS_MEMORY, VIEWS_OBJECT, HOLDS_DLPACK, HOLDS_DLPACK_VERSIONED }
 typedef struct {
   sterna_ndarray array;
   holding holds;
-  int read_only;
   const sterna_device_api *api; /* that gave the block, when it owns one */
   void *held;                   /* the block, the owner or the DLPack structure */
   int64_t dims[]; /* shape, then strides */
@@ -94,7 +93,6 @@ static array_object *new_array(const int64_t *shape, int32_t ndim, DLDataType dt
   if (!a) return NULL;
   object_init(&a->array.header, STERNA_NDARRAY, free_array);
   a->holds = holds;
-  a->read_only = 0;
   a->api = NULL;
   a->held = held;
   if (ndim) memcpy(a->dims, shape, (size_t)ndim * sizeof *shape);
@@ -127,7 +125,7 @@ int sterna_ndarray_empty(const int64_t *shape, int32_t ndim, DLDataType dtype, D
 }
 
 int sterna_ndarray_is_read_only(const sterna_ndarray *array) {
-  return array->header.deleter == free_array && ((const array_object *)array)->read_only;
+  return array->header.reserved == STERNA_READ_ONLY;
 }
 
 /* On these a data pointer is a handle, to which nothing can be added. */
@@ -149,7 +147,7 @@ int ndarray_over(const DLTensor *t, sterna_object *owner, int read_only, sterna_
   array_object *a = new_array(t->shape, t->ndim, t->dtype, t->device, VIEWS_OBJECT, owner);
   if (!a) return -1;
   sterna_retain(owner);
-  a->read_only = read_only;
+  if (read_only) a->array.header.reserved = STERNA_READ_ONLY;
   place(&a->array.tensor, t->data, t->byte_offset);
   *out = &a->array;
   return 0;
@@ -181,7 +179,7 @@ int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndi
   array_object *a = new_array(shape, ndim, dtype, array->tensor.device, VIEWS_OBJECT, owner);
   if (!a) return -1;
   sterna_retain(owner);
-  a->read_only = sterna_ndarray_is_read_only(array);
+  if (sterna_ndarray_is_read_only(array)) a->array.header.reserved = STERNA_READ_ONLY;
   place(&a->array.tensor, array->tensor.data, array->tensor.byte_offset + byte_offset);
   *out = &a->array;
   return 0;
@@ -272,7 +270,7 @@ static int take_in(const DLTensor *t, holding holds, void *managed, int read_onl
     return sterna_set_error("ValueError", "the array is not contiguous; pass a contiguous copy of it");
   array_object *a = new_array(t->shape, t->ndim, t->dtype, t->device, holds, managed);
   if (!a) return -1;
-  a->read_only = read_only;
+  if (read_only) a->array.header.reserved = STERNA_READ_ONLY;
   place(&a->array.tensor, t->data, t->byte_offset);
   *out = &a->array;
   return 0;

@@ -91,6 +91,12 @@ int sterna_as_tensor(const sterna_any *value, DLTensor **out) {
   return 0;
 }
 
+int value_is_read_only(const sterna_any *value) {
+  sterna_any room;
+  value = value_seen(value, &room);
+  return value->type_index == STERNA_NDARRAY && sterna_ndarray_is_read_only((sterna_ndarray *)value->v_obj);
+}
+
 int sterna_as_function(const sterna_any *value, sterna_function **out) {
   sterna_any room;
   value = value_seen(value, &room);

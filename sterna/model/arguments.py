@@ -3,14 +3,16 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from sterna.relay.arrays import Array, from_numpy, numpy_dtype
-from sterna.runtime import NDArray
+from sterna.runtime import NDArray, cpu
+from sterna.runtime._core import array_over
+from sterna.runtime.ndarray import array as nd_array
 from sterna.runtime.ndarray import from_dlpack
+from sterna.support.dtype import DataType
 from sterna.support.table import count
 
 
@@ -39,6 +41,14 @@ def bind_arguments(
     specs: Sequence[TensorSpec], args: Sequence[Any], named: Mapping[str, Any]
 ) -> list[Any]:
     """One array per input, from arguments by place and by name."""
+    values = arrange_arguments(specs, args, named)
+    return [fitting_array(spec, value) for spec, value in zip(specs, values, strict=True)]
+
+
+def arrange_arguments(
+    specs: Sequence[TensorSpec], args: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """One value per input, in order, from arguments by place and by name."""
     if len(args) > len(specs):
         raise InputError(f"{_takes(specs)}, but {len(args)} were given")
     given = {spec.name: value for spec, value in zip(specs, args, strict=False)}
@@ -53,7 +63,7 @@ def bind_arguments(
     if missing:
         names = ", ".join(map(str, missing))
         raise InputError(f"missing: {names}; {_takes(specs)}, but {len(given)} were given")
-    return [fitting_array(spec, given[spec.name]) for spec in specs]
+    return tuple(given[spec.name] for spec in specs)
 
 
 def _takes(specs: Sequence[TensorSpec]) -> str:
@@ -68,8 +78,6 @@ def _hint(name: str, specs: Sequence[TensorSpec]) -> str:
 
 def fitting_array(spec: TensorSpec, value: Any) -> Any:
     """A value as the runtime takes it: an NDArray or a NumPy array that it can read in place."""
-    if type(value) is np.ndarray and value.shape == spec.shape and _fits_as_it_is(spec, value):
-        return value
     array = value if isinstance(value, NDArray) else _from_elsewhere(spec, value)
     dtype, shape = str(array.dtype), tuple(array.shape)
     if dtype != spec.dtype:
@@ -83,24 +91,33 @@ def fitting_array(spec: TensorSpec, value: Any) -> Any:
         )
     if isinstance(array, NDArray):
         return array
-    if array.dtype.kind == "V":  # elements that NumPy itself lacks
-        return from_numpy(array)
-    usable = array.flags.c_contiguous and array.flags.writeable
-    return array if usable else np.array(array, order="C")
+    return readable_array(array, spec.dtype)
 
 
-def _fits_as_it_is(spec: TensorSpec, array: Array) -> bool:
-    """Whether the runtime can read an array of the right shape in place; most calls end here."""
-    dtype, flags = array.dtype, array.flags
-    return (
-        dtype == _numpy_dtype(spec.dtype)
-        and dtype.kind != "V"
-        and flags.c_contiguous
-        and flags.writeable
-    )
+def readable_array(array: Array, dtype: str) -> Any:
+    """A NumPy array as the runtime reads it: in place where it can, else a copy."""
+    if array.dtype.isbuiltin != 1:  # elements that NumPy itself lacks
+        return _of_other_elements(array, dtype)
+    return array if _lies_well(array) else nd_array(array)
 
 
-_numpy_dtype = cache(numpy_dtype)
+def _of_other_elements(array: Array, dtype: str) -> NDArray:
+    if array.dtype.itemsize * 8 != DataType(dtype).bits or not _lies_well(array):
+        return from_numpy(array)  # the runtime packs what NumPy gives a byte
+    shared: NDArray = array_over(array.shape, dtype, cpu(0), array.ctypes.data, array)
+    return shared
+
+
+def _lies_well(array: Array) -> bool:
+    """Whether the elements lie in order, each at a multiple of its size."""
+    return array.flags.c_contiguous and array.ctypes.data % array.itemsize == 0
+
+
+def host_array(spec: TensorSpec, value: Any) -> Any:
+    """A value as the runtime reads it in this machine's memory, where models on the CPU run."""
+    array = fitting_array(spec, value)
+    elsewhere = isinstance(array, NDArray) and array.device.device_type != cpu(0).device_type
+    return array.copyto(cpu(0)) if elsewhere else array
 
 
 def _from_elsewhere(spec: TensorSpec, value: Any) -> Any:

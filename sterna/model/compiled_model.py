@@ -2,17 +2,18 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterna import model as models
 from sterna.ir.module import OUTPUT_NAMES
-from sterna.model.arguments import TensorSpec, bind_arguments
+from sterna.model.arguments import TensorSpec, arrange_arguments, bind_arguments
+from sterna.model.model_calls import Runner, make_runner
 from sterna.model.random_inputs import random_inputs
 from sterna.model.report import Report, make_report
-from sterna.relay.arrays import Array, numpy_dtype, to_numpy
-from sterna.runtime import Device, Module, NDArray, cpu, load_module, num_threads
+from sterna.relay.arrays import Array
+from sterna.runtime import Device, Module, cpu, load_module, num_threads
 from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.once import computed_once
@@ -40,7 +41,7 @@ class CompiledModel:
         self.path = path
         """The file that it was loaded from."""
         self.graph: dict[str, Any] = json.loads(module["get_graph_json"]())
-        self._idle: list[_Runner] = []
+        self._idle: list[Runner] = []
 
     @property
     def build(self) -> "BuildRecord | None":
@@ -85,25 +86,29 @@ class CompiledModel:
         """Run it on inputs by place or by name; gives one array, or a tuple of several.
 
         An input is an array of exactly its shape and type: NumPy's, or any with DLPack. Lists and
-        numbers, which have no type of their own, get the input's. The results are NumPy's, and the
-        caller's own.
+        numbers, which have no type of their own, get the input's. What lies in order in memory is
+        read where it is. The results are NumPy's, and the caller's own; memory of those that the
+        caller has let go is used again.
         """
-        results = tuple(self._run(bind_arguments(self.inputs, args, named)))
+        if named or len(args) != len(self.inputs):
+            args = arrange_arguments(self.inputs, args, named)
+        results = self._run(args)
         return results[0] if len(results) == 1 else results
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run it on inputs by name; gives the outputs by name."""
-        results = self._run(bind_arguments(self.inputs, (), inputs))
+        results = self._run(arrange_arguments(self.inputs, (), inputs))
         return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
 
-    def _run(self, arrays: list[Any]) -> list[Array]:
+    def _run(self, values: tuple[Any, ...]) -> tuple[Array, ...]:
         try:
             runner = self._idle.pop()
         except IndexError:  # all are at work
-            runner = _Runner(self._executor(), self.inputs, self.outputs)
-        results = runner(arrays)
-        self._idle.append(runner)
-        return results
+            runner = make_runner(self._executor(), self.inputs, self.outputs, self.device)
+        try:
+            return runner(values)
+        finally:
+            self._idle.append(runner)
 
     def _executor(self) -> Module:
         made: Module = self.module["debug_create"]("default", self.device)
@@ -159,26 +164,6 @@ class CompiledModel:
         takes = ", ".join(map(str, self.inputs))
         gives = ", ".join(map(str, self.outputs))
         return f"CompiledModel({takes}) -> ({gives})"
-
-
-class _Runner:
-    """An executor that takes and gives arrays; one thread at a time may use it."""
-
-    def __init__(
-        self, executor: Module, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
-    ) -> None:
-        self.names = [spec.name for spec in inputs]
-        self.set_input = executor["set_input"]
-        self.run = executor["run"]
-        self.results = [executor["get_output"](place) for place in range(len(outputs))]
-        kinds = [numpy_dtype(spec.dtype).kind for spec in outputs]
-        self.readers = [to_numpy if kind == "V" else NDArray.numpy for kind in kinds]
-
-    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
-        for name, array in zip(self.names, arrays, strict=True):
-            self.set_input(name, array)
-        self.run()
-        return [read(result) for read, result in zip(self.readers, self.results, strict=True)]
 
 
 def load(path: str | os.PathLike[str], device: Device | None = None) -> CompiledModel:

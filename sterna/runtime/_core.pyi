@@ -79,6 +79,19 @@ class Module(Object):
     def import_module(self, module: Module, /) -> None: ...
     def clear_imports(self) -> None: ...
 
+class ModelCall:
+    def __new__(
+        cls,
+        run_on: PackedFunc,
+        fit: Callable[[Any, Any], Any],
+        numpy_array: type,
+        inputs: tuple[tuple[Any, tuple[int, ...], str, str | None], ...],
+        outputs: tuple[tuple[tuple[int, ...], str, Any], ...],
+    ) -> Self: ...
+    def __call__(self, values: tuple[Any, ...], /) -> tuple[Any, ...]: ...
+
+class ResultMemory: ...
+
 def configure(
     *,
     ndarray: type[NDArray],

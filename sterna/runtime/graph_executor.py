@@ -42,6 +42,12 @@ def create_executor(
     return made
 
 
+def _shared(value: Any) -> Any:
+    """A value with its memory as packed functions take it; NumPy exports no other elements."""
+    is_other = isinstance(value, np.ndarray) and value.dtype.isbuiltin != 1
+    return ndarray.numpyasarray(value) if is_other else value
+
+
 def _named(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
@@ -104,8 +110,9 @@ class GraphModule:
         values = np.asarray(value)
         if values.shape != shape:
             raise ValueError(f"input '{key}' has the shape {shape}, but {values.shape} was given")
-        if values.dtype.name == dtype and values.flags.c_contiguous and values.flags.writeable:
-            return values
+        lies_well = values.flags.c_contiguous and values.flags.writeable
+        if values.dtype.name == dtype and lies_well and not dtype.is_packed:
+            return _shared(values)
         return ndarray.empty(shape, dtype).copyfrom(values)
 
     def set_input_zero_copy(
@@ -113,19 +120,19 @@ class GraphModule:
     ) -> None:
         """Let runs read inputs from arrays of the caller's; None ends that for an input."""
         if isinstance(key, str | int):
-            self.module["set_input_zero_copy"](key, value)
+            self.module["set_input_zero_copy"](key, _shared(value))
         else:
             params |= _named(key=key, value=value)
         for name, array in params.items():
             if self.get_input_index(name) >= 0:
-                self.module["set_input_zero_copy"](name, array)
+                self.module["set_input_zero_copy"](name, _shared(array))
 
     def set_output_zero_copy(self, key: str | int, value: Any) -> None:
         """Let runs write an output into an array of the caller's; None ends that."""
         index = self.get_output_index(key) if isinstance(key, str) else key
         if index < 0:
             raise RuntimeError(f"Could not find '{key}' in graph's outputs")
-        self.module["set_output_zero_copy"](index, value)
+        self.module["set_output_zero_copy"](index, _shared(value))
 
     def get_input(self, index: str | int, out: NDArray | None = None) -> NDArray:
         """An input's array, by name or number; that of a parameter cannot be written to."""

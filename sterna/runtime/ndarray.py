@@ -224,5 +224,11 @@ def from_dlpack(array: Any) -> NDArray:
 
 
 def numpyasarray(values: NumPyArray) -> NDArray:
-    """An array that shares its memory with a NumPy array."""
-    return from_dlpack(values)
+    """An array that shares its memory with a NumPy array, also of elements of ml_dtypes."""
+    if values.dtype.isbuiltin == 1:
+        return from_dlpack(values)
+    dtype = DataType(values.dtype.name)
+    if dtype.is_packed:
+        raise TypeError(f"NumPy gives each {dtype} a byte, so its memory cannot be shared; copy it")
+    bits: NDArray = from_dlpack(values.view(_holder(dtype)))
+    return bits._create_view(values.shape, dtype)

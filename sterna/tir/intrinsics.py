@@ -50,9 +50,10 @@ and `tensor` that of a DLTensor (see runtime/sterna.h):
     any_type(args, i)         int32: the type index of args[i]
     any_value(args, i)        its payload as int64, float64 or handle
     any_tensor(args, i)       handle: the DLTensor of args[i], which is an array or a tensor view
-    check_array(args, i, signature, name, dtype, extents ...)
+    check_array(args, i, signature, name, dtype, is_written, extents ...)
                               fails unless args[i] is such an array of the CPU, without gaps; an
-                              extent of -1 may be any. The words say what to call it in errors
+                              extent of -1 may be any. One that is written to may not be read-only.
+                              The words say what to call it in errors
     tensor_data(tensor)       handle: data + byte_offset
     tensor_ndim(tensor), tensor_device(tensor)           int32
     tensor_dtype(tensor)      int32: code | bits << 8 | lanes << 16

@@ -306,4 +306,7 @@ def fault_of(
     for dim, extent in enumerate(wanted.extents):
         if extent not in (-1, tensor.extents[dim]):
             return words.WRONG_SHAPE, wanted.extent_text(dim)
+    given = args.get(index)
+    if wanted.is_written and isinstance(given, np.ndarray) and not given.flags.writeable:
+        return words.IS_READ_ONLY, ""
     return (words.HAS_GAPS, "") if tensor_property("tensor_has_strides", tensor, 0) else None

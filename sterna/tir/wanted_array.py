@@ -19,6 +19,10 @@ WRONG_DTYPE = ("TypeError", " must be of type ")
 WRONG_SHAPE = ("ValueError", " has a wrong shape: ")
 WRONG_DEVICE = ("ValueError", " must be on the CPU")
 HAS_GAPS = ("ValueError", " must be contiguous")
+IS_READ_ONLY = ("ValueError", " is written to, but the array is read-only")
+
+READ_ONLY_MARK = 0x52454144
+"""What the runtime puts into the header of an array that its owner forbids to write to."""
 
 _INT64 = DataType("int64")
 
@@ -33,21 +37,23 @@ class WantedArray:
     dtype: DataType
     extents: tuple[int, ...]
     """-1 where any will do."""
+    is_written: bool
 
     def check(self, args: Expr, index: int) -> Call:
         """The call that fails unless an argument is such an array."""
         words = (StringImm(self.signature), StringImm(self.name), StringImm(str(self.dtype)))
-        extents = (IntImm(_INT64, extent) for extent in self.extents)
-        return Call(INT32, "check_array", (args, build.const(index), *words, *extents))
+        numbers = (IntImm(_INT64, number) for number in (int(self.is_written), *self.extents))
+        return Call(INT32, "check_array", (args, build.const(index), *words, *numbers))
 
     @classmethod
     def of(cls, call: Call) -> Self:
         """What a call checks."""
         words = [word.value for word in call.args[2:5] if isinstance(word, StringImm)]
-        extents = [extent.value for extent in call.args[5:] if isinstance(extent, IntImm)]
-        if len(words) != 3 or len(extents) != len(call.args) - 5:
+        numbers = [number.value for number in call.args[5:] if isinstance(number, IntImm)]
+        if len(words) != 3 or not numbers or len(numbers) != len(call.args) - 5:
             raise InternalError(f"{call} does not say what it checks")
-        return cls(words[0], words[1], DataType(words[2]), tuple(extents))
+        is_written, *extents = numbers
+        return cls(words[0], words[1], DataType(words[2]), tuple(extents), bool(is_written))
 
     @property
     def function(self) -> str:

@@ -244,7 +244,8 @@ class CallWriter(ExprWriter):
         self.line(f"static const int64_t {name}_extents[] = {{{extents}}};")
         self.line(f"static const char *const {name}_texts[] = {{{said}}};")
         self.line(f"static const struct sterna_wanted {name} = {{")
-        self.line(f"  {texts}, {name}_extents, {name}_texts, {wanted.type_code}u, {len(dims)}")
+        self.line(f"  {texts}, {name}_extents, {name}_texts, {wanted.type_code}u, {len(dims)}, "
+                  f"{int(wanted.is_written)}")
         self.line("};")
         given = self.args(expr.args[:2], lane)
         self.line(f"if (sterna_check_array({given}, &{name}) != 0) {{")

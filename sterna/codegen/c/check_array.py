@@ -19,6 +19,7 @@ struct sterna_wanted {{
   const char *const *extent_texts;
   uint32_t type;
   int32_t ndim;
+  int32_t is_written;
 }};
 
 static int32_t sterna_wrong_argument(const struct sterna_wanted *wanted, const char *kind,
@@ -55,6 +56,9 @@ static int32_t sterna_check_array(const void *args, int64_t i,
                                    wanted->extent_texts[dim]);
   if (tensor->device_type != 1)
     return sterna_wrong_argument(wanted, {_fault(words.WRONG_DEVICE)}, "");
+  if (wanted->is_written && any->type_index == 70 &&
+      ((const uint32_t *)any->value.v_ptr)[3] == {words.READ_ONLY_MARK}u)
+    return sterna_wrong_argument(wanted, {_fault(words.IS_READ_ONLY)}, "");
   if (!tensor->strides) return 0;
   for (dim = wanted->ndim; dim-- > 0; step *= tensor->shape[dim])
     if (tensor->shape[dim] != 1 && tensor->strides[dim] != step)

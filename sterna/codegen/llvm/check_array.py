@@ -12,9 +12,10 @@ from sterna.tir.wanted_array import MESSAGE_BYTES, WantedArray
 
 _EXTENT = "{ i64, ptr }"
 """An extent, or -1, and what to say where it is another."""
-_WANTED = "{ ptr, ptr, ptr, ptr, ptr, i32, i32 }"
-"""The function's and the argument's names, dimensions and type in words, extents, type, ndim."""
-_FUNCTION, _ARGUMENT, _DIMENSIONS, _TYPE_TEXT, _EXTENTS, _TYPE, _NDIM = range(7)
+_WANTED = "{ ptr, ptr, ptr, ptr, ptr, i32, i32, i32 }"
+"""The function's and the argument's names, dimensions and type in words, extents, type, ndim, and
+whether it is written to."""
+_FUNCTION, _ARGUMENT, _DIMENSIONS, _TYPE_TEXT, _EXTENTS, _TYPE, _NDIM, _IS_WRITTEN = range(8)
 
 
 def wanted_table(module: ModuleWriter, wanted: WantedArray) -> str:
@@ -32,7 +33,7 @@ def wanted_table(module: ModuleWriter, wanted: WantedArray) -> str:
     )
     module.globals.append(
         f"{table} = private unnamed_addr constant {_WANTED} {{ {named}, ptr {extents}, "
-        f"i32 {wanted.type_code}, i32 {len(rows)} }}"
+        f"i32 {wanted.type_code}, i32 {len(rows)}, i32 {int(wanted.is_written)} }}"
     )
     return table
 
@@ -95,6 +96,7 @@ def check_array(module: ModuleWriter) -> str:
             "type": (words.WRONG_DTYPE, "%type.text"),
             "extent": (words.WRONG_SHAPE, "%extent.text"),
             "device": (words.WRONG_DEVICE, module.string("")),
+            "owner": (words.IS_READ_ONLY, module.string("")),
             "stride": (words.HAS_GAPS, module.string("")),
         }
         chosen = [
@@ -157,7 +159,18 @@ device:
   %device.at = getelementptr inbounds {TENSOR}, ptr %tensor, i32 0, i32 1
   %where = load i32, ptr %device.at
   %cpu = icmp eq i32 %where, 1
-  br i1 %cpu, label %compact, label %wrong
+  br i1 %cpu, label %use, label %wrong
+use:
+  %is.written.at = getelementptr inbounds {_WANTED}, ptr %wanted, i32 0, i32 {_IS_WRITTEN}
+  %is.written = load i32, ptr %is.written.at
+  %writes = icmp ne i32 %is.written, 0
+  %asks = and i1 %writes, %object
+  br i1 %asks, label %owner, label %compact
+owner:
+  %mark.at = getelementptr i8, ptr %start, i32 12
+  %mark = load i32, ptr %mark.at
+  %read.only = icmp eq i32 %mark, {words.READ_ONLY_MARK}
+  br i1 %read.only, label %wrong, label %compact
 compact:
   %strides.at = getelementptr inbounds {TENSOR}, ptr %tensor, i32 0, i32 8
   %strides = load ptr, ptr %strides.at

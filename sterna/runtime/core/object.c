@@ -175,7 +175,9 @@ int ready_types(PyObject *module) {
              {"PackedFunc", &Function_Type},
              {"NDArray", &NDArray_Type},
              {"Module", &Module_Type},
-             {"Device", &Device_Type}};
+             {"Device", &Device_Type},
+             {"ModelCall", &ModelCall_Type},
+             {"ResultMemory", &ResultMemory_Type}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (PyType_Ready(all[i].type) < 0 ||
         PyModule_AddObjectRef(module, all[i].name, (PyObject *)all[i].type) < 0)

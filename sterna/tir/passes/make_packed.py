@@ -4,7 +4,17 @@ from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
 from sterna.support.dtype import DataType
-from sterna.tir.stmt import AssertStmt, Buffer, Evaluate, LetStmt, PrimFunc, Stmt, seq
+from sterna.tir.stmt import (
+    AssertStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    seq,
+)
 from sterna.tir.wanted_array import WantedArray
 
 INT64 = DataType("int64")
@@ -30,6 +40,7 @@ class _Wrapper:
         self.args = Var("args", HANDLE)
         self.steps: list[tuple[Var, Expr] | Stmt] = []
         self.values: dict[Var, Expr] = {}
+        self.written = _stored_in(func.body)
         self.signature = f"{func.name}({', '.join(map(self.describe, range(arguments)))})"
 
     def describe(self, index: int) -> str:
@@ -105,7 +116,8 @@ class _Wrapper:
     def take_array(self, index: int, buffer: Buffer) -> Var:
         extents = (build.int_value(extent) for extent in buffer.shape)
         known = tuple(-1 if extent is None else extent for extent in extents)
-        wanted = WantedArray(self.signature, buffer.name, buffer.dtype, known)
+        is_written = self.func.buffers[index] in self.written
+        wanted = WantedArray(self.signature, buffer.name, buffer.dtype, known, is_written)
         self.steps.append(Evaluate(wanted.check(self.args, index)))
         tensor = self.let(buffer.name, self.call(HANDLE, "any_tensor", self.args, index))
         self.values[self.func.params[index]] = self.let(
@@ -145,3 +157,28 @@ class _Wrapper:
                     "which no argument says; add it to the arguments"
                 )
             stack.extend(c for c in item.children() if isinstance(c, Expr))
+
+
+def _stored_in(body: Stmt) -> set[Buffer | None]:
+    """The buffers that a statement puts values into."""
+    stored: set[Buffer | None] = set()
+    stack = [body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, BufferStore):
+            stored.add(stmt.buffer)
+        elif isinstance(stmt, Evaluate) and isinstance(stmt.value, Call):
+            stored |= _stored_by(stmt.value)
+        stack.extend(child for child in stmt.children() if isinstance(child, Stmt))
+    return stored
+
+
+def _stored_by(call: Call) -> set[Buffer | None]:
+    """Those that a call for its effect does."""
+    if call.op not in ("store_bits", "tile_store"):
+        return set()
+    places = (
+        arg.args[0] if isinstance(arg, Call) and arg.op == "address_of" else arg
+        for arg in call.args
+    )
+    return {place.buffer for place in places if isinstance(place, BufferLoad)}

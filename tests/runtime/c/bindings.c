@@ -189,6 +189,48 @@ static void own_memory(void) {
   sterna_any_release(&output);
 }
 
+/* A run on the caller's arrays: two inputs, then four outputs, one of which shows an input. */
+static void run_on(void) {
+  sterna_model *m = network();
+  sterna_module *module = NULL;
+  sterna_any ret, args[6];
+  DLTensor tensors[6];
+  float x[6], w[6], results[4][6];
+  check(sterna_model_module(m, &module) == 0);
+  for (int i = 0; i < 6; i++) {
+    sterna_tensor_info info;
+    check((i < 2 ? sterna_model_input_info(m, i, &info) : sterna_model_output_info(m, i - 2, &info)) == 0);
+    void *data = i == 0 ? x : i == 1 ? w : results[i - 2];
+    tensors[i] = (DLTensor){data, network_cpu, info.ndim, info.dtype, (int64_t *)(uintptr_t)info.shape, NULL, 0};
+    args[i] = sterna_any_tensor(&tensors[i]);
+  }
+  check(sterna_model_set_input(m, "x", weights, 24) == 0);
+  for (int turn = 1; turn < 4; turn++) {
+    for (int i = 0; i < 6; i++) x[i] = (float)(turn * i), w[i] = 1;
+    check(call(module, "run_on", args, 6, &ret) == 0);
+    for (int i = 0; i < 6; i++)
+      check(results[0][i] == 2 * (x[i] + 1) && results[1][i] == results[0][i] && results[2][i] == x[i]);
+    check(w[0] == 1 && w[5] == 1 && x[5] == (float)(turn * 5));
+  }
+  check(sterna_model_run(m) == 0 && gives(m, 0, weights, NULL)); /* as if it had not been */
+  check_fails(call(module, "run_on", args, 5, &ret), "TypeError", "takes 2 inputs and 4 outputs, not 5 arrays");
+  tensors[2].data = x;
+  check_fails(call(module, "run_on", args, 6, &ret), "ValueError", "output 'y' shares memory with an input");
+  tensors[2].data = (char *)results + 1;
+  check_fails(call(module, "run_on", args, 6, &ret), "ValueError", "output 'y' is not aligned");
+  tensors[2].data = results[1];
+  check_fails(call(module, "run_on", args, 6, &ret), "ValueError", "shares memory with an input or with");
+  tensors[2].data = results[0];
+  args[1] = sterna_any_int(3);
+  check_fails(call(module, "run_on", args, 6, &ret), "TypeError", "expected an array");
+  args[1] = sterna_any_tensor(&tensors[1]);
+  load_weights(m); /* a parameter is no input of a run */
+  args[1] = args[0];
+  check(call(module, "run_on", args + 1, 5, &ret) == 0 && results[0][5] == 2 * (x[5] + weights[5]));
+  sterna_release(module);
+  sterna_model_free(m);
+}
+
 static void packed_functions(void) {
   const DLDataType float32 = {kDLFloat, 32, 1}, int32 = {kDLInt, 32, 1};
   sterna_model *m = network();
@@ -419,6 +461,7 @@ int main(int argc, char **argv) {
       {"bound_outputs", bound_outputs},
       {"output_over_input", output_over_input},
       {"own_memory", own_memory},
+      {"run_on", run_on},
       {"packed_functions", packed_functions},
       {"times", times},
       {"parameters", parameters},

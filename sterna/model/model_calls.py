@@ -1,0 +1,68 @@
+"""Executors as functions of arrays: what a compiled model's call runs on."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.model.arguments import TensorSpec, fitting_array, host_array
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
+from sterna.runtime import Device, Module, NDArray, cpu
+from sterna.runtime._core import ModelCall
+from sterna.support.dtype import DataType
+
+Runner = Callable[[tuple[Any, ...]], tuple[Array, ...]]
+"""Takes one value per input and gives an array per output; one thread at a time may use it."""
+
+
+def make_runner(
+    executor: Module, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: Device
+) -> Runner:
+    """A function over an executor.
+
+    On the CPU the nodes read the caller's arrays and write the results' own memory. Another
+    device's arrays are copied there and back, and so are elements of less than a byte, which
+    NumPy gives a byte each.
+    """
+    packed = any(_is_packed(spec.dtype) for spec in outputs)
+    if packed or device != cpu(0):
+        return _CopyingRunner(executor, inputs, outputs)
+    return ModelCall(
+        executor["run_on"],
+        host_array,
+        np.ndarray,
+        tuple((spec, spec.shape, spec.dtype, _buffer_format(spec.dtype)) for spec in inputs),
+        tuple((spec.shape, spec.dtype, numpy_dtype(spec.dtype)) for spec in outputs),
+    )
+
+
+def _is_packed(dtype: str) -> bool:
+    return DataType(dtype).bits != 8 * numpy_dtype(dtype).itemsize
+
+
+def _buffer_format(dtype: str) -> str | None:
+    """How NumPy names a type in its buffers; None for those that it lacks."""
+    kind = numpy_dtype(dtype)
+    return np.empty(0, kind).data.format if kind.isbuiltin == 1 else None
+
+
+class _CopyingRunner:
+    """Copies inputs to the executor's memory and results from it."""
+
+    def __init__(
+        self, executor: Module, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> None:
+        self.inputs = inputs
+        self.set_input = executor["set_input"]
+        self.run = executor["run"]
+        self.results = [executor["get_output"](place) for place in range(len(outputs))]
+        kinds = [numpy_dtype(spec.dtype).kind for spec in outputs]
+        self.readers = [to_numpy if kind == "V" else NDArray.numpy for kind in kinds]
+
+    def __call__(self, values: tuple[Any, ...]) -> tuple[Array, ...]:
+        for spec, value in zip(self.inputs, values, strict=True):
+            self.set_input(spec.name, fitting_array(spec, value))
+        self.run()
+        return tuple(
+            read(result) for read, result in zip(self.readers, self.results, strict=True)
+        )
