@@ -75,12 +75,13 @@ def _serve(
     sock: socket.socket, control: socket.socket, granted: int, folder: str, settings: ServerSettings
 ) -> None:
     limits = settings.limits
+    end = time.monotonic() + limits.handshake_s
     sock.settimeout(limits.handshake_s)
     certificate = settings.certificate()
     if certificate is not None and settings.proxy is None:
         sock = certificate.context().wrap_socket(sock, server_side=True)
     stream = SocketStream(sock)
-    stream.set_deadline(time.monotonic() + limits.handshake_s)
+    stream.set_deadline(end)
 
     def decide(hello: Hello) -> Verdict:
         key = hello.key.encode()
