@@ -17,6 +17,8 @@ class Limits:
     """How many at a time."""
     handshakes: int = 16
     """How many connections at a time that have not proved to know the secret."""
+    handshakes_each: int = 8
+    """How many of these from one address."""
     session_s: float = 0
     """Seconds."""
     handshake_s: float = HANDSHAKE_S
