@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 import sys
@@ -205,8 +206,7 @@ class AsyncServer:
                 unless_served.pop_all()
             self._tasks.add(task)
             self._half_open.add(task, address[0])
-            task.add_done_callback(self._forget)
-            task.add_done_callback(lambda _, sock=sock: sock.close())
+            task.add_done_callback(functools.partial(self._forget, sock))
 
     async def _make_room(self, address: str) -> None:
         """Wait until there is a place for one more of an address that has not proved itself."""
@@ -218,7 +218,8 @@ class AsyncServer:
             self._half_open.discard(task)
             task.cancel()
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        sock.close()  # a task that had not begun yet has not done so
         self._tasks.discard(task)
         self._half_open.discard(task)
 

@@ -1,6 +1,9 @@
 """Archives that unpack to more than they are: servers and loaders refuse them."""
 
+import bz2
+import gzip
 import io
+import lzma
 import random
 import tarfile
 from collections.abc import Iterator
@@ -16,10 +19,10 @@ MOST_FILES = 8 << 20
 LARGE = 64 << 20
 
 
-def archive(mode: str = "w", size: int = 1000, kind: bytes = tarfile.REGTYPE) -> bytes:
+def archive(size: int = 1000, kind: bytes = tarfile.REGTYPE) -> bytes:
     """An archive of a lib.so of zeros, or of something else with that name."""
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as tar:
+    with tarfile.open(fileobj=made, mode="w") as tar:
         info = tarfile.TarInfo("lib.so")
         info.size, info.type, info.linkname = size, kind, "lib.so"
         tar.addfile(info, io.BytesIO(bytes(size)) if kind == tarfile.REGTYPE else None)
@@ -49,9 +52,9 @@ def claims_more() -> bytes:
 
 
 HOSTILE = {
-    "gz": archive("w:gz", LARGE),
-    "bz2": archive("w:bz2", LARGE),
-    "xz": archive("w:xz", LARGE),
+    "gz": gzip.compress(archive(LARGE)),
+    "bz2": bz2.compress(archive(LARGE)),
+    "xz": lzma.compress(archive(LARGE), preset=0),
     "sparse": sparse(),
     "claims": claims_more(),
     "link": archive(kind=tarfile.LNKTYPE, size=0),

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sterna import rpc
-from sterna.rpc import half_open
 from sterna.rpc.half_open import HalfOpen
 from tests.rpc import wire
 from tests.rpc.c_server import running
@@ -19,7 +18,7 @@ from tests.rpc.support import SECRET, limited, serving, wait_until
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [100.0]
-    monkeypatch.setattr(half_open.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("sterna.rpc.half_open.time.monotonic", lambda: now[0])
     yield now
 
 
