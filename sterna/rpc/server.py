@@ -59,6 +59,11 @@ class ServerLoop:
         """Serve until alive, a pipe that whoever started the server holds, is closed."""
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, _leave)
+        # What a handler raises is lost where Python forks; a byte that came is not.
+        woken, waker = socket.socketpair()
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        self._selector.register(woken, selectors.EVENT_READ)
         settings = self._settings
         for library in () if settings.no_fork else settings.load_library:
             load_extension(library)
@@ -75,14 +80,17 @@ class ServerLoop:
                         self._accept()
                     elif key.fileobj is self._line:
                         self._hear_from_proxy()
-                    elif key.fd == alive:
+                    elif key.fd == alive or key.fileobj is woken:
                         return
                     elif self._link is not None and key.fileobj is self._link.socket:
                         self._hear_from_tracker(self._link)
                     else:
                         self._hear(self._connections[key.fd])
         finally:
+            signal.set_wakeup_fd(-1)
             self._end()
+            woken.close()
+            waker.close()
 
     def _end(self) -> None:
         if self._listener is not None:
