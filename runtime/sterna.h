@@ -21,7 +21,8 @@
  *
  * Result.  A function that can fail returns int: 0 when it worked, -1 when it did not, and then the
  * calling thread's error (section 4) says why. Nothing aborts the process. On failure output
- * arguments are left alone.
+ * arguments are left alone. A null pointer that no comment allows is such a failure, a ValueError;
+ * data of no bytes may be null.
  *
  * Ownership.  Objects are reference counted. What a function hands out through an output argument is
  * yours: end it with sterna_release() or sterna_any_release(). What you pass in stays yours.

@@ -20,8 +20,10 @@
 #include "listen.h"
 #include "registrar.h"
 
-/* Beside sessions, this many connections may be in their handshake at once. */
-enum { MOST_HANDSHAKES = 16, MOST_CONNECTIONS = 1024 };
+/* Beside sessions, this many connections may be in their handshake at once, and so many of one address.
+   Whoever comes then takes the place of the oldest, which has had its grace. */
+enum { MOST_HANDSHAKES = 16, MOST_HANDSHAKES_EACH = 8, MOST_CONNECTIONS = 1024, TICK_MS = 1000 };
+static const double handshake_grace_seconds = 1;
 static const double proxy_retry_seconds = 1;
 enum { LISTENER, REGISTRAR, FIRST_CONNECTION };
 
@@ -29,7 +31,9 @@ typedef struct {
   pid_t process;
   int is_session; /* its client was let in */
   int is_waiting; /* at a proxy, for its client */
-  char peer[64];
+  int is_half_open; /* it came by itself and has not proved anything */
+  uint64_t grace_ends;
+  char host[46], peer[64];
 } client;
 
 typedef struct {
@@ -37,6 +41,7 @@ typedef struct {
   struct pollfd files[FIRST_CONNECTION + MOST_CONNECTIONS];
   client clients[MOST_CONNECTIONS];
   int count, sessions, port;
+  int door; /* a connection that waits for a place, or -1; its client is the one behind the last */
   registration told; /* to the tracker */
   int is_proxy_lost;
   uint64_t next_try; /* to reach the proxy */
@@ -75,6 +80,7 @@ static int renew_match_key(server *v) {
 
 /* Leaves this process's sockets to it: a child has only those that it needs. */
 static void close_all(server *v) {
+  if (v->door >= 0) close(v->door);
   for (int i = 0; i < FIRST_CONNECTION + v->count; i++)
     if (v->files[i].fd >= 0) close(v->files[i].fd);
 }
@@ -124,14 +130,15 @@ static void hear_registrar(server *v) {
 
 /* ---- clients ---- */
 
-static void describe_peer(int socket, char out[64]) {
+static void describe_peer(int socket, client *out) {
   struct sockaddr_storage address;
   socklen_t size = sizeof address;
-  char host[46] = "?", port[8] = "?";
+  char port[8] = "?";
+  snprintf(out->host, sizeof out->host, "?");
   if (!getpeername(socket, (struct sockaddr *)&address, &size))
-    getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port,
+    getnameinfo((struct sockaddr *)&address, size, out->host, sizeof out->host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);
-  snprintf(out, 64, "%s:%s", host, port);
+  snprintf(out->peer, sizeof out->peer, "%s:%s", out->host, port);
 }
 
 /* The end of a connection's process. */
@@ -154,18 +161,50 @@ static void enlist(server *v, pid_t process, int talk) {
 }
 
 static void welcome(server *v) {
-  int talk = -1, on = 1, socket = accept(v->files[LISTENER].fd, NULL, NULL);
+  int on = 1, socket = accept(v->files[LISTENER].fd, NULL, NULL);
   if (socket < 0) return;
   fcntl(socket, F_SETFD, FD_CLOEXEC);
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   listen_keep_alive(socket);
-  client *c = &v->clients[v->count];
-  memset(c, 0, sizeof *c);
-  describe_peer(socket, c->peer);
+  v->door = socket;
+}
+
+/* The oldest connection that must go before one more of a host, or NULL. */
+static client *in_the_way(server *v, const char *host) {
+  client *oldest = NULL, *oldest_of_host = NULL;
+  int all = 0, of_host = 0;
+  for (int i = 0; i < v->count; i++) {
+    client *c = &v->clients[i];
+    if (!c->is_half_open) continue;
+    all++;
+    if (!oldest || c->grace_ends < oldest->grace_ends) oldest = c;
+    if (strcmp(c->host, host)) continue;
+    of_host++;
+    if (!oldest_of_host || c->grace_ends < oldest_of_host->grace_ends) oldest_of_host = c;
+  }
+  if (of_host >= MOST_HANDSHAKES_EACH) return oldest_of_host;
+  return all >= MOST_HANDSHAKES ? oldest : NULL;
+}
+
+/* Begins with who waits at the door as soon as there is a place; milliseconds until then at most. */
+static int let_in(server *v) {
+  int talk = -1;
+  client c = {.is_half_open = 1, .grace_ends = clock_after(handshake_grace_seconds)}, *old;
+  describe_peer(v->door, &c);
+  while ((old = in_the_way(v, c.host)) != NULL) {
+    uint64_t now = clock_now();
+    if (now < old->grace_ends) return (int)((old->grace_ends - now) / 1000000) + 1;
+    old->is_half_open = 0; /* it has started nothing and holds nothing that would be left */
+    kill(old->process, SIGKILL);
+  }
+  int socket = v->door;
+  v->door = -1;
+  v->clients[v->count] = c;
   pid_t process = start_process(v, &talk);
-  if (process == 0) leave(v, c->peer, connection_serve(socket, talk, v->options));
+  if (process == 0) leave(v, c.peer, connection_serve(socket, talk, v->options));
   close(socket);
   enlist(v, process, talk);
+  return TICK_MS;
 }
 
 /* One process waits at the proxy, as long as there is room for another session. */
@@ -191,7 +230,7 @@ static int decide_on(const server *v, const char *key) {
 
 static int admit(server *v, client *c, admission *asked) {
   asked->key[MOST_KEY] = 0;
-  v->is_proxy_lost = c->is_waiting = 0;
+  v->is_proxy_lost = c->is_waiting = c->is_half_open = 0;
   int status = decide_on(v, asked->key);
   if (status != STATUS_ACCEPTED) return status;
   c->is_session = 1;
@@ -262,15 +301,16 @@ int server_run(server_options *o) {
   v.files[REGISTRAR] = (struct pollfd){-1, POLLIN, 0};
   v.files[LISTENER] = (struct pollfd){-1, POLLIN, 0};
   v.port = o->port;
+  v.door = -1;
   if (!o->is_behind_proxy && open_listener(&v)) return -1;
   if (start_registrar(&v)) return -1;
   snprintf(place, sizeof place, "%.200s:%d", o->host, v.port);
   tell(&v, o->is_behind_proxy ? "rpc: waits at the proxy %s\n" : "rpc: listens on %s\n", place);
   while (!is_ending) {
-    int has_room = v.count - v.sessions < MOST_HANDSHAKES && v.count < MOST_CONNECTIONS;
-    v.files[LISTENER].events = has_room ? POLLIN : 0;
+    int wait_ms = v.door >= 0 && v.count < MOST_CONNECTIONS ? let_in(&v) : TICK_MS;
+    v.files[LISTENER].events = v.door < 0 ? POLLIN : 0;
     if (o->is_behind_proxy) wait_at_proxy(&v);
-    if (poll(v.files, (nfds_t)(FIRST_CONNECTION + v.count), 1000) <= 0) continue;
+    if (poll(v.files, (nfds_t)(FIRST_CONNECTION + v.count), wait_ms) <= 0) continue;
     for (int i = v.count - 1; i >= 0; i--)
       if (v.files[FIRST_CONNECTION + i].revents) hear_client(&v, i);
     if (v.files[REGISTRAR].revents) hear_registrar(&v);

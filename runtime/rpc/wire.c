@@ -68,6 +68,19 @@ static void check_dimensions(reader *r, uint64_t most) {
     if ((int64_t)get_number(r, 8) < 0) r->broken = 1;
 }
 
+/* A type that has a name and is what the name says: so none of 0 bits or 0 lanes. */
+static void check_dtype(reader *r) {
+  char name[32];
+  DLDataType type, named;
+  type.code = (uint8_t)get_number(r, 1);
+  type.bits = (uint8_t)get_number(r, 1);
+  type.lanes = (uint16_t)get_number(r, 2);
+  sterna_dtype_name(type, name);
+  if (sterna_dtype_parse(name, strlen(name), &named) || named.code != type.code || named.bits != type.bits ||
+      named.lanes != type.lanes)
+    r->broken = 1;
+}
+
 static int check_value(reader *r, int depth) {
   int tag = (int)get_number(r, 1);
   switch (tag) {
@@ -77,7 +90,7 @@ static int check_value(reader *r, int depth) {
     case TAG_INT:
     case TAG_FLOAT:
     case TAG_DEVICE: get_bytes(r, 8); break;
-    case TAG_DTYPE: get_bytes(r, 4); break;
+    case TAG_DTYPE: check_dtype(r); break;
     case TAG_STR: check_text(r); break;
     case TAG_BYTES: get_bytes(r, get_number(r, 4)); break;
     case TAG_SHAPE: get_bytes(r, 8 * get_number(r, 4)); break;
@@ -89,7 +102,8 @@ static int check_value(reader *r, int depth) {
     }
     case TAG_ARRAY:
       if (get_number(r, 1) != OWNED_BY_RECEIVER) r->broken = 1; /* clients own no arrays */
-      get_bytes(r, 8 + 8 + 8 + 4);
+      get_bytes(r, 8 + 8 + 8);
+      check_dtype(r);
       check_dimensions(r, MOST_WIRE_DIMENSIONS);
       break;
     case TAG_FUNCTION:

@@ -57,6 +57,8 @@ static int bits_fit(uint8_t code, int bits) {
 }
 
 int sterna_dtype_parse(const char *name, size_t size, DLDataType *out) {
+  REQUIRE_IF(size, name);
+  REQUIRE(out);
   int best = -1;
   size_t best_length = 0;
   for (int i = 0; i < TYPE_NAMES; i++) {
@@ -83,6 +85,7 @@ int sterna_dtype_parse(const char *name, size_t size, DLDataType *out) {
 }
 
 void sterna_dtype_name(DLDataType dtype, char *buffer) {
+  if (!buffer) return;
   const char *name = NULL;
   int numbered = 1;
   for (int i = 0; i < TYPE_NAMES && !name; i++) {

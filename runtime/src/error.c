@@ -102,6 +102,9 @@ static void set_current(sterna_error *error) {
 
 int sterna_error_create(const char *kind, const char *message, sterna_error *cause,
                         sterna_object *context, sterna_error **out) {
+  REQUIRE(kind);
+  REQUIRE(message);
+  REQUIRE(out);
   size_t kind_size = strlen(kind), message_size = strlen(message);
   error_object *e = memory_allocate(sizeof *e + kind_size + message_size + 2, 16);
   if (!e) return -1;
@@ -123,6 +126,7 @@ int sterna_error_create(const char *kind, const char *message, sterna_error *cau
 }
 
 int sterna_raise(sterna_error *error) {
+  REQUIRE(error);
   sterna_retain(error);
   foreign_raise(error);
   set_current(error);
@@ -142,6 +146,7 @@ static int raise_new(const char *kind, const char *message, sterna_error *cause)
 int sterna_set_error(const char *kind, const char *message) { return raise_new(kind, message, NULL); }
 
 int sterna_set_errorf(const char *kind, const char *format, ...) {
+  REQUIRE(format);
   char small[512], *text = small;
   va_list args, again;
   va_start(args, format);
@@ -187,6 +192,10 @@ int error_prefix(const char *format, const char *name) {
 int error_type(const sterna_any *value, const char *expected) {
   return sterna_set_errorf("TypeError", "expected %s, got %s", expected,
                            sterna_type_name(value->type_index));
+}
+
+int error_null(const char *function, const char *argument) {
+  return sterna_set_errorf("ValueError", "%s: %s is null", function, argument);
 }
 
 /* ---- reading ---- */

@@ -358,6 +358,8 @@ static int find_executor_function(sterna_module *module, void *self, const char 
 static const sterna_module_type executor_type = {"GraphExecutor", find_executor_function, sterna_release};
 
 int sterna_model_module(sterna_model *model, sterna_module **out) {
+  REQUIRE(model);
+  REQUIRE(out);
   if (sterna_module_create(&executor_type, model, out)) return -1;
   sterna_retain(model);
   return 0;

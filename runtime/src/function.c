@@ -25,6 +25,8 @@ static int call_closure(void *self, const sterna_any *args, int32_t n, sterna_an
 
 int sterna_function_create(sterna_call call, void *self, void (*deleter)(void *self),
                            sterna_function **out) {
+  REQUIRE(call);
+  REQUIRE(out);
   closure *c = memory_allocate(sizeof *c, 16);
   if (!c) return -1;
   object_init(&c->function.header, STERNA_FUNCTION_OBJECT, free_closure);
@@ -39,6 +41,7 @@ int sterna_function_create(sterna_call call, void *self, void (*deleter)(void *s
 }
 
 void *sterna_function_self(const sterna_function *function, sterna_call call) {
+  REQUIRE_OR(NULL, function);
   const closure *c = (const closure *)function;
   return function->call == call_closure && c->call == call ? c->self : NULL;
 }
@@ -56,5 +59,8 @@ int function_create_owned(sterna_call call, void *self, sterna_object *owner, st
 
 int sterna_function_call(sterna_function *function, const sterna_any *args, int32_t n,
                          sterna_any *ret) {
+  REQUIRE(function);
+  REQUIRE_IF(n > 0, args);
+  REQUIRE(ret);
   return function->call(function, args, n, ret);
 }

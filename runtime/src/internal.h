@@ -32,6 +32,18 @@ INTERNAL int error_out_of_memory(void); /* needs no memory; returns -1 */
 INTERNAL int error_type(const sterna_any *value, const char *expected); /* "expected int, got text" */
 /* Says in front of the error's message where it happened; the error itself becomes the cause. */
 INTERNAL int error_prefix(const char *format, const char *name);
+/* What public functions begin with: a null pointer is an error that names the function. */
+INTERNAL int error_null(const char *function, const char *argument); /* returns -1 */
+#define REQUIRE_OR(result, pointer)        \
+  do {                                     \
+    if (!(pointer)) {                      \
+      error_null(__func__, #pointer);      \
+      return result;                       \
+    }                                      \
+  } while (0)
+#define REQUIRE(pointer) REQUIRE_OR(-1, pointer)
+#define REQUIRE_IF(needed, pointer) \
+  if (needed) REQUIRE(pointer)
 INTERNAL void error_before_fork(void);
 INTERNAL void error_after_fork(void);
 

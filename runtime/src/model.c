@@ -12,6 +12,7 @@ static sterna_linked_model *linked_models;
 static platform_mutex model_mutex = PLATFORM_MUTEX_INIT;
 
 void sterna_register_model(sterna_linked_model *model) {
+  if (!model) return;
   platform_lock(&model_mutex);
   model->next = linked_models;
   linked_models = model;
@@ -63,6 +64,7 @@ void model_after_fork(void) { platform_unlock(&model_mutex); }
 /* ---- loading ---- */
 
 int sterna_model_load_named(const char *path, const char *name, sterna_model **out) {
+  REQUIRE(out);
   sterna_module *module;
   void *data;
   if (!path) return open_linked(name, out);
@@ -82,6 +84,10 @@ int sterna_model_load(const char *path, sterna_model **out) {
 
 int sterna_model_create(const char *json, size_t size, sterna_module *functions, const DLDevice *devices,
                         int32_t device_count, sterna_model **out) {
+  REQUIRE(json);
+  REQUIRE(functions);
+  REQUIRE_IF(device_count > 0, devices);
+  REQUIRE(out);
   graph *g;
   if (graph_create(json, size, functions, devices, device_count, &g)) return -1;
   int failed = executor_create(g, out);
@@ -90,6 +96,8 @@ int sterna_model_create(const char *json, size_t size, sterna_module *functions,
 }
 
 int sterna_model_share(sterna_model *model, sterna_model **out) {
+  REQUIRE(model);
+  REQUIRE(out);
   sterna_model *m;
   if (executor_enter(model)) return -1;
   int failed = executor_create(model->g, &m);
@@ -106,6 +114,8 @@ int sterna_model_share(sterna_model *model, sterna_model **out) {
 void sterna_model_free(sterna_model *model) { sterna_release(model); }
 
 int sterna_model_load_params(sterna_model *model, const void *data, size_t size) {
+  REQUIRE(model);
+  REQUIRE_IF(size, data);
   if (executor_enter(model)) return -1;
   int failed = params_read(data, size, executor_load_param, model);
   executor_leave(model);
@@ -114,11 +124,20 @@ int sterna_model_load_params(sterna_model *model, const void *data, size_t size)
 
 /* ---- what it has ---- */
 
-int32_t sterna_model_num_inputs(const sterna_model *model) { return (int32_t)model->g->input_count; }
+int32_t sterna_model_num_inputs(const sterna_model *model) {
+  REQUIRE(model);
+  return (int32_t)model->g->input_count;
+}
 
-int32_t sterna_model_num_outputs(const sterna_model *model) { return (int32_t)model->g->output_count; }
+int32_t sterna_model_num_outputs(const sterna_model *model) {
+  REQUIRE(model);
+  return (int32_t)model->g->output_count;
+}
 
-int32_t sterna_model_num_nodes(const sterna_model *model) { return (int32_t)model->g->node_count; }
+int32_t sterna_model_num_nodes(const sterna_model *model) {
+  REQUIRE(model);
+  return (int32_t)model->g->node_count;
+}
 
 static void fill_info(const sterna_model *m, const char *name, uint32_t entry, sterna_tensor_info *out) {
   const DLTensor *t = &m->g->views[entry];
@@ -126,6 +145,8 @@ static void fill_info(const sterna_model *m, const char *name, uint32_t entry, s
 }
 
 int sterna_model_input_info(const sterna_model *model, int32_t index, sterna_tensor_info *out) {
+  REQUIRE(model);
+  REQUIRE(out);
   uint32_t input = 0;
   if (binding_check_input(model, index, &input)) return -1;
   const graph_node *node = &model->g->nodes[model->g->inputs[input]];
@@ -135,6 +156,8 @@ int sterna_model_input_info(const sterna_model *model, int32_t index, sterna_ten
 }
 
 int sterna_model_output_info(const sterna_model *model, int32_t index, sterna_tensor_info *out) {
+  REQUIRE(model);
+  REQUIRE(out);
   uint32_t output = 0;
   if (binding_check_output(model, index, &output)) return -1;
   fill_info(model, binding_output_node(model, output)->name, model->g->outputs[output], out);
@@ -173,6 +196,9 @@ static int describe_output(const sterna_model *m, int32_t index, void *data, siz
 }
 
 int sterna_model_set_input(sterna_model *model, const char *name, const void *data, size_t bytes) {
+  REQUIRE(model);
+  REQUIRE(name);
+  REQUIRE_IF(bytes, data);
   uint32_t input = 0;
   DLTensor t;
   if (executor_enter(model)) return -1;
@@ -182,6 +208,8 @@ int sterna_model_set_input(sterna_model *model, const char *name, const void *da
 }
 
 int sterna_model_bind_input(sterna_model *model, const char *name, const void *data, size_t bytes) {
+  REQUIRE(model);
+  REQUIRE(name);
   uint32_t input = 0;
   DLTensor t;
   sterna_ndarray *array = NULL;
@@ -195,6 +223,7 @@ int sterna_model_bind_input(sterna_model *model, const char *name, const void *d
 }
 
 int sterna_model_bind_output(sterna_model *model, int32_t index, void *data, size_t bytes) {
+  REQUIRE(model);
   uint32_t output = 0;
   DLTensor t;
   sterna_ndarray *array = NULL;
@@ -209,6 +238,8 @@ int sterna_model_bind_output(sterna_model *model, int32_t index, void *data, siz
 }
 
 int sterna_model_get_output(sterna_model *model, int32_t index, void *data, size_t bytes) {
+  REQUIRE(model);
+  REQUIRE_IF(bytes, data);
   uint32_t output = 0;
   DLTensor t;
   sterna_ndarray *array = NULL;
@@ -223,6 +254,7 @@ int sterna_model_get_output(sterna_model *model, int32_t index, void *data, size
 /* ---- running ---- */
 
 int sterna_model_run_timed(sterna_model *model, uint64_t *nanoseconds) {
+  REQUIRE(model);
   if (executor_enter(model)) return -1;
   int failed = executor_run(model, nanoseconds);
   executor_leave(model);

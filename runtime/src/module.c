@@ -58,6 +58,7 @@ static void free_module(void *self, int flags) {
 }
 
 int sterna_module_create(const sterna_module_type *type, void *self, sterna_module **out) {
+  REQUIRE(out);
   if (!type || !type->kind || !type->get_function)
     return sterna_set_error("ValueError", "a module type needs a kind and get_function");
   sterna_module *m = memory_allocate(sizeof *m, 16);
@@ -76,6 +77,8 @@ uint64_t module_id(const sterna_module *module) { return module->id; }
 int module_is_own(const sterna_object *object) { return object->deleter == free_module; }
 
 int sterna_as_module(const sterna_any *value, sterna_module **out) {
+  REQUIRE(value);
+  REQUIRE(out);
   sterna_any room;
   value = value_seen(value, &room);
   if (value->type_index != STERNA_MODULE) return error_type(value, "a module");
@@ -87,14 +90,26 @@ int sterna_as_module(const sterna_any *value, sterna_module **out) {
 
 int sterna_module_function(sterna_module *module, sterna_call call, void *self,
                            sterna_function **out) {
+  REQUIRE(module);
+  REQUIRE(call);
+  REQUIRE(out);
   return function_create_owned(call, self, &module->header, out);
 }
 
-const char *sterna_module_kind(const sterna_module *module) { return module->type->kind; }
+const char *sterna_module_kind(const sterna_module *module) {
+  REQUIRE_OR(NULL, module);
+  return module->type->kind;
+}
 
-void *sterna_module_self(const sterna_module *module) { return module->self; }
+void *sterna_module_self(const sterna_module *module) {
+  REQUIRE_OR(NULL, module);
+  return module->self;
+}
 
-const sterna_module_type *sterna_module_type_of(const sterna_module *module) { return module->type; }
+const sterna_module_type *sterna_module_type_of(const sterna_module *module) {
+  REQUIRE_OR(NULL, module);
+  return module->type;
+}
 
 /* ---- a static table ---- */
 
@@ -115,6 +130,8 @@ static int table_function(sterna_module *m, void *self, const char *name, sterna
 static const sterna_module_type table_type = {"table", table_function, memory_release};
 
 int sterna_module_from_table(const sterna_table_entry *entries, size_t count, sterna_module **out) {
+  REQUIRE_IF(count, entries);
+  REQUIRE(out);
   static_table *t = memory_allocate(sizeof *t, 16);
   if (!t) return -1;
   *t = (static_table){entries, count};
@@ -159,6 +176,8 @@ void module_set_imports(sterna_module *module, sterna_module **imports, size_t c
 }
 
 int sterna_module_import(sterna_module *module, sterna_module *imported) {
+  REQUIRE(module);
+  REQUIRE(imported);
   platform_lock(&module_mutex);
   walk_imports(imported, NULL);
   int circle = module->walked == walks;
@@ -178,6 +197,7 @@ int sterna_module_import(sterna_module *module, sterna_module *imported) {
 }
 
 int sterna_module_clear_imports(sterna_module *module) {
+  REQUIRE(module);
   platform_lock(&module_mutex);
   sterna_module **imports = module->imports;
   size_t count = module->import_count;
@@ -190,6 +210,7 @@ int sterna_module_clear_imports(sterna_module *module) {
 }
 
 size_t sterna_module_import_count(sterna_module *module) {
+  REQUIRE_OR(0, module);
   platform_lock(&module_mutex);
   size_t count = module->import_count;
   platform_unlock(&module_mutex);
@@ -206,6 +227,8 @@ static sterna_module *import_at(sterna_module *module, size_t index) {
 }
 
 int sterna_module_get_import(sterna_module *module, size_t index, sterna_module **out) {
+  REQUIRE(module);
+  REQUIRE(out);
   sterna_module *found = import_at(module, index);
   if (!found)
     return sterna_set_errorf("IndexError", "the module has no import number %llu",
@@ -246,6 +269,9 @@ static int search_imports(sterna_module *module, const char *name, sterna_functi
 
 int sterna_module_get_function(sterna_module *module, const char *name, int query_imports,
                                sterna_function **out) {
+  REQUIRE(module);
+  REQUIRE(name);
+  REQUIRE(out);
   sterna_function *found = NULL;
   if (module->type->get_function(module, module->self, name, &found)) return -1;
   if (!found && query_imports && search_imports(module, name, &found)) return -1;
@@ -291,6 +317,8 @@ int module_look_up(sterna_module *module, const char *name, sterna_function **ou
 }
 
 int sterna_module_lookup(void *library_ctx, const char *name, sterna_function **out) {
+  REQUIRE(name);
+  REQUIRE(out);
   sterna_function *found;
   if (!library_ctx) return sterna_set_errorf("RuntimeError", "'%s' was looked up in no module", name);
   if (module_look_up(library_ctx, name, &found)) return -1;

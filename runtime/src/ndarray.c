@@ -69,10 +69,13 @@ static int check_shape(const int64_t *shape, int32_t ndim) {
 }
 
 int sterna_tensor_bytes(const DLTensor *t, size_t *out) {
+  REQUIRE(t);
+  REQUIRE(out);
   return check_shape(t->shape, t->ndim) || count_bytes(t->shape, t->ndim, t->dtype, out) ? -1 : 0;
 }
 
 int sterna_tensor_is_compact(const DLTensor *t) {
+  REQUIRE_OR(0, t);
   if (!t->strides) return 1;
   for (int32_t i = 0; i < t->ndim; i++)
     if (t->shape[i] == 0) return 1;
@@ -108,6 +111,7 @@ static array_object *new_array(const int64_t *shape, int32_t ndim, DLDataType dt
 
 int sterna_ndarray_empty(const int64_t *shape, int32_t ndim, DLDataType dtype, DLDevice device,
                          sterna_ndarray **out) {
+  REQUIRE(out);
   const sterna_device_api *api;
   size_t bytes;
   if (check_shape(shape, ndim) || count_bytes(shape, ndim, dtype, &bytes) || device_get(device, &api))
@@ -125,6 +129,7 @@ int sterna_ndarray_empty(const int64_t *shape, int32_t ndim, DLDataType dtype, D
 }
 
 int sterna_ndarray_is_read_only(const sterna_ndarray *array) {
+  REQUIRE_OR(0, array);
   return array->header.reserved == STERNA_READ_ONLY;
 }
 
@@ -161,6 +166,8 @@ size_t tensor_alignment(DLDataType dtype) {
 
 int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndim, DLDataType dtype,
                         uint64_t byte_offset, sterna_ndarray **out) {
+  REQUIRE(array);
+  REQUIRE(out);
   size_t whole, part;
   if (sterna_tensor_bytes(&array->tensor, &whole) || check_shape(shape, ndim) ||
       count_bytes(shape, ndim, dtype, &part))
@@ -209,6 +216,8 @@ static int copy_directly(void *to, DLDevice to_device, const void *from, DLDevic
 static int copy_bytes(void *to, DLDevice to_device, const void *from, DLDevice from_device,
                       size_t bytes) {
   const DLDevice host = {kDLCPU, 0};
+  if (bytes && ((!to && on_host(to_device)) || (!from && on_host(from_device))))
+    return sterna_set_error("ValueError", "an array of a copy has no data: its pointer is null");
   if (on_host(to_device)) to_device = host;
   if (on_host(from_device)) from_device = host;
   if (to_device.device_type == from_device.device_type || to_device.device_type == kDLCPU ||
@@ -231,6 +240,8 @@ static int check_compact(const DLTensor *t, const char *role) {
 }
 
 int sterna_tensor_copy(const DLTensor *from, DLTensor *to) {
+  REQUIRE(from);
+  REQUIRE(to);
   size_t from_bytes, to_bytes;
   if (sterna_tensor_bytes(from, &from_bytes) || sterna_tensor_bytes(to, &to_bytes) ||
       check_compact(from, "source") || check_compact(to, "destination"))
@@ -250,11 +261,15 @@ static int check_amount(const DLTensor *t, size_t bytes) {
 }
 
 int sterna_tensor_copy_from_memory(DLTensor *to, const void *from, size_t bytes) {
+  REQUIRE(to);
+  REQUIRE_IF(bytes, from);
   if (check_amount(to, bytes)) return -1;
   return copy_bytes(first_byte(to), to->device, from, (DLDevice){kDLCPU, 0}, bytes);
 }
 
 int sterna_tensor_copy_to_memory(const DLTensor *from, void *to, size_t bytes) {
+  REQUIRE(from);
+  REQUIRE_IF(bytes, to);
   if (check_amount(from, bytes)) return -1;
   return copy_bytes(to, (DLDevice){kDLCPU, 0}, first_byte(from), from->device, bytes);
 }
@@ -277,10 +292,14 @@ static int take_in(const DLTensor *t, holding holds, void *managed, int read_onl
 }
 
 int sterna_ndarray_from_dlpack(DLManagedTensor *from, sterna_ndarray **out) {
+  REQUIRE(from);
+  REQUIRE(out);
   return take_in(&from->dl_tensor, HOLDS_DLPACK, from, 0, out);
 }
 
 int sterna_ndarray_from_dlpack_versioned(DLManagedTensorVersioned *from, sterna_ndarray **out) {
+  REQUIRE(from);
+  REQUIRE(out);
   if (from->version.major != DLPACK_MAJOR_VERSION)
     return sterna_set_errorf("ValueError", "the array comes as DLPack %u.%u; version %d is understood",
                              from->version.major, from->version.minor, DLPACK_MAJOR_VERSION);
@@ -303,6 +322,8 @@ static void end_dlpack_versioned(DLManagedTensorVersioned *managed) {
 }
 
 int sterna_ndarray_to_dlpack(sterna_ndarray *array, DLManagedTensor **out) {
+  REQUIRE(array);
+  REQUIRE(out);
   if (sterna_ndarray_is_read_only(array))
     return sterna_set_error("BufferError",
                             "the array is read-only, which only versioned DLPack can say");
@@ -315,6 +336,8 @@ int sterna_ndarray_to_dlpack(sterna_ndarray *array, DLManagedTensor **out) {
 }
 
 int sterna_ndarray_to_dlpack_versioned(sterna_ndarray *array, DLManagedTensorVersioned **out) {
+  REQUIRE(array);
+  REQUIRE(out);
   DLManagedTensorVersioned *managed = memory_allocate(sizeof *managed, 16);
   if (!managed) return -1;
   uint64_t flags = sterna_ndarray_is_read_only(array) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;

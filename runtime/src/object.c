@@ -60,6 +60,7 @@ void sterna_release(void *pointer) {
 }
 
 void sterna_any_release(sterna_any *value) {
+  if (!value) return;
   int is_object = value->type_index >= STERNA_OBJECT;
   sterna_object *object = value->v_obj;
   *value = sterna_any_none();
@@ -100,10 +101,14 @@ static int make_text(const void *data, size_t size, int32_t small_type, int32_t 
 }
 
 int sterna_string(const char *data, size_t size, sterna_any *out) {
+  REQUIRE_IF(size, data);
+  REQUIRE(out);
   return make_text(data, size, STERNA_SMALL_STRING, STERNA_STRING, out);
 }
 
 int sterna_bytes_value(const void *data, size_t size, sterna_any *out) {
+  REQUIRE_IF(size, data);
+  REQUIRE(out);
   return make_text(data, size, STERNA_SMALL_BYTES, STERNA_BYTES, out);
 }
 
@@ -113,6 +118,8 @@ static void small_content(const sterna_any *value, sterna_bytes *out) {
 }
 
 int sterna_as_string(const sterna_any *value, sterna_bytes *out) {
+  REQUIRE(value);
+  REQUIRE(out);
   sterna_any room;
   value = value_seen(value, &room);
   switch (value->type_index) {
@@ -134,10 +141,13 @@ int sterna_as_string(const sterna_any *value, sterna_bytes *out) {
 }
 
 int sterna_as_bytes(const sterna_any *value, sterna_bytes *out) {
+  REQUIRE(value);
+  REQUIRE(out);
   sterna_any room;
   value = value_seen(value, &room);
   switch (value->type_index) {
     case STERNA_BYTES_VIEW:
+      if (!value->v_ptr) return sterna_set_error("TypeError", "expected bytes, got a null pointer");
       *out = *(const sterna_bytes *)value->v_ptr;
       return 0;
     case STERNA_SMALL_BYTES:
@@ -171,6 +181,8 @@ static void free_list(void *self, int flags) {
 }
 
 int sterna_list(const sterna_any *items, int64_t count, sterna_any *out) {
+  REQUIRE_IF(count > 0, items);
+  REQUIRE(out);
   if (count < 0) return sterna_set_errorf("ValueError", "a list of %lld items", (long long)count);
   if ((uint64_t)count > (SIZE_MAX - sizeof(list_object)) / sizeof *items) return error_out_of_memory();
   list_object *list = memory_allocate(sizeof *list + (size_t)count * sizeof *items, 16);
@@ -192,6 +204,9 @@ int sterna_list(const sterna_any *items, int64_t count, sterna_any *out) {
 }
 
 int sterna_as_list(const sterna_any *value, const sterna_any **items, int64_t *count) {
+  REQUIRE(value);
+  REQUIRE(items);
+  REQUIRE(count);
   sterna_any room;
   value = value_seen(value, &room);
   if (value->type_index != STERNA_LIST) return error_type(value, "a list");
@@ -208,6 +223,8 @@ typedef struct {
 } shape_object;
 
 int sterna_shape(const int64_t *dims, int64_t ndim, sterna_any *out) {
+  REQUIRE_IF(ndim > 0, dims);
+  REQUIRE(out);
   if (ndim < 0) return sterna_set_errorf("ValueError", "a shape of %lld dimensions", (long long)ndim);
   if ((uint64_t)ndim > (SIZE_MAX - sizeof(shape_object)) / sizeof *dims) return error_out_of_memory();
   shape_object *shape = memory_allocate(sizeof *shape + (size_t)ndim * sizeof *dims, 16);
@@ -221,6 +238,9 @@ int sterna_shape(const int64_t *dims, int64_t ndim, sterna_any *out) {
 }
 
 int sterna_as_shape(const sterna_any *value, const int64_t **dims, int64_t *ndim) {
+  REQUIRE(value);
+  REQUIRE(dims);
+  REQUIRE(ndim);
   sterna_any room;
   value = value_seen(value, &room);
   if (value->type_index != STERNA_SHAPE) return error_type(value, "a shape");

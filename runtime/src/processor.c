@@ -167,6 +167,7 @@ static int is_lacking(const processor *p, const char *name, size_t size) {
 }
 
 int sterna_check_processor(const char *name, const char *needs) {
+  REQUIRE(needs);
   char lacking[300] = "";
   size_t used = 0, cpu = strcspn(needs, " ");
   processor here;

@@ -33,6 +33,7 @@ int sterna_register_function(const char *name, sterna_function *function, int ov
 }
 
 int sterna_register(const char *name, sterna_call call, void *self, void (*deleter)(void *self)) {
+  REQUIRE(call);
   sterna_function *function;
   if (sterna_function_create(call, self, NULL, &function)) return -1;
   int failed = sterna_register_function(name, function, 0);
@@ -43,6 +44,8 @@ int sterna_register(const char *name, sterna_call call, void *self, void (*delet
 }
 
 int sterna_get_global(const char *name, sterna_function **out) {
+  REQUIRE(name);
+  REQUIRE(out);
   platform_lock(&registry_mutex);
   void **there = table_find(&functions, name);
   sterna_function *found = there ? *there : NULL;
@@ -55,6 +58,7 @@ int sterna_get_global(const char *name, sterna_function **out) {
 }
 
 int sterna_remove_global(const char *name) {
+  REQUIRE(name);
   platform_lock(&registry_mutex);
   sterna_function *found = table_remove(&functions, name);
   platform_unlock(&registry_mutex);
@@ -87,6 +91,7 @@ static sterna_any *copy_names(size_t *count) {
 }
 
 int sterna_list_globals(sterna_any *out) {
+  REQUIRE(out);
   size_t count = 0;
   platform_lock(&registry_mutex);
   sterna_any *names = copy_names(&count);

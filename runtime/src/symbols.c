@@ -181,6 +181,7 @@ static int make_modules(const symbols *wanted, const char *origin, symbols **mad
 
 int sterna_module_from_symbols(const char *name, sterna_find_symbol find, void *self,
                                void (*destroy)(void *self), sterna_module **out) {
+  REQUIRE(out);
   symbols *under, wanted = {.find = find, .self = self, .destroy = destroy};
   if (!name || !find)
     return sterna_set_error("ValueError", "a module over symbols needs a name and what finds them");
@@ -197,6 +198,8 @@ int sterna_module_from_symbols(const char *name, sterna_find_symbol find, void *
 static void *symbol_in_library(void *lib, const char *symbol) { return library_symbol(lib, symbol); }
 
 int sterna_module_load(const char *path, sterna_module **out) {
+  REQUIRE(path);
+  REQUIRE(out);
   sterna_module *module = NULL, *candidate;
   while (!module) {
     library *lib;
@@ -216,6 +219,7 @@ int sterna_module_load(const char *path, sterna_module **out) {
 }
 
 int sterna_load_extension(const char *path, const char *init) {
+  REQUIRE(path);
   library *lib;
   if (library_open(path, &lib)) return -1;
   library_keep(lib);
@@ -239,6 +243,7 @@ static table system_symbols;
 static platform_mutex system_mutex = PLATFORM_MUTEX_INIT;
 
 int sterna_register_system_symbol(const char *symbol, void *address) {
+  REQUIRE(symbol);
   platform_lock(&system_mutex);
   void **there = table_find(&system_symbols, symbol);
   int failed = 0;
@@ -266,6 +271,8 @@ static int system_function(sterna_module *m, void *self, const char *name, stern
 static const sterna_module_type system_type = {"system", system_function, memory_release};
 
 int sterna_system_module(const char *prefix, sterna_module **out) {
+  REQUIRE(prefix);
+  REQUIRE(out);
   size_t size = strlen(prefix) + 1;
   char *full = memory_allocate(sizeof SYMBOL_PREFIX - 1 + size, 1);
   if (!full) return -1;

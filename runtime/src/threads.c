@@ -207,6 +207,7 @@ static int read_thread_count(const char *variable, int *out) {
 }
 
 int sterna_num_threads(int32_t *out) {
+  REQUIRE(out);
   int threads = atomic_load(&keeper.wanted);
   if (!threads) threads = atomic_load(&keeper.counted);
   if (!threads && (read_thread_count("STERNA_NUM_THREADS", &threads) ||
@@ -395,6 +396,7 @@ static int run_shared(pool *p, region *r, sterna_task body, void *data, int32_t 
 }
 
 int sterna_parallel(sterna_task body, void *data, int32_t tasks) {
+  REQUIRE_IF(tasks > 0, body);
   if (tasks <= 0) return 0;
   if (tasks == 1 || inside_region) return run_alone(body, data, tasks);
   enter();

@@ -33,24 +33,26 @@ const char *sterna_type_name(int32_t type_index) {
 
 const sterna_any *value_seen(const sterna_any *value, sterna_any *room) {
   if (value->type_index != STERNA_MOVED_OBJECT) return value;
-  *room = sterna_any_object(*(sterna_object **)value->v_ptr);
+  *room = value->v_ptr ? sterna_any_object(*(sterna_object **)value->v_ptr) : sterna_any_none();
   return room;
 }
 
 int sterna_any_own(const sterna_any *view, sterna_any *out) {
+  REQUIRE(view);
+  REQUIRE(out);
   sterna_bytes text;
   switch (view->type_index) {
     case STERNA_C_STRING:
       return sterna_as_string(view, &text) || sterna_string(text.data, text.size, out) ? -1 : 0;
     case STERNA_BYTES_VIEW:
-      text = *(const sterna_bytes *)view->v_ptr;
-      return sterna_bytes_value(text.data, text.size, out);
+      return sterna_as_bytes(view, &text) || sterna_bytes_value(text.data, text.size, out) ? -1 : 0;
     case STERNA_TENSOR_VIEW:
       return sterna_set_error("TypeError",
                               "a bare DLTensor belongs to its caller and cannot be kept or returned; "
                               "pass an array object");
     case STERNA_MOVED_OBJECT: {
       sterna_object **moved = view->v_ptr;
+      REQUIRE(moved);
       *out = sterna_any_object(*moved);
       *moved = NULL;
       return 0;
@@ -63,6 +65,8 @@ int sterna_any_own(const sterna_any *view, sterna_any *out) {
 }
 
 int sterna_as_int(const sterna_any *value, int64_t *out) {
+  REQUIRE(value);
+  REQUIRE(out);
   if (value->type_index != STERNA_INT && value->type_index != STERNA_BOOL)
     return error_type(value, "int");
   *out = value->v_int64;
@@ -70,6 +74,8 @@ int sterna_as_int(const sterna_any *value, int64_t *out) {
 }
 
 int sterna_as_float(const sterna_any *value, double *out) {
+  REQUIRE(value);
+  REQUIRE(out);
   if (value->type_index == STERNA_FLOAT)
     *out = value->v_float64;
   else if (value->type_index == STERNA_INT || value->type_index == STERNA_BOOL)
@@ -80,6 +86,8 @@ int sterna_as_float(const sterna_any *value, double *out) {
 }
 
 int sterna_as_tensor(const sterna_any *value, DLTensor **out) {
+  REQUIRE(value);
+  REQUIRE(out);
   sterna_any room;
   value = value_seen(value, &room);
   if (value->type_index == STERNA_NDARRAY)
@@ -98,6 +106,8 @@ int value_is_read_only(const sterna_any *value) {
 }
 
 int sterna_as_function(const sterna_any *value, sterna_function **out) {
+  REQUIRE(value);
+  REQUIRE(out);
   sterna_any room;
   value = value_seen(value, &room);
   if (value->type_index != STERNA_FUNCTION_OBJECT) return error_type(value, "a function");
@@ -106,12 +116,16 @@ int sterna_as_function(const sterna_any *value, sterna_function **out) {
 }
 
 int sterna_as_device(const sterna_any *value, DLDevice *out) {
+  REQUIRE(value);
+  REQUIRE(out);
   if (value->type_index != STERNA_DEVICE) return error_type(value, "a device");
   *out = value->v_device;
   return 0;
 }
 
 int sterna_as_dtype(const sterna_any *value, DLDataType *out) {
+  REQUIRE(value);
+  REQUIRE(out);
   sterna_bytes name;
   if (value->type_index == STERNA_DTYPE) {
     *out = value->v_dtype;

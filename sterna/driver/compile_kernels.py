@@ -60,7 +60,7 @@ def _made(
     }
     keys = {name: _key(request, target) for name, request in requests.items()}
     done = {
-        name: bytes(found) for name, key in keys.items() if (found := cache.get(key)) is not None
+        name: found for name, key in keys.items() if (found := cache.read(key, _kept)) is not None
     }
     for name in done:
         at.end(name)
@@ -71,6 +71,13 @@ def _made(
     if missing:
         cache.trim()
     return done
+
+
+def _kept(body: memoryview) -> bytes:
+    """A kernel from the cache as bytes, if it is one."""
+    content = bytes(body)
+    CompiledKernel.from_bytes(content)
+    return content
 
 
 def _settings() -> dict[str, Any] | None:

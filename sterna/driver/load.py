@@ -1,7 +1,6 @@
 """Loading objects, archives and C sources without a linker of the system."""
 
 import os
-import tarfile
 from pathlib import Path
 
 from sterna.codegen.c import load_c
@@ -10,6 +9,7 @@ from sterna.runtime import Module, _core
 from sterna.support import toolchain
 from sterna.support.architecture import AR_MAGIC, archive_members
 from sterna.support.file_view import BrokenFileError, FileView
+from sterna.support.plain_tar import content_of, files_in, open_plain_tar
 
 
 def load(path: Path) -> Module:
@@ -44,9 +44,9 @@ def _load_source(path: Path) -> Module:
 def _objects(path: Path) -> list[bytes]:
     """The object files in a file."""
     if path.suffix == ".tar":
-        with tarfile.open(path) as archive:
-            members = [archive.extractfile(info) for info in archive if info.name.endswith(".o")]
-            return [member.read() for member in members if member is not None]
+        with open_plain_tar(path) as archive:
+            files = files_in(archive)
+            return [content_of(archive, files[name]) for name in files if name.endswith(".o")]
     with open(path, "rb") as file:
         view = FileView(file, 0, os.fstat(file.fileno()).st_size)
         if path.suffix != ".a":

@@ -39,7 +39,8 @@ def arguments_of(argv: list[str] | None = None) -> argparse.Namespace:
         "--max-disk", type=int, default=most.disk_bytes, help="bytes of files (%(default)s)"
     )
     parser.add_argument(
-        "--max-memory", type=int, default=0, help="bytes of a session's process; 0: any"
+        "--max-memory", type=int,
+        help="bytes of a session's process; 0: any (three quarters of the machine's)",
     )
     return parser.parse_args(argv)
 

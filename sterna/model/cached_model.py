@@ -78,14 +78,16 @@ class CachedModel:
     objects: dict[str, bytes]
     """Kernels by name, as object code."""
     params: dict[str, NDArray]
-    target: Target
+    module: Module
+    """What makes executors of it."""
 
     @classmethod
     def find(cls, recipe: Recipe) -> "CachedModel | None":
         """The one that was made by a recipe."""
-        found = model_cache().get(recipe.key)
-        if found is None:
-            return None
+        return model_cache().read(recipe.key, lambda found: cls._load(found, recipe.target))
+
+    @classmethod
+    def _load(cls, found: memoryview, target: Target) -> "CachedModel":
         (size,) = SIZE.unpack_from(found)
         at = SIZE.size + size
         head = json.loads(bytes(found[SIZE.size : at]))
@@ -93,15 +95,13 @@ class CachedModel:
         for name, length in head["objects"]:
             objects[name] = bytes(found[at : at + length])
             at += length
-        return cls(head, objects, load_param_dict(bytes(found[at:])), recipe.target)
-
-    def module(self) -> Module:
-        """What makes executors of it."""
-        generator = self.target.kind.code_generator()
+        params = load_param_dict(bytes(found[at:]))
+        generator = target.kind.code_generator()
         assert isinstance(generator, KernelCodeGenerator)  # others' models are not kept
-        find = generator.load(list(self.objects.values()))
-        kernels: Module = _core.module_from_symbols(self.head["name"], find)
-        return BuiltGraph(kernels, self.head["graph"], self.params, self.head["name"]).module()
+        find = generator.load(list(objects.values()))
+        kernels: Module = _core.module_from_symbols(head["name"], find)
+        module = BuiltGraph(kernels, head["graph"], params, head["name"]).module()
+        return cls(head, objects, params, module)
 
 
 def model_cache() -> Cache:

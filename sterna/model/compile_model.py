@@ -61,7 +61,7 @@ def compile(
     cached = None if recipe is None else CachedModel.find(recipe)
     if cached is not None:
         known = partial(_known, cached, wanted, anew)
-        return CompiledModel(cached.module(), device, known)
+        return CompiledModel(cached.module, device, known)
     build = anew()
     if recipe is not None:
         models.write_to_cache(recipe, build)

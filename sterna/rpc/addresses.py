@@ -107,6 +107,7 @@ def open_stream(
     context = client_context(tls_ca or options.rpc_tls_ca)
     if context is not None:
         try:
+            sock.settimeout(max(0.01, end - time.monotonic()))
             sock = context.wrap_socket(sock)
         except (OSError, ssl.SSLError) as error:
             sock.close()

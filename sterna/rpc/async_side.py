@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -11,6 +13,7 @@ from typing import Any
 from sterna.rpc import frames, values
 from sterna.rpc.addresses import Certificate, check_may_listen, listen
 from sterna.rpc.errors import RPCError, RPCProtocolError
+from sterna.rpc.half_open import HalfOpen
 from sterna.rpc.handshake import Hello, Refused, Verdict, server_side
 from sterna.rpc.peer import describe
 from sterna.rpc.plain_peer import PlainPeer
@@ -18,7 +21,14 @@ from sterna.rpc.settings import HANDSHAKE_S
 from sterna.rpc.streams import tune
 from sterna.support.options import options
 
+# Connections that have proved themselves, and those that have not, altogether and of one address.
 MOST_CONNECTIONS = 4096
+MOST_HALF_OPEN = 512
+MOST_HALF_OPEN_EACH = 64
+# A machine without files to give gets so long to have some again.
+NO_FILES_S = 0.1
+# A connection that is closed gets so long to take what was sent at last.
+CLOSE_S = 2.0
 MOST_HEAD = 1 << 20
 
 Decide = Callable[[Hello], Awaitable[Verdict]]
@@ -27,26 +37,36 @@ Decide = Callable[[Hello], Awaitable[Verdict]]
 class AsyncSide:
     """The server's side of a connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: float,
+        proved: Callable[[], None],
+    ) -> None:
+        """end: of the handshake, by the loop's clock. proved is told of a client in its right."""
         self.reader, self.writer = reader, writer
+        self._end, self._proved = end, proved
         address = writer.get_extra_info("peername")
         self.host, self.port = str(address[0]), int(address[1])
         self._codec = PlainPeer(_NoStream())
 
     async def shake_hands(self, services: frozenset[int], decide: Decide) -> Hello:
-        """Do a server's side of the handshake; only decide may take longer than its limit."""
+        """Do a server's side of the handshake; only what decide takes is not counted."""
+        clock = asyncio.get_running_loop().time
         steps = server_side(options.rpc_secret, services)
         try:
             wanted = next(steps)
             while True:
-                if isinstance(wanted, int):
-                    async with asyncio.timeout(HANDSHAKE_S):
-                        wanted = steps.send(await self.reader.readexactly(wanted))
-                elif isinstance(wanted, Hello):
+                if isinstance(wanted, Hello):
+                    self._proved()
+                    left = self._end - clock()
                     wanted = steps.send(await decide(wanted))
-                else:
-                    await self.send(wanted)
-                    wanted = next(steps)
+                    self._end = clock() + left
+                    continue
+                async with asyncio.timeout_at(self._end):
+                    if isinstance(wanted, int):
+                        wanted = steps.send(await self.reader.readexactly(wanted))
+                    else:
+                        await self.send(wanted)
+                        wanted = next(steps)
         except StopIteration as done:
             hello: Hello = done.value
             return hello
@@ -112,6 +132,27 @@ class _NoStream:
         pass
 
 
+async def _open_streams(
+    sock: socket.socket, context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection's streams, once its side of TLS has agreed, if there is a context for that."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=context)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection; one that does not take the last bytes of it is cut."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError, asyncio.CancelledError):
+        writer.transport.abort()
+
+
 class AsyncServer:
     """Listens, and serves each connection by a coroutine."""
 
@@ -120,7 +161,10 @@ class AsyncServer:
     def __init__(self, silent: bool = False, certificate: Certificate | None = None) -> None:
         self.silent, self._certificate = silent, certificate
         self._ends: asyncio.Event | None = None
-        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._half_open: HalfOpen[asyncio.Task[None]] = HalfOpen(
+            MOST_HALF_OPEN, MOST_HALF_OPEN_EACH
+        )
 
     async def serve(self, side: AsyncSide) -> None:
         """Serve a connection."""
@@ -130,45 +174,73 @@ class AsyncServer:
         """Serve until stop is called."""
         self._ends = asyncio.Event()
         context = None if self._certificate is None else self._certificate.context()
-        server = await asyncio.start_server(
-            self._connected, sock=listener, ssl=context,
-            ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
-        )
+        listener.setblocking(False)
+        accepting = asyncio.ensure_future(self._accept(listener, context))
         ready()
-        async with server:
-            await self._ends.wait()
-        left = dict(self._tasks)
+        await self._ends.wait()
+        left = {accepting, *self._tasks}
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        for writer in left.values():  # a task that had not begun yet has not closed its own
-            writer.transport.abort()
+        listener.close()
 
     def stop(self) -> None:
         """End, from within the loop."""
         if self._ends is not None:
             self._ends.set()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve_and_close(reader, writer))
-        self._tasks[task] = writer
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(listener)
+            except OSError:
+                await asyncio.sleep(NO_FILES_S)
+                continue
+            with contextlib.ExitStack() as unless_served:
+                unless_served.callback(sock.close)
+                await self._make_room(address[0])
+                if len(self._tasks) - len(self._half_open) >= MOST_CONNECTIONS:
+                    continue
+                task = loop.create_task(self._serve_and_close(sock, context))
+                unless_served.pop_all()
+            self._tasks.add(task)
+            self._half_open.add(task, address[0])
+            task.add_done_callback(functools.partial(self._forget, sock))
 
-    async def _serve_and_close(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _make_room(self, address: str) -> None:
+        """Wait until there is a place for one more of an address that has not proved itself."""
+        while (found := self._half_open.in_the_way(address)) is not None:
+            task, seconds = found
+            if seconds:
+                await asyncio.sleep(seconds)
+                continue
+            self._half_open.discard(task)
+            task.cancel()
+
+    def _forget(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        sock.close()  # a task that had not begun yet has not done so
+        self._tasks.discard(task)
+        self._half_open.discard(task)
+
+    async def _serve_and_close(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + HANDSHAKE_S
+        task = asyncio.current_task()
+        assert task is not None
+        writer: asyncio.StreamWriter | None = None
         try:
-            if len(self._tasks) <= MOST_CONNECTIONS:
-                tune(writer.get_extra_info("socket"))
-                await self.serve(AsyncSide(reader, writer))
+            tune(sock)
+            async with asyncio.timeout_at(end):
+                reader, writer = await _open_streams(sock, context)
+            await self.serve(AsyncSide(reader, writer, end, lambda: self._half_open.discard(task)))
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         except (Refused, RPCError, OSError) as error:
             self.say(str(error))
         finally:
-            writer.close()
-            with contextlib.suppress(OSError, asyncio.CancelledError):
-                await writer.wait_closed()
+            if writer is not None:
+                await _close(writer)
 
     def say(self, text: str) -> None:
         """A line for whoever runs the server."""

@@ -9,7 +9,14 @@ from typing import Any, Self
 from sterna.rpc import frames, values
 from sterna.rpc.addresses import CONNECT_S, open_stream
 from sterna.rpc.errors import RPCError, RPCProtocolError
-from sterna.rpc.handshake import SESSION, Hello, ServerBusy, Verdict, run_client_side
+from sterna.rpc.handshake import (
+    SESSION,
+    Hello,
+    ServerBusy,
+    Verdict,
+    run_client_side,
+    to_milliseconds,
+)
 from sterna.rpc.remote import ClientPeer
 from sterna.rpc.streams import SocketStream, StreamEnded
 from sterna.runtime import Device, Module, PackedFunc, device
@@ -186,12 +193,13 @@ def connect(
 ) -> RPCSession:
     """A session on a server, which ends it after session_timeout seconds if that is not 0.
 
+    The server may allow less. Whatever it does, the client waits no longer than either says.
+
     The secret that the server wants is STERNA_RPC_SECRET; a wrong one is a PermissionError.
     session_constructor_args make another session behind it: ["rpc.Connect", host, port, key].
     tls_ca, else STERNA_RPC_TLS_CA, is a file of certificates to know the server by, over TLS.
     """
-    if session_timeout < 0:
-        raise ValueError(f"session_timeout={session_timeout} is negative")
+    hello = Hello(SESSION, key, to_milliseconds(session_timeout))
     end = time.monotonic() + CONNECT_S
     was_busy = False
     while True:
@@ -200,7 +208,7 @@ def connect(
             raise busy(url, port)
         stream = open_stream(url, port, tls_ca, end - started)
         try:
-            verdict = shake_hands(stream, Hello(SESSION, key, int(session_timeout * 1000)))
+            verdict = shake_hands(stream, hello)
             break
         except ServerBusy:
             stream.close()
@@ -214,7 +222,7 @@ def connect(
     stream.set_deadline(None)
     name = f"{url}:{port}" + (f" ({verdict.name})" if verdict.name else "")
     peer = ClientPeer(
-        stream, name, verdict.most_head, verdict.timeout_ms / 1000, started, enable_logging
+        stream, name, verdict.most_head, verdict.lasts(hello), started, enable_logging
     )
     construct(peer, session_constructor_args or ())
     return RPCSession(peer)

@@ -37,6 +37,13 @@ class SessionFolder:
                 total += os.lstat(os.path.join(folder, name)).st_size
         return total
 
+    def require_room(self, nbytes: int, name: str) -> None:
+        """Refuse what would take more than the files of a session may."""
+        if self.most_bytes and self.used_bytes() + nbytes > self.most_bytes:
+            raise ValueError(
+                f"'{name}' does not fit: a session's files may take {self.most_bytes} bytes"
+            )
+
     def locate(self, name: str) -> Path:
         """The path of a regular file in it, for loading."""
         with self._open(name):
@@ -70,10 +77,7 @@ class SessionFolder:
             found = os.fstat(file)
             if offset != found.st_size or not stat.S_ISREG(found.st_mode):
                 raise ValueError(f"a piece of '{name}' at {offset} does not follow {found.st_size}")
-            if self.most_bytes and self.used_bytes() + len(data) > self.most_bytes:
-                raise ValueError(
-                    f"'{name}' does not fit: a session's files may take {self.most_bytes} bytes"
-                )
+            self.require_room(len(data), name)
             os.lseek(file, offset, os.SEEK_SET)
             view = memoryview(data)
             while len(view):

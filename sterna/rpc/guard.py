@@ -24,6 +24,7 @@ LEAVES_WITHIN_S = 0.3
 def run_guard(sock: socket.socket, control: socket.socket, settings: ServerSettings) -> NoReturn:
     """Serve a connection by a worker, and end when nothing of it is left."""
     close_files_but({sock.fileno(), control.fileno()})
+    signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     adopt_orphans()

@@ -7,6 +7,7 @@ which it is sent the Verdict.
 
 import hashlib
 import hmac
+import math
 import secrets
 import struct
 from collections.abc import Callable, Generator
@@ -27,6 +28,7 @@ HAS_SECRET = PROXIED = 1  # flags, of hellos and of the verdict
 
 NONCE = PROOF = 32
 MOST_KEY = 255
+MOST_TIMEOUT_MS = (1 << 32) - 1
 
 CLIENT_LABEL = b"sterna rpc client 1\0"
 SERVER_LABEL = b"sterna rpc server 1\0"
@@ -60,6 +62,23 @@ class Verdict:
     most_head: int = MOST_HEAD
     most_bytes: int = 0
     name: str = ""
+
+    def lasts(self, hello: Hello) -> float:
+        """Seconds that a session lasts: the shorter of what was asked and granted; 0 for ever.
+
+        A server may shorten what its client asked for, and never lengthen it.
+        """
+        return min((ms for ms in (hello.timeout_ms, self.timeout_ms) if ms), default=0) / 1000
+
+
+def to_milliseconds(session_timeout: float) -> int:
+    """A session_timeout as a hello carries it; no time but 0 becomes 0, which is no limit."""
+    if not 0 <= session_timeout <= MOST_TIMEOUT_MS / 1000:
+        raise ValueError(
+            f"session_timeout={session_timeout:g} is not from 0, which is no limit, to "
+            f"{MOST_TIMEOUT_MS // 1000} seconds"
+        )
+    return math.ceil(session_timeout * 1000)
 
 
 ClientSide = Generator[bytes | int, bytes, Verdict]

@@ -3,7 +3,6 @@
 import platform
 import struct
 import sys
-import tarfile
 from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
@@ -21,6 +20,7 @@ from sterna.runtime import (
 from sterna.runtime.module import this_architecture
 from sterna.runtime.timing import make_evaluator
 from sterna.support import toolchain
+from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
 from sterna.version import __version__
 
 Functions = dict[str, Callable[..., Any]]
@@ -33,7 +33,7 @@ def own_functions(folder: SessionFolder) -> Functions:
         "rpc.module_kind": lambda module: _checked(module).kind,
         "rpc.module_imports": lambda module: _checked(module).imported_modules,
         "rpc.import_module": lambda module, other: _checked(module).import_module(_checked(other)),
-        "rpc.load_module": lambda name: load_module(folder.locate(name)),
+        "rpc.load_module": lambda name: _load(folder, name),
         "rpc.system_lib": system_lib,
         "rpc.link": lambda name: _link(folder, name),
         "rpc.upload": folder.write,
@@ -64,7 +64,7 @@ def _classic_functions(folder: SessionFolder) -> Functions:
         "download": whole,
         "remove": folder.remove,
         "listdir": lambda name: ",".join(folder.names_in(name)),
-        "load_module": lambda name: load_module(folder.locate(name)),
+        "load_module": lambda name: _load(folder, name),
         "download_linked_module": lambda name: whole(_link(folder, name)),
         "workpath": lambda name="": str(folder.path / name),
     }
@@ -101,14 +101,30 @@ def _link(folder: SessionFolder, name: str) -> str:
         return name
     made = Path(f"{path}.so")
     if path.suffix == ".tar":
-        with tarfile.open(path) as archive:
-            member = archive.extractfile("lib.so")
-            if member is None:
-                raise ValueError(f"'{name}' holds no lib.so")
-            made.write_bytes(member.read())
+        _extract_library(folder, name, path, made)
     else:
         toolchain.link_shared(made, [path])
     return f"{name}.so"
+
+
+def _extract_library(folder: SessionFolder, name: str, path: Path, made: Path) -> None:
+    try:
+        with open_plain_tar(path) as archive:
+            library = files_in(archive).get("lib.so")
+            if library is None:
+                raise ValueError(f"'{name}' holds no lib.so")
+            folder.require_room(library.size, made.name)
+            made.write_bytes(content_of(archive, library))
+    except BrokenTarError as error:
+        raise ValueError(f"cannot link '{name}': {error}") from None
+
+
+def _load(folder: SessionFolder, name: str) -> Module:
+    """An uploaded file, loaded; what it holds is unpacked aside meanwhile, within the limit."""
+    path = folder.locate(name)
+    if path.suffix == ".tar":
+        folder.require_room(path.stat().st_size, f"what '{name}' holds")
+    return load_module(path)
 
 
 def _server_info() -> list[list[Any]]:

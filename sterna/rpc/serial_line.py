@@ -121,6 +121,7 @@ class SerialStream(BufferedStream):
         packet = pack_packet(DATA, sequence, data)
         for _ in range(MOST_TRIES):
             self._check()
+            self._check_deadline()
             self._write(packet)
             if self._wait(lambda: self._acknowledged == sequence or self._was_reset):
                 self._check()
@@ -140,6 +141,7 @@ class SerialStream(BufferedStream):
             self._check()
             self._wait(lambda: bool(self._received) or self._was_reset)
             self._check_deadline()
+        self._check_deadline()
         count = min(len(view), len(self._received))
         view[:count] = self._received[:count]
         del self._received[:count]

@@ -81,7 +81,7 @@ def _serve(file: int, granted: int, folder: str, settings: ServerSettings) -> No
         timeout_ms = min(asked, default=0)
         os.write(granted, GRANTED.pack(timeout_ms))
         return Verdict(
-            ACCEPTED, False, timeout_ms, frames.MOST_HEAD, limits.memory_bytes, settings.key
+            ACCEPTED, False, timeout_ms, frames.MOST_HEAD, limits.most_memory, settings.key
         )
 
     stream.wait_for_bytes()
@@ -89,4 +89,4 @@ def _serve(file: int, granted: int, folder: str, settings: ServerSettings) -> No
     hello = run_server_side(stream, options.rpc_secret, frozenset({SESSION}), decide)
     stream.set_deadline(None)
     held = SessionFolder(limits.disk_bytes, folder)
-    ServerPeer(stream, held, hello.most_head, limits.memory_bytes).serve()
+    ServerPeer(stream, held, hello.most_head, limits.most_memory).serve()

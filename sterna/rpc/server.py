@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from sterna.rpc.errors import RPCError
 from sterna.rpc.guard import run_guard
+from sterna.rpc.half_open import HalfOpen
 from sterna.rpc.handshake import ACCEPTED, BUSY, MOST_KEY, WRONG_KEY
 from sterna.rpc.proxied import ProxyLine
 from sterna.rpc.settings import ServerSettings
@@ -33,6 +34,7 @@ class Connection:
     guard: int
     client: str
     is_session: bool = False
+    is_turned_out: bool = False
     said: bytes = b""
 
 
@@ -45,6 +47,9 @@ class ServerLoop:
         self._line: ProxyLine | None = None
         self._connections: dict[int, Connection] = {}
         self._selector = selectors.DefaultSelector()
+        limits = settings.limits
+        self._half_open: HalfOpen[int] = HalfOpen(limits.handshakes, limits.handshakes_each)
+        self._at_the_door: tuple[socket.socket, str, int] | None = None
         self._is_accepting = False
         self._was_lost = False
         self._match_key = self._new_match_key()
@@ -54,6 +59,11 @@ class ServerLoop:
         """Serve until alive, a pipe that whoever started the server holds, is closed."""
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, _leave)
+        # What a handler raises is lost where Python forks; a byte that came is not.
+        woken, waker = socket.socketpair()
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        self._selector.register(woken, selectors.EVENT_READ)
         settings = self._settings
         for library in () if settings.no_fork else settings.load_library:
             load_extension(library)
@@ -65,25 +75,28 @@ class ServerLoop:
             self._listener.setblocking(False)
         try:
             while True:
-                self._accept_if_there_is_room()
-                is_lost = settings.proxy is not None and self._is_accepting and self._line is None
-                for key, _ in self._selector.select(RETRY_S if is_lost else None):
+                for key, _ in self._selector.select(self._accept_or_wait()):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj is self._line:
                         self._hear_from_proxy()
-                    elif key.fd == alive:
+                    elif key.fd == alive or key.fileobj is woken:
                         return
                     elif self._link is not None and key.fileobj is self._link.socket:
                         self._hear_from_tracker(self._link)
                     else:
                         self._hear(self._connections[key.fd])
         finally:
+            signal.set_wakeup_fd(-1)
             self._end()
+            woken.close()
+            waker.close()
 
     def _end(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        if self._at_the_door is not None:
+            self._at_the_door[0].close()
         if self._line is not None:
             self._line.close()
         for connection in self._connections.values():
@@ -95,20 +108,26 @@ class ServerLoop:
 
     # ---- connections ----
 
-    def _accept_if_there_is_room(self) -> None:
-        limits = self._settings.limits
-        sessions = sum(each.is_session for each in self._connections.values())
-        has_room = len(self._connections) - sessions < limits.handshakes
+    def _accept_or_wait(self) -> float | None:
+        """Make ready for the next client; how long to wait until something is to be done again."""
         if self._listener is None:
-            self._is_accepting = has_room and not 0 < limits.sessions <= len(self._connections)
-            if self._is_accepting and self._line is None:
-                self._wait_at_proxy()
-            return
-        if has_room and not self._is_accepting:
+            return self._look_at_proxy()
+        seconds = None if self._at_the_door is None else self._let_in(*self._at_the_door)
+        is_accepting = self._at_the_door is None
+        if is_accepting and not self._is_accepting:
             self._selector.register(self._listener, selectors.EVENT_READ)
-        elif self._is_accepting and not has_room:
+        elif self._is_accepting and not is_accepting:
             self._selector.unregister(self._listener)
-        self._is_accepting = has_room
+        self._is_accepting = is_accepting
+        return seconds
+
+    def _look_at_proxy(self) -> float | None:
+        """Wait at the proxy if a client may come; how long until that is tried again."""
+        most = self._settings.limits.sessions
+        may_come = not 0 < most <= len(self._connections)
+        if may_come and self._line is None:
+            self._wait_at_proxy()
+        return RETRY_S if may_come and self._line is None else None
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -116,9 +135,27 @@ class ServerLoop:
             sock, address = self._listener.accept()
         except OSError:
             return  # the client has gone meanwhile
-        self._begin(sock, f"{address[0]}:{address[1]}")
+        self._at_the_door = sock, address[0], address[1]
 
-    def _begin(self, sock: socket.socket, client: str) -> None:
+    def _let_in(self, sock: socket.socket, host: str, port: int) -> float | None:
+        """Begin with who has come, in place of the oldest stranger; else how long that stays."""
+        while (found := self._half_open.in_the_way(host)) is not None:
+            control, seconds = found
+            if seconds:
+                return seconds
+            self._turn_out(self._connections[control])
+        self._at_the_door = None
+        self._begin(sock, f"{host}:{port}", host)
+        return None
+
+    def _turn_out(self, connection: Connection) -> None:
+        """End a connection that has not proved itself; its guard says when that is done."""
+        self._half_open.discard(connection.control.fileno())
+        connection.is_turned_out = True
+        connection.control.shutdown(socket.SHUT_WR)
+
+    def _begin(self, sock: socket.socket, client: str, host: str | None = None) -> None:
+        """Give a connection its guard. host: of a stranger, who has yet to prove himself."""
         try:
             ours, theirs = socket.socketpair()
             guard = os.fork()
@@ -131,6 +168,8 @@ class ServerLoop:
         sock.close()
         theirs.close()
         self._connections[ours.fileno()] = Connection(ours, guard, client)
+        if host is not None:
+            self._half_open.add(ours.fileno(), host)
         self._selector.register(ours, selectors.EVENT_READ)
 
     def _wait_at_proxy(self) -> None:
@@ -173,12 +212,15 @@ class ServerLoop:
         if not said:
             self._forget(connection)
             return
+        if connection.is_turned_out:
+            return
         connection.said += said
         if len(connection.said) < KEY_LENGTH.size:
             return
         (length,) = KEY_LENGTH.unpack_from(connection.said)
         if len(connection.said) < KEY_LENGTH.size + length or connection.is_session:
             return
+        self._half_open.discard(connection.control.fileno())
         status = self._decide(connection.said[KEY_LENGTH.size :])
         if status == ACCEPTED:
             connection.is_session = True
@@ -201,6 +243,7 @@ class ServerLoop:
 
     def _forget(self, connection: Connection) -> None:
         self._selector.unregister(connection.control)
+        self._half_open.discard(connection.control.fileno())
         del self._connections[connection.control.fileno()]
         connection.control.close()
         os.waitpid(connection.guard, 0)

@@ -10,7 +10,7 @@ from typing import Any
 from sterna.rpc.addresses import CONNECT_S
 from sterna.rpc.client import RPCSession, named
 from sterna.rpc.files import SessionFolder
-from sterna.rpc.handshake import SESSION, Hello, run_client_side
+from sterna.rpc.handshake import SESSION, Hello, run_client_side, to_milliseconds
 from sterna.rpc.programs import start_program
 from sterna.rpc.remote import ClientPeer
 from sterna.rpc.serial_line import SerialStream, open_line
@@ -40,19 +40,19 @@ class SerialSession(RPCSession):
     def __init__(
         self, path: str, baud: int = 115200, key: str = "", session_timeout: float = 0
     ) -> None:
+        hello = Hello(SESSION, key, to_milliseconds(session_timeout))
         file = open_line(path, baud)
         started = time.monotonic()
         try:
             stream = SerialStream(file, opens=True)
             stream.set_deadline(started + CONNECT_S)
-            hello = Hello(SESSION, key, int(session_timeout * 1000))
             verdict = run_client_side(stream, hello, options.rpc_secret)
         except BaseException as error:
             os.close(file)
             raise named(error, path) from None
         stream.set_deadline(None)
         super().__init__(
-            ClientPeer(stream, path, verdict.most_head, verdict.timeout_ms / 1000, started)
+            ClientPeer(stream, path, verdict.most_head, verdict.lasts(hello), started)
         )
         weakref.finalize(self._peer, os.close, file)
 

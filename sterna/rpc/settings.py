@@ -1,6 +1,8 @@
 """What a server is told when it is started."""
 
 import json
+import os
+import resource
 from dataclasses import asdict, dataclass
 from typing import Self
 
@@ -17,14 +19,36 @@ class Limits:
     """How many at a time."""
     handshakes: int = 16
     """How many connections at a time that have not proved to know the secret."""
+    handshakes_each: int = 8
+    """How many of these from one address."""
     session_s: float = 0
     """Seconds."""
     handshake_s: float = HANDSHAKE_S
     """Seconds that a client has to prove itself."""
     disk_bytes: int = 8 << 30
     """Files that a session uploads, together, and any single file that it writes."""
-    memory_bytes: int = 0
-    """Memory of a session's process, and of its arrays."""
+    memory_bytes: int | None = None
+    """Memory of a session's process, and of its arrays; None: three quarters of the machine's."""
+
+    @property
+    def most_memory(self) -> int:
+        """The limit in bytes that memory_bytes stands for."""
+        return machine_memory() * 3 // 4 if self.memory_bytes is None else self.memory_bytes
+
+    def of_process(self) -> list[tuple[int, int]]:
+        """The resources of a session's process that are limited, and to what.
+
+        The memory that was given as a limit is that of all addresses. By default only what can be
+        written counts: drivers of devices reserve far more addresses than any machine has memory.
+        """
+        of_memory = resource.RLIMIT_DATA if self.memory_bytes is None else resource.RLIMIT_AS
+        wanted = [(resource.RLIMIT_FSIZE, self.disk_bytes), (of_memory, self.most_memory)]
+        return [(resource.RLIMIT_CORE, 0)] + [(which, most) for which, most in wanted if most]
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)

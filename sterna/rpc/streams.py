@@ -7,7 +7,8 @@ import socket
 import ssl
 import struct
 import time
-from typing import IO, Protocol
+from collections.abc import Callable
+from typing import IO, Any, Protocol
 
 BUFFER = 1 << 16
 SOCKET_BUFFER = 4 << 20
@@ -139,23 +140,34 @@ class SocketStream(BufferedStream):
         sock.setblocking(True)
         tune(sock)
         self._recv_into = sock.recv_into
-        self._sendall = sock.sendall
+        self._send = sock.send
         self._gathers = not isinstance(sock, ssl.SSLSocket)
 
     def send(self, data: bytes, bulk: memoryview | None = None) -> None:
         """Send everything."""
+        if bulk is None or not len(bulk):
+            self._send_all(data)
+        elif self._gathers and len(bulk) < SOCKET_BUFFER:
+            self._send_together(data, bulk)
+        else:
+            self._send_all(data)
+            self._send_all(bulk)
+
+    def _send_all(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        while len(view):
+            view = view[self._send_some(self._send, view) :]
+
+    def _send_some(self, send: Callable[[Any], int], data: Any) -> int:
+        """How many bytes went; they may be none, but not for longer than the deadline allows."""
         try:
-            if bulk is None or not len(bulk):
-                self._sendall(data)
-            elif self._gathers and len(bulk) < SOCKET_BUFFER:
-                self._send_together(data, bulk)
-            else:
-                self._sendall(data)
-                self._sendall(bulk)
+            count = send(data)
         except (BlockingIOError, ssl.SSLWantWriteError):
-            raise TimeoutError("the other side does not read what is sent to it") from None
+            count = 0
         except OSError as error:
             raise StreamEnded(f"the connection is lost: {error}") from None
+        self._check_deadline()
+        return count
 
     def fileno(self) -> int:
         """What to wait on for bytes to read."""
@@ -167,12 +179,12 @@ class SocketStream(BufferedStream):
         return super().has_read_ahead() or (isinstance(sock, ssl.SSLSocket) and sock.pending() > 0)
 
     def _send_together(self, data: bytes, bulk: memoryview) -> None:
-        sent = self.socket.sendmsg([data, bulk])
+        sent = self._send_some(self.socket.sendmsg, [data, bulk])
         if sent < len(data):
-            self._sendall(data[sent:])
+            self._send_all(data[sent:])
             sent = len(data)
         if sent < len(data) + len(bulk):
-            self._sendall(bulk[sent - len(data) :])
+            self._send_all(bulk[sent - len(data) :])
 
     def _read_some(self, view: memoryview) -> int:
         while True:
@@ -184,16 +196,17 @@ class SocketStream(BufferedStream):
             except OSError as error:
                 raise StreamEnded(f"the connection is lost: {error}") from None
             if count:
+                self._check_deadline()  # also of a side that sends a little again and again
                 return count
             raise StreamEnded("the other side closed the connection")
 
     def set_deadline(self, at: float | None) -> None:
         """Waiting ends with a TimeoutError at a time of time.monotonic()."""
         super().set_deadline(at)
-        # The kernel wakes a reader up, which costs nothing while answers come.
+        # The kernel wakes whoever waits up, which costs nothing while answers come.
         tick = 0.0 if at is None else min(TICK_S, max(0.01, (at - time.monotonic()) / 4))
         _set_time(self.socket, socket.SO_RCVTIMEO, tick)
-        _set_time(self.socket, socket.SO_SNDTIMEO, 0 if at is None else at - time.monotonic() + 1)
+        _set_time(self.socket, socket.SO_SNDTIMEO, tick)
 
     def close(self) -> None:
         """End it; twice does no harm."""
@@ -251,10 +264,9 @@ class PipeStream(BufferedStream):
 
     def _read_some(self, view: memoryview) -> int:
         while self._deadline is not None:
-            ready, _, _ = select.select([self._source], [], [], TICK_S)
-            if ready:
-                break
             self._check_deadline()
+            if select.select([self._source], [], [], TICK_S)[0]:
+                break
         try:
             count = os.readv(self._source.fileno(), [view])
         except (OSError, ValueError) as error:

@@ -51,6 +51,7 @@ class TrackerLink:
 
 def _run(pipe: socket.socket, settings: ServerSettings, port: int, match_key: str) -> NoReturn:
     close_files_but({pipe.fileno()})
+    signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

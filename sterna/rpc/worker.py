@@ -61,13 +61,10 @@ def prepare(folder: str, settings: ServerSettings) -> None:
     os.close(nowhere)
     os.chdir(folder)
     os.environ["TMPDIR"] = folder
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limits = settings.limits
-    for which, most in (
-        (resource.RLIMIT_FSIZE, limits.disk_bytes), (resource.RLIMIT_AS, limits.memory_bytes)
-    ):
-        if most:
-            resource.setrlimit(which, (most, most))
+    for which, most in settings.limits.of_process():
+        _, ceiling = resource.getrlimit(which)
+        most = most if ceiling == resource.RLIM_INFINITY else min(most, ceiling)
+        resource.setrlimit(which, (most, most))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write past the limit fails instead
 
 
@@ -75,12 +72,13 @@ def _serve(
     sock: socket.socket, control: socket.socket, granted: int, folder: str, settings: ServerSettings
 ) -> None:
     limits = settings.limits
+    end = time.monotonic() + limits.handshake_s
     sock.settimeout(limits.handshake_s)
     certificate = settings.certificate()
     if certificate is not None and settings.proxy is None:
         sock = certificate.context().wrap_socket(sock, server_side=True)
     stream = SocketStream(sock)
-    stream.set_deadline(time.monotonic() + limits.handshake_s)
+    stream.set_deadline(end)
 
     def decide(hello: Hello) -> Verdict:
         key = hello.key.encode()
@@ -93,7 +91,7 @@ def _serve(
         if status[0] == ACCEPTED:
             os.write(granted, GRANTED.pack(timeout_ms))
         return Verdict(
-            status[0], False, timeout_ms, frames.MOST_HEAD, limits.memory_bytes, settings.key
+            status[0], False, timeout_ms, frames.MOST_HEAD, limits.most_memory, settings.key
         )
 
     hello = run_server_side(stream, options.rpc_secret, frozenset({SESSION}), decide)
@@ -102,7 +100,7 @@ def _serve(
         load_extension(library)
     held = SessionFolder(limits.disk_bytes, folder)
     ServerPeer(
-        stream, held, hello.most_head, limits.memory_bytes, make_constructor(stream, held)
+        stream, held, hello.most_head, limits.most_memory, make_constructor(stream, held)
     ).serve()
 
 

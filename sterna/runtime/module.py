@@ -5,7 +5,6 @@ import enum
 import importlib
 import importlib.util
 import os
-import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,6 +17,7 @@ from sterna.runtime.device import DEVICE_TYPES, KINDS, Device, device
 from sterna.runtime.registry import get_global_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 from sterna.support.architecture import Architecture, architecture_of, require_architecture
+from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
 
 # Files that are no libraries yet: the module whose function load(path) makes them one.
 LOADERS = {".o": "sterna.driver.load", ".a": "sterna.driver.load", ".c": "sterna.driver.load"}
@@ -207,21 +207,18 @@ def this_architecture() -> Architecture:
 def _load_tar(path: Path) -> Module:
     """The shared library inside an archive, else its objects; nothing else is taken out of it."""
     try:
-        with tarfile.open(path) as archive, tempfile.TemporaryDirectory() as name:
-            names = archive.getnames()
-            if any(name.endswith(".o") for name in names) and "lib.so" not in names:
-                objects: Module = importlib.import_module(LOADERS[".o"]).load(path)
-                return objects
-            member = archive.extractfile("lib.so")
-            if member is None:
-                raise KeyError("lib.so")
-            library = Path(name) / "lib.so"
-            library.write_bytes(member.read())
-            return _load_from(library, path)
-    except KeyError:
-        raise ValueError(f"cannot load '{path}': it holds neither lib.so nor objects") from None
-    except (tarfile.TarError, EOFError) as error:
-        raise ValueError(f"cannot load '{path}': it is no complete tar file ({error})") from None
+        with open_plain_tar(path) as archive, tempfile.TemporaryDirectory() as name:
+            files = files_in(archive)
+            if "lib.so" in files:
+                library = Path(name) / "lib.so"
+                library.write_bytes(content_of(archive, files["lib.so"]))
+                return _load_from(library, path)
+    except BrokenTarError as error:
+        raise ValueError(f"cannot load '{path}': {error}") from None
+    if not any(name.endswith(".o") for name in files):
+        raise ValueError(f"cannot load '{path}': it holds neither lib.so nor objects")
+    objects: Module = importlib.import_module(LOADERS[".o"]).load(path)
+    return objects
 
 
 def _load_from(library: Path, archive: Path) -> Module:

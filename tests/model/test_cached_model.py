@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import sterna
 from sterna import model as models
 from sterna.ir.instrument import PassTimingInstrument
 from sterna.ir.transform import PassContext
-from sterna.model.cached_model import Recipe
+from sterna.model.cached_model import SIZE, Recipe
+from sterna.support.cache import Cache
 from tests.support import require_program
 
 RNG = np.random.default_rng(7)
@@ -134,7 +136,22 @@ def test_a_damaged_entry_is_made_anew(
         entry.unlink()
     else:
         entry.write_bytes(content[:-50] if damage == "cut" else content)
+    told = nullcontext() if damage == "gone" else pytest.warns(RuntimeWarning, match="is damaged")
+    with told:
+        assert right(sterna.compile(path)) and len(counted) == 2
     assert right(sterna.compile(path)) and len(counted) == 2
+
+
+@pytest.mark.parametrize("body", [b"", bytes(8), b"\xff" * 64, SIZE.pack(2) + b"{}"])
+def test_an_entry_that_is_no_model_is_made_anew(
+    path: Path, counted: list[Any], body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Cache.put
+    with monkeypatch.context() as patch:
+        patch.setattr(Cache, "put", lambda self, key, *parts: put(self, key, body))
+        sterna.compile(path)
+    with pytest.warns(RuntimeWarning, match="holds something else"):
+        assert right(sterna.compile(path)) and len(counted) == 2
     assert right(sterna.compile(path)) and len(counted) == 2
 
 

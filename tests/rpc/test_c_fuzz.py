@@ -19,6 +19,10 @@ NAMES = ("x.so", "x.so", "x.tar", "x.tar", "x.o", "d/x", "d", "..", "../x", "/et
          "a\0b", "\u00e9", "x" * 600)
 
 
+# Code, bits and lanes of types that there are.
+TYPES = ((0, 8, 1), (1, 1, 4), (2, 16, 1), (2, 64, 65535), (4, 16, 1), (6, 8, 1), (17, 4, 2))
+
+
 def any_value(rng: random.Random, depth: int = 0) -> bytes:
     """A value of any kind, well-formed."""
     number, handle = rng.choice(INTERESTING), rng.choice((0, 1, 2, 3, 4, 1 << 32, 2**64 - 1))
@@ -27,7 +31,7 @@ def any_value(rng: random.Random, depth: int = 0) -> bytes:
         lambda: wire.real(rng.random()), lambda: wire.text(rng.choice(NAMES)),
         lambda: wire.raw(rng.randbytes(rng.choice((0, 3, 700)))), lambda: wire.CPU,
         lambda: b"\x08" + struct.pack("<ii", rng.randrange(-2, 30), rng.randrange(-2, 3)),
-        lambda: wire.FLOAT32, lambda: b"\x07" + rng.randbytes(4),
+        lambda: wire.FLOAT32, lambda: b"\x07" + struct.pack("<BBH", *rng.choice(TYPES)),
         lambda: wire.shape(*(rng.choice(INTERESTING) for _ in range(rng.randrange(4)))),
         lambda: wire.array(handle, (2, rng.randrange(4)), rng.randrange(20)),
         lambda: wire.function(handle, rng.randrange(2)), lambda: wire.module(handle),
@@ -38,6 +42,12 @@ def any_value(rng: random.Random, depth: int = 0) -> bytes:
             lambda: wire.listed(*(any_value(rng, depth + 1) for _ in range(rng.randrange(4))))
         )
     return rng.choice(kinds)()
+
+
+def odd_type(rng: random.Random) -> bytes:
+    """Any four bytes for a type; often one of them is 0, or too much."""
+    parts = rng.choice((0, 1, 2, 4, 99)), rng.choice((0, 1, 4, 33, 255)), rng.choice((0, 1, 65535))
+    return b"\x07" + rng.choice((rng.randbytes(4), struct.pack("<BBH", *parts)))
 
 
 # The server's functions: what each takes, a letter for each argument; see typical_value.
@@ -120,7 +130,8 @@ def any_frame(rng: random.Random) -> bytes:
     count = rng.choice((0, 4, 16, 24))
     kind = rng.randrange(16)
     if kind == 0:
-        return wire.frame(wire.ALLOC, wire.CPU, wire.FLOAT32, wire.shape(2, 3))
+        dtype = odd_type(rng) if rng.random() < 0.1 else wire.FLOAT32
+        return wire.frame(wire.ALLOC, wire.CPU, dtype, wire.shape(2, 3))
     if kind == 1:
         return wire.frame(
             wire.ALLOC, wire.CPU, wire.FLOAT32, wire.shape(2, 3), bulk=rng.randbytes(24)

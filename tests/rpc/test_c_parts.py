@@ -4,8 +4,10 @@ import ctypes
 import hashlib
 import hmac
 import io
+import itertools
 import os
 import socket
+import struct
 import tarfile
 import time
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ from hypothesis import strategies as st
 
 from sterna.contrib import cc
 from sterna.support import native
+from sterna.support.dtype import DataType
+from tests.rpc import wire
 from tests.support import ROOT, require_program
 
 SOURCES = ROOT / "runtime" / "rpc"
@@ -307,6 +311,26 @@ def test_no_head_is_read_past_its_end(parts: Any, data: bytes) -> None:
     parts.check_form.restype = ctypes.c_int64
     count = parts.check_form(data, ctypes.c_size_t(len(data)), tags, 4)
     assert -1 <= count <= len(data)
+
+
+def test_types_are_those_of_the_server_in_python(parts: Any) -> None:
+    parts.check_form.restype = ctypes.c_int64
+    tags = ctypes.create_string_buffer(4)
+    for code, bits, lanes in itertools.product(range(20), range(256), (0, 1, 4, 65535)):
+        body = struct.pack("<BBH", code, bits, lanes)
+        array = wire.array(3, (2,))
+        heads = [
+            b"\x07" + body, wire.listed(b"\x07" + body), array.replace(wire.FLOAT32[1:], body, 1)
+        ]
+        try:
+            DataType.from_parts(code, bits, lanes)
+            is_type = True
+        except ValueError:
+            is_type = False
+        for head in heads:
+            count = parts.check_form(head, ctypes.c_size_t(len(head)), tags, 4)
+            assert count == (1 if is_type else -1), (code, bits, lanes)
+        assert not is_type or (bits and lanes)
 
 
 # ---- streams ----

@@ -22,8 +22,14 @@ from tests.rpc.fuzz_frames import Given
 
 
 @contextmanager
-def pretended_server(*answers: bytes) -> Iterator[int]:
-    """A server that shakes hands, and then answers each frame with given bytes, whatever it is."""
+def pretended_server(
+    *answers: bytes, grants: int | None = None, drips: bool = False
+) -> Iterator[int]:
+    """A server that shakes hands, and then answers each frame with given bytes, whatever it is.
+
+    grants: the milliseconds that it allows, else what was asked for. drips: instead of being silent
+    in the end it sends parts of an answer that never ends.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -32,11 +38,16 @@ def pretended_server(*answers: bytes) -> Iterator[int]:
         try:
             run_server_side(
                 stream, None, frozenset({SESSION}),
-                lambda hello: Verdict(timeout_ms=hello.timeout_ms),
+                lambda hello: Verdict(timeout_ms=hello.timeout_ms if grants is None else grants),
             )
             for answer in answers:
                 frames.read(stream, frames.MOST_HEAD)
                 stream.send(answer)
+            if drips:
+                stream.send(frames.HEADER.pack(frames.MAGIC, frames.RETURN, 0, 1 << 20, 0))
+            while drips:
+                stream.send(b"x")
+                time.sleep(0.01)
             stream.receive(1 << 30)
         except (StreamEnded, Refused):
             pass
@@ -65,6 +76,45 @@ def test_a_server_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(rpc.RPCSessionTimeoutError, match=r"session_timeout=0\.4"):
             session.listdir()
         assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize("grants", [0, 1, 100, 400, 5000, (1 << 31) - 1, (1 << 32) - 1])
+@pytest.mark.parametrize("drips", [False, True])
+def test_no_grant_of_a_server_makes_a_client_wait_longer(
+    grants: int, drips: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sterna.rpc.remote.GRACE_S", 0.1)
+    start = time.monotonic()
+    with pretended_server(grants=grants, drips=drips) as port:
+        session = rpc.connect("127.0.0.1", port, session_timeout=0.3)
+        seconds = f"{min(0.3, grants / 1000 or 0.3):g}"
+        with pytest.raises(rpc.RPCSessionTimeoutError, match=f"session_timeout={seconds} "):
+            session.listdir()
+        assert time.monotonic() - start < 3
+
+
+def test_a_server_that_reads_slowly_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sterna.rpc.remote.GRACE_S", 0.1)
+    start = time.monotonic()
+    with pretended_server(drips=True) as port:  # it reads nothing at all
+        session = rpc.connect("127.0.0.1", port, session_timeout=0.3)
+        with pytest.raises((rpc.RPCSessionTimeoutError, rpc.RPCProtocolError)):
+            session.upload(bytes(64 << 20), target="large")
+        assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), 4294968.0])
+def test_times_that_a_hello_cannot_say(seconds: float) -> None:
+    with pytest.raises(ValueError, match="session_timeout="):
+        rpc.connect("127.0.0.1", 1, session_timeout=seconds)
+
+
+def test_a_short_time_is_not_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sterna.rpc.remote.GRACE_S", 0.1)
+    with pretended_server() as port:
+        session = rpc.connect("127.0.0.1", port, session_timeout=1e-6)
+        with pytest.raises(rpc.RPCSessionTimeoutError):
+            session.listdir()
 
 
 def test_a_dead_line_is_noticed() -> None:

@@ -18,6 +18,7 @@ from sterna import rpc
 from sterna.contrib import cc
 from sterna.rpc import frames
 from sterna.rpc.remote_memory import ADDRESSES, OFFSET_BITS
+from sterna.rpc.settings import machine_memory
 from tests.rpc.support import (
     SECRET,
     TestServer,
@@ -186,6 +187,17 @@ def test_memory_has_a_limit() -> None:
         one = tvm.nd.empty((100 << 20,), "uint8", remote.cpu(0))
         del one
         assert remote.get_function("test.add_one")(1) == 2
+
+
+def test_memory_has_a_limit_by_default() -> None:
+    limits = limited()
+    assert 0 < limits.most_memory < machine_memory()
+    with serving() as server, server.connect() as remote:
+        with pytest.raises(MemoryError, match=f"may take {limits.most_memory} bytes"):
+            tvm.nd.empty((machine_memory(),), "uint8", remote.cpu(0))
+        with pytest.raises(MemoryError):
+            remote.get_function("test.take_memory")(machine_memory())
+    assert limited(memory_bytes=0).most_memory == 0  # as much as there is
 
 
 def test_a_disk_that_is_full_is_told(remote: rpc.RPCSession) -> None:

@@ -61,11 +61,13 @@ def call(name: str, *values: bytes) -> bytes:
     return frame(CALL, text(name), *values)
 
 
-def hello(secret: bytes | None = None, key: str = "", version: int = 1) -> bytes:
+def hello(
+    secret: bytes | None = None, key: str = "", version: int = 1, service: int = 1
+) -> bytes:
     flags = 0 if secret is None else 1
     name = key.encode()
     return (
-        struct.pack("<4sHBB", b"STRN", version, 1, flags)
+        struct.pack("<4sHBB", b"STRN", version, service, flags)
         + os.urandom(32)
         + struct.pack("<IIH", 0, 1 << 20, len(name))
         + name
@@ -82,9 +84,11 @@ def receive(sock: socket.socket, size: int) -> bytes:
     return data
 
 
-def shake_hands(sock: socket.socket, secret: bytes | None = None, key: str = "") -> int:
+def shake_hands(
+    sock: socket.socket, secret: bytes | None = None, key: str = "", service: int = 1
+) -> int:
     """The verdict's status; an accepted one is checked."""
-    first = hello(secret, key)
+    first = hello(secret, key, service=service)
     sock.sendall(first)
     second = receive(sock, 40)
     if second[6]:
