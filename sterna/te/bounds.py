@@ -59,7 +59,7 @@ def value_of_axes(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, E
         elif isinstance(relation, Fuse):
             inner = ranges[relation.inner].extent
             fused = values[relation.fused]
-            single = build.is_const(inner, 1)
+            single = build.is_const(inner, 1) or build.is_const(inner, 0)
             quotient = fused if single else build.floordiv(fused, inner)
             rest = build.const(0, fused.dtype) if single else build.floormod(fused, inner)
             values[relation.outer] = build.cast(relation.outer.var.dtype, quotient)

@@ -12,6 +12,7 @@ from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.infer import fits, show_call
 from sterna.relay.op import Case, Op, OpRecord, find, record_of
+from sterna.relay.reference import reference_value, value_of_type
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
@@ -180,7 +181,7 @@ def evaluate(root: RelayExpr, values: Mapping[Var, Any]) -> Any:
         elif isinstance(expr, Call):
             record = record_of(expr)
             assert record is not None and record.reference is not None
-            found[expr] = record.reference(expr.attrs, *[found[arg] for arg in expr.args])
+            found[expr] = reference_value(record, expr, [found[arg] for arg in expr.args])
             for have, part in zip(flatten(found[expr]), flatten_type(expr.checked_type),
                                   strict=True):
                 assert fits(type_of(have), part), f"{type_of(have)!r} of {show_call(expr)}"
