@@ -54,4 +54,4 @@ def in_order(kernel: Kernel) -> None:
     """Loops in the order of their axes."""
 
 
-IN_ORDER = FoundSchedule(in_order, "tensors without elements", True)
+IN_ORDER = FoundSchedule(in_order, "tensors without elements", is_generic=False)

@@ -12,8 +12,8 @@ import numpy as np
 
 from sterna.ir.build import as_expr, const, maximum, minimum, select
 from sterna.ir.expr import Expr
-from sterna.ir.types import TensorType, Type
-from sterna.op.checks import expect_dim, of_kind, tensor
+from sterna.ir.types import TensorType, Type, has_no_elements
+from sterna.op.checks import expect_dim, not_empty, of_kind, tensor
 from sterna.op.interpolation import method_of, weights_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -54,7 +54,10 @@ def _infer(attrs: GridSampleAttrs, data: Type, grid: Type) -> TensorType:
     places = of_kind(tensor(grid, "grid", rank + 2), "grid", "float")
     expect_dim(places.shape[0], x.shape[0], "grid's batch")
     expect_dim(places.shape[1], rank, "grid's number of coordinates")
-    return TensorType((*x.shape[:2], *places.shape[2:]), x.dtype)
+    made = TensorType((*x.shape[:2], *places.shape[2:]), x.dtype)
+    if not has_no_elements(made):
+        not_empty(x, "data", range(2, rank + 2), "grid points to its elements")
+    return made
 
 
 def _unnormalized(at: Any, size: Any, corners: bool) -> Any:
