@@ -85,7 +85,7 @@ def pass_down(stage: Stage, ranges: dict[IterVar, Range], analyzer: Analyzer) ->
             whole = ranges[relation.parent].extent
             if relation.factor is not None:
                 inner, outer = relation.factor, ceil_div(whole, relation.factor)
-                if _is_less(whole, inner):
+                if _is_less(whole, inner) and not build.is_const(whole, 0):
                     inner = whole
             else:
                 assert relation.nparts is not None

@@ -4,7 +4,6 @@ The cases of all operators, with one dimension set to 0: of one operand, or of a
 extent. What the type rule takes, the reference and the compiled kernel give alike.
 """
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,62 +14,10 @@ from sterna import relay, te
 from sterna.contrib import graph_executor
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
 from sterna.relay.arrays import from_numpy, to_numpy
-from sterna.relay.infer import TypeInferenceError
-from sterna.relay.op import Case, Op, OpRecord, records
+from sterna.relay.op import Op, OpRecord, records
 from sterna.relay.reference import value_of_type
-from tests.op.harness import (
-    argument_of,
-    arrays_of,
-    assert_same,
-    check_operands,
-    constant_of,
-    flatten,
-    type_of,
-)
-
-
-def _emptied(operands: list[Any], is_cut: Callable[[int, int, int], bool]) -> list[Any]:
-    """The operands without the elements along dimensions, asked by operand, axis and extent."""
-    count = iter(range(1000))
-
-    def cut(value: Any) -> Any:
-        if isinstance(value, list):
-            return [cut(item) for item in value]
-        place = next(count)
-        kept = [0 if is_cut(place, axis, n) else n for axis, n in enumerate(value.shape)]
-        return value[tuple(slice(0, extent) for extent in kept)] if kept else value
-
-    return [cut(value) for value in operands]
-
-
-def emptied(case: Case) -> Iterator[list[Any]]:
-    """The operands of a case with one extent set to 0, alone and wherever it is met."""
-    operands = arrays_of(case)
-    seen = set()
-    for place, value in enumerate(flatten(operands)):
-        for axis, extent in enumerate(value.shape):
-            for made in (
-                _emptied(operands, lambda p, a, n, own=(place, axis): (p, a) == own),  # type: ignore[misc]
-                _emptied(operands, lambda p, a, n, own=extent: n == own),  # type: ignore[misc]
-            ):
-                shapes = tuple(part.shape for part in flatten(made))
-                if shapes not in seen:
-                    seen.add(shapes)
-                    yield made
-
-
-def _fits(record: OpRecord, attrs: Any, operands: list[Any]) -> bool:
-    """Whether the type rule takes operands; it refuses others with a message of its own."""
-    try:
-        record.infer(attrs, *[type_of(value) for value in operands])
-        if record.to_static is not None:  # numbers among the operands say a shape
-            assert record.reference is not None
-            record.reference(attrs, *operands)
-            record.to_static(attrs, tuple(map(constant_of, operands)))
-    except (ValueError, TypeInferenceError) as error:
-        assert str(error)
-        return False
-    return True
+from tests.op.empty_cases import emptied, fits_type_rule
+from tests.op.harness import argument_of, assert_same, check_operands, flatten, type_of
 
 
 def _patterns(kinds: list[Type]) -> Any:
@@ -89,7 +36,7 @@ def test_every_operator(record: OpRecord) -> None:
         attrs = record.attrs(**case.attrs) if record.attrs is not None else None
         for operands in emptied(case):
             pattern = _patterns([type_of(value) for value in operands])
-            if pattern not in done and _fits(record, attrs, operands):
+            if pattern not in done and fits_type_rule(record, attrs, operands):
                 done.append(pattern)
                 check_operands(record, attrs, operands, case.tolerance)
 
@@ -122,7 +69,7 @@ def test_one_network(level: int, target: str) -> None:
     for name in BUILT:
         record, case = records()[name], records()[name].cases[0]
         attrs = record.attrs(**case.attrs) if record.attrs is not None else None
-        operands = next(made for made in emptied(case) if _fits(record, attrs, made))
+        operands = next(made for made in emptied(case) if fits_type_rule(record, attrs, made))
         call = relay.Call(Op(name), tuple(argument_of(value, values) for value in operands), attrs)
         calls.append(call)
         wanted += flatten(value_of_type(record, attrs, call.checked_type, operands))
@@ -136,12 +83,15 @@ def test_one_network(level: int, target: str) -> None:
         assert_same(have, want, 1e-5)
 
 
-def test_axes_of_no_elements_are_fused_and_split() -> None:
+@pytest.mark.parametrize("is_split", [False, True])
+def test_axes_of_no_elements_are_scheduled(is_split: bool) -> None:
     x = te.placeholder((3, 0), name="x")
     y = te.compute((3, 0), lambda i, j: x[i, j] + 1.0, name="y")
     schedule = te.create_schedule(y.op)
     stage = schedule[y]
-    outer, inner = stage.split(stage.fuse(*stage.op.axis), factor=4)
+    outer, inner = stage.op.axis
+    if is_split:
+        outer, inner = stage.split(stage.fuse(outer, inner), factor=4)
     stage.parallel(outer)
     stage.vectorize(inner)
     run = tvm.build(schedule, [x, y], "llvm")
