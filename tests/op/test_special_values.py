@@ -11,7 +11,7 @@ import pytest
 
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.op import COMM_REDUCE, Case, OpRecord, records
-from tests.op.harness import arrays_of, compiled, flatten, type_of
+from tests.op.harness import arrays_of, compiled, flatten, reference, type_of
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40)
 
@@ -90,11 +90,8 @@ def test_folded_and_run(record: OpRecord, case: Case) -> None:
 
 @pytest.mark.parametrize("method", ["nearest_neighbor", "linear", "cubic"])
 def test_one_infinity_reaches_its_neighbours_only(method: str) -> None:
-    record = records()["image.resize1d"]
-    assert record.attrs is not None and record.reference is not None
-    attrs = record.attrs(size=(40,), layout="NCW", method=method)
     row = np.zeros((1, 1, 20), "float32")
     row[0, 0, 3] = np.inf
-    made = record.reference(attrs, row)
+    made = reference("image.resize1d", row, size=(40,), layout="NCW", method=method)
     assert 1 <= np.count_nonzero(~np.isfinite(made)) <= 10
     assert np.isfinite(made[..., 14:]).all()
