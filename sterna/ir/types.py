@@ -135,6 +135,11 @@ def show_shape(shape: tuple[Dim, ...]) -> str:
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
+def has_no_elements(kind: TensorType) -> bool:
+    """Whether one of the dimensions is known to be 0."""
+    return any(type(extent) is int and extent == 0 for extent in kind.shape)
+
+
 def flatten_type(kind: Type) -> list[TensorType]:
     """The tensors in a type, in order."""
     if isinstance(kind, TensorType):

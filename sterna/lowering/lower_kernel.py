@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sterna.lowering.empty_kernel import (
+    IN_ORDER,
+    function_of_nothing,
+    gives_nothing,
+    meets_nothing,
+)
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.relay.expr import Call, Function, RelayExpr
 from sterna.relay.op import OpRecord, record_of
@@ -37,8 +43,17 @@ def lower_kernel(
 
     target: whose keys say which schedules there are; none: any processor's.
     """
+    if gives_nothing(func):
+        return _of_nothing(func, name)
     with deciding(scope_of(func)) as scope:
         return _lowered(func, name, processor, target or Target("llvm"), scope)
+
+
+def _of_nothing(func: Function, name: str) -> LoweredKernel:
+    """A kernel whose results have no elements; the last operator is the one it is called by."""
+    loops = function_of_nothing(func, name)
+    anchor = [record for expr in post_order(func.body) if (record := record_of(expr))][-1]
+    return LoweredKernel(loops, len(loops.params), anchor, IN_ORDER, {}, {})
 
 
 def scope_of(func: Function) -> str:
@@ -68,6 +83,8 @@ def _lowered(
     record = tensors.anchor_record
     keys = dict.fromkeys([*target.keys, *target.kind.default_keys])
     found = find_schedule(record.name, record.schedules, list(keys))
+    if meets_nothing(tensors.outputs):
+        found = IN_ORDER
     schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]

@@ -1,7 +1,7 @@
 """What type relations ask of operands, with one wording for what is wrong."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sterna.ir.types import Any as AnyDim
@@ -55,6 +55,12 @@ def expect_dim(have: Dim, want: Dim, what: str) -> None:
     """A dimension that must be another, where both are known."""
     if type(have) is int and type(want) is int and have != want:
         raise ValueError(f"{what} is {want}, not {have}")
+
+
+def not_empty(kind: TensorType, name: str, axes: Iterable[int], why: str) -> None:
+    """None of these dimensions is known to be 0; why says what must have elements for what."""
+    if any(type(kind.shape[axis]) is int and kind.shape[axis] == 0 for axis in axes):
+        raise ValueError(f"{name} of shape {show_shape(kind.shape)} is empty where {why}")
 
 
 def map_dims(function: Callable[..., Any], *dims: Dim) -> Dim:

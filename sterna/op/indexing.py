@@ -59,12 +59,19 @@ def ravel(indices: Index, shape: Sequence[Dim]) -> Expr:
     return flat
 
 
+def divisor(dim: Any) -> Any:
+    """A dimension that places are divided by; where it is 0 there are no places."""
+    known = build.int_value(dim) if isinstance(dim, Expr) else dim
+    return 1 if type(known) is int and known == 0 else dim
+
+
 def unravel(flat: Expr, shape: Sequence[Dim]) -> list[Expr]:
     """The indices of the element at a place in the row."""
     indices: list[Expr] = []
     for dim in reversed(shape[1:]):
-        indices.append(flat % dim)
-        flat = flat // dim
+        length = divisor(dim)
+        indices.append(flat % length)
+        flat = flat // length
     return [*([flat] if shape else []), *reversed(indices)]
 
 

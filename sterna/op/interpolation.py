@@ -15,6 +15,7 @@ import numpy as np
 from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, select
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
+from sterna.op.elementwise import quiet
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.schedule.products import FLOAT32, wide
@@ -32,6 +33,9 @@ ALIASES = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 # Keys' kernel with this parameter reproduces quadratics.
 CUBIC_ALPHA = -0.5
+
+# What all places of a result read with one of their weights; None: only this, as it is.
+Tap = tuple[Array, Array | None]
 
 FLOAT64, INT32 = DataType("float64"), DataType("int32")
 
@@ -160,22 +164,21 @@ class Scaling:
         at = self.source(place, number)
         return logical_or(at < number(0.0), at > number(as_expr(self.size) - 1))
 
-    def matrix(self) -> Array:
-        """The weights of all elements (columns) for all places of the result (rows)."""
-        made = np.zeros((self.result, self.size))
-        for place in range(self.result):
-            at = self.source(place, float)
-            if self.method == "nearest_neighbor":
-                nearest = _NEAREST[self._rounding()][1](at)
-                made[place, min(max(nearest, 0), self.size - 1)] = 1
-                continue
-            weights = weights_of(self.method, at - math.floor(at), self.alpha)
-            first = math.floor(at) - (len(weights) // 2 - 1)
-            drop = self.method == "cubic" and self.exclude
+    def taps(self) -> list[Tap]:
+        """`reads` of all places: per tap the elements, and their weights."""
+        at = np.array([self.source(place, float) for place in range(self.result)])
+        if self.method == "nearest_neighbor":
+            nearest = np.array([_NEAREST[self._rounding()][1](place) for place in at], "int64")
+            return [(np.clip(nearest, 0, self.size - 1), None)]
+        below = np.floor(at)
+        weights = weights_of(self.method, at - below, self.alpha)
+        first = below.astype("int64") - (len(weights) // 2 - 1)
+        if self.method == "cubic" and self.exclude:
             for i, weight in enumerate(weights):
-                if not drop or 0 <= first + i < self.size:
-                    made[place, min(max(first + i, 0), self.size - 1)] += weight
-        return made / made.sum(1, keepdims=True) if self.exclude else made
+                weights[i] = np.where((first + i < 0) | (first + i >= self.size), 0, weight)
+            total = sum(weights)
+            weights = [weight / total for weight in weights]
+        return [(np.clip(first + i, 0, self.size - 1), w) for i, w in enumerate(weights)]
 
     def outside(self) -> Array:
         """`is_outside` of all places."""
@@ -254,13 +257,26 @@ def _times(weight: Any, factor: Tensor | None, place: Expr) -> Any:
     return factor(place) if weight is None else weight * factor(place)
 
 
+@quiet
+def mixed(data: Array, axis: int, taps: Sequence[Tap]) -> Array:
+    """The sums of what taps read along an axis: of Inf and NaN, too, no more than they read."""
+    shape = [-1 if place == axis else 1 for place in range(data.ndim)]
+    total: Any = 0.0
+    for places, weights in taps:
+        read: Array = np.take(data, places, axis)
+        if weights is None:
+            return read
+        total = total + read * weights.reshape(shape)
+    return np.asarray(total)
+
+
 def stretched_array(
     data: Array, axes: Mapping[int, Scaling], dtype: DataType, beyond: float = 0.0
 ) -> Array:
     """`stretched` of an array, in float64."""
     made: Array = data.astype("float64")
     for axis, scaling in axes.items():
-        made = np.moveaxis(np.tensordot(made, scaling.matrix(), ([axis], [1])), -1, axis)
+        made = mixed(made, axis, scaling.taps())
     if not dtype.is_float:
         made = np.trunc(made + np.copysign(0.5, made))
     for axis, scaling in axes.items():

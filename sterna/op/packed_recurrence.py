@@ -130,8 +130,8 @@ class _Packing:
 
     def rows_of(self, packed: Array) -> Array:
         """(..., direction, block, gate, unit) as (..., direction, gate and unit)."""
-        *rest, count, _, gates, _ = packed.shape
-        turned = np.moveaxis(packed, -3, -2).reshape(*rest, count, gates, -1)
+        *rest, count, blocks, gates, units = packed.shape
+        turned = np.moveaxis(packed, -3, -2).reshape(*rest, count, gates, blocks * units)
         return turned[..., : self.size].reshape(*rest, count, gates * self.size)
 
 

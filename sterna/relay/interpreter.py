@@ -18,6 +18,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import record_of
+from sterna.relay.reference import reference_value
 
 # A NumPy array, a tuple of values, or a function of values.
 Value = Any
@@ -82,7 +83,7 @@ class _Run:
         if record.reference is None:
             raise ValueError(f"{record.name} has no reference to run it by")
         given = [list(arg) if isinstance(arg, tuple) else arg for arg in args]
-        made = record.reference(call.attrs, *given)
+        made = reference_value(record, call, given)
         return tuple(made) if isinstance(made, list | tuple) else made
 
     def _closure(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sterna.ir.node import node
-from sterna.ir.types import Type
+from sterna.ir.types import Type, flatten_type, has_no_elements
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, RelayExpr
 from sterna.support.classic import MOVED, find_moved
@@ -231,12 +231,16 @@ def is_packed(attrs: Attrs | None) -> bool:
 
 
 def rules_of(expr: object) -> OpRecord | None:
-    """The record of a call that passes may change; None if its weights are packed already.
+    """The record of a call that passes may change; None if it stays as it is.
 
-    Rules of an operator speak of the weights that a model has: what is packed stays as it is.
+    Rules of an operator speak of the weights that a model has, not of those that are packed
+    already; and a result without elements needs no other way to be computed.
     """
     record = record_of(expr)
-    return None if record is None or is_packed(expr.attrs) else record  # type: ignore[attr-defined]
+    if record is None or is_packed(expr.attrs):  # type: ignore[attr-defined]
+        return None
+    results = flatten_type(expr.checked_type)  # type: ignore[attr-defined]
+    return None if results and all(map(has_no_elements, results)) else record
 
 
 def is_call_of(expr: object, name: str) -> bool:

@@ -59,7 +59,7 @@ def value_of_axes(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, E
         elif isinstance(relation, Fuse):
             inner = ranges[relation.inner].extent
             fused = values[relation.fused]
-            single = build.is_const(inner, 1)
+            single = build.is_const(inner, 1) or build.is_const(inner, 0)
             quotient = fused if single else build.floordiv(fused, inner)
             rest = build.const(0, fused.dtype) if single else build.floormod(fused, inner)
             values[relation.outer] = build.cast(relation.outer.var.dtype, quotient)
@@ -85,7 +85,7 @@ def pass_down(stage: Stage, ranges: dict[IterVar, Range], analyzer: Analyzer) ->
             whole = ranges[relation.parent].extent
             if relation.factor is not None:
                 inner, outer = relation.factor, ceil_div(whole, relation.factor)
-                if _is_less(whole, inner):
+                if _is_less(whole, inner) and not build.is_const(whole, 0):
                     inner = whole
             else:
                 assert relation.nparts is not None

@@ -204,7 +204,8 @@ class Nest:
         if thread is not None:
             self.check_thread(leaf, thread)
             return For(var, zero, extent, "thread", body, thread.thread_tag)
-        return For(var, zero, extent, _KINDS[attributes.kind], body)
+        kind = "serial" if build.is_const(extent, 0) else _KINDS[attributes.kind]
+        return For(var, zero, extent, kind, body)  # vectors have one lane at the least
 
     def with_pragmas(self, leaf: IterVar, body: Stmt) -> Stmt:
         attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())

@@ -147,8 +147,9 @@ class Buffer(Node):
             raise ValueError(f"the buffer {self.name} has strides: name its elements by indices")
         indices: list[Expr] = []
         for extent in reversed(self.shape[1:]):
-            indices.insert(0, build.floormod(rest, extent))
-            rest = build.floordiv(rest, extent)
+            length = build.const(1, extent.dtype) if build.is_const(extent, 0) else extent
+            indices.insert(0, build.floormod(rest, length))
+            rest = build.floordiv(rest, length)
         return (rest, *indices) if self.shape else ()
 
 

@@ -25,7 +25,7 @@ from tests.driver.c_network import (
     compile_strictly,
 )
 from tests.driver.test_memory_pools import constants, workspace
-from tests.op.harness import _argument, arrays_of, assert_same, flatten
+from tests.op.harness import argument_of, arrays_of, assert_same, flatten
 from tests.support import require_program
 
 HEADERS = {"<math.h>", "<stddef.h>", "<stdint.h>", "<string.h>"}
@@ -49,7 +49,7 @@ class Group:
             case = record.cases[0]
             attrs = record.attrs(**case.attrs) if record.attrs is not None else None
             own: dict[Var, Any] = {}
-            args = tuple(_argument(value, own, False) for value in operands)
+            args = tuple(argument_of(value, own, False) for value in operands)
             call = Call(Op(record.name), args, attrs)
             if not all(kind.is_static for kind in flatten_type(infer(call))):
                 continue

@@ -1,8 +1,10 @@
 """Operators of ONNX that are converted by their definitions, held against ONNX's evaluator."""
 
+import time
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -49,3 +51,25 @@ def test_a_wrong_operand_is_told_by_the_node() -> None:
     feeds = {"a": floats(2, 4), "b": floats(3, 4)}
     with pytest.raises(ValueError, match=r"node 'gate.*do not broadcast"):
         from_onnx(model_of([node], feeds, {}, ["y"], 28))
+
+
+def test_functions_that_grow_are_refused_before_they_are_written_out() -> None:
+    """Each calls the next one twice: a file of 2 KB, and 2 to the power of 40 nodes."""
+    versions = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    made = []
+    for i in range(40):
+        kinds = [(f"f{i + 1}", "own")] * 2 if i < 39 else [("Relu", "")] * 2
+        nodes = [
+            helper.make_node(kind, [source], [result], domain=domain)
+            for (kind, domain), source, result in zip(kinds, "xa", "ay", strict=True)
+        ]
+        made.append(helper.make_function("own", f"f{i}", ["x"], ["y"], nodes, versions))
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+    call = helper.make_node("f0", ["x"], ["y"], domain="own")
+    model = helper.make_model(
+        helper.make_graph([call], "g", [x], [y]), functions=made, opset_imports=versions
+    )
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="functions make more than 200000 nodes"):
+        from_onnx(model)
+    assert time.perf_counter() - start < 10  # it took minutes

@@ -1,12 +1,15 @@
 """Loops and sequences of ONNX."""
 
+import itertools
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sterna.frontend import from_onnx
+from sterna.frontend.onnx.model import inner_graphs
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.support.errors import OpNotImplemented
 from tests.frontend.support import compare, model_of, run_imported, run_reference
@@ -147,3 +150,32 @@ def test_a_place_that_a_sequence_lacks() -> None:
              helper.make_node("SequenceAt", ["s", "place"], ["y"], "pick")]
     with pytest.raises(ValueError, match=r"node 'pick'.*position 1 is none of a sequence of 1"):
         from_onnx(model_of(nodes, {"x": floats(2)}, {"place": np.array(1)}, ["y"], 17))
+
+
+def test_choices_in_choices_are_walked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However deep they lie: the work grows with the file, not with its depth as well."""
+    count = 0
+
+    def counted(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+        nonlocal count
+        count += 1
+        return inner_graphs(node)
+
+    monkeypatch.setattr("sterna.frontend.onnx.model.inner_graphs", counted)
+    names = (f"r{i}" for i in itertools.count())
+
+    def branch(depth: int) -> onnx.GraphProto:
+        name = next(names)
+        node = helper.make_node("Neg", ["x"], [name]) if depth == 0 else helper.make_node(
+            "If", ["c"], [name], then_branch=branch(depth - 1), else_branch=branch(depth - 1)
+        )
+        result = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1])
+        return helper.make_graph([node], name, [], [result])
+
+    whole = branch(8)
+    whole.input.extend([
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1]),
+        helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+    ])
+    from_onnx(helper.make_model(whole, opset_imports=[helper.make_opsetid("", 18)]))
+    assert count < 10 * 511

@@ -12,6 +12,7 @@ from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.infer import fits, show_call
 from sterna.relay.op import Case, Op, OpRecord, find, record_of
+from sterna.relay.reference import reference_value, value_of_type
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
@@ -58,20 +59,25 @@ def flatten(value: Any) -> list[Any]:
 
 def check_case(record: OpRecord, case: Case, target: str = "llvm") -> None:
     """Types, reference, rewritings and compiled computation of one case agree."""
-    operands = arrays_of(case)
     attrs = record.attrs(**case.attrs) if record.attrs is not None else None
+    check_operands(record, attrs, arrays_of(case), case.tolerance, target)
+
+
+def check_operands(
+    record: OpRecord, attrs: Any, operands: list[Any], tolerance: float, target: str = "llvm"
+) -> None:
+    """The same for these operands."""
     kind = record.infer(attrs, *[type_of(value) for value in operands])
-    assert record.reference is not None
-    wanted = flatten(record.reference(attrs, *operands))
+    wanted = flatten(value_of_type(record, attrs, kind, operands))
     known = [type_of(want) for want in wanted]
     for have, part in zip(known, flatten_type(kind), strict=True):
         assert fits(have, part), f"the reference gives {have!r}, the relation {part!r}"
-    _check_rewritings(record, attrs, operands, wanted, case.tolerance)
+    _check_rewritings(record, attrs, operands, wanted, tolerance)
     if record.compute is None:
         return
     exact = known[0] if isinstance(kind, TensorType) else TupleType(tuple(known))
     for got, want in zip(compiled(record, attrs, operands, exact, target), wanted, strict=True):
-        assert_same(got, want, case.tolerance)
+        assert_same(got, want, tolerance)
 
 
 def compiled(
@@ -103,7 +109,7 @@ def _as_kernel(
 ) -> list[Any]:
     """The results of the kernel that a graph would run, with the operator's own schedule."""
     values: dict[Var, Any] = {}
-    args = tuple(_argument(value, values, False) for value in operands)
+    args = tuple(argument_of(value, values, False) for value in operands)
     function = Function(tuple(values), Call(Op(record.name), args, attrs))
     loops = lower_kernel(function, "kernel", processor_of(tvm.target.Target(target))).function
     given = [from_numpy(np.asarray(value, order="C")) for value in values.values()]
@@ -149,7 +155,7 @@ def _check_rewritings(
             continue
         as_constants = question is record.to_static
         values: dict[Var, Any] = {}
-        args = tuple(_argument(value, values, as_constants) for value in operands)
+        args = tuple(argument_of(value, values, as_constants) for value in operands)
         made = question(attrs, args)
         assert made is not None or not as_constants, "constants are known"
         if made is not None:
@@ -157,11 +163,19 @@ def _check_rewritings(
                 assert_same(got, want, tolerance)
 
 
-def _argument(value: Any, values: dict[Var, Any], as_constants: bool) -> RelayExpr:
+def constant_of(value: Any) -> RelayExpr:
+    """An array as a constant, a list as a tuple of them."""
     if isinstance(value, list):
-        return Tuple(tuple(_argument(item, values, as_constants) for item in value))
+        return Tuple(tuple(map(constant_of, value)))
+    return Constant(from_numpy(np.asarray(value, order="C")))
+
+
+def argument_of(value: Any, values: dict[Var, Any], as_constants: bool = False) -> RelayExpr:
+    """An operand of a call: constants, or variables of which values tells the arrays."""
+    if isinstance(value, list):
+        return Tuple(tuple(argument_of(item, values, as_constants) for item in value))
     if as_constants:
-        return Constant(from_numpy(np.asarray(value, order="C")))
+        return constant_of(value)
     variable = Var(f"v{len(values)}", type_of(value))
     values[variable] = value
     return variable
@@ -180,7 +194,7 @@ def evaluate(root: RelayExpr, values: Mapping[Var, Any]) -> Any:
         elif isinstance(expr, Call):
             record = record_of(expr)
             assert record is not None and record.reference is not None
-            found[expr] = record.reference(expr.attrs, *[found[arg] for arg in expr.args])
+            found[expr] = reference_value(record, expr, [found[arg] for arg in expr.args])
             for have, part in zip(flatten(found[expr]), flatten_type(expr.checked_type),
                                   strict=True):
                 assert fits(type_of(have), part), f"{type_of(have)!r} of {show_call(expr)}"

@@ -9,7 +9,8 @@ from sterna import relay
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import from_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import Op, call, records
+from sterna.relay.op import Case, Op, OpRecord, call, records
+from tests.op.empty_cases import emptied, fits_type_rule
 from tests.op.harness import arrays_of
 
 
@@ -61,12 +62,21 @@ def draw_cases(seed: int, size: int = 8) -> Drawn:
         case = graph.pick(record.cases)
         fixed = [isinstance(given, np.ndarray) for given in case.inputs]
         arrays = arrays_of(case, int(graph.rng.integers(1000)))
+        if seed % 5 == 2:
+            arrays = _hollow(graph, record, case) or arrays
         args = [
             _operand(graph, array, is_fixed) for array, is_fixed in zip(arrays, fixed, strict=True)
         ]
         attrs = record.attrs(**case.attrs) if record.attrs is not None else None
         _add(graph, Call(Op(record.name), tuple(args), attrs))
     return graph.result()
+
+
+def _hollow(graph: _Graph, record: OpRecord, case: Case) -> list[Any] | None:
+    """Operands of a case one of which has no elements, if there are such."""
+    attrs = record.attrs(**case.attrs) if record.attrs is not None else None
+    usable = [made for made in emptied(case) if fits_type_rule(record, attrs, made)]
+    return graph.pick(usable) if usable else None
 
 
 def _operand(graph: _Graph, array: Any, fixed: bool) -> RelayExpr:

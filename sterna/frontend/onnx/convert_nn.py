@@ -80,8 +80,13 @@ def conv_transpose(node: Node) -> RelayExpr:
             )
         ]
         total = [full - want for full, want in zip(whole, wanted[-rank:], strict=True)]
-        more = tuple(e + max(-t, 0) for e, t in zip(more, total, strict=True))
-        pads = shared([max(t, 0) for t in total], mode == "SAME_UPPER")
+        missing, is_upper = [max(-t, 0) for t in total], mode == "SAME_UPPER"
+        pads = shared([max(t, 0) for t in total], is_upper)
+        if node.attr("output_shape") is None:  # where nothing is cut off, zeros are shared alike
+            added = shared(missing, is_upper)
+            pads = tuple(cut - zeros for cut, zeros in zip(pads, added, strict=True))
+        else:
+            more = tuple(e + m for e, m in zip(more, missing, strict=True))
     made = call(
         f"nn.conv{rank}d_transpose", node[0], node[1], strides=strides,
         padding=tuple(max(p, 0) for p in pads), dilation=dilations, groups=groups,

@@ -4,6 +4,7 @@ from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of
 from sterna.frontend.node import Result
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
+from sterna.support.dtype import DataType
 
 _REDUCE = {
     "ReduceMax": "max", "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod",
@@ -30,9 +31,16 @@ def _before(kind: str, data: RelayExpr) -> RelayExpr:
 
 
 def _after(kind: str, made: RelayExpr) -> RelayExpr:
-    if kind == "ReduceL2":
-        return call("sqrt", made)
-    return call("log", made) if kind == "ReduceLogSum" else made
+    """What follows the sum; of integers in float32, as ONNX says, without the fraction."""
+    name = {"ReduceL2": "sqrt", "ReduceLogSum": "log"}.get(kind)
+    if name is None:
+        return made
+    own = dtype_of(made)
+    return cast(call(name, made if _is_float(own) else cast(made, "float32")), own)
+
+
+def _is_float(dtype: str) -> bool:
+    return DataType(dtype).is_float
 
 
 @converter(*_REDUCE)
@@ -57,9 +65,11 @@ def reduce_log_sum_exp(node: Node) -> Result:
     data = node[0]
     if not axes:
         return data
+    own = dtype_of(data)
+    data = data if _is_float(own) else cast(data, "float64")
     kind = dtype_of(data)
     top = call("max", data, axis=tuple(axes), keepdims=True)
     top = call("where", call("isfinite", top), top, cast(call("zeros_like", top), kind))
     total = call("sum", call("exp", call("subtract", data, top)), axis=tuple(axes), keepdims=True)
-    made = call("add", call("log", total), top)
+    made = cast(call("add", call("log", total), top), own)
     return made if keep else call("squeeze", made, tuple(axes))

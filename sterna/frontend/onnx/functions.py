@@ -1,6 +1,6 @@
 """Nodes that stand for others: calls of a model's functions, and operators that ONNX defines so."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -8,6 +8,7 @@ import onnx.defs
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
 from sterna.frontend.calls import type_of
+from sterna.frontend.limits import MOST_NODES
 from sterna.frontend.onnx.model import inner_graphs, reads
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
@@ -182,3 +183,44 @@ def _resolve(node: NodeProto, given: Mapping[str, AttributeProto], missing: set[
             )
     del node.attribute[:]
     node.attribute.extend(resolved)
+
+
+def expect_moderate_calls(nodes: Sequence[NodeProto], functions: Functions) -> None:
+    """The calls of functions in functions make no more nodes than an importer takes.
+
+    Each function is counted once, so that a few of them that call each other often are refused
+    before they are written out. Those that call themselves are told where they are met.
+    """
+    counts: dict[tuple[str, str, str], int] = {}
+    waiting = list(functions)
+    open_ones: set[tuple[str, str, str]] = set()
+    while waiting:
+        key = waiting[-1]
+        if key in counts:
+            waiting.pop()
+            continue
+        called = list(_calls(functions[key].node, functions))
+        unknown = [other for other in called if other not in counts]
+        if key not in open_ones and unknown:
+            open_ones.add(key)
+            waiting += dict.fromkeys(unknown)
+            continue
+        inside = sum(counts.get(other, 0) for other in called)
+        counts[key] = len(functions[key].node) + inside
+        waiting.pop()
+    if sum(counts[key] for key in _calls(nodes, functions)) > MOST_NODES:
+        raise ValueError(f"the model's functions make more than {MOST_NODES} nodes")
+
+
+def _calls(
+    nodes: Sequence[NodeProto], functions: Functions
+) -> Iterator[tuple[str, str, str]]:
+    """The functions that nodes call, in graphs inside of them too, as often as they do."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        key = (node.domain, node.op_type, node.overload)
+        if key in functions:
+            yield key
+        for graph in inner_graphs(node):
+            waiting += graph.node

@@ -28,11 +28,19 @@ from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
 from sterna.frontend.onnx.format import FORMAT
 from sterna.frontend.onnx.functions import (
     definition,
+    expect_moderate_calls,
     functions_of,
     is_composed,
     local_definition,
 )
-from sterna.frontend.onnx.model import LoadedModel, Source, load_model, reads, sorted_nodes
+from sterna.frontend.onnx.model import (
+    KnownReads,
+    LoadedModel,
+    Source,
+    load_model,
+    reads,
+    sorted_nodes,
+)
 from sterna.frontend.onnx.node import Node, find_converter
 from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
 from sterna.ir.module import IRModule
@@ -136,6 +144,7 @@ class Importer(GraphImporter):
         self.functions = functions_of(model.functions)
         self.around: list[str] = []
         self.nodes = self.bytes = 0
+        self.known_reads: KnownReads = {}
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
@@ -146,6 +155,7 @@ class Importer(GraphImporter):
             raise OpNotImplemented(
                 f"the ONNX model is of opset {newest}; the newest that is known is {NEWEST_OPSET}"
             )
+        expect_moderate_calls(self.graph.node, self.functions)
         try:
             self._add_weights(self.graph)
             self._add_inputs()
@@ -221,8 +231,8 @@ class Importer(GraphImporter):
             raise ValueError(
                 f"the model's functions and loops make more than {limits.MOST_NODES} nodes"
             )
-        for node in sorted_nodes(nodes, self.values):
-            operator, read = self._operator(node), reads(node)
+        for node in sorted_nodes(nodes, self.values, self.known_reads):
+            operator, read = self._operator(node), reads(node, self.known_reads)
             facts = NodeFacts(node.name, node.op_type, read, list(node.output), operator)
             self.add_node(facts, partial(self._convert, node) if self._converts(node) else None)
 
@@ -336,7 +346,8 @@ class Importer(GraphImporter):
             own = {entry.name: value for entry, value in zip(graph.input, operands, strict=True)}
             around = self.values
             self._enter("", node)
-            self.values = ChainMap(own, weights, outer)
+            further = outer.maps if isinstance(outer, ChainMap) else [outer]
+            self.values = ChainMap(own, *([weights] if weights else []), *further)
             self._add_nodes(graph.node)
             results = [self.result(output.name) for output in graph.output]
             self.values = around

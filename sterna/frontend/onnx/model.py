@@ -172,21 +172,38 @@ def _name_nodes(model: ModelProto) -> None:
             node.name = name
 
 
-def reads(node: NodeProto) -> list[str]:
-    """The names that a node reads, or a graph in it from around itself."""
+# What nodes with graphs in them read, by the nodes' identity; each is held with its names.
+KnownReads = dict[int, tuple[NodeProto, list[str]]]
+
+
+def reads(node: NodeProto, known: KnownReads | None = None) -> list[str]:
+    """The names that a node reads, or a graph in it from around itself.
+
+    known: answers for nodes that have graphs, so that graphs in graphs are walked once.
+    """
     names = [name for name in node.input if name]
-    for graph in inner_graphs(node):
-        used = [name for inner in graph.node for name in reads(inner)]
+    graphs = inner_graphs(node)
+    if not graphs:
+        return names
+    if known is not None and id(node) in known:
+        return known[id(node)][1]
+    for graph in graphs:
+        used = [name for inner in graph.node for name in reads(inner, known)]
         used += [output.name for output in graph.output]
         own = {name for inner in graph.node for name in inner.output}
         own.update(tensor.name for tensor in graph.initializer)
         own.update(sparse.values.name for sparse in graph.sparse_initializer)
         own.update(entry.name for entry in graph.input)
         names += [name for name in used if name not in own]
+    names = list(dict.fromkeys(names))
+    if known is not None:
+        known[id(node)] = (node, names)
     return names
 
 
-def sorted_nodes(nodes: Sequence[NodeProto], known: Container[str]) -> list[NodeProto]:
+def sorted_nodes(
+    nodes: Sequence[NodeProto], known: Container[str], known_reads: KnownReads | None = None
+) -> list[NodeProto]:
     """Every node behind those whose results it reads; known is what there is before the first."""
     makers = _makers(nodes)
     order: list[NodeProto] = []
@@ -206,7 +223,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], known: Container[str]) -> list[Node
                 raise ValueError(f"node '{node.name}' ({node.op_type}) depends on itself")
             opened[place] = True
             stack.append((place, True))
-            for name in reads(node):
+            for name in reads(node, known_reads):
                 maker = makers.get(name)
                 if maker is not None and not done[maker]:
                     stack.append((maker, False))

@@ -7,7 +7,7 @@ import numpy as np
 from sterna.ir.build import as_expr, const, logical_or, maximum, minimum
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import expect_dim, of_kind, tensor
+from sterna.op.checks import expect_dim, not_empty, of_kind, tensor
 from sterna.op.indexing import as_index, within
 from sterna.op.interpolation import method_of
 from sterna.op.tensor.convert import convert, converted
@@ -56,6 +56,9 @@ def _infer(attrs: CropAndResizeAttrs, data: Type, boxes: Type, indices: Type) ->
     expect_dim(images.shape[0], parts.shape[0], "the number of box_indices")
     extents = {**layout.dims(kind.shape), "N": parts.shape[0]}
     extents.update(zip("HW", attrs.crop_size, strict=True))
+    read = [layout.index_of(axis) for axis in "NHW"]
+    if parts.shape[0] != 0:
+        not_empty(kind, "data", read, "boxes read it")
     return TensorType(layout.shape(extents), DataType(attrs.out_dtype or kind.dtype))
 
 

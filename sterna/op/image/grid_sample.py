@@ -12,8 +12,9 @@ import numpy as np
 
 from sterna.ir.build import as_expr, const, maximum, minimum, select
 from sterna.ir.expr import Expr
-from sterna.ir.types import TensorType, Type
-from sterna.op.checks import expect_dim, of_kind, tensor
+from sterna.ir.types import TensorType, Type, has_no_elements
+from sterna.op.checks import expect_dim, not_empty, of_kind, tensor
+from sterna.op.elementwise import quiet
 from sterna.op.interpolation import method_of, weights_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -54,7 +55,10 @@ def _infer(attrs: GridSampleAttrs, data: Type, grid: Type) -> TensorType:
     places = of_kind(tensor(grid, "grid", rank + 2), "grid", "float")
     expect_dim(places.shape[0], x.shape[0], "grid's batch")
     expect_dim(places.shape[1], rank, "grid's number of coordinates")
-    return TensorType((*x.shape[:2], *places.shape[2:]), x.dtype)
+    made = TensorType((*x.shape[:2], *places.shape[2:]), x.dtype)
+    if not has_no_elements(made):
+        not_empty(x, "data", range(2, rank + 2), "grid points to its elements")
+    return made
 
 
 def _unnormalized(at: Any, size: Any, corners: bool) -> Any:
@@ -140,11 +144,11 @@ def _folded_array(attrs: GridSampleAttrs, at: Array, size: int) -> Array:
             at = np.where(rest > span, 2 * span - rest, rest) + low
         else:
             at = np.zeros_like(at)
-    return np.clip(at, 0, size - 1)
+    return np.clip(np.where(np.isnan(at), 0, at), 0, size - 1)
 
 
-def _array_taps(attrs: GridSampleAttrs, at: Array, size: int) -> list[tuple[Array, Array]]:
-    """For one coordinate: the elements that are read and their weights."""
+def _array_taps(attrs: GridSampleAttrs, at: Array, size: int) -> list[tuple[Array, Array, Array]]:
+    """For one coordinate: the elements that are read, whether they exist, and their weights."""
     if attrs.padding_mode != "zeros" and attrs.method != "cubic":
         at = _folded_array(attrs, at, size)
     if attrs.method == "nearest_neighbor":
@@ -155,15 +159,15 @@ def _array_taps(attrs: GridSampleAttrs, at: Array, size: int) -> list[tuple[Arra
         found = [(below + i + 1 - len(weights) // 2, w) for i, w in enumerate(weights)]
     made = []
     for place, weight in found:
-        if attrs.padding_mode == "zeros":
-            weight = weight * ((place >= 0) & (place < size))
-        else:
-            place = _folded_array(attrs, place, size)
+        exists = (place >= 0) & (place < size)
+        if attrs.padding_mode != "zeros":
+            place, exists = _folded_array(attrs, place, size), np.ones_like(exists)
         held = np.clip(np.nan_to_num(place), 0, size - 1)
-        made.append((held.astype("int64"), weight))
+        made.append((held.astype("int64"), exists, weight))
     return made
 
 
+@quiet
 def _reference(attrs: GridSampleAttrs, data: Array, grid: Array) -> Array:
     rank = LAYOUTS[attrs.layout]
     x, places = widened(data, str(data.dtype)), widened(grid, str(data.dtype))
@@ -176,11 +180,12 @@ def _reference(attrs: GridSampleAttrs, data: Array, grid: Array) -> Array:
     batch = np.arange(data.shape[0]).reshape(-1, *[1] * rank)
     total: Any = np.zeros((data.shape[0], *grid.shape[2:], data.shape[1]), x.dtype)
     for chosen in itertools.product(*taps):
-        weight: Any = 1
-        for _, share in chosen:
-            weight = weight * share
-        picked = np.moveaxis(x, 1, -1)[(batch, *[place for place, _ in chosen])]
-        total = total + picked * weight[..., None]
+        picked = np.moveaxis(x, 1, -1)[(batch, *[place for place, _, _ in chosen])]
+        exists = np.logical_and.reduce([there for _, there, _ in chosen])
+        picked = np.where(exists[..., None], picked, 0)
+        for _, _, weight in chosen:
+            picked = picked * weight[..., None]
+        total = total + picked
     made: Array = np.moveaxis(total, -1, 1).astype(data.dtype)
     return made
 

@@ -84,7 +84,7 @@ def _checked(attrs: Any, data: Type, size: Any) -> TensorType:
             raise ValueError(f"scales are more than 0, not {attrs.scales}")
     extents = layout.dims(kind.shape)
     for axis, extent in zip(spatial, size, strict=True):
-        if isinstance(extent, int) and extent > 0 and extents[axis] == 0:
+        if not (isinstance(extent, int) and extent == 0) and extents[axis] == 0:
             raise ValueError(f"data has no elements along {axis}; there is nothing to stretch")
         extents[axis] = extent
     return TensorType(layout.shape(extents), DataType(attrs.out_dtype or kind.dtype))

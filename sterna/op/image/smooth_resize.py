@@ -14,7 +14,16 @@ from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, 
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
-from sterna.op.interpolation import FLOAT64, INT32, Scaling, coordinates_of, cubic, method_of
+from sterna.op.interpolation import (
+    FLOAT64,
+    INT32,
+    Scaling,
+    Tap,
+    coordinates_of,
+    cubic,
+    method_of,
+    mixed,
+)
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -95,19 +104,18 @@ class _Kernel:
         self.first = math.floor(-RADIUS[scaling.method] / self.shrink) + 1
         self.count = 2 - 2 * self.first
 
-    def matrix(self) -> Array:
-        """The weights of all elements (columns) for all places of the result (rows)."""
+    def taps(self) -> list[Tap]:
+        """Per weight the elements that all places of the result read with it."""
         scaling = self.scaling
-        made = np.zeros((scaling.result, scaling.size))
-        for place in range(scaling.result):
-            at = scaling.source(place, float)
-            near = math.floor(at) + self.first + np.arange(self.count)
-            weights = _weight(scaling, (near - at) * self.shrink, np.where, abs)
-            if scaling.exclude:
-                weights = np.where((near < 0) | (near >= scaling.size), 0, weights)
-            total = weights.sum() or 1.0
-            np.add.at(made[place], np.clip(near, 0, scaling.size - 1), weights / total)
-        return made
+        at = np.array([scaling.source(place, float) for place in range(scaling.result)])
+        near = (np.floor(at).astype("int64") + self.first)[:, None] + np.arange(self.count)
+        weights = _weight(scaling, (near - at[:, None]) * self.shrink, np.where, abs)
+        if scaling.exclude:
+            weights = np.where((near < 0) | (near >= scaling.size), 0, weights)
+        total = weights.sum(1, keepdims=True)
+        weights = weights / np.where(total == 0, 1.0, total)
+        held = np.clip(near, 0, scaling.size - 1)
+        return list(zip(held.T, weights.T, strict=True))
 
     def stages(self, dtype: DataType, name: str) -> tuple[Tensor, Tensor]:
         """Per place the first element that has a weight, and all weights."""
@@ -201,7 +209,7 @@ def _reference(attrs: SmoothResizeAttrs, data: Array) -> Array:
     made: Array = data.astype("float64")
     scalings = _scalings(attrs, data.shape)
     for axis, scaling in scalings.items():
-        made = np.moveaxis(np.tensordot(made, _Kernel(scaling).matrix(), ([axis], [1])), -1, axis)
+        made = mixed(made, axis, _Kernel(scaling).taps())
     dtype = DataType(attrs.out_dtype or str(data.dtype))
     if not dtype.is_float:
         made = np.trunc(made + np.copysign(0.5, made))

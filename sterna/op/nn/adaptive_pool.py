@@ -12,8 +12,8 @@ import numpy as np
 
 from sterna.ir.build import as_expr, const
 from sterna.ir.expr import Expr
-from sterna.ir.types import Dim, TensorType, Type
-from sterna.op.checks import of_kind, tensor
+from sterna.ir.types import Dim, TensorType, Type, has_no_elements
+from sterna.op.checks import not_empty, of_kind, tensor
 from sterna.op.integer_rules import averaged, carried
 from sterna.op.largest import largest, lowest
 from sterna.op.nn.pool import divided, same_blocks, sum_type, to_power, to_root
@@ -179,7 +179,12 @@ def _counts(attrs: Any, extents: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 def _infer(attrs: Any, data: Type) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float", "int", "uint")
-    return TensorType(_windows(attrs, kind).shape, kind.dtype)
+    windows = _windows(attrs, kind)
+    made = TensorType(windows.shape, kind.dtype)
+    if not has_no_elements(made):
+        read = [windows.layout.index_of(axis) for axis in windows.spatial]
+        not_empty(kind, "data", read, "windows lie in it")
+    return made
 
 
 def _infer_lp(attrs: Any, data: Type) -> TensorType:

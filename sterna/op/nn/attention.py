@@ -81,7 +81,8 @@ def _compute(
     padded = (keys + KEYS_TOGETHER - 1) // KEYS_TOGETHER * KEYS_TOGETHER
     known = build.int_value(keys)
     is_whole = known is not None and known % KEYS_TOGETHER == 0
-    zero, never = build.const(0.0, out.dtype), build.const(-math.inf, out.dtype)
+    zero, one = build.const(0.0, out.dtype), build.const(1.0, out.dtype)
+    never = build.const(-math.inf, out.dtype)
 
     def transpose(b: Expr, h: Expr, c: Expr, j: Expr) -> Any:
         return key(b, j, h, c) if is_whole else if_then_else(j < keys, key(b, j, h, c), zero)
@@ -98,10 +99,10 @@ def _compute(
         made = scores(b, h, i, j)
         if attrs.scale != 1.0:
             made = made * build.const(attrs.scale, out.dtype)
-        for one in mask:
+        for given in mask:
             place = j if is_whole else build.minimum(j, keys - 1)
-            said = read_broadcast(one, (b, h, i, place)[4 - one.ndim :])
-            if one.dtype == "bool":
+            said = read_broadcast(given, (b, h, i, place)[4 - given.ndim :])
+            if given.dtype == "bool":
                 made = if_then_else(said, made, build.const(attrs.fill, out.dtype))
             else:
                 made = made + said
@@ -129,7 +130,9 @@ def _compute(
         name="T_attention_values",
     )
     made: Tensor = compute(
-        out.shape, lambda b, i, h, d: mixed(b, i, h, d) / total(b, h, i), name="T_attention"
+        out.shape,
+        lambda b, i, h, d: mixed(b, i, h, d) / (one if known == 0 else total(b, h, i)),
+        name="T_attention",
     )
     return describe_attention(
         made, AttentionStages(transposed, scores, largest, power, total, mixed)

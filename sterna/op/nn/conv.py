@@ -188,7 +188,7 @@ def reference_conv(attrs: ConvAttrs, data: Array, *weights: Array) -> Array:
             slice(r * dilation, r * dilation + (count - 1) * stride + 1, stride)
             for r, count, (stride, dilation) in zip(place, result, steps, strict=True)
         ]
-        pixels = x[(..., *seen)].reshape(batch, groups, inner, -1)
+        pixels = x[(..., *seen)].reshape(batch, groups, inner, math.prod(result))
         total += np.matmul(kernel[(..., *place)], pixels)
     made = total.reshape(batch, groups * outer, *result).astype(numpy_dtype(dtype))
     return from_plain(made, axes, layouts.out)

@@ -15,7 +15,7 @@ from sterna.arith import Analyzer
 from sterna.ir.build import const, int_value
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
-from sterna.op.checks import expect_dim, map_dims, tensor
+from sterna.op.checks import expect_dim, map_dims, not_empty, tensor
 from sterna.op.nn._conv_shape import Layouts
 from sterna.op.nn._transposed_phases import by_phases
 from sterna.op.windows import (
@@ -149,6 +149,8 @@ def _infer(attrs: ConvTransposeAttrs, data: Type, weight: Type) -> TensorType:
     layouts = Layouts.of(attrs)
     x = tensor(data, "data", len(layouts.data))
     w = tensor(weight, "weight", len(layouts.kernel))
+    spatial = [layouts.kernel.index_of(axis) for axis in layouts.spatial]
+    not_empty(w, "weight", spatial, "its window is")
     sizes = _sizes(attrs, x, w)
     channels = map_dims(lambda o: o * attrs.groups, sizes.group)
     whole_blocks(layouts.out, channels)
@@ -257,8 +259,8 @@ def _reference(attrs: ConvTransposeAttrs, data: Array, weight: Array) -> Array:
     kernel = widened(to_plain(weight, layouts.kernel, f"IO{layouts.spatial}"), dtype)
     batch, channels, *extents = x.shape
     outer, *window = kernel.shape[1:]
-    kernel = kernel.reshape(attrs.groups, -1, outer, *window)
-    pixels = x.reshape(batch, attrs.groups, channels // attrs.groups, -1)
+    kernel = kernel.reshape(attrs.groups, channels // attrs.groups, outer, *window)
+    pixels = x.reshape(batch, attrs.groups, channels // attrs.groups, math.prod(extents))
     sizes = _sizes(attrs, TensorType(data.shape), TensorType(weight.shape))
     result = TensorType(sizes.result).concrete_shape
     whole = [

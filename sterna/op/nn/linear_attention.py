@@ -10,7 +10,7 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, TupleType, Type
-from sterna.op.checks import broadcast_shapes, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.checks import broadcast_shapes, expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import dims_of
 from sterna.op.statements import loops, statements
@@ -69,6 +69,7 @@ def _infer(
         expect_dim(have, want, what)
     for have, want in zip(past.shape, (batch, heads, width, v.shape[3]), strict=True):
         expect_dim(have, want, "an extent of state (batch, heads, width of keys, of values)")
+    not_empty(k, "key", [1], "its heads are")
     if type(q.shape[1]) is int and type(heads) is int and q.shape[1] % heads:
         raise ValueError(f"query's {q.shape[1]} heads are not a multiple of key's {heads}")
     whole = (batch, heads, length, width)

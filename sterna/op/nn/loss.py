@@ -7,7 +7,7 @@ import numpy as np
 from sterna.ir.build import const
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.checks import at_least, expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
@@ -91,6 +91,7 @@ def _infer_nll(attrs: NLLLossAttrs, predictions: Type, targets: Type, weights: T
     w = tensor(weights, "weights", 1)
     same_dtype([x, w], ["predictions", "weights"])
     expect_dim(w.shape[0], x.shape[1], "the length of weights")
+    not_empty(x, "predictions", [1], "its classes are")
     for have, want in zip(y.shape, (x.shape[0], *x.shape[2:]), strict=True):
         expect_dim(have, want, "an extent of targets, as predictions has it,")
     if attrs.reduction not in ("none", "mean", "sum"):

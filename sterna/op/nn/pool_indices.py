@@ -13,6 +13,7 @@ from sterna.ir.build import as_expr, const, logical_and, select
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, of_kind, tensor
+from sterna.op.indexing import divisor
 from sterna.op.largest import first_largest, lowest
 from sterna.op.nn.pool import (
     Pool1DAttrs,
@@ -86,8 +87,9 @@ def _columns_first(place: Any, shape: Sequence[Any]) -> Any:
     """A place among all elements, with the spatial axes counted first to last."""
     indices = []
     for extent in reversed(shape[2:]):
-        indices.append(place % extent)
-        place = place // extent
+        length = divisor(extent)
+        indices.append(place % length)
+        place = place // length
     for index, extent in zip(indices, reversed(shape[2:]), strict=True):
         place = place * extent + index
     return place

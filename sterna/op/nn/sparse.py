@@ -14,7 +14,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
-from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
+from sterna.op.checks import expect_dim, map_dims, not_empty, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, as_index, dims_of, within
 from sterna.op.statements import filled, loops, statements, variable
 from sterna.relay.arrays import Array
@@ -82,9 +82,12 @@ def _infer_dense(attrs: SparseDenseAttrs, dense: Type, *sparse: Type) -> TensorT
     if found.ndim == 3:
         tall, wide_block = found.shape[1:]
         rows = map_dims(lambda count, size: count * size, rows, tall)
-        both = type(matrix.shape[1]) is int and type(wide_block) is int and wide_block > 0
+        not_empty(found, PARTS[0], (1, 2), "the elements of a block are")
+        both = type(matrix.shape[1]) is int and type(wide_block) is int
         if both and matrix.shape[1] % wide_block:
             raise ValueError(f"{matrix.shape[1]} columns are not whole blocks of {wide_block}")
+    if found.shape[0] != 0:
+        not_empty(matrix, "dense_mat", [1], f"{PARTS[1]} point to its columns")
     pair = (rows, matrix.shape[0]) if attrs.sparse_lhs else (matrix.shape[0], rows)
     return TensorType(pair, found.dtype)
 

@@ -159,7 +159,8 @@ def _dynamic(attrs: DynamicQuantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayE
 
 def _reference_dynamic(attrs: DynamicQuantizeAttrs, data: Array) -> tuple[Array, Array, Array]:
     low, high = int_range(attrs.out_dtype)
-    least, most = np.minimum(data.min(), np.float32(0)), np.maximum(data.max(), np.float32(0))
+    nothing = np.float32(0)
+    least, most = data.min(initial=nothing), data.max(initial=nothing)
     scale = np.asarray((most - least) / np.float32(high - low))
     scale = np.asarray(np.float32(1) if scale == 0 else scale)
     start = np.rint(np.float32(low) - least / scale)

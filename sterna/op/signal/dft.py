@@ -7,7 +7,16 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows
-from sterna.op.checks import at_least, axis_of, expect_dim, map_dims, of_kind, same_dtype, tensor
+from sterna.op.checks import (
+    at_least,
+    axis_of,
+    expect_dim,
+    map_dims,
+    not_empty,
+    of_kind,
+    same_dtype,
+    tensor,
+)
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.statements import statements
@@ -127,6 +136,8 @@ def _infer_pairs(attrs: SignalDFTAttrs, data: Type) -> TensorType:
         raise ValueError(f"the last extent of data is 1 (real) or 2 (complex), not {last}")
     if attrs.onesided and last != (2 if attrs.inverse else 1):
         raise ValueError("a onesided transform goes from real numbers, and back to them")
+    if attrs.length is None:
+        not_empty(kind, "data", [axis], "the elements of a signal are")
     shape = list(kind.shape)
     shape[axis] = _sizes(attrs, shape[axis])[1]
     shape[-1] = 1 if attrs.onesided and attrs.inverse else 2

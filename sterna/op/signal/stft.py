@@ -7,7 +7,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.axis_rows import AxisRows
-from sterna.op.checks import map_dims, of_kind, same_dtype, tensor
+from sterna.op.checks import map_dims, not_empty, of_kind, same_dtype, tensor
 from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.statements import statements
@@ -199,6 +199,7 @@ def _infer_pairs(attrs: SignalSTFTAttrs, data: Type, window: Type) -> TensorType
         raise ValueError(f"the last extent of data is 1 (real) or 2 (complex), not {parts}")
     if attrs.onesided and parts == 2:
         raise ValueError("onesided spectra are those of real signals, not of complex ones")
+    not_empty(weights, "window", [0], "the elements of a frame are")
     length = weights.shape[0]
     bins = map_dims(lambda n: n // 2 + 1, length) if attrs.onesided else length
     return TensorType((batch, _frames(size, length, attrs.frame_step), bins, 2), kind.dtype)

@@ -61,6 +61,12 @@ def _floor_mod(a: Expr, b: Expr) -> Expr:
     return bind(t.fmod(a, b), corrected, "rest")
 
 
+def _remainder(a: Array, b: Array) -> Any:
+    """The same in NumPy, whose remainder of 0 has the sign of b."""
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
 binary("divide", _divided(build.div, build.truncdiv), _reference(np.divide, _toward_zero),
        "lhs / rhs; the quotient of integers is rounded to zero.", cases=_CASES,
        rewrites=[with_neutral(1, on_the_right=True)], legalize=of_quotient)
@@ -73,5 +79,5 @@ binary("floor_divide", _divided(lambda a, b: t.floor(a / b), build.floordiv),
 for _name in ("mod", "trunc_mod"):
     binary(_name, _divided(t.fmod, build.truncmod), _reference(np.fmod, np.fmod),
            "The remainder of lhs / rhs with the sign of lhs, as in C.", cases=_CASES)
-binary("floor_mod", _divided(_floor_mod, build.floormod), _reference(np.remainder, np.remainder),
+binary("floor_mod", _divided(_floor_mod, build.floormod), _reference(_remainder, np.remainder),
        "The remainder of lhs / rhs with the sign of rhs, as in Python.", cases=_CASES)

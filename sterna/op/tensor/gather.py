@@ -5,8 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.types import Dim, TensorType, Type
-from sterna.op.checks import at_least, axis_of, broadcast_shapes, expect_dim, of_kind, tensor
+from sterna.ir.types import Dim, TensorType, Type, has_no_elements
+from sterna.op.checks import (
+    at_least,
+    axis_of,
+    broadcast_shapes,
+    expect_dim,
+    not_empty,
+    of_kind,
+    tensor,
+)
 from sterna.op.checks import tensors as all_tensors
 from sterna.op.indexing import dims_of, from_either_end, taken_from, within
 from sterna.relay.arrays import Array
@@ -119,7 +127,10 @@ def _infer_nd(attrs: GatherNDAttrs, data: Type, indices: Type) -> TensorType:
         )
     for place in range(batch):
         expect_dim(picks.shape[1 + place], kind.shape[place], f"dimension {1 + place} of indices")
-    return TensorType((*picks.shape[1:], *kind.shape[batch + rank :]), kind.dtype)
+    made = TensorType((*picks.shape[1:], *kind.shape[batch + rank :]), kind.dtype)
+    if not has_no_elements(made):
+        not_empty(kind, "data", range(batch, batch + rank), "indices point to its elements")
+    return made
 
 
 def _compute_nd(attrs: GatherNDAttrs, out: TensorType, data: Tensor, indices: Tensor) -> Tensor:
@@ -184,7 +195,10 @@ def _infer_adv(attrs: Any, inputs: Type) -> TensorType:
         raise ValueError(
             f"inputs are data and indices for one to {kind.ndim} of its axes, not {len(picks)}"
         )
-    return TensorType((*_index_shape(picks), *kind.shape[len(picks) :]), kind.dtype)
+    made = TensorType((*_index_shape(picks), *kind.shape[len(picks) :]), kind.dtype)
+    if not has_no_elements(made):
+        not_empty(kind, "inputs[0]", range(len(picks)), "indices point to its elements")
+    return made
 
 
 def _compute_adv(attrs: Any, out: TensorType, inputs: list[Tensor]) -> Tensor:

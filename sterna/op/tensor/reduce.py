@@ -9,7 +9,8 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
-from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.checks import axis_of, expect_dim, not_empty, of_kind, tensor
+from sterna.op.indexing import divisor
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -81,6 +82,9 @@ def reduced_shape(attrs: Any, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 def _infer(*kinds: str, dtype: Callable[[Any], str] | None = None) -> Callable[..., TensorType]:
     def infer(attrs: Any, data: Type) -> TensorType:
         kind = of_kind(tensor(data, "data"), "data", *kinds)
+        if dtype is not None:
+            axes = reduced_axes(attrs, kind.ndim)
+            not_empty(kind, "data", axes, "one of its elements is looked for")
         made = dtype(attrs) if dtype is not None else kind.dtype
         return TensorType(reduced_shape(attrs, kind.shape), DataType(made))
 
@@ -146,7 +150,7 @@ def _compute_mean(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     def divided(*i: Expr) -> Any:
         if kind.is_float:
             return (total(*i) / build.cast(kind, build.as_expr(count))).astype(out.dtype)
-        return build.truncdiv(total(*i), build.cast(kind, build.as_expr(count)))
+        return build.truncdiv(total(*i), build.cast(kind, build.as_expr(divisor(count))))
 
     made: Tensor = compute(out.shape, divided, name="T_mean")
     return made
@@ -301,7 +305,10 @@ def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -
 
 def _infer_variance(attrs: Any, data: Type, mean: Type) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float")
-    tensor(mean, "mean", kind.ndim)
+    centre = tensor(mean, "mean", kind.ndim)
+    axes = reduced_axes(attrs, kind.ndim)
+    for place, (have, want) in enumerate(zip(centre.shape, kind.shape, strict=True)):
+        expect_dim(have, 1 if place in axes else want, f"dimension {place} of mean")
     return TensorType(reduced_shape(attrs, kind.shape), kind.dtype)
 
 

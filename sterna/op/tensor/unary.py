@@ -143,7 +143,8 @@ _of_numbers("round", t.round, _in_wide(_away), "The nearest whole number; halves
 _of_numbers("round_even", t.nearbyint, _in_wide(np.rint),
             "The nearest whole number; halves go to the even one.", cases=_ROUNDED)
 _of_numbers("abs", t.abs, np.abs, "x without its sign; the smallest integer stays itself.")
-_of_numbers("sign", _sign, np.sign, "-1, 0 or 1 by the sign of x; NaN for NaN.")
+_of_numbers("sign", _sign, lambda x: np.where(x == 0, x, np.sign(x)),
+            "-1, 0 or 1 by the sign of x; NaN for NaN.")
 _of_numbers("negative", lambda x: build.const(0, x.dtype) - x if x.dtype.is_integer else -x,
             np.negative, "-x; integers wrap.")
 _of_numbers("copy", lambda x: x, lambda x: x, "The same elements.",

@@ -12,7 +12,7 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.axis_rows import index_type
-from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
+from sterna.op.checks import expect_dim, map_dims, not_empty, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.ordering import order_along
@@ -69,6 +69,7 @@ def _infer(attrs: ProposalAttrs, cls_prob: Type, bbox_pred: Type, im_info: Type)
     expect_dim(images.shape[1], 3, "the length of an image's row: height, width and scale")
     if attrs.rpn_post_nms_top_n < 1:
         raise ValueError(f"rpn_post_nms_top_n is at least 1, not {attrs.rpn_post_nms_top_n}")
+    not_empty(scores, "cls_prob", (2, 3), "places are chosen from")
     rows = map_dims(lambda images: images * attrs.rpn_post_nms_top_n, batch)
     return TensorType((rows, 5), scores.dtype)
 

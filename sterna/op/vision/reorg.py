@@ -3,7 +3,7 @@
 import numpy as np
 
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import tensor
+from sterna.op.checks import not_empty, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -26,6 +26,7 @@ def _infer(attrs: YoloReorgAttrs, data: Type) -> TensorType:
     if not kind.is_static:
         raise ValueError(f"data's shape must be known, not {kind}")
     batch, channels, height, width = kind.concrete_shape
+    not_empty(kind, "data", (1, 2, 3), "the channels and places of an image are")
     if channels % (step * step) or height % step or width % step:
         raise ValueError(
             f"stride {step} divides data's height and width, and its square the channels; they "

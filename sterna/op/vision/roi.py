@@ -10,7 +10,7 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import expect_dim, of_kind, same_dtype, tensor
+from sterna.op.checks import expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, within
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.convert import convert
@@ -72,6 +72,9 @@ def _infer(attrs: Any, data: Type, rois: Type) -> TensorType:
         raise ValueError(f"pooled_size is at least 1, not {attrs.pooled_size}")
     extents = {**layout.dims(kind.shape), "N": regions.shape[0]}
     extents.update(zip("HW", attrs.pooled_size, strict=True))
+    if regions.shape[0] != 0:
+        read = [layout.index_of(axis) for axis in "NHW"]
+        not_empty(kind, "data", read, "regions lie in it")
     return TensorType(layout.shape(extents), kind.dtype)
 
 

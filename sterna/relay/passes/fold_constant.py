@@ -17,6 +17,7 @@ from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.arrays import from_numpy, shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.op import OpRecord, record_of
+from sterna.relay.reference import reference_value
 from sterna.relay.traverse import not_primitive, rewrite
 
 Allows = Callable[[OpRecord, Call, int], bool]
@@ -57,9 +58,7 @@ def fold_one(new: RelayExpr, allows: Allows | None = None) -> RelayExpr:
 
 def evaluate(record: OpRecord, call: Call) -> RelayExpr:
     """The value of a call of constants, as a constant or a tuple of constants."""
-    assert record.reference is not None
-    value = record.reference(call.attrs, *map(_value, call.args))
-    made = _constant(value, call.checked_type)
+    made = _constant(reference_value(record, call, map(_value, call.args)), call.checked_type)
     made.span = _name_of(call)
     return made
 
