@@ -87,7 +87,8 @@ class Graph:
         found = interpret(made, *[given[param.name_hint] for param in made.params])
         (want,) = run_reference(model, self.feeds)
         assert (found.shape, found.dtype) == (want.shape, want.dtype)
-        assert ("float32" in str(made).replace('compute_dtype="float32"', "")) == floats
+        text = str(made).replace('compute_dtype="float32"', "")
+        assert ("float32" in text or "qnn.dequantize" in text) == floats
         return made, found, want
 
 

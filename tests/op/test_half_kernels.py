@@ -192,7 +192,7 @@ def test_the_report_tells_how_sums_are_made() -> None:
     w = relay.const(np.ones((64, 128), "float32"))
     model = tvm.compile(relay.Function((x,), relay.nn.dense(x, w)), SAPPHIRE, precision="float16")
     told = [k.choices.get("sums") for k in model.report().kernels]
-    assert "runs of 64 in float16, added in float32" in told
+    assert "chunks of 64 in float16, added in float32" in told
 
 
 @pytest.mark.parametrize("features", ["+neon", "+neon,+fullfp16"])

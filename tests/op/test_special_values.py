@@ -16,7 +16,7 @@ from tests.op.harness import arrays_of, compiled, flatten, reference, type_of
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40)
 
 # The larger of 0 and -0 is either, as the processor's instruction has it.
-ANY_ZERO = ("nn.relu",)
+ANY_ZERO = ("clip", "nn.relu")
 
 # Nearly 0 stands for 0 where the exponential of -Inf is that of a number that is low enough.
 NEARLY_ZERO = ("sigmoid",)

@@ -7,8 +7,8 @@ import onnx
 import onnx.defs
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
+from sterna.frontend import limits
 from sterna.frontend.calls import type_of
-from sterna.frontend.limits import MOST_NODES
 from sterna.frontend.onnx.model import inner_graphs, reads
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
@@ -208,8 +208,8 @@ def expect_moderate_calls(nodes: Sequence[NodeProto], functions: Functions) -> N
         inside = sum(counts.get(other, 0) for other in called)
         counts[key] = len(functions[key].node) + inside
         waiting.pop()
-    if sum(counts[key] for key in _calls(nodes, functions)) > MOST_NODES:
-        raise ValueError(f"the model's functions make more than {MOST_NODES} nodes")
+    if sum(counts[key] for key in _calls(nodes, functions)) > limits.MOST_NODES:
+        raise ValueError(f"the model's functions make more than {limits.MOST_NODES} nodes")
 
 
 def _calls(

@@ -20,6 +20,8 @@ from sterna.schedule.products import AS_DATA, FLOAT32
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, if_then_else, round
 
+INT64 = DataType("int64")
+
 
 @attributes
 class CropAndResizeAttrs(Attrs):
@@ -137,10 +139,10 @@ def _reference(attrs: CropAndResizeAttrs, data: Array, boxes: Array, indices: Ar
         ]
         line = [np.clip(where, 0, size - 1) for where, size in zip(at, sizes, strict=True)]
         if attrs.method == "nearest_neighbor":
-            y, x = (np.floor(where + 0.5).astype("int64") for where in line)
+            y, x = (converted(np.floor(where + 0.5), INT64) for where in line)
             made[n] = image[y][:, x]
         else:
-            low = [np.floor(where).astype("int64") for where in line]
+            low = [converted(np.floor(where), INT64) for where in line]
             high = [np.minimum(first + 1, size - 1) for first, size in zip(low, sizes, strict=True)]
             y, x = line[0] - low[0], line[1] - low[1]
             upper = image[low[0]][:, low[1]] * (1 - x)[:, None]

@@ -8,7 +8,7 @@ from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import expect_dim, of_kind, same_dtype, size_of, tensor
-from sterna.op.indexing import dims_of
+from sterna.op.indexing import dims_of, divisor
 from sterna.op.ordering import order_along
 from sterna.op.quantization import is_single
 from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
@@ -99,7 +99,8 @@ def _compute(
             return [*box, ib.let("area", box_area(box))]
 
         with ib.for_range(0, lists, name="list", dtype=kind, kind="parallel") as one:
-            image, label = ib.let("image", one // classes), ib.let("label", one % classes)
+            each = divisor(classes)
+            image, label = ib.let("image", one // each), ib.let("label", one % each)
             good = KeyedPlaces(ib, sort_type, count, "score")
             found = variable(ib, good.kind, "found", 0)
             with ib.for_range(0, count, name="k", dtype=kind) as k:
