@@ -161,7 +161,7 @@ static void empty_folder(int folder, int depth) {
   for (struct dirent *entry; (entry = readdir(listing));) {
     const char *name = entry->d_name;
     if (!strcmp(name, ".") || !strcmp(name, "..") || unlinkat(folder, name, 0) == 0 || !depth) continue;
-    fchmodat(folder, name, 0700, 0);
+    (void)!fchmodat(folder, name, 0700, 0);
     int inner = openat(folder, name, FOLDER);
     if (inner >= 0) empty_folder(inner, depth - 1);
     unlinkat(folder, name, AT_REMOVEDIR);
