@@ -194,8 +194,8 @@ int error_type(const sterna_any *value, const char *expected) {
                            sterna_type_name(value->type_index));
 }
 
-int error_null(const char *function, const char *argument) {
-  return sterna_set_errorf("ValueError", "%s: %s is null", function, argument);
+int error_null(const char *argument) {
+  return sterna_set_errorf("ValueError", "the argument %s is null", argument);
 }
 
 /* ---- reading ---- */

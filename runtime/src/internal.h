@@ -33,11 +33,11 @@ INTERNAL int error_type(const sterna_any *value, const char *expected); /* "expe
 /* Says in front of the error's message where it happened; the error itself becomes the cause. */
 INTERNAL int error_prefix(const char *format, const char *name);
 /* What public functions begin with: a null pointer is an error that names the function. */
-INTERNAL int error_null(const char *function, const char *argument); /* returns -1 */
+INTERNAL int error_null(const char *argument); /* returns -1 */
 #define REQUIRE_OR(result, pointer)        \
   do {                                     \
     if (!(pointer)) {                      \
-      error_null(__func__, #pointer);      \
+      error_null(#pointer);                \
       return result;                       \
     }                                      \
   } while (0)

@@ -27,8 +27,16 @@ def open_plain_tar(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def files_in(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
-    """The plain files of an archive by name; of several with one name the last."""
-    return {info.name: info for info in archive if info.isreg() and not info.issparse()}
+    """The plain files of an archive by name; of several with one name the last.
+
+    An archive ends with a block of zeros: one that was cut between two members has none.
+    """
+    found = {info.name: info for info in archive if info.isreg() and not info.issparse()}
+    assert archive.fileobj is not None
+    archive.fileobj.seek(archive.offset)
+    if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("its end is missing")
+    return found
 
 
 def content_of(archive: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
