@@ -36,14 +36,6 @@ def note_sums(kernel: Kernel, total: ComputeOp) -> None:
         kernel.choices["sums"] = f"in {narrow}"
 
 
-def steps_of_sum(op: ComputeOp) -> list[IterVar]:
-    """The loops of a sum of products: over the window outside, over channels innermost."""
-    made = description_of(op)
-    assert made is not None
-    axes = list(op.reduce_axis)
-    return [axes[place] for place in order_of(made.roles)]
-
-
 def add_chunks(tile: Stage, rows: list[IterVar]) -> IterVar:
     """Order the loops of a tile to which chunks are added; gives the one in which they are made."""
     op = tile.op
