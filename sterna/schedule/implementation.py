@@ -20,6 +20,7 @@ from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.kernel import Processor
+from sterna.schedule.statement_kernel import StatementKernel
 from sterna.support.discovery import modules_of
 from sterna.te import Tensor
 
@@ -120,8 +121,15 @@ class Implementation(ABC):
 class PackedImplementation(Implementation):
     """One that computes with weights packed for it, in statements of its own."""
 
+    wants: ClassVar[str]
+    """Which contractions it computes, in words."""
+
     @abstractmethod
-    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def suits(self, made: Contraction) -> bool:
+        """Whether it computes such a contraction, on whatever processor."""
+
+    @abstractmethod
+    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless packed operands have the types that the plan needs."""
 
     @abstractmethod
@@ -129,11 +137,24 @@ class PackedImplementation(Implementation):
         """The weights that were packed: (output channel, window, input channel of the group)."""
 
     @abstractmethod
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> StatementKernel:
+        """What writes the loops."""
+
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless a plan and its packed operands fit to a contraction."""
+        if not self.suits(made):
+            raise ValueError(f"{self.wants} is needed, not {made}")
+        self.expect_packed(made, plan, operands)
+
     def compute(
         self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
         data: Tensor, packed: Sequence[Tensor],
     ) -> Tensor:
         """The result, with what follows it if there is such."""
+        kernel = self.kernel(made, plan, out, packed)
+        return kernel.tensor(f"T_{self.name}", out, epilogue, (data, *packed))
 
 
 @cache

@@ -292,8 +292,8 @@ def test_the_choice_is_explained() -> None:
     [(7, 3, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 6"),
      (7, 4, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 5"),
      (1, 3, r"the implementation 'winograd\(m=1, .*' does not fit: m should be 2 to 6"),
-     (2, 6, "Winograd needs float32, channels last, stride 1, one group, borders of 0 and windows "
-            "of 2 to 5 rows and columns, not 1x9x9x4 [*] 4x6x6x4 -> 1x4x4x4 float32")],
+     (2, 6, "a convolution of float32 with channels last, stride 1, one group, borders of 0 and a "
+            "square window of 2 to 5 rows is needed, not 1x9x9x4 [*] 4x6x6x4 -> 1x4x4x4 float32")],
 )
 def test_tiles_have_a_largest_size(m: int, window: int, message: str) -> None:
     x, w = relay.var("x", shape=(1, 9, 9, 4)), relay.var("w", shape=(81, 1, 4, 4))
