@@ -25,6 +25,8 @@ from sterna.support.discovery import modules_of
 from sterna.te import Tensor
 
 FOLDER = "sterna.schedule.implementations"
+# How many times larger packed weights may be, unless a user says so.
+GROWTH = 8.0
 
 Choice = int | str
 
@@ -82,6 +84,8 @@ class Candidate:
     """Makes the operands that stand for the weights; None: they stay as they are."""
     arranged: "Arranged | None" = None
     """What the data becomes first, where it is not taken as it is."""
+    growth: float = 0.0
+    """How many times larger packed weights are than the model's; 0: they are as large."""
 
     def __str__(self) -> str:
         return str(self.plan)
@@ -95,14 +99,6 @@ class Arranged:
     data: Callable[[RelayExpr], RelayExpr]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a user allows."""
-
-    growth: float = 8.0
-    """How many times larger packed weights may be than the model's."""
-
-
 class Implementation(ABC):
     """One way to compute contractions."""
 
@@ -110,7 +106,7 @@ class Implementation(ABC):
 
     @abstractmethod
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         """The plans that suit a contraction there, with their costs; none if it suits none.
 
@@ -181,13 +177,17 @@ def expect_shape(operands: Sequence[TensorType], *shapes: Sequence[int]) -> None
 
 
 def best_candidate(
-    made: Contraction, weights: Array, processor: Processor, limits: Limits
+    made: Contraction, weights: Array, processor: Processor, growth: float = GROWTH
 ) -> Candidate:
-    """The cheapest way to compute a contraction, or the one that is asked for."""
+    """The cheapest way to compute a contraction, or the one that is asked for.
+
+    growth: how many times larger packed weights may be than the model's.
+    """
     found = [
         candidate
         for each in implementations().values()
-        for candidate in each.candidates(made, weights, processor, limits)
+        for candidate in each.candidates(made, weights, processor)
+        if candidate.growth <= growth
     ]
     with deciding(str(made)) as scope:
         taken = choose("implementation", found, lambda candidate: candidate.cycles)

@@ -6,12 +6,15 @@ its epilogue are there while its statements are written.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
-from sterna.schedule.epilogue import Epilogue, Finish, extern_with
-from sterna.te import Tensor
+from sterna.schedule.epilogue import Epilogue, Finish
+from sterna.te import Tensor, extern
+from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.stmt import Buffer, Stmt
 
 
 class StatementKernel(ABC):
@@ -37,13 +40,23 @@ class StatementKernel(ABC):
         self, name: str, out: TensorType, epilogue: Epilogue | None, operands: Sequence[Tensor]
     ) -> Tensor:
         """What the statements make of data and packed weights, with what follows."""
+        reads = () if epilogue is None else epilogue.reads
 
-        def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-            self.ib, self.finish = ib, finish
-            self.data, self.weight, *self.beside, self.out = buffers
+        def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            self.ib = ir_builder.create()
+            given = map(self.ib.buffer_ptr, (*ins[: len(operands)], *outs))
+            self.data, self.weight, *self.beside, self.out = given
+            buffers = dict(zip(reads, ins[len(operands) :], strict=True))
+            self.finish = None if epilogue is None else partial(epilogue.element, buffers=buffers)
             self.write()
+            return self.ib.get()
 
-        return extern_with(epilogue, out, operands, write, name, self.describe())
+        made: Tensor = extern(
+            out.shape, [*operands, *reads], body, name=name,
+            dtype=str(out.dtype if epilogue is None else epilogue.out.dtype),
+            attrs={"schedule": self.describe()},
+        )
+        return made
 
     def finished(self, index: Sequence[Expr], value: Expr) -> Expr:
         """What is stored where the contraction's element is a value."""

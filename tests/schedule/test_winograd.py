@@ -19,7 +19,6 @@ from sterna.schedule.choose import Decision
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import (
     Candidate,
-    Limits,
     Plan,
     best_candidate,
     implementations,
@@ -228,7 +227,7 @@ def decided(
     """The cheapest way of a window of 3 x 3 with a border of zeros."""
     made = windows_of_3(size, inputs, outputs)
     weights = np.zeros((outputs, 3, 3, inputs), "float32")
-    return best_candidate(made, weights, machine, Limits(growth))
+    return best_candidate(made, weights, machine, growth)
 
 
 def windows_of_3(size: int, inputs: int, outputs: int) -> Contraction:
@@ -276,9 +275,9 @@ def test_the_choice_is_explained() -> None:
     offered = tuple(
         (str(each), each.cycles)
         for one in implementations().values()
-        for each in one.candidates(made, weights, ALONE, Limits())
+        for each in one.candidates(made, weights, ALONE)
     )
-    taken = str(best_candidate(made, weights, ALONE, Limits()))
+    taken = str(best_candidate(made, weights, ALONE))
     shown = str(Decision("implementation", offered, taken))
     cost = r"\([^)]*\) [\d,]+ k"
     assert re.match(rf"winograd\([^)]*\) at [\d,]+ k of winograd{cost}, winograd{cost}, ", shown)

@@ -12,13 +12,7 @@ import numpy as np
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import (
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-    expect_shape,
-)
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.te import Tensor
@@ -35,7 +29,7 @@ class OuterProducts(PackedImplementation):
         return floats and made.is_pointwise and made.groups == 1 and made.channels_last
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         if not self.suits(made):
             return []

@@ -7,13 +7,7 @@ from sterna.relay.arrays import Array
 from sterna.schedule.amx_bands import COLUMNS, Bands, pack_tiles, parts_of, unpack_tiles
 from sterna.schedule.amx_kernel import AmxKernel
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import (
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-    expect_shape,
-)
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 from sterna.tir.tiles import GROUP_BYTES, SUMS, feature_of
@@ -36,7 +30,7 @@ class Amx(PackedImplementation):
         return plain and made.data.bytes * Bands(made).run >= GROUP_BYTES and made.macs > 0
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         if not self.suits(made):
             return []

@@ -16,13 +16,7 @@ from sterna.schedule.byte_pair_steps import Steps, steps_of
 from sterna.schedule.byte_pair_tiles import ROWS
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, dot_lanes
-from sterna.schedule.implementation import (
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-    expect_shape,
-)
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 
@@ -45,7 +39,7 @@ class BytePairs(PackedImplementation):
         return plain and made.depth % GROUP == 0 and made.macs > 0
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         lanes = dot_lanes(made.outputs, processor)
         if not processor.prefers_dot2 or not self.suits(made) or lanes < LEAST_LANES:

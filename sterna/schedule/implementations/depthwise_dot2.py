@@ -22,7 +22,7 @@ from sterna.schedule.depthwise_bytes_kernel import (
     rows_together,
 )
 from sterna.schedule.dot4 import GROUP, INT32
-from sterna.schedule.implementation import Candidate, Limits, Plan, expect_shape
+from sterna.schedule.implementation import Candidate, Plan, expect_shape
 from sterna.schedule.implementations.depthwise_dot4 import LEAST_LANES, DepthwiseDot4, lanes_of
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
@@ -51,7 +51,7 @@ class DepthwiseDot2(DepthwiseDot4):
         return super().suits(made) and made.data.is_uint and made.weight.is_int
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         lanes = processor.lanes(INT32)
         if not processor.prefers_dot2 or not self.suits(made):

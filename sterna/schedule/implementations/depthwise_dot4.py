@@ -15,13 +15,7 @@ from sterna.schedule.depthwise_bytes_kernel import (
     unpack_rows,
 )
 from sterna.schedule.dot4 import GROUP, INT32
-from sterna.schedule.implementation import (
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-    expect_shape,
-)
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 
@@ -42,7 +36,7 @@ class DepthwiseDot4(PackedImplementation):
         return steps and made.is_depthwise and made.channels_last and made.macs > 0
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         lanes = processor.lanes(INT32)
         if not processor.has_dot4 or not self.suits(made):

@@ -10,13 +10,7 @@ from sterna.ir import build
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import (
-    Arranged,
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-)
+from sterna.schedule.implementation import Arranged, Candidate, PackedImplementation, Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.pixel_blocks import PixelBlocks
 from sterna.schedule.products import FLOAT32
@@ -54,7 +48,7 @@ class Winograd(PackedImplementation):
         return plain and steps and floats and made.window[0] in WINDOWS and made.macs > 0
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         blocks = None
         if {*made.strides} != {1}:
@@ -69,8 +63,6 @@ class Winograd(PackedImplementation):
         together = processor.steps_together(FLOAT32, seen.inputs)
         found = []
         for way in winograd_plans(seen, block, processor):
-            if (way.m + seen.window[0] - 1) ** 2 * seen.inputs / made.products > limits.growth:
-                continue
             plan = Plan.of(
                 self.name, m=way.m, tiles=way.tiles, split=way.split, lanes=way.lanes,
                 registers=processor.registers_for(together), together=together,
@@ -82,7 +74,9 @@ class Winograd(PackedImplementation):
                 return (transform_weights(plain, m, block),)
 
             arranged = None if blocks is None else Arranged(seen, blocks.data)
-            found.append(Candidate(plan, (way.cycles + arranging) / PAYS, pack, arranged))
+            growth = (way.m + seen.window[0] - 1) ** 2 * seen.inputs / made.products
+            cycles = (way.cycles + arranging) / PAYS
+            found.append(Candidate(plan, cycles, pack, arranged, growth))
         return found
 
     def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
