@@ -16,7 +16,7 @@ from sterna.ir.expr import INT32, Broadcast, Call, Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import Plan
 from sterna.schedule.linear_steps import Matrix, linear_steps
-from sterna.schedule.register_tile import register_tile
+from sterna.schedule.register_tile import TileSpace
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.schedule.winograd_plan import matrices
 from sterna.schedule.winograd_transform import Transform
@@ -64,10 +64,10 @@ class WinogradKernel(StatementKernel):
         self.chunk, self.tiles = chunk_of(made, self.lanes), self.down * self.across
         self.each = min(plan.integer("tiles"), self.tiles)
         self.blocks = -(-self.tiles // self.each)
-        self.rows = register_tile(
+        self.rows = TileSpace(
             self.each, made.outputs, self.lanes, plan.integer("registers"), block,
             together=self.together,
-        ).rows
+        ).choose().rows
         self.groups = -(-self.each // self.rows)
 
     def describe(self) -> str:
