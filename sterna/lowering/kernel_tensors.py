@@ -12,7 +12,7 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, OpRecord, record_of
+from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
@@ -29,7 +29,7 @@ class KernelTensors:
     outputs: list[Tensor]
     anchor: list[Tensor]
     """The anchor's results."""
-    anchor_record: OpRecord
+    anchor_record: AnyOp
     own: set[Operation]
     """The operations that the anchor's computation consists of."""
     is_flat: bool
@@ -45,7 +45,7 @@ class _Translator:
     def __init__(self, func: Function) -> None:
         self.func = func
         self.values: dict[int, Value] = {}
-        self.anchor: tuple[OpRecord, list[Tensor], set[Operation]] | None = None
+        self.anchor: tuple[AnyOp, list[Tensor], set[Operation]] | None = None
         self.anchor_call: tuple[Call, list[Value]] | None = None
         self.highest = ELEMWISE
 
@@ -117,7 +117,7 @@ class _Translator:
         return value
 
     def _consider_anchor(
-        self, record: OpRecord, made: list[Tensor], given: set[Operation]
+        self, record: AnyOp, made: list[Tensor], given: set[Operation]
     ) -> bool:
         """Whether the kernel follows this call's loops, as far as is known."""
         self.highest = max(self.highest, record.pattern)
@@ -173,7 +173,7 @@ def _operations_between(made: list[Tensor], given: set[Operation]) -> set[Operat
     return found
 
 
-def _check_types(record: OpRecord, call: Call, made: list[Tensor]) -> None:
+def _check_types(record: AnyOp, call: Call, made: list[Tensor]) -> None:
     kinds = flatten_type(call.checked_type)
     if len(kinds) != len(made):
         raise ValueError(f"{record.name} makes {len(made)} tensors, its type says {len(kinds)}")

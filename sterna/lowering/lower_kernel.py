@@ -11,7 +11,7 @@ from sterna.lowering.empty_kernel import (
 )
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.relay.expr import Call, Function, RelayExpr
-from sterna.relay.op import OpRecord, record_of
+from sterna.relay.op import AnyOp, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import Kernel, Processor
@@ -29,7 +29,7 @@ class LoweredKernel:
 
     function: PrimFunc
     arguments: int
-    anchor: OpRecord
+    anchor: AnyOp
     found: FoundSchedule
     choices: dict[str, Any]
     decisions: dict[str, Decision]

@@ -71,7 +71,8 @@ def _expect_block(block_size: int) -> None:
 
 
 def _expect_parameters(
-    attrs: Any, data: TensorType, scale: Type, zero_point: Type, side: str
+    attrs: QuantizeAttrs | DequantizeAttrs, data: TensorType, scale: Type, zero_point: Type,
+    side: str,
 ) -> None:
     if data.ndim:
         axis_of(attrs.axis, data.ndim)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Function
-from sterna.relay.op import OpRecord, find
+from sterna.relay.op import AnyOp, find
 from sterna.relay.passes.rewrite_layouts import rewrite_layouts
 
 
@@ -28,7 +28,7 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
 def convert_layout(func: Function, desired: Mapping[str, Sequence[str]]) -> Function:
     """The function with the named operators in the desired layouts."""
 
-    def alter(record: OpRecord, call: Call) -> Attrs | None:
+    def alter(record: AnyOp, call: Call) -> Attrs | None:
         if record.name not in desired or record.convert_layout is None:
             return None
         return record.convert_layout(call.attrs, call.args, tuple(desired[record.name]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple
-from sterna.relay.op import OpRecord, rules_of
+from sterna.relay.op import AnyOp, rules_of
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.quantized import Quantized, QuantizedPair
 from sterna.relay.traverse import not_primitive, post_order, rebuild
@@ -82,5 +82,5 @@ class _Rewriter:
         return held.plain() if held.integers is None else held.integers
 
 
-def _is_small(record: OpRecord, call: Call, size: int) -> bool:
+def _is_small(record: AnyOp, call: Call, size: int) -> bool:
     return size <= SMALL_BYTES
