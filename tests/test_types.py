@@ -1,4 +1,4 @@
-"""Operators have types: few of their functions' parameters may be anything.
+"""Operators have types, and a record of what is known about them in which every field is explained.
 
 A parameter counts as untyped where `Any` stands anywhere in its annotation (`Any`, `list[Any]`,
 `Callable[..., Any]`, `Any | None`) or where the annotation names an alias that says so. The one
@@ -12,8 +12,14 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from sterna.relay.op import ContractionRules, OpRecord
 from tests.support import ROOT
 
+RECORDS = ROOT / "sterna" / "relay" / "op.py"
+# What any operator may have; what one family alone has belongs into a record of that family.
+MOST_FIELDS = 29
 FOLDER = ROOT / "sterna" / "op"
 LARGEST_SHARE = 0.05
 ARRAYS = {"Array"}
@@ -78,3 +84,19 @@ def test_few_parameters_of_operators_are_anything() -> None:
         f"{len(untyped)} of {count} parameters may be anything; give some of them a type:\n"
         + "\n".join(untyped)
     )
+
+
+def test_a_record_holds_what_any_operator_may_have() -> None:
+    assert len(OpRecord.__dataclass_fields__) <= MOST_FIELDS
+
+
+@pytest.mark.parametrize("record", [OpRecord, ContractionRules], ids=lambda record: record.__name__)
+def test_every_field_of_a_record_is_explained(record: type) -> None:
+    (made,) = (
+        node for node in modules()[RECORDS].body
+        if isinstance(node, ast.ClassDef) and node.name == record.__name__
+    )
+    for field, behind in zip(made.body, made.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign):
+            explained = isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)
+            assert explained, f"{record.__name__}.{ast.unparse(field.target)} has no explanation"

@@ -66,13 +66,14 @@ class _Translator:
         """The outputs, as the anchor itself makes them if it can."""
         assert self.anchor is not None and self.anchor_call is not None
         record, made, _ = self.anchor
-        if record.compute_with is None or len(outputs) != 1 or len(made) != 1:
+        compute_with = record.contraction.compute_with
+        if compute_with is None or len(outputs) != 1 or len(made) != 1:
             return outputs
         epilogue = epilogue_of(made[0], outputs[0])
         if epilogue is None:
             return outputs
         call, operands = self.anchor_call
-        whole = record.compute_with(call.attrs, call.checked_type, epilogue, *operands)
+        whole = compute_with(call.attrs, call.checked_type, epilogue, *operands)
         if whole is None:
             return outputs
         given = {tensor.op for value in operands for tensor in flatten(value)}

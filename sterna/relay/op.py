@@ -9,7 +9,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from sterna.ir.node import node
 from sterna.ir.types import Type, flatten_type, has_no_elements
@@ -17,6 +17,12 @@ from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, RelayExpr
 from sterna.support.classic import MOVED, find_moved
 from sterna.support.dtype import DataType
+
+if TYPE_CHECKING:
+    from sterna.relay.layout_rules import LayoutPlan, Operands
+    from sterna.relay.passes.combine_parallel import ParallelRule
+    from sterna.relay.passes.fold_scale_axis import ScaleRule
+    from sterna.relay.quantized import QuantizedLike, QuantizedResult
 
 # Fusion patterns: how an operator combines with others in one kernel, by the classic numbers.
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE = 0, 1, 2, 3, 4
@@ -60,10 +66,47 @@ Args = tuple[RelayExpr, ...]
 Rewrite = Callable[[AttrsType, Args], RelayExpr | None]
 
 
+@dataclass(frozen=True, slots=True)
+class ContractionRules(Generic[AttrsType]):
+    """What is known about contractions: convolutions, dense layers, products of matrices.
+
+    How they are packed, laid out and joined; see schedule/contraction.py. One leaves out what it
+    has no rule for, and an operator that is no contraction leaves out all.
+    """
+
+    describe: CallRule[AttrsType, Any] | None = None
+    """describe(attrs, *types): the description of the contraction, which implementations and cost
+    models read; None where extents are unknown."""
+    implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
+    """implement(call, processor, growth): itself with weights packed for the implementation that
+    costs least there, at most so many times larger; None where that is the call as it stands."""
+    compute_with: CallRule[AttrsType, Any] | None = None
+    """compute_with(attrs, out_type, epilogue, *tensors): its computation with its epilogue; gives
+    None for a call that has nothing better than what follows any operator."""
+    alter_layout: Callable[[AttrsType, Args, Any], Attrs | None] | None = None
+    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
+    """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
+    scale: "ScaleRule | None" = None
+    """How a factor for each channel becomes one of the weights: batch norm folding."""
+    parallel: "ParallelRule | None" = None
+    """How calls that read the same data become one: horizontal fusion."""
+    chain: Callable[[Call, Call, Any], bool] | None = None
+    """chain(call, before, processor): whether it runs in one kernel with the call that its data
+    comes from, which is more than injective too: layer fusion."""
+    gives_row_sums: Callable[[Call, Any], bool] | None = None
+    """gives_row_sums(call, processor): whether its kernel may also give the sums of its image's
+    rows, as float32: along the third of four axes, which stays as one element."""
+    stays_wide: Callable[[AttrsType, DataType], bool] | None = None
+    """stays_wide(attrs, narrow): whether ToMixedPrecision leaves it as it is, with these
+    attributes."""
+
+
 @dataclass(slots=True, eq=False)
 class OpRecord(Generic[AttrsType]):
-    """Everything known about an operator, whose attributes are of the class AttrsType."""
+    """What is known about an operator, whose attributes are of the class AttrsType."""
 
+    # What it is.
     name: str
     """As in the text form: "nn.softmax"."""
     inputs: tuple[str, ...]
@@ -71,32 +114,38 @@ class OpRecord(Generic[AttrsType]):
     infer: CallRule[AttrsType, Type]
     """infer(attrs, *types): the result's type; raises ValueError for operands that do not fit."""
     attrs: type[AttrsType] | None = None
-    compute: CallRule[AttrsType, Any] | None = None
-    """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
-    compute_with: CallRule[AttrsType, Any] | None = None
-    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it; gives None
-    for a call that has nothing better than what follows any operator."""
-    reference: CallRule[AttrsType, Any] | None = None
-    """reference(attrs, *arrays): the same in NumPy; also how constants are folded."""
-    pattern: int = OPAQUE
+    """The class of its attributes, from which its builder and its text form come."""
+    complete: CallRule[AttrsType, Sequence[Type | None]] | None = None
+    """complete(attrs, *types): types for operands that have none (weights without a shape)."""
     num_outputs: int | Callable[[AttrsType], int] = 1
     """More than 1, or a function: the result is a tuple."""
+    builder: Callable[..., Any] | None = None
+    """The function behind relay.<name> where the derived one would not do."""
+    doc: str = ""
+    """What it computes, for docs/operators.md and help()."""
+    cases: Sequence[Case] = ()
+    """Uses of it, which are tested on every target."""
+
+    # How it is computed.
+    reference: CallRule[AttrsType, Any] | None = None
+    """reference(attrs, *arrays): the result in NumPy; also how constants are folded."""
+    compute: CallRule[AttrsType, Any] | None = None
+    """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
     schedules: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
     """schedules[key](kernel): how a kernel with this anchor runs on targets that have a key, such
     as cpu; targets' own files add others, and without one the shape of its loops decides."""
+    pattern: int = OPAQUE
+    """How it combines with others in one kernel: a fusion pattern."""
     is_view: bool = False
     """Whether the result is its first operand's elements in their order, under another shape."""
-    complete: CallRule[AttrsType, Sequence[Type | None]] | None = None
-    """complete(attrs, *types): types for operands that have none (weights without a shape)."""
-    contraction: CallRule[AttrsType, Any] | None = None
-    """contraction(attrs, *types): the description of the contraction that it is, see
-    schedule/contraction.py; None where extents are unknown."""
+    foldable: bool = True
+    """Whether equal calls give equal results, so that one may stand for another."""
     macs: CallRule[AttrsType, int] | None = None
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
     instructions: int = 0
     """Those that an element takes at the least, of a function that is no instruction itself."""
 
-    # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
+    # What passes ask.
     simplify: Rewrite[AttrsType] | None = None
     """What it is when nothing is trained: batch_norm as a multiplication and an addition."""
     rewrites: Sequence[Callable[[Call], RelayExpr | None]] = ()
@@ -109,43 +158,20 @@ class OpRecord(Generic[AttrsType]):
     """Itself, less exact and faster."""
     to_static: Rewrite[AttrsType] | None = None
     """Itself when operands that say a shape turn out to be constants."""
-    integer: Callable[[AttrsType, Sequence[Any]], Any] | None = None
+    integer: "Callable[[AttrsType, Sequence[QuantizedLike]], QuantizedResult] | None" = None
     """integer(attrs, operands): itself on the integers of quantised operands; a rule, see
     quantized.py."""
-    alter_layout: Callable[[AttrsType, Args, Any], Attrs | None] | None = None
-    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
-    chain: Callable[[Call, Call, Any], bool] | None = None
-    """chain(call, before, processor): whether it runs in one kernel with the call that its data
-    comes from, which is more than injective too."""
-    gives_row_sums: Callable[[Call, Any], bool] | None = None
-    """gives_row_sums(call, processor): whether its kernel may also give the sums of its image's
-    rows, as float32: along the third of four axes, which stays as one element."""
-    of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
-    """of_row_sums(call, sums): itself of such sums of its first operand; None if it needs more."""
-    implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
-    """implement(call, processor, growth): itself with weights packed for the implementation that
-    costs least there, at most so many times larger; None where that is the call as it stands."""
-    convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
-    """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
-    layout: Callable[[AttrsType, AttrsType, Sequence[Any]], Any] | None = None
+    layout: "Callable[[AttrsType, AttrsType, Operands], LayoutPlan | None] | None" = None
     """How layouts pass through it: a rule, see layout_rules.py."""
-    scale: Any = None
-    """How a factor per channel passes through it; a rule of fold_scale_axis.py."""
     take_border: Callable[[AttrsType, Border, float], AttrsType | None] | None = None
     """take_border(attrs, pad_width, value): its attributes with data's border in its padding."""
-    parallel: Any = None
-    """How calls that read the same data become one; a rule of combine_parallel.py."""
-    foldable: bool = True
-    """Whether equal calls give equal results, so that one may stand for another."""
+    of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
+    """of_row_sums(call, sums): itself of sums along the rows of its first operand; None if it
+    needs more."""
     mixed_precision: Literal["always", "follow", "never"] = "follow"
     """Whether ToMixedPrecision computes it in the narrow type."""
-    stays_wide: Callable[[AttrsType, DataType], bool] | None = None
-    """stays_wide(attrs, narrow): whether it does not, with these attributes, for all that."""
-
-    builder: Callable[..., Any] | None = None
-    """The function behind relay.<name> where the derived one would not do."""
-    cases: Sequence[Case] = ()
-    doc: str = ""
+    contraction: ContractionRules[AttrsType] = field(default_factory=ContractionRules)
+    """What is known about it as a contraction."""
 
     def outputs_of(self, attrs: AttrsType) -> int:
         """The number of values that a call with these attributes gives."""

@@ -25,8 +25,9 @@ def alter_op_layout(func: Function, processor: Any) -> Function:
     """The function with every operator in the layout that it asks for."""
 
     def alter(record: AnyOp, call: Call) -> Attrs | None:
-        if record.alter_layout is None or processor is None:
+        rule = record.contraction.alter_layout
+        if rule is None or processor is None:
             return None
-        return record.alter_layout(call.attrs, call.args, processor)
+        return rule(call.attrs, call.args, processor)
 
     return rewrite_layouts(func, alter)

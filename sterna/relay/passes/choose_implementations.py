@@ -32,6 +32,7 @@ def choose_implementations(func: Function, processor: Any, growth: int) -> Funct
     """The function with what costs less in the place of contractions."""
 
     def answer(record: AnyOp, call: Call) -> RelayExpr | None:
-        return None if record.implement is None else record.implement(call, processor, growth)
+        rule = record.contraction.implement
+        return None if rule is None else rule(call, processor, growth)
 
     return rewrite_calls(func, answer)

@@ -105,7 +105,8 @@ class _Narrower:
         self, record: AnyOp, attrs: Any, old: tuple[RelayExpr, ...], args: list[RelayExpr]
     ) -> bool:
         """Whether a call reads narrow floats."""
-        if record.stays_wide is not None and record.stays_wide(attrs, self.narrow):
+        stays_wide = record.contraction.stays_wide
+        if stays_wide is not None and stays_wide(attrs, self.narrow):
             return False
         leaves = [leaf for arg in args for leaf in _leaves(arg)]
         before = [kind for arg in old for kind in flatten_type(arg.checked_type)]
