@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of any length, as statements.
+"""Mixed-radix FFT (Stockham): discrete Fourier transforms of any length, as statements.
 
 A length is taken apart into factors, and one pass over the line does each: its cost is the length
 times the factor. A pass of radix p over lines of n = p * m numbers that lie s apart turns each into
@@ -98,17 +98,17 @@ class Transform:
         self, parts: list[BufferVar], offsets: tuple[Dim, Dim], radix: Dim, rest: Dim, done: Dim,
         j: Expr, q: Expr,
     ) -> None:
-        """One group of `radix` numbers: their transform, turned by where the group lies."""
+        """A butterfly: the transform of `radix` numbers, times their twiddle factors."""
         source, target = offsets
 
         def read(a: ExprLike) -> Complex:
             return tuple(part[source + q + done * (j + rest * a)] for part in parts)  # type: ignore[return-value]
 
         def write(r: ExprLike, value: Complex) -> None:
-            turned = value
+            twiddled = value
             if not (isinstance(rest, int) and rest == 1):
-                turned = self._times(value, self._turn(j * r * done))
-            for part, number in zip(parts, turned, strict=True):
+                twiddled = self._times(value, self._twiddle(j * r * done))
+            for part, number in zip(parts, twiddled, strict=True):
                 part[target + q + done * (j * radix + r)] = number
 
         if isinstance(radix, int) and radix <= WRITTEN_OUT:
@@ -116,8 +116,8 @@ class Transform:
         else:
             self._by_loops(radix, read, write)
 
-    def _turn(self, place: Expr) -> Complex:
-        """The number at a place of the circle."""
+    def _twiddle(self, place: Expr) -> Complex:
+        """The twiddle factor at a place of the circle."""
         sine = self.tables[1][place]
         return self.tables[0][place], sine if self.inverse else -sine
 
@@ -152,9 +152,9 @@ class Transform:
             imaginary = variable(ib, self.dtype, "imaginary_sum", build.const(0, self.dtype))
             with ib.for_range(0, radix, name="a") as a:
                 place = build.cast(INT64, a) * build.cast(INT64, r) % radix * step
-                turned = self._times(read(a), self._turn(ib.let("place", place)))
-                real.set(real.get() + turned[0])
-                imaginary.set(imaginary.get() + turned[1])
+                twiddled = self._times(read(a), self._twiddle(ib.let("place", place)))
+                real.set(real.get() + twiddled[0])
+                imaginary.set(imaginary.get() + twiddled[1])
             write(r, (ib.let("re", real.get()), ib.let("im", imaginary.get())))
 
 

@@ -1,4 +1,4 @@
-"""How quantised numbers pass through operators as integers; see relay/quantized.py.
+"""Integer-only inference: how quantised numbers pass through operators; see relay/quantized.py.
 
 Sums of products are exact in 32 bits; where weights and data are so large that they might not be,
 there is no rule. A bias counts in the units of the sums only if it has their scale.

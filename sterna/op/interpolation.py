@@ -1,4 +1,4 @@
-"""Reading a tensor between its elements, along one axis at a time.
+"""Interpolation (nearest, linear, cubic): a tensor read between its elements, axis by axis.
 
 Every place of the result reads one element (nearest_neighbor), two (linear) or four (cubic), each
 with a weight; what lies outside is the element at the edge. Places are computed in float64, in an

@@ -1,4 +1,4 @@
-"""What is drawn from random words: uniform and normal numbers, and weighted choices."""
+"""Random sampling: uniform and normal numbers (Box-Muller) and weighted choices, from words."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Random words by counting: Threefry-4x64 with 20 rounds, as expressions and in NumPy.
+"""Counter-based random words: Threefry-4x64 with 20 rounds, as expressions and in NumPy.
 
 The generator is a function of a key and a counter, four words of 64 bits each, that gives four
 words. So every element is drawn by itself, in any order and in parallel, and a key always gives the
@@ -40,9 +40,9 @@ def rounds(
             x[i] = word(x[i] + x[j])
             x[j] = word(word((x[j] << distance) | (x[j] >> (64 - distance))) ^ x[i])
         if index % 4 == 3:
-            turn = index // 4 + 1
-            x = [word(x[i] + schedule[(turn + i) % 5]) for i in range(4)]
-            x[3] = word(x[3] + word(turn))
+            injection = index // 4 + 1
+            x = [word(x[i] + schedule[(injection + i) % 5]) for i in range(4)]
+            x[3] = word(x[3] + word(injection))
     return x
 
 

@@ -80,10 +80,10 @@ def _compute(attrs: GridSampleAttrs, out: TensorType, data: Tensor, grid: Tensor
             low = zero if attrs.align_corners else const(-0.5, dtype)
             span = last if attrs.align_corners else last + one
             safe = maximum(span, one)
-            apart = abs(at - low)
-            turns = floor(apart / safe)
-            rest = apart - turns * safe
-            is_even = (turns - floor(turns * 0.5) * 2.0).equal(zero)
+            distance = abs(at - low)
+            reflections = floor(distance / safe)
+            rest = distance - reflections * safe
+            is_even = (reflections - floor(reflections * 0.5) * 2.0).equal(zero)
             bounced = select(is_even, rest + low, safe - rest + low)
             at = select(span > zero, bounced, zero)
         return minimum(maximum(at, zero), last)  # in this order NaN becomes a place as well

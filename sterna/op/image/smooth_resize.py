@@ -1,4 +1,4 @@
-"""Images of another size without aliases: image.smooth_resize.
+"""Antialiased resizing: images of another size without aliases, image.smooth_resize.
 
 Where an axis shrinks, the kernel that weighs the elements around a place grows with it, so that
 every element counts. One axis is resized after the other, each as a sum over the kernel.

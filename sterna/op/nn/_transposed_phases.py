@@ -1,4 +1,4 @@
-"""Transposed convolutions by convolutions, whose channels are the places between input elements.
+"""Sub-pixel convolution: transposed convolutions by phases, as channels of a plain one.
 
     nn.conv2d_transpose(%x, %w, strides=(2, 2))  ->  nn.depth_to_space(nn.conv2d(%x, %v), 2)
 

@@ -1,4 +1,4 @@
-"""Blocks of a picture moved to channels or to the batch, and back."""
+"""Space-to-depth, space-to-batch and back: blocks of a picture as channels or batches."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

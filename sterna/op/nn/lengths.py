@@ -1,4 +1,4 @@
-"""Division by a length: nn.l2_normalize, nn.lp_normalize, and by that of neighbours: nn.lrn."""
+"""Lp and local response normalisation: nn.l2_normalize, nn.lp_normalize, nn.lrn."""
 
 from collections.abc import Sequence
 from typing import Any

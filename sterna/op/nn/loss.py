@@ -1,4 +1,4 @@
-"""How far predictions are from targets: cross entropy and negative log likelihood."""
+"""Losses: cross entropy and negative log likelihood, how far predictions are from targets."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Windows that move: the largest, the average or a norm of what each of them sees.
+"""Pooling: the largest, the average or a norm of what each of the windows that move sees.
 
 A window of ceil_mode may stick out behind the padding, but begins before it. The average divides
 by the elements that it sees, with those of the padding if count_include_pad is set; what sticks

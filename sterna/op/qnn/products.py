@@ -1,4 +1,4 @@
-"""Products of quantised tensors: qnn.dense, qnn.batch_matmul; what convolutions share with them.
+"""Quantised GEMM: qnn.dense, qnn.batch_matmul; what convolutions share with them.
 
 They are sums of (x - its zero point) * (w - its zero point), exact in 32 bits that wrap. Weights
 are shifted, which constants do once; the data stays narrow, and what its zero point added is

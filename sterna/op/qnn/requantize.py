@@ -314,8 +314,9 @@ def _compute_float(
             read_parameter(scale, i, attrs.axis).astype(kind)
             for scale in (input_scale, output_scale)
         )
-        apart = data(*i).astype(INT64) - read_parameter(input_zero, i, attrs.axis).astype(INT64)
-        whole = _rounded(apart.astype(kind) * (have / want), attrs.rounding)
+        zero = read_parameter(input_zero, i, attrs.axis).astype(INT64)
+        difference = data(*i).astype(INT64) - zero
+        whole = _rounded(difference.astype(kind) * (have / want), attrs.rounding)
         near = held_within(convert(whole, INT64), DataType("int48"))
         moved = near + read_parameter(output_zero, i, attrs.axis).astype(INT64)
         return held_within(moved, out.dtype).astype(out.dtype)
@@ -361,8 +362,8 @@ def _reference_float(
     have, want = (
         spread(scale, data, attrs.axis).astype(kind) for scale in (input_scale, output_scale)
     )
-    apart = data.astype(np.int64) - spread(input_zero, data, attrs.axis).astype(np.int64)
-    scaled = np.asarray(np.asarray(apart).astype(kind) * (have / want))
+    difference = data.astype(np.int64) - spread(input_zero, data, attrs.axis).astype(np.int64)
+    scaled = np.asarray(np.asarray(difference).astype(kind) * (have / want))
     if attrs.rounding == "UPWARD":
         whole = np.floor(scaled + kind.type(0.5))
     else:

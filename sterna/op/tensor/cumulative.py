@@ -1,4 +1,4 @@
-"""Sums and products of all elements up to each along an axis."""
+"""Prefix sums and products (scans): of all elements up to each along an axis."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Products with numbers between 0 and 1 held as integers: fixed_point_multiply."""
+"""Fixed-point multiplication: by numbers between 0 and 1 that are held as integers."""
 
 
 import numpy as np

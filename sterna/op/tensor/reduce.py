@@ -289,8 +289,8 @@ def _compute_variance(attrs: VarianceAttrs, out: TensorType, data: Tensor, mean:
         return mean(*[build.const(0) if place in axes else at for place, at in enumerate(i)])
 
     def square(*i: Expr) -> Any:
-        apart = data(*i).astype(kind) - centre(i).astype(kind)
-        return apart * apart
+        deviation = data(*i).astype(kind) - centre(i).astype(kind)
+        return deviation * deviation
 
     total = reduce_tensor(attrs, out, data, te_sum, square, "T_variance_sum")
     count = build.as_expr(_count(attrs, data) - (1 if attrs.unbiased else 0))
@@ -313,8 +313,8 @@ def _infer_variance(attrs: VarianceAttrs, data: Type, mean: Type) -> TensorType:
 def _reference_variance(attrs: VarianceAttrs, data: Array, mean: Array) -> Array:
     axes = _axes_of(attrs, data)
     values = widened(data, str(data.dtype))
-    apart = values - mean.astype(values.dtype)
-    total = np.sum(apart * apart, axis=axes, keepdims=attrs.keepdims)
+    deviation = values - mean.astype(values.dtype)
+    total = np.sum(deviation * deviation, axis=axes, keepdims=attrs.keepdims)
     count = math.prod(data.shape[place] for place in axes) - (1 if attrs.unbiased else 0)
     return np.asarray(total / np.asarray(count, total.dtype)).astype(data.dtype)
 

@@ -1,4 +1,4 @@
-"""Elements picked along one axis."""
+"""Gathering along one axis: elements picked by a tensor of indices."""
 
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""One of two tensors, element by element."""
+"""Selection: one of two tensors, element by element."""
 
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Boxes that overlap better ones are dropped: vision.all_class_non_max_suppression and its kin."""
+"""Non-maximum suppression of boxes by class: vision.all_class_non_max_suppression and its kin."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""vision.proposal: the regions that a network of proposals finds in images.
+"""vision.proposal: the regions that a region proposal network (RPN) finds in images.
 
 At every place of the feature map lie anchors, boxes of some sizes and shapes. The network moves
 each of them and scores it; of the best, those stay that overlap no better one by much.

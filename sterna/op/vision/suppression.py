@@ -1,4 +1,4 @@
-"""Lists of detections, each a row of numbers: vision.get_valid_counts, vision.non_max_suppression.
+"""Non-maximum suppression of rows: vision.get_valid_counts, vision.non_max_suppression.
 
 A row holds a score, a box (x1, y1, x2, y2 from coord_start on) and, if id_index is not negative, a
 class. Rows without a detection are filled with -1.

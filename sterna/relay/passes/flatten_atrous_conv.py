@@ -26,14 +26,14 @@ def flatten_atrous_conv(record: AnyOp, call: Call) -> RelayExpr | None:
     assert isinstance(conv, Call)
     if is_packed(conv.attrs) or not is_call_of(conv.args[0], "nn.space_to_batch_nd"):
         return None
-    apart = conv.args[0]
-    assert isinstance(apart, Call)
+    space_to_batch = conv.args[0]
+    assert isinstance(space_to_batch, Call)
     back: Any = call.attrs
-    forth: Any = apart.attrs
+    forth: Any = space_to_batch.attrs
     attrs = _dilated(conv.attrs, forth, back)
     if attrs is None:
         return None
-    made = Call(conv.op, (apart.args[0], conv.args[1]), attrs)
+    made = Call(conv.op, (space_to_batch.args[0], conv.args[1]), attrs)
     return made if made.checked_type == call.checked_type else None
 
 
