@@ -235,7 +235,7 @@ def archive(output: Path, objects: Sequence[Path], ar: str | None = None) -> Non
     command = _choose(ar, ()) if ar is not None else require_archiver(is_elf)
     output.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        members = [str(path) for path in _taken_apart(objects, Path(folder))]
+        members = [str(path) for path in _extracted(objects, Path(folder))]
         run_compiler([*command, "qcsD", str(output), *members])
 
 
@@ -246,7 +246,7 @@ def _is_elf(path: Path) -> bool:
         return True  # no code at all, of which an archiver has its own opinion
 
 
-def _taken_apart(inputs: Sequence[Path], folder: Path) -> Iterator[Path]:
+def _extracted(inputs: Sequence[Path], folder: Path) -> Iterator[Path]:
     """Inputs with an archive's members in its place."""
     for place, path in enumerate(inputs):
         if path.suffix != ".a":

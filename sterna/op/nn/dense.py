@@ -27,7 +27,7 @@ from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
@@ -246,20 +246,22 @@ register(OpRecord(
     infer=_infer_dense,
     complete=_complete,
     compute=_compute_dense,
-    compute_with=_compute_implemented,
-    contraction=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+    contraction=ContractionRules(
+        describe=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+        implement=_implement,
+        compute_with=_compute_implemented,
+        alter_layout=alter_dense,
+        scale=_SCALE,
+        parallel=_PARALLEL,
+    ),
     reference=_reference_dense,
     macs=_macs,
     integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
     mixed_precision="always",
-    scale=_SCALE,
-    parallel=_PARALLEL,
     layout=dense_layout,
     legalize=with_whole_units,
-    alter_layout=alter_dense,
-    implement=_implement,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),
@@ -285,8 +287,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    scale=_SCALE,
-    parallel=_PARALLEL,
+    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -308,7 +309,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    parallel=_PARALLEL,
+    contraction=ContractionRules(parallel=_PARALLEL),
     legalize=as_attention,
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
