@@ -10,7 +10,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.relay.interpreter import interpret
-from sterna.schedule.direct_conv import even_part
+from sterna.schedule.conv_stages import even_part
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import register_tile
 from sterna.schedule.sharing import Share, cut_finer, share_rows

@@ -19,7 +19,7 @@ from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.chunked_sum import run_of, whole_run
-from sterna.schedule.direct_conv import UNROLLED_CHANNELS
+from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 from sterna.schedule.dot4 import are_bytes, dot_width
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import tile_of_group
