@@ -1,0 +1,1 @@
+"""Fuzzers: generators of broken and of random input, and what drives them."""
