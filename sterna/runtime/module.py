@@ -262,7 +262,8 @@ def _check_members(archive: Path, trust: seal.Trust | None) -> bool:
             view = seal.view_of(file)
             if view.head(len(AR_MAGIC)) != AR_MAGIC:
                 return seal.check(view, trust)
-            return all([seal.check(member, trust) for _, member in archive_members(view)])
+            sealed = [seal.check(member, trust) for _, member in archive_members(view)]
+            return all(sealed)
     except BrokenFileError as error:
         raise ValueError(f"cannot load '{archive}': {error}") from None
 

@@ -7,6 +7,7 @@ symbols and relocations: every place that they name must be there. Code itself c
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sterna.support.file_view import BrokenFileError, FileView
 
@@ -106,7 +107,7 @@ def _check_library(view: FileView, form: _Form, at: int, count: int) -> None:
     loads = [segment for segment in found if segment.kind == _LOAD]
     for segment in loads:
         _check_segment(view, segment)
-    for before, after in zip(loads, loads[1:], strict=False):
+    for before, after in pairwise(loads):
         if after.address < before.address + before.memory_size:
             raise BrokenFileError("its segments lie over each other")
     dynamic = [segment for segment in found if segment.kind == _DYNAMIC_SEGMENT]
@@ -138,8 +139,11 @@ def _check_dynamic(view: FileView, form: _Form, own: _Segment, loads: list[_Segm
         entries[tag] = value
     else:
         raise BrokenFileError("its dynamic section has no end")
-    ranges = [(entries[tag], entries.get(size, 0)) for tag, size in _TABLES.items() if tag in entries]
-    ranges += [(entries[tag], 1) for tag in _ADDRESSES if tag in entries]
+    sized = ((tag, entries.get(size, 0)) for tag, size in _TABLES.items())
+    ranges = [
+        (entries[tag], size) for tag, size in (*sized, *((tag, 1) for tag in _ADDRESSES))
+        if tag in entries
+    ]
     for address, size in ranges:
         if not any(each.holds(address, size) for each in loads):
             raise BrokenFileError("its dynamic section speaks of what is not there")
