@@ -23,7 +23,7 @@ SHARED = {"src": (), "rpc": ("sha256.c",)}
 def sources(folder: str) -> list[Path]:
     """The C files of a program or library, in a fixed order."""
     shared = [FOLDER / "src" / name for name in SHARED[folder]]
-    return [*shared, *sorted((FOLDER / folder).glob("*.c"))]
+    return [*sorted((FOLDER / folder).glob("*.c")), *shared]
 
 
 def find_header(folder: str, name: str) -> Path:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sterna.contrib import cc
 from sterna.support import native
 from sterna.support.dtype import DataType
-from tests.rpc import wire
+from sterna.testing.fuzz import wire
 from tests.support import ROOT, require_program
 
 SOURCES = ROOT / "runtime" / "rpc"
