@@ -11,7 +11,8 @@ An operator says what is computed; this room says how. A kernel is made in these
 3. **Stages.** The direct way is a tensor expression whose sum carries its description
    (sum_of_products.py): what its axes run over and how operands are read. It is implicit GEMM:
    windows are read where they lie, without the copies of im2col. Other implementations write
-   statements of their own (`*_kernel.py`), with the epilogue in registers (epilogue.py).
+   statements of their own (`*_kernel.py`, on the base in statement_kernel.py), with the epilogue
+   in registers (epilogue.py).
 4. **Schedule.** registry.py finds the schedule of the kernel's anchor by the keys of the target;
    direct_conv.py, depthwise_conv.py, gemm.py, blocked_gemm.py, conv_chain.py, split_k.py,
    attention.py and default.py (elementwise, reductions, rows) place loops around a

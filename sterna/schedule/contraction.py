@@ -105,6 +105,11 @@ class Contraction:
         return self.data_layout == self.out_layout == layout
 
     @property
+    def is_plain_image(self) -> bool:
+        """Whether it is one of images with channels last, all in one group, and not empty."""
+        return self.rank == 2 and self.groups == 1 and self.channels_last and self.macs > 0
+
+    @property
     def dtypes(self) -> tuple[DataType, DataType, DataType]:
         """The types of the data, the weights and the result."""
         return self.data, self.weight, self.out

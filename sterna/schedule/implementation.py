@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from sterna.ir.types import TensorType
+from sterna.ir.types import TensorType, Type
 from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
@@ -29,6 +30,7 @@ FOLDER = "sterna.schedule.implementations"
 GROWTH = 8.0
 
 Choice = int | str
+T = TypeVar("T", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,16 @@ class Plan:
 
     def integer(self, name: str) -> int:
         """A choice that is a number."""
-        value = dict(self.choices).get(name)
-        if not isinstance(value, int):
-            raise ValueError(f"the implementation '{self}' has no number '{name}'")
-        return value
+        return self._choice(name, int, "number")
 
     def text(self, name: str) -> str:
         """A choice that is a word."""
+        return self._choice(name, str, "word")
+
+    def _choice(self, name: str, kind: type[T], what: str) -> T:
         value = dict(self.choices).get(name)
-        if not isinstance(value, str):
-            raise ValueError(f"the implementation '{self}' has no word '{name}'")
+        if not isinstance(value, kind):
+            raise ValueError(f"the implementation '{self}' has no {what} '{name}'")
         return value
 
     def __str__(self) -> str:
@@ -202,3 +204,51 @@ def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, .
     assert candidate.pack is not None
     arranged = data if candidate.arranged is None else candidate.arranged.data(data)
     return (arranged, *(Constant(from_numpy(array)) for array in candidate.pack()))
+
+
+# ---- what operators ask, of calls whose weights are packed ----
+
+
+def plan_of(attrs: Attrs | None) -> Plan | None:
+    """The plan that a call's attributes hold; None if its weights are not packed."""
+    text = getattr(attrs, "implementation", "")
+    return Plan.parse(text) if text else None
+
+
+def expect_packed(attrs: Attrs, made: Contraction | None, weights: Sequence[Type]) -> None:
+    """Raise ValueError unless weights are packed as the call's plan wants them."""
+    plan = plan_of(attrs)
+    assert plan is not None
+    known = [kind for kind in weights if isinstance(kind, TensorType) and kind.is_static]
+    if made is None or len(known) < len(weights):
+        raise ValueError(f"the implementation '{plan}' needs known extents")
+    try:
+        implementation_of(plan).expect(made, plan, known)
+    except ValueError as error:
+        raise ValueError(f"the implementation '{plan}' does not fit: {error}") from None
+
+
+def compute_packed(
+    attrs: Attrs, made: Contraction | None, out: TensorType, epilogue: Epilogue | None,
+    data: Tensor, weights: Sequence[Tensor],
+) -> Tensor | None:
+    """The statements of a call's implementation; None if its weights are not packed."""
+    plan = plan_of(attrs)
+    if plan is None:
+        return None
+    assert made is not None, "its type was inferred"
+    return implementation_of(plan).compute(made, plan, out, epilogue, data, weights)
+
+
+def unpacked(attrs: Attrs, made: Contraction | None, weights: Sequence[Array]) -> Array:
+    """The weights of a call before they were packed."""
+    plan = plan_of(attrs)
+    assert plan is not None and made is not None, "its type was inferred"
+    return implementation_of(plan).unpack(made, plan, weights)
+
+
+def products_of(attrs: Attrs, made: Contraction) -> int:
+    """Products of one element of the result in the model, without those that only fill up."""
+    plan = plan_of(attrs)
+    own = None if plan is None else dict(plan.choices).get("products")
+    return own if isinstance(own, int) else made.products

@@ -13,9 +13,8 @@ from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import to_plain
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
-from sterna.schedule.implementation import best_candidate, packed_operands
+from sterna.schedule.implementation import best_candidate, compute_packed, packed_operands, unpacked
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, unpacked
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 

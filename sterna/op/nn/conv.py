@@ -61,7 +61,7 @@ from sterna.schedule.chunked_sum import Places, expect_run, sum_products
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
 from sterna.schedule.dot4 import are_bytes
-from sterna.schedule.packed import expect_packed, products_of
+from sterna.schedule.implementation import expect_packed, products_of
 from sterna.schedule.products import narrowed, result_dtype, widened
 from sterna.schedule.sum_of_products import CHANNEL, TAP
 from sterna.support.dtype import DataType

@@ -34,9 +34,14 @@ from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
-from sterna.schedule.implementation import best_candidate, packed_operands
+from sterna.schedule.implementation import (
+    best_candidate,
+    compute_packed,
+    expect_packed,
+    packed_operands,
+    unpacked,
+)
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, expect_packed, unpacked
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor

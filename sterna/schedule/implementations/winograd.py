@@ -42,10 +42,9 @@ class Winograd(PackedImplementation):
     )
 
     def suits(self, made: Contraction) -> bool:
-        plain = made.rank == 2 and made.groups == 1 and made.channels_last and made.border == 0
+        floats = {*made.dtypes} == {FLOAT32} and made.border == 0
         steps = {*made.strides, *made.dilation} == {1} and made.window[0] == made.window[-1]
-        floats = set(made.dtypes) == {FLOAT32}
-        return plain and steps and floats and made.window[0] in WINDOWS and made.macs > 0
+        return floats and made.is_plain_image and steps and made.window[0] in WINDOWS
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
