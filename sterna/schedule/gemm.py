@@ -23,7 +23,7 @@ from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.panels import pack_panel, tiles_of_panel
-from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
+from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace, tile_of_rows
 from sterna.schedule.sum_of_products import (
     SumOfProducts,
     chunks_of,
@@ -151,10 +151,10 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         return Plan(row, dot_tile(processor, rows, columns, lanes, depth, made.block, highest))
     if rows == 1:
         lanes = processor.lanes(made.dtype)
-        return Plan(row, register_tile(
+        return Plan(row, TileSpace(
             rows, columns, lanes, processor.tile_registers, made.block, highest,
             throughput=processor.throughput,
-        ))
+        ).choose())
     return Plan(row, tile_of_rows(
         processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
         processor.smt_throughput,

@@ -34,7 +34,7 @@ from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
-from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.implementation import best_candidate, packed_operands
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import compute_packed, expect_packed, unpacked
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
@@ -173,7 +173,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     if made is None:
         return None
     plain = plain_weight(attrs, to_numpy(weight.data)).reshape(made.outputs, 1, 1, made.inputs)
-    found = best_candidate(made, plain, processor, Limits(growth))
+    found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     return Call(call.op, packed_operands(found, data), attrs.replace(

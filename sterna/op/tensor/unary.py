@@ -8,7 +8,7 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.build import bind
-from sterna.ir.expr import BOOL, Expr
+from sterna.ir.expr import BOOL, FLOAT32, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import elementwise, in_float64, quiet
@@ -16,6 +16,7 @@ from sterna.op.tensor._arithmetic import Rule, product_for_quotient
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
+from sterna.schedule.exponential import exp_minus_one
 from sterna.tir import op as t
 
 REALS = np.array(
@@ -166,7 +167,9 @@ INVERSE_INSTRUCTIONS = 3
 
 
 def _expm1(x: Expr) -> Expr:
-    """exp(x) - 1 cancels near 0; there it is 2 tanh(x/2) / (1 - tanh(x/2))."""
+    """exp(x) - 1 cancels near 0; there it is 2 tanh(x/2) / (1 - tanh(x/2)) but in float32."""
+    if x.dtype == FLOAT32:
+        return exp_minus_one(x)
     near = bind(t.tanh(x * 0.5), lambda h: (h + h) / (1.0 - h), "half")
     return build.select(t.abs(x) < 0.5, near, t.exp(x) - 1.0)
 
