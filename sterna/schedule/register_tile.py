@@ -38,8 +38,8 @@ class TileSpace:
     """The tiles that may compute rows x columns of a sum, with their cycles per step of it.
 
     A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
-    those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
-    their own, and columns beyond it are computed one by one.
+    those vectors and one broadcast are in registers. Rows and columns beyond the last whole tile
+    are tiles of their own.
     """
 
     rows: int
@@ -72,6 +72,12 @@ class TileSpace:
     def step_cycles(self, rows: int, vectors: int) -> float:
         """Of one step of the sum over so many rows of a tile."""
         return step_cycles(rows, vectors, self.together, self.throughput)
+
+    def row_cycles(self, count: int, vectors: int) -> float:
+        """Of one step over all rows, by tiles of so many and one of the rest."""
+        whole, rest = divmod(max(self.rows, 1), count)
+        last = self.step_cycles(rest, vectors) if rest else 0
+        return whole * self.step_cycles(count, vectors) + last
 
 
 def tile_of_rows(
@@ -151,15 +157,12 @@ def _cycles(space: TileSpace) -> dict[RegisterTile, float]:
     found: dict[RegisterTile, float] = {}
     sizes: dict[RegisterTile, int] = {}
     for width in space.widths or ([space.block] if space.block else _widths(space)):
-        vectors = vectors_of(width, lanes)
-        single = 4 * (columns % width) * rows
+        vectors, beyond = vectors_of(width, lanes), vectors_of(columns % width, lanes)
         fitting = rows_that_fit(vectors, space.registers, space.together)
         for count in range(1, min(rows, space.most_rows, fitting) + 1):
-            whole, rest = divmod(rows, count)
-            last = space.step_cycles(rest, vectors) if rest else 0
-            cycles = whole * space.step_cycles(count, vectors) + last
             tile = RegisterTile(count, width, space.together)
-            found[tile] = cycles * (columns // width) + single
+            found[tile] = space.row_cycles(count, vectors) * (columns // width)
+            found[tile] += space.row_cycles(count, beyond) if beyond else 0
             sizes[tile] = -count * vectors
     return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 
