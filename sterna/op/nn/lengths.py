@@ -115,10 +115,10 @@ def _compute_lrn(attrs: LRNAttrs, out: TensorType, data: Tensor) -> Tensor:
         return te_sum(if_then_else(inside, value * value, const(0, dtype)), axis=k)
 
     total = compute(out.shape, squares, name="T_lrn_sum")
-    share = attrs.alpha / attrs.size
+    coefficient = attrs.alpha / attrs.size
 
     def element(*i: Expr) -> Any:
-        divisor = power(total(*i) * share + attrs.bias, attrs.beta)
+        divisor = power(total(*i) * coefficient + attrs.bias, attrs.beta)
         return (data(*i).astype(dtype) / divisor).astype(out.dtype)
 
     made: Tensor = compute(out.shape, element, name="T_lrn")
