@@ -125,7 +125,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
-    _split_at_borders(stage)
+    split_at_borders(stage)
 
 
 def vectors_at_once(stage: Stage, processor: Processor) -> int:
@@ -156,7 +156,7 @@ def _computes_polynomials(stage: Stage) -> bool:
     return found
 
 
-def _split_at_borders(stage: Stage) -> None:
+def split_at_borders(stage: Stage) -> None:
     """Loop partitioning of the two innermost loops: between borders lie whole vectors."""
     marked = {axis for axis, how in stage.iter_var_attrs.items() if how.kind is not None}
     for loop in [axis for axis in stage.leaf_iter_vars if axis not in marked][-2:]:
