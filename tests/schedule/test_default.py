@@ -42,3 +42,12 @@ def test_windows_along_the_last_axis(seed: int) -> None:
     kind = "max" if seed % 2 else "avg"
     pool = getattr(relay.nn, f"{kind}_pool{rank}d")
     check(relay.tanh(pool(relay.var("x", shape=shape), **options)), PROCESSORS[seed % 5])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reductions_over_any_axes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(size) for size in rng.integers(3, 45, 3))
+    axes = sorted(int(a) for a in rng.choice(3, int(rng.integers(1, 4)), replace=False))
+    reduction = (relay.sum, relay.max, relay.mean)[seed % 3]
+    check(reduction(relay.abs(relay.var("x", shape=shape)), axis=axes), PROCESSORS[seed % 5])
