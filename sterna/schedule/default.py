@@ -23,6 +23,12 @@ LONGEST_FETCHED_ROW = 8192
 CHAINS = 4
 # Registers that this many side by side need: each has some values, and all share coefficients.
 REGISTERS_FOR_CHAINS = 32
+# Reductions of so many elements read whole rows at a time; a part of a row of sums of so many
+# elements stays in the cache, and each of them takes so many rows at once.
+LONG_REDUCTION = 16
+LONGEST_PART = 2048
+ROWS_AT_ONCE = (4, 3)
+PIECES_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
 # Vectors of results that are reduced at once at most.
@@ -125,38 +131,47 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
-    _split_at_borders(stage)
+    split_at_borders(stage)
 
 
 def vectors_at_once(stage: Stage, processor: Processor) -> int:
-    """How many vectors run side by side: several where each waits for a polynomial's last step."""
-    if not _computes_polynomials(stage):
+    """How many vectors run side by side: several where each waits for a polynomial's last step.
+
+    Half as many where one is computed in float64, which takes two vectors itself.
+    """
+    names = _functions_of(stage)
+    if not names:
         return 1
-    return CHAINS if processor.vector_registers >= REGISTERS_FOR_CHAINS else CHAINS // 2
+    few = processor.vector_registers < REGISTERS_FOR_CHAINS
+    doubled = any(INTRINSICS[name].in_double for name in names)
+    return max(1, CHAINS >> few + doubled)
 
 
-def _computes_polynomials(stage: Stage) -> bool:
-    """Whether a stage, or one that is computed where it reads it, calls a mathematical function."""
-    assert stage.schedule is not None
-    found = False
+def _functions_of(stage: Stage) -> set[str]:
+    """The polynomials that a stage, or those that are computed where it reads them, asks for."""
+    schedule = stage.schedule
+    assert schedule is not None
+    found: set[str] = set()
+    seen = [stage]
 
     def visit(item: object) -> None:
-        nonlocal found
         if isinstance(item, Call) and item.op in INTRINSICS:
             row = INTRINSICS[item.op]
-            found = found or row.name == "reinterpret" or bool(row.polynomial and not row.llvm)
-        elif isinstance(item, ProducerLoad):
-            maker = stage.schedule.stage_map.get(item.tensor.op)  # type: ignore[union-attr]
-            inlined = maker is not None and maker.attach_type == "inline"
-            found = found or (inlined and _computes_polynomials(maker))
+            if row.name == "reinterpret" or (row.polynomial and not row.llvm):
+                found.add(row.name)
+        elif isinstance(item, ProducerLoad) and item.tensor.op in schedule.stage_map:
+            maker = schedule.stage_map[item.tensor.op]
+            if maker.attach_type == "inline" and maker not in seen:
+                seen.append(maker)
 
-    assert isinstance(stage.op, ComputeOp)
-    for part in stage.op.body:
-        post_order(part, visit)
+    for one in seen:  # it grows on the way
+        if isinstance(one.op, ComputeOp):
+            for part in one.op.body:
+                post_order(part, visit)
     return found
 
 
-def _split_at_borders(stage: Stage) -> None:
+def split_at_borders(stage: Stage) -> None:
     """Loop partitioning of the two innermost loops: between borders lie whole vectors."""
     marked = {axis for axis, how in stage.iter_var_attrs.items() if how.kind is not None}
     for loop in [axis for axis in stage.leaf_iter_vars if axis not in marked][-2:]:
@@ -255,13 +270,19 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     sizes = extents_of(axes)
     lanes = kernel.processor.lanes(stage.op.output(0).dtype)
     work = math.prod(sizes) * math.prod(extents_of(reduced))
+    together = _read_together(stage.op)
+    size = math.prod(extents_of(together))
+    in_registers = size <= (lanes if size % lanes else MOST_BESIDE * lanes)
+    if not in_registers and math.prod(extents_of(reduced)) >= LONG_REDUCTION:
+        _add_up_rows(kernel, stage, together, work >= PARALLEL_ELEMENTS)
+        return
     outer = axes
     if axes and sizes[-1] >= lanes and not _along_last(stage.op):
         wide, narrow = stage.split(axes[-1], factor=lanes)
         pieces = -(-sizes[-1] // lanes)
         rows, threads = math.prod(sizes[:-1]), kernel.processor.threads
-        size = extent_of(axes[-1])
-        whole = lanes > 1 and size is not None and size % lanes == 0
+        last = extent_of(axes[-1])
+        whole = lanes > 1 and last is not None and last % lanes == 0
         beside = vectors_beside(rows, pieces, threads) if whole else 1
         wide, vector = stage.split(wide, factor=beside)
         stage.reorder(*axes[:-1], wide, *reduced, vector, narrow)
@@ -276,6 +297,58 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
                 kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
         _parallelise(stage, outer, sizes)
+
+
+def _read_together(op: Operation) -> list[IterVar]:
+    """The last axes whose elements lie side by side in all that is read, none of it a window."""
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    reads = [load.indices for load in loads_of(body) if load.indices]
+    count = 0
+    while reads and count < len(op.axis) and all(
+        len(read) > count and read[-count - 1] is op.axis[-count - 1].var for read in reads
+    ):
+        count += 1
+    found = op.axis[len(op.axis) - count :]
+    steps = {axis.var for axis in op.reduce_axis}
+    alone = all(index in steps or not steps & set(variables_in(index))
+                for read in reads for index in read)
+    return list(found) if alone and op.num_outputs == 1 else []
+
+
+def _add_up_rows(
+    kernel: Kernel, stage: Stage, together: Sequence[IterVar], parallel: bool
+) -> None:
+    """Reductions across rows: some rows at a time are added to a part that stays in the cache.
+
+    Memory is read in order; that each element is summed in the order of the rows stays as it is.
+    """
+    outer = list(stage.op.axis[: len(stage.op.axis) - len(together)])
+    reduced = list(stage.op.reduce_axis)
+    lanes = kernel.processor.lanes(stage.op.output(0).dtype)
+    size = math.prod(extents_of(together))
+    rows = math.prod(extents_of(outer))
+    least = -(-PIECES_OF_A_THREAD * kernel.processor.threads // rows) if parallel else 1
+    part = part_of_row(size, lanes, least)
+    parts, within = stage.split(stage.fuse(*together), factor=part)
+    wide, narrow = stage.split(within, factor=lanes)
+    count = extents_of(reduced)[-1]
+    at_once = next((n for n in ROWS_AT_ONCE if count % n == 0), ROWS_AT_ONCE[0])
+    step, beside = stage.split(reduced[-1], factor=at_once)
+    stage.reorder(*outer, parts, *reduced[:-1], step, wide, beside, narrow)
+    stage.unroll(beside)
+    stage.vectorize(narrow)
+    if parallel:
+        stage.parallel(stage.fuse(*outer, parts))
+
+
+def part_of_row(size: int, lanes: int, least: int) -> int:
+    """The part of a row that is reduced at once: in so many parts at least, of whole vectors."""
+    vectors = -(-size // lanes)
+    parts = min(vectors, max(least, -(-size // LONGEST_PART)))
+    even = next((n for n in range(parts, 2 * parts) if vectors % n == 0), parts)
+    return lanes * -(-vectors // even)
 
 
 def vectors_beside(rows: int, vectors: int, threads: int) -> int:
