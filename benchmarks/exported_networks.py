@@ -13,7 +13,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Network:
     library: str
     name: str
     shape: tuple[int, ...] = (1, 3, 224, 224)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What it is made with, beside its weights."""
 
     @property
     def key(self) -> str:
@@ -48,28 +50,26 @@ class Network:
         if self.library == "timm":
             import timm
 
-            return timm.create_model(self.name, pretrained=False).eval()
+            return timm.create_model(self.name, pretrained=False, **self.options).eval()
         import torchvision
 
-        random = {"weights": None, "weights_backbone": None}
-        group = {"deeplabv3": "segmentation", "lraspp": "segmentation", "r3d": "video"}
-        where = group.get(self.name.split("_")[0])
-        models = getattr(torchvision.models, where) if where else torchvision.models
-        options = random if where == "segmentation" else {"weights": None}
-        if self.name in ("googlenet", "inception_v3"):
-            options = {"weights": None, "init_weights": True, "aux_logits": False}
-        return getattr(models, self.name)(**options).eval()
+        return torchvision.models.get_model(self.name, weights=None, **self.options).eval()
 
+
+# Without the second head, which only training needs.
+PLAIN = {"init_weights": True, "aux_logits": False}
+RANDOM_BACKBONE = {"weights_backbone": None}
 
 NETWORKS = [
     *(Network("torchvision", name) for name in (
         "alexnet", "resnet18", "resnet50", "resnext50_32x4d", "densenet121", "squeezenet1_1",
-        "googlenet", "shufflenet_v2_x1_0", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",
+        "shufflenet_v2_x1_0", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",
         "efficientnet_b0", "regnet_y_400mf", "convnext_tiny", "swin_t", "vit_b_32",
     )),
-    Network("torchvision", "inception_v3", (1, 3, 299, 299)),
-    Network("torchvision", "deeplabv3_mobilenet_v3_large", (1, 3, 256, 256)),
-    Network("torchvision", "lraspp_mobilenet_v3_large", (1, 3, 256, 256)),
+    Network("torchvision", "googlenet", options=PLAIN),
+    Network("torchvision", "inception_v3", (1, 3, 299, 299), PLAIN),
+    Network("torchvision", "deeplabv3_mobilenet_v3_large", (1, 3, 256, 256), RANDOM_BACKBONE),
+    Network("torchvision", "lraspp_mobilenet_v3_large", (1, 3, 256, 256), RANDOM_BACKBONE),
     Network("torchvision", "r3d_18", (1, 3, 8, 112, 112)),
     *(Network("timm", name) for name in (
         "convnextv2_atto", "deit_tiny_patch16_224", "efficientformer_l1", "ghostnet_100",
@@ -123,7 +123,7 @@ def _first_result(module: Any) -> Any:
     """A module with one result: segmentation gives a dictionary."""
     import torch
 
-    class FirstResult(torch.nn.Module):
+    class FirstResult(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.module = module

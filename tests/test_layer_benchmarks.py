@@ -197,7 +197,7 @@ def test_a_network_is_exported_and_runs_as_torch_does(
 
     exported = module("exported_networks")
 
-    class Segmentation(torch.nn.Module):
+    class Segmentation(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
