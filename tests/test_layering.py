@@ -85,7 +85,6 @@ COMPUTED = {
     "sterna/op/__init__.py": "the operators in its own folders, by listing",
     "sterna/target/kind.py": "code generators and schedules, as kinds and packages name them",
     "sterna/testing/fuzz/fuzzer.py": "a fuzzer's module, as the command line names it",
-    "sterna/testing/fuzz/fuzzers/networks.py": "ONNX Runtime, which is no dependency",
     "sterna/support/discovery.py": "what its callers name: this file is how modules are listed",
 }
 

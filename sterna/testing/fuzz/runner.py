@@ -206,7 +206,7 @@ def _keep(
     def shows(candidate: list[int]) -> bool:
         nonlocal last
         found = worker.ask({"values": candidate, "fork": kind.startswith("ended")})
-        is_same = found.get("kind") == kind
+        is_same = bool(found.get("kind") == kind)
         if is_same and found["error"] != kind:
             last = found
         return is_same

@@ -24,7 +24,7 @@ class Tape(random.Random):
         self._given = values
         self._listen = listen
 
-    def seed(self, *args: object) -> None:  # type: ignore[override]
+    def seed(self, *args: object) -> None:
         """It has one of its own."""
 
     def _draw(self, bound: int) -> int:

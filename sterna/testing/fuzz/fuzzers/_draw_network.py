@@ -161,7 +161,9 @@ def _pool(draft: Draft) -> None:
     if rows < 1 or columns < 1:
         return
     op = rng.choice(("MaxPool", "AveragePool"))
-    counted = {"count_include_pad": rng.randint(0, 1)} if op == "AveragePool" else {}
+    counted: dict[str, Any] = {}
+    if op == "AveragePool":
+        counted = {"count_include_pad": rng.randint(0, 1)}
     draft.add(op, [data.name], (n, c, rows, columns), kernel_shape=[window, window], pads=pads,
               strides=[stride, stride], **counted)
 

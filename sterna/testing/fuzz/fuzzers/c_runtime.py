@@ -108,8 +108,8 @@ def _networks() -> list[relay.Function]:
     parts = relay.split(conv, 2, axis=1)
     joined = relay.reshape(relay.add(parts[0], parts[1]), (-1,))
     return [
-        relay.Function([x, w], dense),
-        relay.Function([picture], relay.Tuple([joined, relay.nn.global_avg_pool2d(conv)])),
+        relay.Function((x, w), dense),
+        relay.Function((picture,), relay.Tuple((joined, relay.nn.global_avg_pool2d(conv)))),
     ]
 
 

@@ -239,7 +239,7 @@ class CServer(Fuzzer):
         settings = {**os.environ, **SETTINGS, "TMPDIR": str(self._folder)}
         settings.pop("STERNA_RPC_SECRET", None)
         with open(self._log, "wb") as log:
-            words = [self._folder / "server", "--port", "0", "--max-seconds", "10"]
+            words = [str(self._folder / "server"), "--port", "0", "--max-seconds", "10"]
             self._process = subprocess.Popen(words, stderr=log, env=settings, cwd=os.sep)
         end = time.monotonic() + 60
         while b"\n" not in self._log.read_bytes():
