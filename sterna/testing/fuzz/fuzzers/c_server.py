@@ -240,6 +240,7 @@ class CServer(Fuzzer):
         settings.pop("STERNA_RPC_SECRET", None)
         with open(self._log, "wb") as log:
             words = [str(self._folder / "server"), "--port", "0", "--max-seconds", "10"]
+            words += ["--max-memory", "0"]  # a sanitizer's own is more than any limit
             self._process = subprocess.Popen(words, stderr=log, env=settings, cwd=os.sep)
         end = time.monotonic() + 60
         while b"\n" not in self._log.read_bytes():
