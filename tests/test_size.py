@@ -33,7 +33,7 @@ BUDGET = {
     "support": 3000,
     "target": 3860,
     "te": 4900,
-    "testing": 1140,
+    "testing": 3760,
     "tir": 10280,
 }
 

@@ -80,7 +80,8 @@ def write_mutants(
 ) -> None:
     """So many files that differ from one that is right."""
     into.mkdir()
-    rng, made = random.Random(form), set()
+    rng = random.Random(form)
+    made: set[bytes] = set()
     while len(made) < count:
         changed = change(data, rng)
         if changed != data and len(changed) > 0:
