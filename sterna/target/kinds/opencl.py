@@ -6,6 +6,8 @@ KIND = TargetKind(
     name="opencl",
     device_type=4,
     default_keys=("opencl", "gpu"),
+    codegen="sterna.target.code_generators.opencl",
+    schedules=("sterna.schedule.gpu.default",),
     options=(
         Option("max_num_threads", "int", 256),
         Option("max_threads_per_block", "int", 256),
