@@ -185,7 +185,7 @@ def _mapped(
 ) -> tuple[Stmt, list[Buffer]]:
     mapper = _Mapper(extents, threads, at_leaves)
     body = mapper.rewrite(loop)
-    of_block = [var for tag, var in threads.items() if tag in THREADS]
+    of_block = {var: extents[tag] for tag, var in threads.items() if tag in THREADS}
     blocks = [extents[tag] for tag in BLOCKS if tag in extents]
     one_block = all(build.is_const(extent, 1) for extent in blocks)
     return thread_sync(body, of_block, one_block and len(of_block) > 0), mapper.workspaces

@@ -6,11 +6,12 @@ written of shared memory since the last barrier; a loop is walked as if it had r
 stand where all threads come by, or none: a branch that only some take can have none inside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sterna.arith import detect_linear
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, Var
+from sterna.ir.expr import Call, Expr, Ramp, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import (
     Allocate,
@@ -52,18 +53,47 @@ class Accesses:
 NOTHING = Accesses()
 
 
-def thread_sync(body: Stmt, threads: Sequence[Var], shares_global: bool = False) -> Stmt:
+def thread_sync(body: Stmt, threads: Mapping[Var, Expr], shares_global: bool = False) -> Stmt:
     """S[t] = A[t]; B[t] = S[t + 1]   ->   S[t] = A[t]; barrier; B[t] = S[t + 1]
 
-    threads: the variables of a block's threads. shares_global: whether global memory is looked at
-    too, which a kernel of one block may use to pass on values.
+    threads: the variables of a block's threads, and how many there are. shares_global: whether
+    global memory is looked at too, which a kernel of one block may use to pass on values.
     """
-    planner = _Planner(set(threads), shares_global)
+    planner = _Planner(dict(threads), set(threads), shares_global)
     return planner.visit(body, NOTHING)[0]
+
+
+def is_one_to_one(index: Expr, spans: Mapping[Var, Expr]) -> bool:
+    """Whether an index differs wherever one of some variables does: digits of a number.
+
+    i*64 + j*8 + k for j and k below 8   ->   True
+    """
+    used = [var for var in variables_in(index) if var in spans]
+    ramp = index.base if isinstance(index, Ramp) else index
+    factors = detect_linear(ramp, used)
+    missing = [v for v in spans if v not in used and not build.is_const(spans[v], 1)]
+    if factors is None or missing:
+        return False
+    digits: list[tuple[int, int]] = []
+    for var, factor in zip(used, factors, strict=False):
+        step, count = build.int_value(factor), build.int_value(spans[var])
+        if step is None or count is None:
+            return False
+        digits.append((abs(step), count))
+    reach = index.lanes if isinstance(index, Ramp) and build.is_const(index.stride, 1) else 1
+    if isinstance(index, Ramp) and reach == 1:
+        return False
+    for step, count in sorted(digits):
+        if count > 1 and step < reach:
+            return False
+        reach += step * (count - 1)
+    return True
 
 
 @dataclass(slots=True)
 class _Planner:
+    threads: dict[Var, Expr]
+    """The threads of a block, and how many there are."""
     uneven: set[Var]
     """Variables that differ between threads."""
     shares_global: bool
@@ -152,12 +182,40 @@ class _Planner:
 
     def loop(self, stmt: For, before: Accesses) -> tuple[Stmt, Accesses]:
         """What an iteration leaves open, the next one finds."""
+        waits = before.conflicts(self.accesses(stmt))
+        if waits:  # once before the loop, not in each iteration
+            before = NOTHING
         _, left = self.visit(stmt.body, before)
-        body, after = self.visit(stmt.body, before.joined(left))
+        body, after = self.visit(stmt.body, before.joined(self.carried(stmt, left)))
         runs = build.int_value(stmt.extent)
         if runs is None or runs < 1:
             after = after.joined(before)
-        return stmt.with_body(body), after
+        made = stmt.with_body(body)
+        return seq(barrier(), made) if waits else made, after
+
+    def carried(self, loop: For, left: Accesses) -> Accesses:
+        """What is open at the end of an iteration, without elements that no other one touches."""
+        apart = {b for b in left.writes if self.writes_apart(loop, b)}
+        return Accesses(left.reads, left.writes - apart)
+
+    def writes_apart(self, loop: For, buffer: Buffer) -> bool:
+        """Whether all iterations and threads write each its own elements, and none reads them."""
+        stores: list[BufferStore] = []
+        others: list[Node] = []
+        spans: dict[Var, Expr] = {loop.var: loop.extent}
+
+        def look(node: Node) -> None:
+            if isinstance(node, For):
+                spans[node.var] = node.extent
+            elif isinstance(node, BufferStore) and node.buffer is buffer:
+                stores.append(node)
+            elif isinstance(node, BufferLoad) and node.buffer is buffer:
+                others.append(node)
+
+        post_order(loop.body, look)
+        if len(stores) != 1 or others or len(stores[0].indices) != 1:
+            return False
+        return is_one_to_one(stores[0].indices[0], {**self.threads, **spans})
 
     def branch(self, stmt: IfThenElse, before: Accesses) -> tuple[Stmt, Accesses]:
         then, after = self.visit(stmt.then, before)
@@ -171,7 +229,7 @@ class _Planner:
     def check_inside(self, stmt: For | IfThenElse) -> None:
         """What only some threads run must need no barrier within."""
         parts = [stmt.body] if isinstance(stmt, For) else [stmt.then, stmt.otherwise]
-        inner = _Planner(set(), self.shares_global, self.known)
+        inner = _Planner({}, set(), self.shares_global, self.known)
         for part in parts:
             if part is None or not any(self.accesses(part).writes):
                 continue
