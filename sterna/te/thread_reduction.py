@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var
+from sterna.te.bounds import threads_around
 from sterna.te.tensor import COMM_REDUCE, IterVar, Reduce
 from sterna.tir.stmt import (
     Allocate,
@@ -83,7 +84,13 @@ class _Reduction:
         for buffer in reversed(self.parts):
             joined = Allocate(buffer, joined)
         nest.partial = None
-        return joined
+        around = [leaf for leaf in nest.stage.leaf_iter_vars if leaf not in self.leaves]
+        bound = [x for leaf in around if (x := nest.stage.iter_var_attrs.get(leaf))]
+        if threads_around(nest.stage) or any(x.bind_thread is not None for x in bound):
+            return joined
+        # All steps are one block's, even if there is but one.
+        zero, one = build.const(0), build.const(1)
+        return For(Var("block", zero.dtype), zero, one, "thread", joined, "blockIdx.x")
 
     # ---- each thread's share ----
 

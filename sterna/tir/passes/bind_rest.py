@@ -62,7 +62,7 @@ def _bound(stmt: Stmt) -> Stmt:
         other = None if stmt.otherwise is None else _bound(stmt.otherwise)
         return IfThenElse(stmt.condition, _bound(stmt.then), other)
     zero, one = build.const(0), build.const(1)
-    return For(Var("thread", "int32"), zero, one, "thread", stmt, "threadIdx.x")
+    return For(Var("thread", zero.dtype), zero, one, "thread", stmt, "threadIdx.x")
 
 
 def _rows(loop: For) -> Stmt:

@@ -12,6 +12,7 @@ from typing import Any
 from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
+from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import ExprVisitor, Rewriter
 from sterna.tir.effects import has_effect
 from sterna.tir.passes.thread_sync import DivergentBarrierError, thread_sync
@@ -186,9 +187,12 @@ def _mapped(
     mapper = _Mapper(extents, threads, at_leaves)
     body = mapper.rewrite(loop)
     of_block = {var: extents[tag] for tag, var in threads.items() if tag in THREADS}
+    if all(build.is_const(extent, 1) for extent in of_block.values()):
+        return body, mapper.workspaces  # nobody else is there to wait for
     blocks = [extents[tag] for tag in BLOCKS if tag in extents]
     one_block = all(build.is_const(extent, 1) for extent in blocks)
-    return thread_sync(body, of_block, one_block and len(of_block) > 0), mapper.workspaces
+    again = any(_runs_over_twice(loop, tag) for tag in threads)
+    return thread_sync(body, of_block, one_block and again), mapper.workspaces
 
 
 class _Extents(ExprVisitor):
@@ -243,7 +247,8 @@ class _Mapper(Rewriter):
         self.at_leaves = at_leaves
         """Whether guards stand around single statements, so that all threads run all loops."""
         self.around: list[str] = []
-        self.guards: list[Expr] = []
+        self.guards: dict[str, Expr] = {}
+        """By threads: which of them do the statement at hand."""
         self.workspaces: list[Buffer] = []
         self.slices: dict[Buffer, tuple[Buffer, Expr]] = {}
 
@@ -258,17 +263,20 @@ class _Mapper(Rewriter):
         thread = self.threads[tag]
         number = build.cast(loop.var.dtype, thread)
         body: Stmt = substitute(loop.body, {loop.var: loop.min + number})
-        guards = []
-        if str(loop.extent) != str(self.extents[tag]):
-            guards = [number < loop.extent]
+        is_all = str(loop.extent) == str(self.extents[tag])
+        # A loop over the same threads inside this one is theirs, whoever runs this one.
+        at_leaves = self.at_leaves or _runs_over(loop.body, tag)
+        outer = self.guards.pop(tag, None)
+        if not is_all and at_leaves:
+            self.guards[tag] = number < loop.extent
         self.around.append(tag)
-        self.guards += guards if self.at_leaves else []
         done: Stmt = self.rewrite(body)
-        if guards and self.at_leaves:
-            self.guards.pop()
-        elif guards:
-            done = IfThenElse(guards[0], done)
+        if not is_all and not at_leaves:
+            done = IfThenElse(number < loop.extent, done)
         self.around.pop()
+        self.guards.pop(tag, None)
+        if outer is not None:
+            self.guards[tag] = outer
         return done
 
     # ---- statements that one thread does ----
@@ -280,7 +288,7 @@ class _Mapper(Rewriter):
             idle = tag in self.threads and tag not in self.around
             if idle and not build.is_const(self.extents[tag], 1):
                 stmt = IfThenElse(self.threads[tag].equal(0), stmt)
-        for guard in self.guards:
+        for guard in self.guards.values():
             stmt = IfThenElse(guard, stmt)
         return stmt
 
@@ -341,6 +349,20 @@ class _Mapper(Rewriter):
         indices = tuple(self.rewrite(index) for index in load.indices)
         buffer, indices = self.placed(load.buffer, indices)
         return BufferLoad(buffer, indices)
+
+
+def _runs_over(stmt: Stmt, tag: str) -> bool:
+    """Whether a loop over threads of a name is inside a statement."""
+    found: list[Node] = []
+    post_order(stmt, lambda n: found.append(n) if isinstance(n, For) and n.thread == tag else None)
+    return bool(found)
+
+
+def _runs_over_twice(stmt: Stmt, tag: str) -> bool:
+    """Whether a loop over threads of a name is inside another one."""
+    if isinstance(stmt, For) and stmt.thread == tag:
+        return _runs_over(stmt.body, tag)
+    return any(_runs_over_twice(part, tag) for part in stmt.children() if isinstance(part, Stmt))
 
 
 class _Renamer(Rewriter):

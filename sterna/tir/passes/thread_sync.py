@@ -6,12 +6,29 @@ written of shared memory since the last barrier; a loop is walked as if it had r
 stand where all threads come by, or none: a branch that only some take can have none inside.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from sterna.arith import detect_linear
+import numpy as np
+
+from sterna.arith import substitute
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, Ramp, Var, variables_in
+from sterna.ir.expr import (
+    Add,
+    BinaryExpr,
+    Call,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Sub,
+    Var,
+    variables_in,
+)
 from sterna.ir.node import Node, post_order
 from sterna.tir.stmt import (
     Allocate,
@@ -28,6 +45,9 @@ from sterna.tir.stmt import (
     seq,
 )
 from sterna.tir.threads import THREAD, barrier, is_barrier, is_shared, rank_of_scope
+
+# Indices of more values are not computed to see whether they differ.
+MOST_VALUES = 1 << 16
 
 
 class DivergentBarrierError(ValueError):
@@ -64,30 +84,43 @@ def thread_sync(body: Stmt, threads: Mapping[Var, Expr], shares_global: bool = F
 
 
 def is_one_to_one(index: Expr, spans: Mapping[Var, Expr]) -> bool:
-    """Whether an index differs wherever one of some variables does: digits of a number.
+    """Whether an index differs wherever one of some variables does: all its values are computed.
 
-    i*64 + j*8 + k for j and k below 8   ->   True
+    i*64 + j*8 + k for i, j and k below 8   ->   True
     """
-    used = [var for var in variables_in(index) if var in spans]
-    ramp = index.base if isinstance(index, Ramp) else index
-    factors = detect_linear(ramp, used)
-    missing = [v for v in spans if v not in used and not build.is_const(spans[v], 1)]
-    if factors is None or missing:
+    counts = {var: build.int_value(extent) for var, extent in spans.items()}
+    if any(var not in counts for var in variables_in(index)):
+        return False  # what else it depends on may be anything
+    known = {var: count for var, count in counts.items() if count is not None}
+    if len(known) < len(counts) or math.prod(known.values()) > MOST_VALUES:
         return False
-    digits: list[tuple[int, int]] = []
-    for var, factor in zip(used, factors, strict=False):
-        step, count = build.int_value(factor), build.int_value(spans[var])
-        if step is None or count is None:
-            return False
-        digits.append((abs(step), count))
-    reach = index.lanes if isinstance(index, Ramp) and build.is_const(index.stride, 1) else 1
-    if isinstance(index, Ramp) and reach == 1:
+    axes = np.meshgrid(*[np.arange(count) for count in known.values()], indexing="ij")
+    values = _values(index, dict(zip(known, axes, strict=True)))
+    if values is None:
         return False
-    for step, count in sorted(digits):
-        if count > 1 and step < reach:
-            return False
-        reach += step * (count - 1)
-    return True
+    whole = np.broadcast_to(values, tuple(known.values()))
+    return len(np.unique(whole)) == math.prod(known.values())
+
+
+def _values(expr: Expr, known: Mapping[Var, Any]) -> Any:
+    """An expression for all values of its variables at once; None if it is more than numbers."""
+    if isinstance(expr, Var):
+        return known[expr]
+    if isinstance(expr, IntImm):
+        return np.int64(expr.value)
+    if isinstance(expr, Cast) or (isinstance(expr, Call) and expr.op in ("exact", "likely")):
+        return _values(expr.value if isinstance(expr, Cast) else expr.args[0], known)
+    compute = _COMPUTE.get(type(expr))
+    if compute is None or not isinstance(expr, BinaryExpr):
+        return None
+    a, b = _values(expr.a, known), _values(expr.b, known)
+    return None if a is None or b is None else compute(a, b)
+
+
+_COMPUTE: dict[type[Expr], Any] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide,
+    FloorMod: np.mod,
+}
 
 
 @dataclass(slots=True)
@@ -98,6 +131,7 @@ class _Planner:
     """Variables that differ between threads."""
     shares_global: bool
     known: dict[int, tuple[Stmt, Accesses]] = field(default_factory=dict)
+    lets: list[tuple[Var, Expr]] = field(default_factory=list)
 
     # ---- what a statement touches ----
 
@@ -153,7 +187,9 @@ class _Planner:
         if isinstance(stmt, LetStmt):
             if self.differs(stmt.value):
                 self.uneven.add(stmt.var)
+            self.lets.append((stmt.var, stmt.value))
             body, after = self.visit(stmt.body, before)
+            self.lets.pop()
             return LetStmt(stmt.var, stmt.value, body) if body is not stmt.body else stmt, after
         if isinstance(stmt, Allocate):
             body, after = self.visit(stmt.body, before)
@@ -202,6 +238,7 @@ class _Planner:
         """Whether all iterations and threads write each its own elements, and none reads them."""
         stores: list[BufferStore] = []
         others: list[Node] = []
+        inside: list[tuple[Var, Expr]] = []
         spans: dict[Var, Expr] = {loop.var: loop.extent}
 
         def look(node: Node) -> None:
@@ -211,11 +248,17 @@ class _Planner:
                 stores.append(node)
             elif isinstance(node, BufferLoad) and node.buffer is buffer:
                 others.append(node)
+            elif isinstance(node, LetStmt):
+                inside.append((node.var, node.value))
 
         post_order(loop.body, look)
+        lets = [*self.lets, *reversed(inside)]
         if len(stores) != 1 or others or len(stores[0].indices) != 1:
             return False
-        return is_one_to_one(stores[0].indices[0], {**self.threads, **spans})
+        index = stores[0].indices[0]
+        for var, value in reversed(lets):
+            index = substitute(index, {var: value})
+        return is_one_to_one(index, {**self.threads, **spans})
 
     def branch(self, stmt: IfThenElse, before: Accesses) -> tuple[Stmt, Accesses]:
         then, after = self.visit(stmt.then, before)
