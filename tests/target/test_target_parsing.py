@@ -226,7 +226,7 @@ def test_tag_with_options() -> None:
         ("llvm -model='a", ["cannot be read", "quotation"]),
         ("{not json", ["no valid JSON"]),
         ("", ["empty"]),
-        ("opencl -from_device=0", ["opencl", "cannot be asked"]),
+        ("metal -from_device=0", ["metal", "cannot be asked"]),
         ({"mcpu": "skylake"}, ["names no kind"]),
         ({"kind": "llvm", "mcpu": 3}, ["'mcpu'", "text", "3"]),
         ({"kind": "llvm", "num-cores": True}, ["num-cores", "whole number"]),
