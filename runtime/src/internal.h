@@ -94,6 +94,9 @@ INTERNAL void device_load_named(const char *kind);
 /* binary.c: refuses a file that the system's loader would choke on. */
 INTERNAL int binary_check(const char *path);
 
+/* seal.c: whether a file of ours has another content than it was written with. */
+INTERNAL int seal_is_broken(const char *path);
+
 /* library.c: the shared libraries that are loaded, each once. */
 typedef struct library library;
 typedef struct symbols symbols;

@@ -1,4 +1,4 @@
-"""Lines of numbers in order, and the first few of a line, through keys that are unsigned integers.
+"""Radix sort, and a tournament for the first few: numbers in order by keys of unsigned integers.
 
 A key holds the whole order of its number: downwards, NaN and zeros of both signs are settled when
 it is made. Of equal keys the one that stood first stays first.

@@ -17,7 +17,7 @@ from typing import Any
 from sterna.ir.types import TensorType
 from sterna.relay.attributes import Attrs
 from sterna.relay.layout import layout_of
-from sterna.relay.op import BROADCAST, ELEMWISE, OpRecord
+from sterna.relay.op import BROADCAST, ELEMWISE, AnyOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ Operands = Sequence[Any]
 Rule = Callable[[Any, Any, Operands], LayoutPlan | None]
 
 
-def rule_of(record: OpRecord) -> Rule | None:
+def rule_of(record: AnyOp) -> Rule | None:
     """The rule of an operator: its own, or the one of its pattern."""
     if record.layout is not None:
         rule: Rule = record.layout

@@ -94,6 +94,11 @@ class Contraction:
         return 1 < self.groups == self.inputs == self.outputs
 
     @property
+    def is_of_bytes(self) -> bool:
+        """Whether data and weights are integers of 8 bits."""
+        return all(kind.is_integer and kind.bits == 8 for kind in (self.data, self.weight))
+
+    @property
     def channels_last(self) -> bool:
         """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin."""
         layout = f"N{'DHW'[3 - self.rank :]}C"

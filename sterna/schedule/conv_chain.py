@@ -13,15 +13,10 @@ from sterna.relay.layout import layout_of
 from sterna.relay.op import is_call_of
 from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import sums_of
+from sterna.schedule.conv_stages import side_by_side, steps_of, write_out
 from sterna.schedule.default import extents_of, schedule_as_written, vectorize_result
-from sterna.schedule.direct_conv import (
-    depthwise_columns,
-    schedule_conv,
-    side_by_side,
-    steps_of,
-    write_out,
-    write_window_out,
-)
+from sterna.schedule.depthwise_conv import depthwise_columns, write_window_out
+from sterna.schedule.direct_conv import schedule_conv
 from sterna.schedule.gemm import load_together
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.register_tile import tile_of_rows

@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 
 from sterna.ir import build
-from sterna.ir.expr import variables_in
+from sterna.ir.expr import Call, variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.choose import choose, near
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
+from sterna.tir.intrinsics import INTRINSICS
 
 # Work below this many elements is not worth waking threads for.
 PARALLEL_ELEMENTS = 8192
@@ -20,6 +21,8 @@ PIECES = 64
 LONGEST_FETCHED_ROW = 8192
 # Vectors that collect a sum side by side.
 CHAINS = 4
+# Registers that this many side by side need: each has some values, and all share coefficients.
+REGISTERS_FOR_CHAINS = 32
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
 # Vectors of results that are reduced at once at most.
@@ -97,7 +100,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
-    lanes = processor.lanes(stage.op.output(0).dtype)
+    lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     if flat:
         axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
     *outer, inner = axes
@@ -122,6 +125,42 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
+    _split_at_borders(stage)
+
+
+def vectors_at_once(stage: Stage, processor: Processor) -> int:
+    """How many vectors run side by side: several where each waits for a polynomial's last step."""
+    if not _computes_polynomials(stage):
+        return 1
+    return CHAINS if processor.vector_registers >= REGISTERS_FOR_CHAINS else CHAINS // 2
+
+
+def _computes_polynomials(stage: Stage) -> bool:
+    """Whether a stage, or one that is computed where it reads it, calls a mathematical function."""
+    assert stage.schedule is not None
+    found = False
+
+    def visit(item: object) -> None:
+        nonlocal found
+        if isinstance(item, Call) and item.op in INTRINSICS:
+            row = INTRINSICS[item.op]
+            found = found or row.name == "reinterpret" or bool(row.polynomial and not row.llvm)
+        elif isinstance(item, ProducerLoad):
+            maker = stage.schedule.stage_map.get(item.tensor.op)  # type: ignore[union-attr]
+            inlined = maker is not None and maker.attach_type == "inline"
+            found = found or (inlined and _computes_polynomials(maker))
+
+    assert isinstance(stage.op, ComputeOp)
+    for part in stage.op.body:
+        post_order(part, visit)
+    return found
+
+
+def _split_at_borders(stage: Stage) -> None:
+    """Loop partitioning of the two innermost loops: between borders lie whole vectors."""
+    marked = {axis for axis, how in stage.iter_var_attrs.items() if how.kind is not None}
+    for loop in [axis for axis in stage.leaf_iter_vars if axis not in marked][-2:]:
+        stage.pragma(loop, "loop_partition_hint", True)
 
 
 def _read_across(stage: Stage) -> IterVar | None:
@@ -198,10 +237,16 @@ def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -
     """Share the outermost loops among threads: enough pieces to balance, no more."""
     most = range(1, len(outer) + 1)
     taken = choose("loops that threads share", most, near(outer_loops(sizes, PIECES)))
-    rows = stage.fuse(*outer[:taken])
-    if math.prod(sizes[:taken]) > 4 * PIECES:
-        rows, _ = stage.split(rows, nparts=PIECES)
+    rows, count = stage.fuse(*outer[:taken]), math.prod(sizes[:taken])
+    if count > 4 * PIECES:
+        rows, _ = stage.split(rows, nparts=even_pieces(count))
     stage.parallel(rows)
+
+
+def even_pieces(count: int) -> int:
+    """Into how many pieces so many rows are cut: equal ones if some are near, without a tail."""
+    dividing = [n for n in range(PIECES // 2, 2 * PIECES + 1) if count % n == 0]
+    return min(dividing or [PIECES], key=lambda n: abs(n - PIECES))
 
 
 def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
@@ -377,7 +422,7 @@ def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
     axes = list(stage.op.axis)[prefix:]
     if not axes:
         return
-    lanes = processor.lanes(stage.op.output(0).dtype)
+    lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     size = extents_of(axes)[-1]
     if size > lanes:
         _, narrow = stage.split(axes[-1], factor=lanes)

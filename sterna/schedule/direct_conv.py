@@ -10,240 +10,50 @@ several whole ones.
 """
 
 import math
-from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.schedule.choose import choose, near
-from sterna.schedule.chunked_sum_stages import add_chunks, chunk_in_registers, note_sums, sums_of
-from sterna.schedule.contraction import Contraction
-from sterna.schedule.default import extents_of, schedule_elements, vectorize_result
+from sterna.schedule.chunked_sum_stages import add_chunks, chunk_in_registers, note_sums
+from sterna.schedule.conv_stages import (
+    BAND_PIXELS,
+    LINE_BYTES,
+    UNROLLED_CHANNELS,
+    Conv,
+    bytes_of,
+    conv_of,
+    even_part,
+    place_border,
+    rows_within,
+    side_by_side,
+    steps_of,
+    sum_in_registers,
+    write_out,
+)
+from sterna.schedule.default import extents_of, vectorize_result
+from sterna.schedule.depthwise_conv import schedule_depthwise
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
-from sterna.schedule.gemm import ancestors, load_together, most_rows, schedule_contraction
-from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.gemm import load_together, most_rows, schedule_contraction
+from sterna.schedule.kernel import Kernel
 from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group, vectors_of
-from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
-from sterna.schedule.sharing import RowCosts, Share, cut_finer, row_groups, share_rows
-from sterna.schedule.sum_of_products import SumOfProducts, chunks_of, description_of, order_of
-from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
-
-# A depthwise tile has a column for so many registers: neighbours share what they load.
-REGISTERS_OF_A_COLUMN = 4
-# Of depthwise convolutions: what comes from another core's cache takes longer than its sums.
-DEPTHWISE_COSTS = RowCosts(shared=0.5, fetched=3.0)
-# So few input channels need no loop.
-UNROLLED_CHANNELS = 4
-# Of a larger window only the rows are written out, of one with larger rows nothing.
-UNROLLED_WINDOW, UNROLLED_ROW = 9, 7
-LINE_BYTES = 64
-# Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
-BAND_PIXELS = 64
-
-
-@dataclass(slots=True)
-class _Conv:
-    """A convolution whose channels lie last."""
-
-    kernel: Kernel
-    op: ComputeOp
-    sum: SumOfProducts
-    made: Contraction
-    height: int
-    width: int
-    """Of the result: the pixels of an image may be one row."""
-
-    @property
-    def data(self) -> Tensor:
-        """What the sum reads: the image, or the stage that adds a border to it."""
-        return self.sum.accesses[0].tensor
-
-    @property
-    def weight(self) -> Tensor:
-        return self.sum.accesses[1].tensor
-
-    @property
-    def batch(self) -> int:
-        return self.made.batch
-
-    @property
-    def channels(self) -> int:
-        return self.made.outputs
-
-    @property
-    def has_border(self) -> bool:
-        return isinstance(self.data.op, ComputeOp)
-
-    @property
-    def element(self) -> int:
-        return self.op.output(0).dtype.bytes
-
-    @property
-    def reads_far_rows(self) -> bool:
-        """Whether all of the image is read, one pixel after the other, from behind the caches."""
-        size = [build.int_value(extent) for extent in self.data.shape]
-        whole = size == [self.batch, self.height, self.width, self.made.depth]
-        in_memory = isinstance(self.data.op, PlaceholderOp)
-        return whole and in_memory and _bytes_of(self.data) > self.kernel.processor.l2_bytes // 2
-
-    def weight_bytes(self, channels: int) -> int:
-        """The weights of so many output channels."""
-        return channels * self.made.products * self.weight.dtype.bytes
+from sterna.schedule.sharing import cut_finer, row_groups, share_rows
+from sterna.schedule.sum_of_products import chunks_of, order_of
+from sterna.te import IterVar, PlaceholderOp, Stage, Tensor
 
 
 def schedule_conv(kernel: Kernel) -> None:
     """Bands and blocks for channels that lie last; the schedule of any sum for others."""
-    conv = _conv_of(kernel)
+    conv = conv_of(kernel)
     if conv is None:
         schedule_contraction(kernel)
         return
     note_sums(kernel, conv.op)
     if conv.made.depth == 1:
-        _schedule_depthwise(conv)
+        schedule_depthwise(conv)
     else:
         _schedule_direct(conv)
 
 
-def _conv_of(kernel: Kernel) -> _Conv | None:
-    """The convolution of a kernel, if its channels lie last; None if its loops are others.
-
-    Few channels of the data are read one by one, wherever they lie.
-    """
-    sums = sums_of(kernel)
-    described = description_of(sums[0]) if len(sums) == len(kernel.outputs) == 1 else None
-    made = None if described is None else described.contraction
-    if described is None or made is None or made.rank != 2 or made.out_layout != "NHWC":
-        return None
-    few = 1 < made.depth <= UNROLLED_CHANNELS
-    if not few and made.data_layout != "NHWC":
-        return None
-    if made.depth == 1 and (made.groups == 1 or described.chunk_roles):
-        return None
-    _, height, width, _ = described.sizes
-    return _Conv(kernel, sums[0], described, made, height, width)
-
-
-def _schedule_depthwise(conv: _Conv) -> None:
-    """A vector of channels of a few columns in registers; the window is written out.
-
-    The sum leaves out what lies outside the image: rows by a question before each row of the
-    window, columns in tiles of their own at both ends.
-    """
-    processor = conv.kernel.processor
-    stage = outer_stage(conv.kernel)
-    lanes = min(processor.lanes(conv.op.output(0).dtype), conv.channels)
-    columns = depthwise_columns(conv.width, processor)
-    tile = _sum_in_registers(conv)
-    n, h, w, c = pixel_axes(stage)
-    if conv.channels % lanes:
-        across, column = stage.split(w, factor=columns)
-        block, vector = stage.split(c, factor=lanes)
-        stage.reorder(n, h, across, block, column, vector)
-        piece, why = stage.fuse(n, h), "row by row"
-    else:
-        share = _share_of_depthwise(conv, lanes)
-        seen = _seen_at_once(conv, columns, lanes, conv.channels // share.groups)
-        band, row = stage.split(h, factor=share.rows)
-        stripe, across = stage.split(w, factor=seen.columns)
-        across, column = stage.split(across, factor=columns)
-        part, block = stage.split(c, factor=seen.channels)
-        block, vector = stage.split(block, factor=lanes)
-        group, part = stage.split(part, nparts=share.groups)
-        stage.reorder(n, band, group, part, stripe, row, across, block, column, vector)
-        piece = stage.fuse(n, band, group)
-        for loop in (piece, stripe, row):
-            stage.pragma(loop, "loop_partition_hint", True)
-        why = f"{share.rows} rows x {seen.columns} columns x {seen.channels} channels at a time"
-    stage.parallel(piece)
-    stage.pragma(across, "loop_partition_hint", True)
-    stage.unroll(column)
-    stage.vectorize(vector)
-    tile.compute_at(stage, block)
-    compute_tile(conv.kernel, block)
-    write_window_out(tile)
-    _place_border(conv, stage, None)
-    conv.kernel.choices["schedule"] = (
-        f"depthwise, {columns} columns x {lanes} channels in registers, {why}"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What passes by from row to row: so many columns of the result of so many channels."""
-
-    columns: int
-    channels: int
-
-
-def _seen_at_once(conv: _Conv, columns: int, lanes: int, channels: int) -> _Seen:
-    """Columns and channels, of so many, whose window stays in half of the innermost cache.
-
-    Rows are read once then, not once for each row of the window. All channels of a pixel if those
-    of a tile stay there: what comes from far comes in order. Else lines of channels of whole rows.
-    """
-    room = conv.kernel.processor.l1_bytes // 2
-    tiles = -(-conv.width // columns)
-    fitting = [n for n in range(1, tiles + 1) if _window_bytes(conv, n * columns, channels) <= room]
-    if fitting:
-        stripes = -(-tiles // fitting[-1])
-        return _Seen(-(-tiles // stripes) * columns, channels)
-    line = _line(channels, lanes, conv.element)
-    parts = [n * line for n in range(1, channels // line + 1) if channels % (n * line) == 0]
-    few = [part for part in parts if _window_bytes(conv, conv.width, part) <= room]
-    return _Seen(tiles * columns, max(few, default=line))
-
-
-def _window_bytes(conv: _Conv, columns: int, channels: int) -> int:
-    """What a row of so many columns of the result reads and writes."""
-    wide = build.int_value(conv.data.shape[2]) or 1
-    read = (columns - 1) * -(-wide // conv.width) + conv.made.window[1]
-    return channels * (conv.made.window[0] * read + columns) * conv.element
-
-
-def _line(channels: int, lanes: int, element: int) -> int:
-    """The channels that lie in a line of the cache; those of a vector where lines are not whole."""
-    line = max(lanes, LINE_BYTES // element)
-    return lanes if channels % line else line
-
-
-def _share_of_depthwise(conv: _Conv, lanes: int) -> Share:
-    """A thread's rows or lines of channels: those that it has most likely written itself.
-
-    What comes from another core's cache takes longer than the sum. A convolution that makes a small
-    image shares out its channels, and one that makes a larger image shares out rows.
-    """
-    threads = conv.kernel.processor.threads
-    _, high, wide, _ = (build.int_value(extent) or 1 for extent in conv.data.shape)
-    lines = conv.channels // _line(conv.channels, lanes, conv.element)
-    if high * wide > BAND_PIXELS:
-        far = _bytes_of(conv.data) > conv.kernel.processor.l2_bytes // 2
-        most = _rows_within(conv, conv.kernel.processor.l2_bytes // 2) if far else conv.height
-        return share_rows(conv.height, conv.batch, lines, threads, most, True, DEPTHWISE_COSTS)
-    groups = min(n for n in range(1, lines + 1) if lines % n == 0 and (n >= threads or n == lines))
-    return Share(row_groups(conv.height, groups * conv.batch, threads), groups)
-
-
-def depthwise_columns(width: int, processor: Processor) -> int:
-    """Columns of a depthwise tile."""
-    most = min(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
-    return choose("columns", range(1, max(1, most) + 1), near(even_part(width, most)))
-
-
-def write_window_out(tile: Stage) -> None:
-    """A depthwise sum: its window written out as far as that is not too long."""
-    along, inside = tile.op.reduce_axis
-    write_out(tile, [along, inside])
-    height, width = extents_of([along, inside])
-    if width <= UNROLLED_ROW:
-        tile.unroll(inside)
-        if height * width <= UNROLLED_WINDOW:
-            tile.unroll(along)
-
-
-def _bytes_of(tensor: Tensor) -> int:
-    extents = [build.int_value(extent) or 1 for extent in tensor.shape]
-    return math.prod(extents) * tensor.dtype.bytes
-
-
-def _schedule_direct(conv: _Conv) -> None:
+def _schedule_direct(conv: Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
     block, dtype = conv.sum.block, conv.sum.dtype
@@ -271,7 +81,7 @@ def _schedule_direct(conv: _Conv) -> None:
     )
 
 
-def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
+def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     """All blocks of channels run over a band of rows before the next band.
 
     The next weights and, of a large image, the next pixels are fetched meanwhile.
@@ -285,7 +95,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     bands = -(-conv.height // share.rows) * conv.batch
     if cut:
         share = cut_finer(share, bands, blocks, threads)
-    tile, chunks = _sum_in_registers(conv), chunks_of(conv.op)
+    tile, chunks = sum_in_registers(conv), chunks_of(conv.op)
     n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
@@ -318,16 +128,16 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         step = load_together(tile, conv.sum, tile.op.reduce_axis[0], size)
     if share.groups == 1 and (bands >= threads or (not whole and bands >= blocks)):
         piece = stage.fuse(n, band)
-        _place_border(conv, stage, piece)
+        place_border(conv, stage, piece)
     elif not whole:
         stage.reorder(block, n, band)
         piece, blocks = block, 1
-        _place_border(conv, stage, None)
+        place_border(conv, stage, None)
     else:
         groups = share.groups if share.groups > 1 else blocks
         group, block = stage.split(block, nparts=groups)
         piece = stage.fuse(n, band, group)
-        _place_border(conv, stage, None)
+        place_border(conv, stage, None)
         blocks //= groups
     stage.parallel(piece)
     # one number of each channel: each step fetches one line, where windows would fetch many
@@ -342,7 +152,7 @@ def _by_bands(conv: _Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     return f"bands of {share.rows} rows, the weights in the cache"
 
 
-def _blocks_of_a_line(conv: _Conv, columns: int, blocks: int) -> int:
+def _blocks_of_a_line(conv: Conv, columns: int, blocks: int) -> int:
     """Blocks of channels, of so many, whose groups read the same lines of the data: 1 mostly.
 
     They run over a tile's pixels one after the other, while these lines are close. Pixels lie far
@@ -355,7 +165,7 @@ def _blocks_of_a_line(conv: _Conv, columns: int, blocks: int) -> int:
     return choose("blocks of a line", (1, per_line), near(per_line))
 
 
-def _far_residuals(conv: _Conv) -> list[Tensor]:
+def _far_residuals(conv: Conv) -> list[Tensor]:
     """What is read with each element of the result, from behind the caches.
 
     Fetched as a tile begins it is there when the sum is ready.
@@ -373,11 +183,11 @@ def _far_residuals(conv: _Conv) -> list[Tensor]:
     return [
         tensor
         for tensor in found
-        if [build.int_value(extent) for extent in tensor.shape] == shape and _bytes_of(tensor) > far
+        if [build.int_value(extent) for extent in tensor.shape] == shape and bytes_of(tensor) > far
     ]
 
 
-def _axes_of(conv: _Conv, stage: Stage) -> list[IterVar]:
+def _axes_of(conv: Conv, stage: Stage) -> list[IterVar]:
     """The axes of the result as the sum has them: the pixels of an image may be one row."""
     n, h, w, c = stage.op.axis
     if extents_of([h, w]) != [conv.height, conv.width]:
@@ -385,7 +195,7 @@ def _axes_of(conv: _Conv, stage: Stage) -> list[IterVar]:
     return [n, h, w, c]
 
 
-def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
+def _by_parts(conv: Conv, stage: Stage, size: RegisterTile) -> str:
     """A block's weights part by part, each for the whole image, whose sums wait in memory.
 
     The next part is fetched while the image passes by this one.
@@ -393,7 +203,7 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     processor = conv.kernel.processor
     blocks = -(-conv.channels // size.columns)
     rows = row_groups(conv.height, conv.batch * blocks, processor.threads)
-    tile = _sum_in_registers(conv)
+    tile = sum_in_registers(conv)
     n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
     across, column = stage.split(w, factor=size.rows)
@@ -407,12 +217,12 @@ def _by_parts(conv: _Conv, stage: Stage, size: RegisterTile) -> str:
     tile.compute_at(stage, piece)
     lines = min(rows, _lines(conv, size))
     part = _sum_by_parts(conv, tile, size, lines)
-    _place_border(conv, stage, None)
+    place_border(conv, stage, None)
     seen = "the whole image" if rows == conv.height else f"{rows} rows"
     return f"{lines} rows at once, the weights of {part} channels at a time for {seen}"
 
 
-def _sum_by_parts(conv: _Conv, tile: Stage, size: RegisterTile, lines: int) -> int:
+def _sum_by_parts(conv: Conv, tile: Stage, size: RegisterTile, lines: int) -> int:
     """The loops of sums that wait in memory; gives the channels of a part."""
     chunks, reduced = chunks_of(conv.op), list(tile.op.reduce_axis)
     # this part, the next one, and what the image and the sums need
@@ -443,7 +253,7 @@ def _sum_by_parts(conv: _Conv, tile: Stage, size: RegisterTile, lines: int) -> i
     return part
 
 
-def _lines(conv: _Conv, size: RegisterTile) -> int:
+def _lines(conv: Conv, size: RegisterTile) -> int:
     """Rows of the image that a tile has: several where one does not fill the registers."""
     if size.rows < conv.width:
         return 1
@@ -455,83 +265,7 @@ def _lines(conv: _Conv, size: RegisterTile) -> int:
     return max(1, min(fitting, most_rows(conv.made.depth * conv.data.dtype.bytes)) // size.rows)
 
 
-def _sum_in_registers(conv: _Conv) -> Stage:
-    """The sum as a stage of its own; what follows it is computed where the result is stored."""
-    schedule, out = conv.kernel.schedule, conv.kernel.outputs[0]
-    if schedule[out].op is conv.op:
-        return schedule[schedule.cache_write(out, "local")]
-    before = ancestors(conv.op)
-    for other in schedule.stages:
-        kept = other.op in before or other.op is conv.op or other.is_output
-        if isinstance(other.op, ComputeOp) and not kept:
-            other.compute_inline()
-    made = schedule[conv.op.output(0)]
-    made.set_scope("local")
-    return made
-
-
-def steps_of(tile: Stage) -> list[IterVar]:
-    """The loops of the sum, channels innermost.
-
-    Several steps in a row would make LLVM load ahead, for which no registers are left.
-    """
-    channel, *window = tile.op.reduce_axis
-    if extents_of([channel])[0] <= UNROLLED_CHANNELS:
-        tile.unroll(channel)
-    return [*window, channel]
-
-
-def side_by_side(made: SumOfProducts) -> int:
-    """Channels that lie side by side and are summed over in a loop."""
-    return made.beside(0) if made.depths[0] > UNROLLED_CHANNELS else 1
-
-
-def write_out(tile: Stage, reduced: list[IterVar]) -> None:
-    """The loops of the sum around the accumulators of some columns."""
-    *others, column, vector = tile.op.axis
-    tile.reorder(*others, *reduced, column, vector)
-    tile.unroll(column)
-    tile.vectorize(vector)
-
-
-def even_part(size: int, most: int) -> int:
-    """The largest divisor up to a bound; the bound itself if all divisors are much smaller."""
-    found = max(n for n in range(1, min(size, most) + 1) if size % n == 0)
-    return found if 2 * found > most else min(size, most)
-
-
-def _most_rows(conv: _Conv) -> int:
+def _most_rows(conv: Conv) -> int:
     """Rows that are computed together: what they read and write stays in the second cache."""
-    most = _rows_within(conv, conv.kernel.processor.l2_bytes // 4)
+    most = rows_within(conv, conv.kernel.processor.l2_bytes // 4)
     return most if conv.has_border else min(most, -(-BAND_PIXELS // conv.width))
-
-
-def _rows_within(conv: _Conv, room: int) -> int:
-    """Rows of the result that read and write so many bytes at most; one at least."""
-    read = _bytes_of(conv.data) / (conv.batch * conv.height)
-    return max(1, room // int(read + conv.width * conv.channels * conv.element + 1))
-
-
-def _place_border(conv: _Conv, stage: Stage, piece: IterVar | None) -> None:
-    """The border is made in the piece of work that needs it; whole before where pieces share it."""
-    for op in ancestors(conv.op):
-        if not isinstance(op, ComputeOp) or op.reduce_axis:
-            continue
-        made = conv.kernel.schedule[op]
-        if made.attach_type == "inline":
-            continue
-        if piece is not None and op is conv.data.op:
-            made.compute_at(stage, piece)
-            _vectorise_last(made, conv.kernel.processor.lanes(made.op.output(0).dtype))
-        else:
-            schedule_elements(made, conv.kernel.processor)
-
-
-def _vectorise_last(stage: Stage, lanes: int) -> None:
-    last = stage.op.axis[-1]
-    size = extents_of([last])[0]
-    if size > lanes:
-        pieces, last = stage.split(last, factor=lanes)
-        stage.pragma(pieces, "loop_partition_hint", True)
-    if size > 1:
-        stage.vectorize(last)

@@ -20,10 +20,13 @@ from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.kernel import Processor
+from sterna.schedule.statement_kernel import StatementKernel
 from sterna.support.discovery import modules_of
 from sterna.te import Tensor
 
 FOLDER = "sterna.schedule.implementations"
+# How many times larger packed weights may be, unless a user says so.
+GROWTH = 8.0
 
 Choice = int | str
 
@@ -81,6 +84,8 @@ class Candidate:
     """Makes the operands that stand for the weights; None: they stay as they are."""
     arranged: "Arranged | None" = None
     """What the data becomes first, where it is not taken as it is."""
+    growth: float = 0.0
+    """How many times larger packed weights are than the model's; 0: they are as large."""
 
     def __str__(self) -> str:
         return str(self.plan)
@@ -94,14 +99,6 @@ class Arranged:
     data: Callable[[RelayExpr], RelayExpr]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a user allows."""
-
-    growth: float = 8.0
-    """How many times larger packed weights may be than the model's."""
-
-
 class Implementation(ABC):
     """One way to compute contractions."""
 
@@ -109,7 +106,7 @@ class Implementation(ABC):
 
     @abstractmethod
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         """The plans that suit a contraction there, with their costs; none if it suits none.
 
@@ -120,8 +117,15 @@ class Implementation(ABC):
 class PackedImplementation(Implementation):
     """One that computes with weights packed for it, in statements of its own."""
 
+    wants: ClassVar[str]
+    """Which contractions it computes, in words."""
+
     @abstractmethod
-    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def suits(self, made: Contraction) -> bool:
+        """Whether it computes such a contraction, on whatever processor."""
+
+    @abstractmethod
+    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless packed operands have the types that the plan needs."""
 
     @abstractmethod
@@ -129,11 +133,24 @@ class PackedImplementation(Implementation):
         """The weights that were packed: (output channel, window, input channel of the group)."""
 
     @abstractmethod
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> StatementKernel:
+        """What writes the loops."""
+
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless a plan and its packed operands fit to a contraction."""
+        if not self.suits(made):
+            raise ValueError(f"{self.wants} is needed, not {made}")
+        self.expect_packed(made, plan, operands)
+
     def compute(
         self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
         data: Tensor, packed: Sequence[Tensor],
     ) -> Tensor:
         """The result, with what follows it if there is such."""
+        kernel = self.kernel(made, plan, out, packed)
+        return kernel.tensor(f"T_{self.name}", out, epilogue, (data, *packed))
 
 
 @cache
@@ -160,13 +177,17 @@ def expect_shape(operands: Sequence[TensorType], *shapes: Sequence[int]) -> None
 
 
 def best_candidate(
-    made: Contraction, weights: Array, processor: Processor, limits: Limits
+    made: Contraction, weights: Array, processor: Processor, growth: float = GROWTH
 ) -> Candidate:
-    """The cheapest way to compute a contraction, or the one that is asked for."""
+    """The cheapest way to compute a contraction, or the one that is asked for.
+
+    growth: how many times larger packed weights may be than the model's.
+    """
     found = [
         candidate
         for each in implementations().values()
-        for candidate in each.candidates(made, weights, processor, limits)
+        for candidate in each.candidates(made, weights, processor)
+        if candidate.growth <= growth
     ]
     with deciding(str(made)) as scope:
         taken = choose("implementation", found, lambda candidate: candidate.cycles)

@@ -12,7 +12,7 @@ from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import call as call_of
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.direct_conv import UNROLLED_CHANNELS
+from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 
 # Where the axes of (N, channel, row, row of a block, column, column of a block) or of
 # (N, row, row of a block, column, column of a block, channel) go: what is next to each other stays.

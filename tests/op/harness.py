@@ -11,7 +11,7 @@ from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.infer import fits, show_call
-from sterna.relay.op import Case, Op, OpRecord, find, record_of
+from sterna.relay.op import AnyOp, Case, Op, find, record_of
 from sterna.relay.reference import reference_value, value_of_type
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
@@ -59,14 +59,14 @@ def flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def check_case(record: OpRecord, case: Case, target: str = "llvm") -> None:
+def check_case(record: AnyOp, case: Case, target: str = "llvm") -> None:
     """Types, reference, rewritings and compiled computation of one case agree."""
     attrs = record.attrs(**case.attrs) if record.attrs is not None else None
     check_operands(record, attrs, arrays_of(case), case.tolerance, target)
 
 
 def check_operands(
-    record: OpRecord, attrs: Any, operands: list[Any], tolerance: float, target: str = "llvm"
+    record: AnyOp, attrs: Any, operands: list[Any], tolerance: float, target: str = "llvm"
 ) -> None:
     """The same for these operands."""
     kind = record.infer(attrs, *[type_of(value) for value in operands])
@@ -83,7 +83,7 @@ def check_operands(
 
 
 def compiled(
-    record: OpRecord, attrs: Any, operands: list[Any], kind: Type | None = None,
+    record: AnyOp, attrs: Any, operands: list[Any], kind: Type | None = None,
     target: str = "llvm",
 ) -> list[Any]:
     """The results of an operator's computation; kind is their type where the run must tell."""
@@ -107,7 +107,7 @@ def compiled(
 
 
 def _as_kernel(
-    record: OpRecord, attrs: Any, operands: list[Any], kind: Type, target: str
+    record: AnyOp, attrs: Any, operands: list[Any], kind: Type, target: str
 ) -> list[Any]:
     """The results of the kernel that a graph would run, with the operator's own schedule."""
     values: dict[Var, Any] = {}
@@ -164,7 +164,7 @@ def assert_same(got: Any, want: Any, tolerance: float) -> None:
 
 
 def _check_rewritings(
-    record: OpRecord, attrs: Any, operands: list[Any], wanted: list[Any], tolerance: float
+    record: AnyOp, attrs: Any, operands: list[Any], wanted: list[Any], tolerance: float
 ) -> None:
     """Where an operator says that it is others, they give what it gives."""
     for question in (record.simplify, record.canonicalize, record.fast, record.to_static):

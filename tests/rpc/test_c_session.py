@@ -17,7 +17,7 @@ from sterna.contrib import cc, graph_executor
 from sterna.rpc.streams import SocketStream
 from sterna.support.server_program import build_server
 from sterna.target import Target, machine_of
-from tests.rpc import wire
+from sterna.testing.fuzz import wire
 from tests.rpc.c_server import Running, running
 from tests.rpc.support import SECRET, is_running, wait_until
 

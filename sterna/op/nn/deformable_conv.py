@@ -11,9 +11,9 @@ import numpy as np
 
 from sterna.ir.build import const
 from sterna.ir.expr import Expr
-from sterna.ir.types import TensorType, Type
+from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, tensor
-from sterna.op.nn._conv_shape import sizes_of
+from sterna.op.nn._conv_shape import Sizes, sizes_of
 from sterna.op.windows import Padding, Windowed, positive
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
@@ -68,10 +68,10 @@ def _infer(
 
 
 def _expect_places(
-    attrs: DeformableConv2DAttrs, kind: TensorType, name: str, each: int, sizes: Any
+    attrs: DeformableConv2DAttrs, kind: TensorType, name: str, each: int, sizes: Sizes
 ) -> None:
     of_kind(kind, name, "float")
-    places = attrs.deformable_groups * each
+    places: Dim = attrs.deformable_groups * each
     for extent in sizes.window:
         places = places * extent
     for i, want in enumerate((sizes.batch, places, *sizes.result)):

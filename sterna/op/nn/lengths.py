@@ -1,5 +1,6 @@
-"""Division by a length: nn.l2_normalize, nn.lp_normalize, and by that of neighbours: nn.lrn."""
+"""Lp and local response normalisation: nn.l2_normalize, nn.lp_normalize, nn.lrn."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class LRNAttrs(Attrs):
     beta: float = 0.75
 
 
-def _floats(data: Type, axis: Any) -> TensorType:
+def _floats(data: Type, axis: int | Sequence[int] | None) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float")
     axes_of(axis, kind.ndim)
     return kind
