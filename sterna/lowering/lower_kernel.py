@@ -17,9 +17,10 @@ from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
+from sterna.tir.passes.bind_rest import bind_rest
 from sterna.tir.stmt import Buffer, PrimFunc
 
 
@@ -89,6 +90,8 @@ def _lowered(
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
     loops = lower_schedule(schedule, arguments, name)
+    if is_gpu(target):
+        loops = bind_rest(loops)
     return LoweredKernel(loops, len(arguments), record, found, choices, scope.decisions)
 
 

@@ -183,4 +183,11 @@ def load(
         raise ValueError(
             f"'{os.fspath(path)}' holds functions, but no model; runtime.load_module loads it"
         )
-    return CompiledModel(module, device or cpu(0), path=Path(path))
+    return CompiledModel(module, device or _home(module), path=Path(path))
+
+
+def _home(module: Module) -> Device:
+    """The device that a model is compiled for: the first of its kind."""
+    attrs = json.loads(module["get_graph_json"]())["attrs"]
+    _, kinds = attrs.get("device_index", ("list_int", []))
+    return Device(kinds[0], 0) if kinds else cpu(0)

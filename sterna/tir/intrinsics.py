@@ -43,6 +43,8 @@ other functions is written out by the interpreter and by each code generator its
     try_call(name, ...)       another function of the same module; if it fails, so does this one. A
                               packed function goes by its symbol, __tvm_ffi_<name>
     tile_configure, ...       registers that hold matrices; see tiles.py
+    storage_sync("shared")    threads of a block wait for each other here; what each has written
+                              before, the others see behind it
 
 and those that take packed arguments apart, where `args` is the address of an array of sterna_any
 and `tensor` that of a DLTensor (see runtime/sterna.h):
@@ -295,6 +297,7 @@ _ROWS = (
     Intrinsic("tile_store", 3, None, has_effect=True, result="int32"),
     Intrinsic("tile_dot", 4, None, has_effect=True, result="int32"),
     Intrinsic("tile_release", 0, None, has_effect=True, result="int32"),
+    Intrinsic("storage_sync", 1, None, has_effect=True, result="int32"),
     Intrinsic("any_type", 2, None, result="int32"),
     Intrinsic("any_value", 2, None),
     Intrinsic("any_tensor", 2, None, result="handle"),

@@ -1,6 +1,6 @@
 """Runs an operator's case through its computation and holds it against its reference."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,10 @@ from sterna.relay.reference import reference_value, value_of_type
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
-from sterna.target import processor_of
+from sterna.target import is_gpu, processor_of
 from sterna.te import create_schedule, placeholder
+from sterna.te.lower import lower_schedule
+from sterna.tir.passes.bind_rest import bind_rest
 
 
 def arrays_of(case: Case, seed: int = 0) -> list[Any]:
@@ -96,12 +98,12 @@ def compiled(
     schedule = create_schedule([t.op for t in made])
     read = [t.op in schedule.stage_map for t in flatten(holders)]
     inputs = [t for t, is_read in zip(flatten(holders), read, strict=True) if is_read]
-    function = tvm.build(schedule, [*inputs, *made], target)
     values = [v for v, is_read in zip(flatten(operands), read, strict=True) if is_read]
-    given = [from_numpy(np.asarray(value, order="C")) for value in values]
-    results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
-    function(*given, *results)
-    return [to_numpy(result) for result in results]
+    whole = tvm.target.Target(target)
+    if not is_gpu(whole):
+        return _run(tvm.build(schedule, [*inputs, *made], target), values, kind, whole)
+    loops = bind_rest(lower_schedule(schedule, [*inputs, *made], "kernel"))
+    return _run(tvm.build(loops, target=target), values, kind, whole)
 
 
 def _as_kernel(
@@ -111,10 +113,25 @@ def _as_kernel(
     values: dict[Var, Any] = {}
     args = tuple(argument_of(value, values, False) for value in operands)
     function = Function(tuple(values), Call(Op(record.name), args, attrs))
-    loops = lower_kernel(function, "kernel", processor_of(tvm.target.Target(target))).function
-    given = [from_numpy(np.asarray(value, order="C")) for value in values.values()]
+    whole = tvm.target.Target(target)
+    keys = whole if is_gpu(whole) else None
+    loops = lower_kernel(function, "kernel", processor_of(whole), keys).function
+    return _run(tvm.build(loops, target=target)["kernel"], list(values.values()), kind, whole)
+
+
+def _run(
+    function: Callable[..., Any], operands: list[Any], kind: Type, target: tvm.target.Target
+) -> list[Any]:
+    """What a function gives, on the device that a target's kernels run on."""
+    given = [from_numpy(np.asarray(value, order="C")) for value in operands]
     results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
-    tvm.build(loops, target=target)["kernel"](*given, *results)
+    if is_gpu(target):
+        device = tvm.device(target.kind.name)
+        there = [array.copyto(device) for array in (*given, *results)]
+        function(*there)
+        results = [array.copyto(tvm.cpu()) for array in there[len(given) :]]
+    else:
+        function(*given, *results)
     return [to_numpy(result) for result in results]
 
 

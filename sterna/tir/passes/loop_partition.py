@@ -13,6 +13,7 @@ from sterna.tir.passes.hoist_if_then_else import conjuncts
 from sterna.tir.passes.remove_no_op import remove_no_op_in
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import AttrStmt, For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
+from sterna.tir.threads import has_threads
 
 HINT = "pragma_loop_partition_hint"
 _DEFAULT = LoopPartitionConfig()
@@ -28,6 +29,8 @@ def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> Pr
     A loop with the pragma loop_partition_hint is split wherever a condition in it begins to hold or
     to fail, so that a border does not slow down what lies inside it.
     """
+    if has_threads(func.body):  # threads would disagree about which part an iteration is in
+        return func
     return func.with_body(_Partitioner(config).rewrite(func.body))
 
 
