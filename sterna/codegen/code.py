@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sterna.codegen.part import Part
+from sterna.runtime import Module
 from sterna.runtime._core import PackedFunc
 from sterna.tir.stmt import PrimFunc
 
@@ -84,6 +85,11 @@ class MixedCode:
         self.parts = parts
         self.kind = parts[0].kind
         self.names = [name for part in parts for name in part.names]
+
+    @property
+    def device_modules(self) -> list[Module]:
+        """The kernels of devices that functions launch."""
+        return [m for part in self.parts for m in getattr(part, "device_modules", ())]
 
     @property
     def context(self) -> int:

@@ -22,7 +22,7 @@ from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call
 from sterna.schedule.products import wide
-from sterna.target import instructions_of
+from sterna.target import Target, instructions_of
 from sterna.te import Tensor
 
 # Sequences that run together where vectors have 512 bits and there are 32 of them.
@@ -48,7 +48,7 @@ class StepsAttrs(RecurrentAttrs):
 
 
 def in_steps(
-    network: Network, attrs: RecurrentAttrs, args: tuple[RelayExpr, ...], target: Any
+    network: Network, attrs: RecurrentAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
     """A network by a dense layer and its steps, where all shapes are known."""
     data, weights = args
@@ -208,7 +208,7 @@ def _macs(attrs: StepsAttrs, out: TupleType, projected: TensorType, weights: Tup
     return math.prod(projected.concrete_shape[:2]) * math.prod(columns)
 
 
-def record_of_steps(network: Network, cases: list[Case]) -> OpRecord:
+def record_of_steps(network: Network, cases: list[Case]) -> OpRecord[StepsAttrs]:
     """What is known about the steps of a network."""
     return OpRecord(
         f"nn.{network.name}_steps",

@@ -9,12 +9,14 @@ An operator says what is computed; this room says how. A kernel is made in these
    last, by one cost model (cost.py): direct, Winograd, AMX, byte pairs, depthwise dot products. The
    cheapest is taken and weights are packed for it; nn.conv2d stays nn.conv2d, with a plan.
 3. **Stages.** The direct way is a tensor expression whose sum carries its description
-   (sum_of_products.py): what its axes run over and how operands are read. Other implementations
-   write statements of their own (`*_kernel.py`), with the epilogue in registers (epilogue.py).
+   (sum_of_products.py): what its axes run over and how operands are read. It is implicit GEMM:
+   windows are read where they lie, without the copies of im2col. Other implementations write
+   statements of their own (`*_kernel.py`, on the base in statement_kernel.py), with the epilogue
+   in registers (epilogue.py).
 4. **Schedule.** registry.py finds the schedule of the kernel's anchor by the keys of the target;
    direct_conv.py, depthwise_conv.py, gemm.py, blocked_gemm.py, conv_chain.py, split_k.py,
-   attention.py and default.py (elementwise, reductions, rows) place loops: register tiles, bands
-   that stay in a cache, shares for threads, prefetches.
+   attention.py and default.py (elementwise, reductions, rows) place loops around a
+   micro-kernel: register tiles, bands that stay in a cache, shares for threads, prefetches.
 5. **Choices.** Whatever is decided on the way goes through one door, `choose(name, candidates,
    cost)` (choose.py): the cheapest, unless an answer from outside replaces it. The build report
    lists what was asked, offered and taken.

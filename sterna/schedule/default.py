@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 
 from sterna.ir import build
-from sterna.ir.expr import variables_in
+from sterna.ir.expr import Call, variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.choose import choose, near
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
+from sterna.tir.intrinsics import INTRINSICS
 
 # Work below this many elements is not worth waking threads for.
 PARALLEL_ELEMENTS = 8192
@@ -20,6 +21,14 @@ PIECES = 64
 LONGEST_FETCHED_ROW = 8192
 # Vectors that collect a sum side by side.
 CHAINS = 4
+# Registers that this many side by side need: each has some values, and all share coefficients.
+REGISTERS_FOR_CHAINS = 32
+# Reductions of so many elements read whole rows at a time; a part of a row of sums of so many
+# elements stays in the cache, and each of them takes so many rows at once.
+LONG_REDUCTION = 16
+LONGEST_PART = 2048
+ROWS_AT_ONCE = (4, 3)
+PIECES_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
 # Vectors of results that are reduced at once at most.
@@ -97,7 +106,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
-    lanes = processor.lanes(stage.op.output(0).dtype)
+    lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     if flat:
         axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
     *outer, inner = axes
@@ -122,6 +131,51 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
+    split_at_borders(stage)
+
+
+def vectors_at_once(stage: Stage, processor: Processor) -> int:
+    """How many vectors run side by side: several where each waits for a polynomial's last step.
+
+    Half as many where one is computed in float64, which takes two vectors itself.
+    """
+    names = _functions_of(stage)
+    if not names:
+        return 1
+    few = processor.vector_registers < REGISTERS_FOR_CHAINS
+    doubled = any(INTRINSICS[name].in_double for name in names)
+    return max(1, CHAINS >> few + doubled)
+
+
+def _functions_of(stage: Stage) -> set[str]:
+    """The polynomials that a stage, or those that are computed where it reads them, asks for."""
+    schedule = stage.schedule
+    assert schedule is not None
+    found: set[str] = set()
+    seen = [stage]
+
+    def visit(item: object) -> None:
+        if isinstance(item, Call) and item.op in INTRINSICS:
+            row = INTRINSICS[item.op]
+            if row.name == "reinterpret" or (row.polynomial and not row.llvm):
+                found.add(row.name)
+        elif isinstance(item, ProducerLoad) and item.tensor.op in schedule.stage_map:
+            maker = schedule.stage_map[item.tensor.op]
+            if maker.attach_type == "inline" and maker not in seen:
+                seen.append(maker)
+
+    for one in seen:  # it grows on the way
+        if isinstance(one.op, ComputeOp):
+            for part in one.op.body:
+                post_order(part, visit)
+    return found
+
+
+def split_at_borders(stage: Stage) -> None:
+    """Loop partitioning of the two innermost loops: between borders lie whole vectors."""
+    marked = {axis for axis, how in stage.iter_var_attrs.items() if how.kind is not None}
+    for loop in [axis for axis in stage.leaf_iter_vars if axis not in marked][-2:]:
+        stage.pragma(loop, "loop_partition_hint", True)
 
 
 def _read_across(stage: Stage) -> IterVar | None:
@@ -198,10 +252,16 @@ def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -
     """Share the outermost loops among threads: enough pieces to balance, no more."""
     most = range(1, len(outer) + 1)
     taken = choose("loops that threads share", most, near(outer_loops(sizes, PIECES)))
-    rows = stage.fuse(*outer[:taken])
-    if math.prod(sizes[:taken]) > 4 * PIECES:
-        rows, _ = stage.split(rows, nparts=PIECES)
+    rows, count = stage.fuse(*outer[:taken]), math.prod(sizes[:taken])
+    if count > 4 * PIECES:
+        rows, _ = stage.split(rows, nparts=even_pieces(count))
     stage.parallel(rows)
+
+
+def even_pieces(count: int) -> int:
+    """Into how many pieces so many rows are cut: equal ones if some are near, without a tail."""
+    dividing = [n for n in range(PIECES // 2, 2 * PIECES + 1) if count % n == 0]
+    return min(dividing or [PIECES], key=lambda n: abs(n - PIECES))
 
 
 def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
@@ -210,13 +270,19 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     sizes = extents_of(axes)
     lanes = kernel.processor.lanes(stage.op.output(0).dtype)
     work = math.prod(sizes) * math.prod(extents_of(reduced))
+    together = _read_together(stage.op)
+    size = math.prod(extents_of(together))
+    in_registers = size <= (lanes if size % lanes else MOST_BESIDE * lanes)
+    if not in_registers and math.prod(extents_of(reduced)) >= LONG_REDUCTION:
+        _add_up_rows(kernel, stage, together, work >= PARALLEL_ELEMENTS)
+        return
     outer = axes
     if axes and sizes[-1] >= lanes and not _along_last(stage.op):
         wide, narrow = stage.split(axes[-1], factor=lanes)
         pieces = -(-sizes[-1] // lanes)
         rows, threads = math.prod(sizes[:-1]), kernel.processor.threads
-        size = extent_of(axes[-1])
-        whole = lanes > 1 and size is not None and size % lanes == 0
+        last = extent_of(axes[-1])
+        whole = lanes > 1 and last is not None and last % lanes == 0
         beside = vectors_beside(rows, pieces, threads) if whole else 1
         wide, vector = stage.split(wide, factor=beside)
         stage.reorder(*axes[:-1], wide, *reduced, vector, narrow)
@@ -231,6 +297,58 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
                 kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
         _parallelise(stage, outer, sizes)
+
+
+def _read_together(op: Operation) -> list[IterVar]:
+    """The last axes whose elements lie side by side in all that is read, none of it a window."""
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    reads = [load.indices for load in loads_of(body) if load.indices]
+    count = 0
+    while reads and count < len(op.axis) and all(
+        len(read) > count and read[-count - 1] is op.axis[-count - 1].var for read in reads
+    ):
+        count += 1
+    found = op.axis[len(op.axis) - count :]
+    steps = {axis.var for axis in op.reduce_axis}
+    alone = all(index in steps or not steps & set(variables_in(index))
+                for read in reads for index in read)
+    return list(found) if alone and op.num_outputs == 1 else []
+
+
+def _add_up_rows(
+    kernel: Kernel, stage: Stage, together: Sequence[IterVar], parallel: bool
+) -> None:
+    """Reductions across rows: some rows at a time are added to a part that stays in the cache.
+
+    Memory is read in order; that each element is summed in the order of the rows stays as it is.
+    """
+    outer = list(stage.op.axis[: len(stage.op.axis) - len(together)])
+    reduced = list(stage.op.reduce_axis)
+    lanes = kernel.processor.lanes(stage.op.output(0).dtype)
+    size = math.prod(extents_of(together))
+    rows = math.prod(extents_of(outer))
+    least = -(-PIECES_OF_A_THREAD * kernel.processor.threads // rows) if parallel else 1
+    part = part_of_row(size, lanes, least)
+    parts, within = stage.split(stage.fuse(*together), factor=part)
+    wide, narrow = stage.split(within, factor=lanes)
+    count = extents_of(reduced)[-1]
+    at_once = next((n for n in ROWS_AT_ONCE if count % n == 0), ROWS_AT_ONCE[0])
+    step, beside = stage.split(reduced[-1], factor=at_once)
+    stage.reorder(*outer, parts, *reduced[:-1], step, wide, beside, narrow)
+    stage.unroll(beside)
+    stage.vectorize(narrow)
+    if parallel:
+        stage.parallel(stage.fuse(*outer, parts))
+
+
+def part_of_row(size: int, lanes: int, least: int) -> int:
+    """The part of a row that is reduced at once: in so many parts at least, of whole vectors."""
+    vectors = -(-size // lanes)
+    parts = min(vectors, max(least, -(-size // LONGEST_PART)))
+    even = next((n for n in range(parts, 2 * parts) if vectors % n == 0), parts)
+    return lanes * -(-vectors // even)
 
 
 def vectors_beside(rows: int, vectors: int, threads: int) -> int:
@@ -377,7 +495,7 @@ def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
     axes = list(stage.op.axis)[prefix:]
     if not axes:
         return
-    lanes = processor.lanes(stage.op.output(0).dtype)
+    lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     size = extents_of(axes)[-1]
     if size > lanes:
         _, narrow = stage.split(axes[-1], factor=lanes)

@@ -23,7 +23,7 @@ from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.panels import pack_panel, tiles_of_panel
-from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
+from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace, tile_of_rows
 from sterna.schedule.sum_of_products import (
     SumOfProducts,
     chunks_of,
@@ -151,10 +151,10 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         return Plan(row, dot_tile(processor, rows, columns, lanes, depth, made.block, highest))
     if rows == 1:
         lanes = processor.lanes(made.dtype)
-        return Plan(row, register_tile(
+        return Plan(row, TileSpace(
             rows, columns, lanes, processor.tile_registers, made.block, highest,
             throughput=processor.throughput,
-        ))
+        ).choose())
     return Plan(row, tile_of_rows(
         processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
         processor.smt_throughput,
@@ -204,6 +204,9 @@ def _tile_result(
         tiles = [tile]
     # columns outside of rows: what is read per column stays in the cache over all rows
     loops = [*others[:1], vector_outer, *others[1:], *tiles]
+    whole = sizes[-1] % width == 0
+    if not whole:  # fused with others, the guard of the last columns would stay in all of them
+        loops = [*others, vector_outer, *tiles]
     inside = [vector]
     if plan.row != len(axes) - 1:
         row_outer, row = stage.split(axes[plan.row], factor=plan.tile.rows)
@@ -215,7 +218,12 @@ def _tile_result(
     if sizes[-1] > 1:
         lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
         vectorize_result(stage, vector, width, lanes)
-    shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    if whole:
+        shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    else:
+        first = math.prod(counts[id(axis)] for axis in others) >= kernel.processor.threads
+        shared = stage.fuse(*others) if others and first else vector_outer
+        stage.parallel(shared)
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
     return vector_outer if held else shared, loops[-1]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sterna.ir.types import TensorType, TupleType, flatten_type
-from sterna.relay.op import COMM_REDUCE, Case, OpRecord, records
+from sterna.relay.op import COMM_REDUCE, AnyOp, Case, records
 from tests.op.harness import arrays_of, compiled, flatten, reference, type_of
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40)
@@ -44,7 +44,7 @@ def _with_special(value: Any, rng: np.random.Generator) -> Any:
     return made
 
 
-def _operands(record: OpRecord, case: Case) -> list[Any]:
+def _operands(record: AnyOp, case: Case) -> list[Any]:
     """Those of a case; scales are no data, and stay."""
     rng = np.random.default_rng(1)
     names = [*record.inputs, *[""] * len(case.inputs)]
@@ -75,7 +75,7 @@ def assert_alike(got: Any, want: Any, tolerance: float, name: str = "") -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("record", "case"), SWEPT)
-def test_folded_and_run(record: OpRecord, case: Case) -> None:
+def test_folded_and_run(record: AnyOp, case: Case) -> None:
     operands = _operands(record, case)
     attrs = record.attrs(**case.attrs) if record.attrs is not None else None
     kind = record.infer(attrs, *[type_of(value) for value in operands])

@@ -11,7 +11,7 @@ from sterna.ir.pass_context import PassContext
 from sterna.schedule.config import ANSWERS
 
 WAYS = ["as it lies", "panels", "dot products", "streamed"]
-SHAPES = [(1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40), (40, 81, 33)]
+SHAPES = [(33, 40, 1), (1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40), (40, 81, 33)]
 
 
 def product(rows: int, depth: int, columns: int, turned: bool, batch: tuple[int, ...]) -> object:

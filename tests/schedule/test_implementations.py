@@ -23,7 +23,6 @@ from sterna.relay.interpreter import interpret
 from sterna.schedule.cost import regions
 from sterna.schedule.implementation import (
     Candidate,
-    Limits,
     PackedImplementation,
     implementations,
 )
@@ -35,13 +34,11 @@ from tests.schedule.layers import PROCESSORS, SAMPLES, Layer, layers
 
 EVERY = list(implementations())
 PACKED = [n for n, each in implementations().items() if isinstance(each, PackedImplementation)]
-# Weights grow by at most so much.
-ANY = Limits(growth=1000.0)
 
 
 def candidates(name: str, layer: Layer, processor: str, weight: Array) -> list[Candidate]:
     found = implementations()[name].candidates(
-        layer.contraction, layer.plain(weight), PROCESSORS[processor], ANY
+        layer.contraction, layer.plain(weight), PROCESSORS[processor]
     )
     return list(found)
 

@@ -13,9 +13,8 @@ from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import to_plain
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
-from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.implementation import best_candidate, compute_packed, packed_operands, unpacked
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, unpacked
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 
@@ -43,7 +42,7 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
         return None
     grouped = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
     plain = np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
-    found = best_candidate(made, plain, processor, Limits(growth))
+    found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     seen = made if found.arranged is None else found.arranged.contraction

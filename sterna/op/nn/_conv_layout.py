@@ -10,7 +10,7 @@ from sterna.op.nn._in_line import of_single_pixels, pays_in_line
 from sterna.op.nn._whole_vectors import has_few_channels
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
-from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.expr import RelayExpr
 from sterna.relay.infer import infer
 from sterna.relay.layout import from_plain, layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
@@ -60,7 +60,8 @@ def alter_conv2d(
     data, weight = args[0].checked_type, args[1]
     assert isinstance(data, TensorType)
     plain = attrs.data_layout in ("NCHW", "NHWC") and not layout_of(attrs.kernel_layout).is_blocked
-    if not plain or not isinstance(weight, Constant) or not data.is_static:
+    kinds = (data, weight.checked_type)
+    if not plain or not all(isinstance(k, TensorType) and k.is_static for k in kinds):
         return None
     kernel = layout_of(attrs.kernel_layout).dims(weight.checked_type.shape)  # type: ignore[attr-defined]
     channels = layout_of(attrs.data_layout).dims(data.shape)["C"]

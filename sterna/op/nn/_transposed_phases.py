@@ -1,4 +1,4 @@
-"""Transposed convolutions by convolutions, whose channels are the places between input elements.
+"""Sub-pixel convolution: transposed convolutions by phases, as channels of a plain one.
 
     nn.conv2d_transpose(%x, %w, strides=(2, 2))  ->  nn.depth_to_space(nn.conv2d(%x, %v), 2)
 
@@ -8,11 +8,15 @@ ceil(window / s) places, turned round; all of them together are one of s*s times
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sterna.op.dynamic import tensor_type
 from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import call
+from sterna.target import Target
+
+if TYPE_CHECKING:
+    from sterna.op.nn.conv_transpose import ConvTransposeAttrs
 
 FLOATS = ("float32", "float64")
 
@@ -49,7 +53,9 @@ class _Phases:
         return self.before - self.first * self.stride
 
 
-def by_phases(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+def by_phases(
+    attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
     """A transposed convolution along two axes as one that is not transposed."""
     data, weight = (tensor_type(arg) for arg in args)
     plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")

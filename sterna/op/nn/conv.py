@@ -6,6 +6,7 @@ also be given as (input channel, channels of it) instead of (output channel, 1):
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,14 @@ from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.expr import const as const_of
 from sterna.relay.layout import from_plain, to_plain
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
 from sterna.schedule.dot4 import are_bytes
-from sterna.schedule.packed import expect_packed, products_of
+from sterna.schedule.implementation import expect_packed, products_of
 from sterna.schedule.products import narrowed, result_dtype, widened
 from sterna.schedule.sum_of_products import CHANNEL, TAP
 from sterna.support.dtype import DataType
@@ -248,7 +249,20 @@ def _stays_wide(attrs: Any, narrow: DataType) -> bool:
     return bool(attrs.groups > 1 and narrow == "bfloat16")
 
 
-def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
+_CONTRACTION: ContractionRules[ConvAttrs] = ContractionRules(
+    describe=contraction_of_call,
+    compute_with=compute_implemented,
+    convert_layout=convert_conv,
+    scale=CONV_SCALE,
+    parallel=CONV_PARALLEL,
+    stays_wide=_stays_wide,
+)
+
+
+def _register(
+    rank: int, attrs: type[ConvAttrs], cases: list[Case],
+    contraction: ContractionRules[ConvAttrs] = _CONTRACTION, **more: Any,
+) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
         inputs=("data", "weight"),
@@ -256,20 +270,15 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         infer=infer_conv,
         complete=complete_conv,
         compute=compute_conv,
-        compute_with=compute_implemented,
-        contraction=contraction_of_call,
+        contraction=contraction,
         reference=reference_conv,
         macs=macs_conv,
         integer=convolved,
         pattern=OUT_ELEMWISE_FUSABLE,
         schedules={"cpu": schedule_convs},
         mixed_precision="always",
-        stays_wide=_stays_wide,
         layout=conv_layout,
-        scale=CONV_SCALE,
-        parallel=CONV_PARALLEL,
         take_border=_take_border,
-        convert_layout=convert_conv,
         cases=cases,
         **more,
         doc=f"Convolution along {rank} {'axis' if rank == 1 else 'axes'}.",
@@ -310,8 +319,9 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], legalize=with_whole_vectors, alter_layout=alter_conv2d, implement=implement_conv,
-          rewrites=[factors_into_weights], chain=runs_in_chain, gives_row_sums=gives_row_sums)
+], replace(_CONTRACTION, alter_layout=alter_conv2d, implement=implement_conv,
+           chain=runs_in_chain, gives_row_sums=gives_row_sums),
+          legalize=with_whole_vectors, rewrites=[factors_into_weights])
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

@@ -224,7 +224,7 @@ class _Axis:
         count = (self.window + (self.step - 1)) // self.step
         self.reduce = reduce_axis((0, count), f"r{letter.lower()}")
 
-    def meeting(self, y: Any) -> tuple[Any, Any, list[Expr]]:
+    def meeting(self, y: Expr) -> tuple[Expr, Expr, list[Expr]]:
         """The place in the window, the input element, and the conditions under which they are."""
         reach = y + self.before
         inverse = pow(self.dilation // self.common, -1, self.step)

@@ -27,16 +27,21 @@ from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
-from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.implementation import (
+    best_candidate,
+    compute_packed,
+    expect_packed,
+    packed_operands,
+    unpacked,
+)
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, expect_packed, unpacked
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -173,7 +178,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     if made is None:
         return None
     plain = plain_weight(attrs, to_numpy(weight.data)).reshape(made.outputs, 1, 1, made.inputs)
-    found = best_candidate(made, plain, processor, Limits(growth))
+    found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     return Call(call.op, packed_operands(found, data), attrs.replace(
@@ -246,20 +251,22 @@ register(OpRecord(
     infer=_infer_dense,
     complete=_complete,
     compute=_compute_dense,
-    compute_with=_compute_implemented,
-    contraction=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+    contraction=ContractionRules(
+        describe=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+        implement=_implement,
+        compute_with=_compute_implemented,
+        alter_layout=alter_dense,
+        scale=_SCALE,
+        parallel=_PARALLEL,
+    ),
     reference=_reference_dense,
     macs=_macs,
     integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
     mixed_precision="always",
-    scale=_SCALE,
-    parallel=_PARALLEL,
     layout=dense_layout,
     legalize=with_whole_units,
-    alter_layout=alter_dense,
-    implement=_implement,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),
@@ -285,8 +292,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    scale=_SCALE,
-    parallel=_PARALLEL,
+    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -308,7 +314,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    parallel=_PARALLEL,
+    contraction=ContractionRules(parallel=_PARALLEL),
     legalize=as_attention,
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sterna.relay.arrays import Array
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.cost import direct_cycles
-from sterna.schedule.implementation import Candidate, Implementation, Limits, Plan
+from sterna.schedule.implementation import Candidate, Implementation, Plan
 from sterna.schedule.kernel import Processor
 
 
@@ -18,7 +18,7 @@ class Direct(Implementation):
     name = "direct"
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         return [Candidate(Plan(self.name), direct_cycles(made, processor))]
 

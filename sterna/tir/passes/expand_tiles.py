@@ -151,8 +151,8 @@ class _Writer:
             raise InternalError(f"tile {number} of {held.dtype} takes rows of {buffer.dtype}")
 
         def one(row: Var, column: Var) -> None:
-            apart = build.floordiv(build.cast(first.indices[0].dtype, step), size)
-            memory, at = self.ib.buffer_ptr(buffer), first.indices[0] + row * apart + column
+            stride = build.floordiv(build.cast(first.indices[0].dtype, step), size)
+            memory, at = self.ib.buffer_ptr(buffer), first.indices[0] + row * stride + column
             if to_memory:
                 memory[at] = held[row * width + column]
             else:
