@@ -15,7 +15,9 @@ WAYS = ["as it lies", "panels", "dot products", "streamed"]
 SHAPES = [(33, 40, 1), (1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40), (40, 81, 33)]
 
 
-def product(rows: int, depth: int, columns: int, turned: bool, batch: tuple[int, ...]) -> relay.Function:
+def product(
+    rows: int, depth: int, columns: int, turned: bool, batch: tuple[int, ...]
+) -> relay.Function:
     """A matrix times a matrix, both inputs, with an epilogue."""
     a = relay.var("a", shape=(*batch, rows, depth))
     b = relay.var("b", shape=(*batch, columns, depth) if turned else (*batch, depth, columns))
