@@ -157,7 +157,7 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         ).choose())
     return Plan(row, tile_of_rows(
         processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
-        processor.smt_throughput,
+        processor.smt_throughput, ragged=free_operand(made, row) is not None,
     ))
 
 

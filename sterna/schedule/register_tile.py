@@ -38,8 +38,8 @@ class TileSpace:
     """The tiles that may compute rows x columns of a sum, with their cycles per step of it.
 
     A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
-    those vectors and one broadcast are in registers. Rows and columns beyond the last whole tile
-    are tiles of their own.
+    those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
+    their own; columns beyond it are one too, or are computed one by one.
     """
 
     rows: int
@@ -55,6 +55,8 @@ class TileSpace:
     together: int = 1
     """Steps whose numbers of a row are loaded at once."""
     throughput: Throughput = COMMON
+    ragged: bool = False
+    """Whether columns beyond the last whole tile are a tile of their own."""
 
     def choose(self) -> RegisterTile:
         """The tile of the fewest cycles, or the one that is asked for."""
@@ -79,17 +81,24 @@ class TileSpace:
         last = self.step_cycles(rest, vectors) if rest else 0
         return whole * self.step_cycles(count, vectors) + last
 
+    def beyond_cycles(self, count: int, columns: int) -> float:
+        """Of one step over all rows of so many columns beyond the last whole tile."""
+        if not self.ragged or not columns:
+            return 4 * columns * max(self.rows, 1)
+        return self.row_cycles(count, vectors_of(columns, self.lanes))
+
 
 def tile_of_rows(
     processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
     block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
+    ragged: bool = False,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
     together = processor.steps_together(dtype, depth)
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
     return TileSpace(
         rows, columns, processor.lanes(dtype), processor.registers_for(together), block, most_rows,
-        widths, together, throughput or processor.throughput,
+        widths, together, throughput or processor.throughput, ragged,
     ).choose()
 
 
@@ -157,12 +166,12 @@ def _cycles(space: TileSpace) -> dict[RegisterTile, float]:
     found: dict[RegisterTile, float] = {}
     sizes: dict[RegisterTile, int] = {}
     for width in space.widths or ([space.block] if space.block else _widths(space)):
-        vectors, beyond = vectors_of(width, lanes), vectors_of(columns % width, lanes)
+        vectors = vectors_of(width, lanes)
         fitting = rows_that_fit(vectors, space.registers, space.together)
         for count in range(1, min(rows, space.most_rows, fitting) + 1):
             tile = RegisterTile(count, width, space.together)
             found[tile] = space.row_cycles(count, vectors) * (columns // width)
-            found[tile] += space.row_cycles(count, beyond) if beyond else 0
+            found[tile] += space.beyond_cycles(count, columns % width)
             sizes[tile] = -count * vectors
     return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 
