@@ -42,6 +42,9 @@ class Contraction:
     """What lies outside of the data: of quantised data its zero point."""
     data_layout: str = "NHWC"
     out_layout: str = "NHWC"
+    """NC: of rows of a matrix, which are the pixels of one line."""
+    matrices: int = 1
+    """Into how many matrices these rows fall, each times the same weights."""
 
     @property
     def rank(self) -> int:
@@ -95,9 +98,27 @@ class Contraction:
 
     @property
     def channels_last(self) -> bool:
-        """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin."""
-        layout = f"N{'DHW'[3 - self.rank :]}C"
-        return self.data_layout == self.out_layout == layout
+        """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin.
+
+        So are the rows of a product of matrices.
+        """
+        layout = f"N{self.spatial}C"
+        return self.is_matrix or self.data_layout == self.out_layout == layout
+
+    @property
+    def spatial(self) -> str:
+        """The letters of its spatial axes."""
+        return "DHW"[3 - self.rank :]
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a product of matrices: a dense layer."""
+        return self.data_layout == self.out_layout == "NC"
+
+    @property
+    def rows(self) -> int:
+        """Of a product of matrices: the rows of each."""
+        return self.pixels // self.matrices
 
     @property
     def dtypes(self) -> tuple[DataType, DataType, DataType]:

@@ -81,9 +81,11 @@ class Candidate:
     """Makes the operands that stand for the weights; None: they stay as they are."""
     arranged: "Arranged | None" = None
     """What the data becomes first, where it is not taken as it is."""
+    label: str = ""
+    """What answers call it, where that is not its plan: the one candidate of its kind."""
 
     def __str__(self) -> str:
-        return str(self.plan)
+        return self.label or str(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ class Implementation(ABC):
         """
 
 
-class PackedImplementation(Implementation):
-    """One that computes with weights packed for it, in statements of its own."""
+class Packing(Implementation):
+    """One that computes with weights packed for it."""
 
     @abstractmethod
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
@@ -127,6 +129,10 @@ class PackedImplementation(Implementation):
     @abstractmethod
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         """The weights that were packed: (output channel, window, input channel of the group)."""
+
+
+class PackedImplementation(Packing):
+    """One that computes with packed weights in statements of its own."""
 
     @abstractmethod
     def compute(
@@ -143,9 +149,9 @@ def implementations() -> dict[str, Implementation]:
     return {each.name: each for each in found}
 
 
-def implementation_of(plan: Plan) -> PackedImplementation:
+def implementation_of(plan: Plan) -> Packing:
     """The implementation with packed weights that a plan names."""
-    packed = {n: i for n, i in implementations().items() if isinstance(i, PackedImplementation)}
+    packed = {n: i for n, i in implementations().items() if isinstance(i, Packing)}
     if plan.name not in packed:
         raise ValueError(f"there is no implementation '{plan.name}'; there are {', '.join(packed)}")
     return packed[plan.name]
@@ -163,12 +169,12 @@ def best_candidate(
     made: Contraction, weights: Array, processor: Processor, limits: Limits
 ) -> Candidate:
     """The cheapest way to compute a contraction, or the one that is asked for."""
-    found = [
-        candidate
-        for each in implementations().values()
-        for candidate in each.candidates(made, weights, processor, limits)
-    ]
     with deciding(str(made)) as scope:
+        found = [
+            candidate
+            for each in implementations().values()
+            for candidate in each.candidates(made, weights, processor, limits)
+        ]
         taken = choose("implementation", found, lambda candidate: candidate.cycles)
     if taken.arranged is not None:
         with deciding(str(taken.arranged.contraction)) as arranged:

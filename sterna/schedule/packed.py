@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from sterna.ir.types import TensorType, Type
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
+from sterna.relay.expr import Call
+from sterna.relay.op import record_of
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
-from sterna.schedule.implementation import Plan, implementation_of
+from sterna.schedule.expression import Expression
+from sterna.schedule.implementation import PackedImplementation, Plan, implementation_of
 from sterna.te import Tensor
 
 
@@ -34,12 +37,33 @@ def compute_packed(
     attrs: Attrs, made: Contraction | None, out: TensorType, epilogue: Epilogue | None,
     data: Tensor, weights: Sequence[Tensor],
 ) -> Tensor | None:
-    """The statements of a call's implementation; None if its weights are not packed."""
+    """The statements of a call's implementation; None if it has none of its own."""
     plan = plan_of(attrs)
-    if plan is None:
+    found = None if plan is None else implementation_of(plan)
+    if plan is None or not isinstance(found, PackedImplementation):
         return None
     assert made is not None, "its type was inferred"
-    return implementation_of(plan).compute(made, plan, out, epilogue, data, weights)
+    return found.compute(made, plan, out, epilogue, data, weights)
+
+
+def expression_of(attrs: Attrs | None) -> Expression | None:
+    """How a call's sum is written as a tensor expression; None if it runs by statements."""
+    plan = plan_of(attrs)
+    if plan is None:
+        return Expression()
+    is_own = isinstance(implementation_of(plan), PackedImplementation)
+    return None if is_own else Expression.of(plan)
+
+
+def contraction_of_call(call: Call) -> Contraction | None:
+    """The contraction that a call is, of known extents; None if it is none."""
+    record = record_of(call)
+    if record is None or record.contraction is None:
+        return None
+    made: Contraction | None = record.contraction(
+        call.attrs, *[arg.checked_type for arg in call.args]
+    )
+    return made
 
 
 def unpacked(attrs: Attrs, made: Contraction | None, weights: Sequence[Array]) -> Array:

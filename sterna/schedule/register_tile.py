@@ -44,10 +44,20 @@ def tile_of_rows(
     throughput: Throughput | None = None,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
+    found = _tiles_of_rows(
+        processor, rows, columns, dtype, depth, block, most_rows, throughput
+    )
+    return choose("tile", tuple(found), found.__getitem__)
+
+
+def _tiles_of_rows(
+    processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
+    block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
+) -> dict[RegisterTile, float]:
     lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
     registers = processor.registers_for(together)
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
-    return register_tile(
+    return _tiles(
         rows, columns, lanes, registers, block, most_rows, widths, together,
         throughput or processor.throughput,
     )
@@ -61,8 +71,17 @@ def tile_of_group(
 
     A tile lies in one group, or a vector of it holds several whole groups.
     """
+    found = tiles_of_group(processor, rows, columns, groups, dtype, depth, block)
+    return choose("tile", tuple(found), found.__getitem__)
+
+
+def tiles_of_group(
+    processor: Processor, rows: int, columns: int, groups: int, dtype: DataType, depth: int,
+    block: int | None = None,
+) -> dict[RegisterTile, float]:
+    """These tiles, with their cycles for each group and each step of the sum."""
     if groups == 1:
-        return tile_of_rows(processor, rows, columns, dtype, depth, block)
+        return _tiles_of_rows(processor, rows, columns, dtype, depth, block)
     lanes = processor.lanes(dtype)
     found = _tiles_across(processor, rows, columns, groups, lanes, depth, block)
     if not found or block is None:
@@ -73,7 +92,7 @@ def tile_of_group(
             rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,
             together, processor.throughput,
         )
-    return choose("tile", tuple(found), found.__getitem__)
+    return found
 
 
 def _tiles_across(
@@ -132,10 +151,10 @@ def register_tile(
 
 def expected_rows(
     rows: int, columns: int, lanes: int, registers: int, block: int, together: int,
-    throughput: Throughput,
+    throughput: Throughput, most_rows: int = MOST_ROWS,
 ) -> int:
     """The rows of the cheapest tile, for costs: nothing is decided."""
-    found = _tiles(rows, columns, lanes, registers, block, MOST_ROWS, (), together, throughput)
+    found = _tiles(rows, columns, lanes, registers, block, most_rows, (), together, throughput)
     return min(found, key=found.__getitem__).rows
 
 

@@ -93,7 +93,7 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     """A dense layer with known weights of float32, where vectors and its units do not fit."""
     data, weight = args
     lanes = _lanes(target)
-    if lanes is None or not isinstance(weight, Constant) or attrs.weight_layout != "NC":
+    if lanes is None or not isinstance(weight, Constant):
         return None
     kinds = _plain_floats(attrs, args)
     if kinds is None:
