@@ -21,6 +21,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call
+from sterna.schedule.choose import choose, deciding, near
 from sterna.schedule.products import wide
 from sterna.target import instructions_of
 from sterna.te import Tensor
@@ -59,7 +60,11 @@ def in_steps(
         return None
     weight, recurrence, *others = weights.fields
     given = dict(zip(attrs.given, others, strict=True))
-    packing = _Packing(network.gates, kinds[2].concrete_shape[2], len(attrs.directions))
+    size = kinds[2].concrete_shape[2]
+    with deciding(f"nn.{network.name} {kinds[0]!r}"):
+        units = units_of_block(network.gates, size)
+        together = _sequences_together(instructions_of(target).whole_vector_bits)
+    packing = _Packing(network.gates, size, len(attrs.directions), units)
     first, second, features = kinds[0].concrete_shape
     rows = packing.of_gates(weight)
     projected = call(
@@ -78,12 +83,17 @@ def in_steps(
     operands |= given
     shape = (first, second, *packing.shape)
     options = {name: value for name, value in attrs.items() if name != "given"}
-    wide_vectors = instructions_of(target).whole_vector_bits >= WIDE_VECTOR_BITS
     return call(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],
-        rows=ROWS_OF_WIDE_VECTORS if wide_vectors else 1, **options,
+        rows=together, **options,
     )
+
+
+def _sequences_together(bits: int) -> int:
+    """How many sequences share the weights that are loaded, at most."""
+    preferred = ROWS_OF_WIDE_VECTORS if bits >= WIDE_VECTOR_BITS else 1
+    return choose("sequences together", range(1, ROWS_OF_WIDE_VECTORS + 1), near(preferred))
 
 
 def _biases(
@@ -107,9 +117,8 @@ def _biases(
 class _Packing:
     """Gates of a network's units by blocks."""
 
-    def __init__(self, gates: int, size: int, count: int) -> None:
-        self.gates, self.size, self.count = gates, size, count
-        self.units = units_of_block(gates, size)
+    def __init__(self, gates: int, size: int, count: int, units: int) -> None:
+        self.gates, self.size, self.count, self.units = gates, size, count, max(1, units)
         self.blocks = -(-size // self.units)
         self.shape = (count, self.blocks, gates, self.units)
         self.numbers = math.prod(self.shape)
@@ -146,8 +155,8 @@ def _infer(network: Network, attrs: StepsAttrs, projected: Type, weights: Type) 
         raise ValueError(f"weights are columns, {', '.join(attrs.given)}, not {len(kinds)} tensors")
     operands = _operands(attrs, kinds)
     same_dtype([x, operands["columns"]], ["projected", "columns"])
-    size = tensor(operands["columns"], "columns", 5).concrete_shape[2]
-    packing = _Packing(network.gates, size, len(attrs.directions))
+    *_, size, _, units = tensor(operands["columns"], "columns", 5).concrete_shape
+    packing = _Packing(network.gates, size, len(attrs.directions), units)
     count, blocks, gates, units = packing.shape
     first, second = x.concrete_shape[:2]
     time, batch = by_layout(attrs, (first, second))
@@ -183,8 +192,8 @@ def _reference(
     """The whole network, whose input comes through the weights unchanged."""
     operands = _operands(attrs, weights)
     columns = operands.pop("columns")
-    count, _, size, gates, _ = columns.shape
-    packing = _Packing(gates, size, count)
+    count, _, size, gates, units = columns.shape
+    packing = _Packing(gates, size, count, units)
     rows = packing.rows_of(projected)
     each = gates * size
     weight = np.zeros((count, each, count * each), projected.dtype)

@@ -124,7 +124,7 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
         border = const(attrs.border, data.dtype)
         source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after, border)
 
-    shape = _one_row(out.shape) if how.flat else out.shape
+    shape = _flat_pixels(out.shape) if how.flat else out.shape
 
     def product(indices: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
         ranges = Analyzer()
@@ -163,7 +163,7 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
     return _in_rows(made, out.shape, f"{name}_rows") if how.flat else made
 
 
-def _one_row(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+def _flat_pixels(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """The extents of an image whose pixels are one row: images of 7 x 7 leave none over in each."""
     batch, height, width, channels = shape
     return (batch, 1, height * width, channels)
