@@ -22,6 +22,7 @@ from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call
 from sterna.schedule.choose import choose, deciding, near
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide
 from sterna.target import instructions_of
 from sterna.te import Tensor
@@ -212,9 +213,21 @@ def _reference(
     return network.reference(attrs.replace(given=tuple(given)), x, parts)
 
 
+def _contraction(attrs: StepsAttrs, projected: TensorType, weights: TupleType) -> Contraction:
+    """The states of all steps times the recurrence's weights, a step after the other."""
+    _, blocks, size, gates, units = tensors(weights, "weights")[0].concrete_shape
+    time, batch = by_layout(attrs, projected.concrete_shape[:2])
+    count, kind = len(attrs.directions), projected.dtype
+    rows = time * batch * count
+    return Contraction(
+        batch=1, image=(1, rows), inputs=size, result=(1, rows), outputs=blocks * gates * units,
+        data=kind, weight=kind, out=kind, data_layout="NC", out_layout="NC",
+        matrices=max(1, time * count),
+    )
+
+
 def _macs(attrs: StepsAttrs, out: TupleType, projected: TensorType, weights: TupleType) -> int:
-    columns = tensors(weights, "weights")[0].concrete_shape
-    return math.prod(projected.concrete_shape[:2]) * math.prod(columns)
+    return _contraction(attrs, projected, weights).macs
 
 
 def record_of_steps(network: Network, cases: list[Case]) -> OpRecord:
@@ -226,6 +239,7 @@ def record_of_steps(network: Network, cases: list[Case]) -> OpRecord:
         infer=lambda attrs, *kinds: _infer(network, attrs, *kinds),
         compute=lambda attrs, out, *inputs: _compute(network, attrs, out, *inputs),
         reference=lambda attrs, *arrays: _reference(network, attrs, *arrays),
+        contraction=_contraction,
         macs=_macs,
         num_outputs=1 + network.states,
         pattern=OPAQUE,

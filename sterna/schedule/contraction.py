@@ -3,8 +3,9 @@
     out[n, x, o] = sum(data[n, x * stride + t * dilation - before, c] * weight[o, t, c])
 
 over the taps t of a window and the channels c of o's group. Convolutions of any rank are such, and
-so are dense layers and products of matrices: their rows are the pixels of one line. An operator
-makes the description once; costs, packers and schedules read it.
+so are dense layers and products of matrices: their rows are the pixels of one line. A transposed
+one adds to out[n, x * stride + t * dilation - before, o]. An operator makes the description once;
+costs, packers and schedules read it.
 """
 
 import math
@@ -45,6 +46,8 @@ class Contraction:
     """NC: of rows of a matrix, which are the pixels of one line."""
     matrices: int = 1
     """Into how many matrices these rows fall, each times the same weights."""
+    transposed: bool = False
+    """Whether each pixel of the data adds its products to a window of the result."""
 
     @property
     def rank(self) -> int:
@@ -74,7 +77,8 @@ class Contraction:
     @property
     def macs(self) -> int:
         """Multiply-adds."""
-        return self.pixels * self.outputs * self.products
+        places = self.batch * math.prod(self.image) if self.transposed else self.pixels
+        return places * self.outputs * self.products
 
     @property
     def weight_bytes(self) -> int:
@@ -89,7 +93,8 @@ class Contraction:
     @property
     def is_pointwise(self) -> bool:
         """Whether nothing is read but the pixel at the same place."""
-        return {*self.window, *self.strides} == {1} and not self.is_padded
+        still = {*self.window, *self.strides} == {1} and not self.is_padded
+        return still and not self.transposed
 
     @property
     def is_depthwise(self) -> bool:
