@@ -24,7 +24,7 @@ CALLS = {
     "dense": lambda: relay.nn.dense(image(2, 5, 7), image(4, 7)),
     "steps": lambda: relay.nn.gru_steps(
         image(3, 2, 1, 1, 3, 16), relay.Tuple((image(1, 1, 16, 3, 16),))
-    ),
+    )[0].tuple_value,
 }
 PRODUCTS = {
     "conv2d": 42 * 8 * 36, "conv2d_transpose": 20 * 3 * 2 * 9, "conv3d_transpose": 8 * 4 * 8,
