@@ -38,10 +38,15 @@ else:
     SHARED_NAME = "libsterna.so"
     # The library's code runs in pool threads, so it is never unloaded.
     SHARED_FLAGS = ["-Wl,-soname,libsterna.so", "-Wl,-z,nodelete", "-Wl,-s", "-Wl,--gc-sections",
-                    "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-lpthread", "-ldl"]
+                    "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-Wl,-rpath,$ORIGIN", "-lpthread",
+                    "-ldl"]
     EXTENSION_FLAGS = ["-Wl,-rpath,$ORIGIN/../native/lib", "-Wl,-s"]
     if platform.machine() == "aarch64":  # as sterna.support.cross does for any library
         SHARED_FLAGS.append("-Wl,-z,norelro")
+
+
+# The kinds of GPUs whose back ends are libraries of their own.
+BACK_ENDS = ("opencl",)
 
 
 class BuildNative(build_ext):
@@ -91,6 +96,25 @@ class BuildNative(build_ext):
         shared.unlink(missing_ok=True)  # a process that has it loaded keeps its own copy
         self.compiler.link_shared_object(objects, str(shared), extra_postargs=SHARED_FLAGS)
         self.compiler.create_static_lib(objects, "sterna", output_dir=str(native / "lib"))
+        for kind in BACK_ENDS:
+            self.build_back_end(native, kind)
+
+    def build_back_end(self, native: Path, kind: str) -> None:
+        """The library of a kind of GPU, which the runtime loads when it is first asked for one."""
+        sources = [HERE / "runtime" / "gpu" / "kernels.c"]
+        sources += sorted((HERE / "runtime" / "gpu").glob(f"{kind}*.c"))
+        objects = self.compiler.compile(
+            [str(path.relative_to(HERE)) for path in sources],
+            output_dir=str(Path(self.build_temp) / kind),
+            include_dirs=[str(native / "include"), str(HERE / "runtime" / "gpu")],
+            extra_preargs=RUNTIME_FLAGS,
+        )
+        shared = native / "lib" / SHARED_NAME.replace("sterna", f"sterna_{kind}")
+        shared.unlink(missing_ok=True)
+        self.compiler.link_shared_object(
+            objects, str(shared), libraries=["sterna"], library_dirs=[str(native / "lib")],
+            extra_postargs=[flag.replace("sterna", f"sterna_{kind}") for flag in SHARED_FLAGS],
+        )
 
 
 core: dict[str, Any] = {

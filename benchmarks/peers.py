@@ -7,29 +7,73 @@ another torch.
 
 import importlib.metadata
 import importlib.util
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from sterna.model import CompiledModel
+from sterna.model import compile as compile_model
 from sterna.model.bench import onnxruntime_runner
+from sterna.model.bounds import measure_bounds
+from sterna.runtime.node_times import NodeTime
 
 Arrays = Mapping[str, Any]
 Runner = Callable[[], list[Any]]
+PRODUCTS_OF_BYTES = ("int8", "uint8")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run of a model takes of the machine, and the least time that the machine allows."""
+
+    least_seconds: float
+    """The longest of its multiply-adds, its inputs and outputs, and its weights, at their rates."""
+    kernel_seconds: float
+    """What its kernels took, without the call."""
+    kernels: int
+    flops: int
+
+
+class CompiledRunner:
+    """Ours: a compiled model on its inputs, and what the machine allows it."""
+
+    def __init__(self, model: CompiledModel, inputs: Arrays, threads: int) -> None:
+        self.model, self.inputs, self.threads = model, inputs, threads
+        self.arguments = [inputs[spec.name] for spec in model.inputs]
+
+    def __call__(self) -> list[Any]:
+        results = self.model(*self.arguments)
+        return list(results) if isinstance(results, tuple) else [results]
+
+    def limits(self) -> Limits:
+        """By the model as a whole: what passes between its kernels is no need of its own."""
+        bounds = measure_bounds(self.threads)
+        times = self.model.profile(repeat=3, bounds=False, inputs=self.inputs)
+        written = sum(np.asarray(result).nbytes for result in self())
+        weights = sum(array.nbytes for array in self.model.weights.values())
+        read = sum(array.nbytes for array in self.arguments) + weights
+        flops = sum(node.flops or 0 for node in times.nodes)
+        bytes_first = any(spec.dtype in PRODUCTS_OF_BYTES for spec in self.model.inputs)
+        whole = NodeTime(
+            "model", "model", times.seconds, len(self.arguments), (), flops, read + written,
+            weights,
+            written, "int8" if bytes_first else "float32",
+            sum(node.function_steps for node in times.nodes),
+        )
+        least = bounds.seconds(whole, weights) or 0.0
+        return Limits(least, times.seconds, len(times.nodes), flops)
 
 
 def sterna(path: Path, inputs: Arrays, threads: int) -> Runner:
     """Ours; the number of threads comes from the environment, which the caller sets."""
-    import sterna
-
-    model = sterna.compile(path)
-    return lambda: list(model.run(inputs).values())
+    return CompiledRunner(compile_model(path), inputs, threads)
 
 
 def onnxruntime(path: Path, inputs: Arrays, threads: int) -> Runner:
@@ -52,7 +96,12 @@ def openvino(path: Path, inputs: Arrays, threads: int) -> Runner:
 
 
 def mnn(path: Path, inputs: Arrays, threads: int) -> Runner:
-    """MNN, whose own converter reads the file."""
+    """MNN, whose own converter reads the file.
+
+    The converter is called without the script around it, which would install a package and send
+    what it converted to its makers.
+    """
+    import _tools
     import MNN.expr
     import MNN.nn
     import onnx
@@ -60,11 +109,12 @@ def mnn(path: Path, inputs: Arrays, threads: int) -> Runner:
     graph = onnx.load(path, load_external_data=False).graph
     outputs = [output.name for output in graph.output]
     converted = Path(tempfile.mkdtemp()) / "model.mnn"
-    subprocess.run(
-        [Path(sys.executable).with_name("mnnconvert"), "-f", "ONNX", "--modelFile", path,
-         "--MNNModel", converted, "--bizCode", "benchmark"],
-        check=True, capture_output=True,
-    )
+    _tools.mnnconvert([
+        "mnnconvert", "-f", "ONNX", "--modelFile", str(path), "--MNNModel", str(converted),
+        "--bizCode", "benchmark",
+    ])
+    if not converted.is_file():
+        raise ValueError("its converter does not take the model")
     settings = {"backend": 0, "numThread": threads, "precision": "high"}
     manager = MNN.nn.create_runtime_manager((settings,))
     net = MNN.nn.load_module_from_file(

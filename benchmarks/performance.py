@@ -8,9 +8,6 @@ them. What other machines measured is left alone. Takes some minutes on an idle 
 
 import argparse
 import os
-import platform
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,37 +19,14 @@ import operators
 import peers
 import rpc
 import runtime_costs
+from contest import OURS
+from machine import machine, versions
 from rows import HEAD, Row, markdown
 
-import sterna
 from sterna.model.bounds import measure_bounds
-from sterna.target import Target, machine_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- measured on {} -->", "<!-- end of what was measured on {} -->"
-
-
-def processor() -> str:
-    """What the system calls the processor."""
-    try:
-        told = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        told = ""
-    named = re.search(r"^Model name:\s*(.+)$", told, re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
-
-
-def machine() -> str:
-    """One line that tells this machine from others."""
-    bits = 32 * machine_of(Target("llvm -mcpu=native")).lanes(32)
-    cores = os.cpu_count() or 1
-    return f"{platform.machine()}, {processor()}, {cores} cores, vectors of {bits} bits"
-
-
-def versions() -> str:
-    """Ours and the peers'."""
-    named = {"sterna": sterna.__version__, "Python": platform.python_version(), **peers.installed()}
-    return ", ".join(f"{name} {version}" for name, version in named.items())
 
 
 def limits(threads: int) -> str:
@@ -75,7 +49,7 @@ def models(folder: Path, threads: list[int], rounds: int, seconds: float) -> lis
     files = sorted(folder.glob("*.onnx"))
     if not files:
         raise SystemExit(f"there is no .onnx file in {folder}")
-    names = [engines.OURS, *peers.installed()]
+    names = [OURS, *peers.installed()]
     races = [engines.race(file, names, number, rounds, seconds)
              for number in threads for file in files]
     raced = markdown(engines.head(names), [race.cells(names) for race in races])

@@ -16,9 +16,20 @@ TITLES = {
 LOCAL_INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 
 
+# What the server has from the runtime, whose own functions are not seen from outside.
+SHARED = {"src": (), "rpc": ("sha256.c",)}
+
+
 def sources(folder: str) -> list[Path]:
-    """A folder's C files, in a fixed order."""
-    return sorted((FOLDER / folder).glob("*.c"))
+    """The C files of a program or library, in a fixed order."""
+    shared = [FOLDER / "src" / name for name in SHARED[folder]]
+    return [*sorted((FOLDER / folder).glob("*.c")), *shared]
+
+
+def find_header(folder: str, name: str) -> Path:
+    """A header of a folder, or one that it shares with the runtime."""
+    own = FOLDER / folder / name
+    return own if own.exists() else FOLDER / "src" / name
 
 
 def amalgamate(folder: str = "src") -> str:
@@ -32,7 +43,7 @@ def amalgamate(folder: str = "src") -> str:
         if name in seen:
             return ""
         seen.add(name)
-        return LOCAL_INCLUDE.sub(inline, (FOLDER / folder / name).read_text("utf-8"))
+        return LOCAL_INCLUDE.sub(inline, find_header(folder, name).read_text("utf-8"))
 
     parts = [f"/* {TITLES[folder]} */\n", "#define STERNA_ONE_FILE\n"]
     for path in sources(folder):

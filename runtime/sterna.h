@@ -526,7 +526,9 @@ typedef struct sterna_module_type {
 } sterna_module_type;
 
 /* Loads a shared library. Files that are truncated, built for another machine or for a processor with
-   instructions that this one lacks, or no libraries at all are refused by name. A library stays loaded
+   instructions that this one lacks, or no libraries at all are refused by name, and so are those that
+   Sterna wrote and whose content has changed since (see src/seal.c; STERNA_CHECK_SEALS=0 in the
+   environment leaves this out, which takes a second or more per gigabyte). A library stays loaded
    for good, since it may have handed out pointers into itself, unless it exports the symbol
    __sterna__closeable, which promises that it has not. */
 STERNA_API int sterna_module_load(const char *path, sterna_module **out);

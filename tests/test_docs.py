@@ -7,12 +7,14 @@ that follow. In what is printed `...` stands for anything; --update-golden write
 """
 
 import contextlib
+import importlib
 import io
 import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,15 @@ RUN = ("python", "console", "c")
 NEEDS = {"firmware.md": ("qemu-system-arm", "arm-none-eabi-gcc")}
 """Programs beside a shell and a C compiler."""
 END = "=== end of command ==="
+
+ALL_PAGES = [*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY"))]
+FOLDERS = ("sterna", "runtime", "tests", "benchmarks", "examples", "docs", "build_tools", ".ci")
+FILE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]*[\w*/]")
+MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
+NAME = re.compile(r"(?<![\w/.-])sterna(?:\.[A-Za-z_]\w*)+")
+CLASS = re.compile(r"`[\w.]*?\b([A-Z][a-z]+[A-Z]\w*)[^`\n]*`")
+TO_BE_ADDED = {"sterna/op/nn/squared_distance.py", "sterna/isa/name.py"}
+"""Files that pages tell their readers to write."""
 
 
 @dataclass(slots=True)
@@ -153,3 +164,58 @@ def test_the_index_leads_to_every_page() -> None:
     linked = re.findall(r"\]\((\w+\.md)\)", index)
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert len(linked) == len(set(linked)) and set(linked) == pages
+
+
+@cache
+def files() -> list[Path]:
+    """All files that pages speak of."""
+    return [*ROOT.glob("*.*"), *(path for name in FOLDERS for path in (ROOT / name).rglob("*"))]
+
+
+@cache
+def sources() -> str:
+    """All text of code."""
+    texts = [path for path in files() if path.suffix in (".py", ".pyi", ".c", ".h", ".hpp")]
+    return "\n".join(path.read_text("utf-8") for path in texts)
+
+
+@cache
+def words() -> set[str]:
+    """The words of all code."""
+    return set(re.findall(r"\w+", sources()))
+
+
+def is_known(name: str) -> bool:
+    """Whether a dotted name leads to something, or is one that code asks for by its text."""
+    found: object = importlib.import_module("sterna")
+    path = "sterna"
+    for part in name.split(".")[1:]:
+        path = f"{path}.{part}"
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = importlib.import_module(path)
+            except ImportError:
+                return f'"{name}"' in sources()
+    return True
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in set(FILE.findall(text)) - TO_BE_ADDED:
+        assert list(ROOT.glob(name.rstrip("/"))), f"{page.name} names {name}, which is not there"
+    for name in set(MODULE.findall(text)) - TO_BE_ADDED:
+        found = any(path.as_posix().endswith(f"/{name}") for path in files())
+        assert found, f"{page.name} names {name}, and no file ends so"
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_in_code_that_a_page_mentions_are_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in set(NAME.findall(text)):
+        if not name.endswith((".h", ".hpp", ".c")):
+            assert is_known(name), f"{page.name} mentions {name}, which is not there"
+    for name in CLASS.findall(BLOCK.sub("", text)):
+        assert name in words(), f"{page.name} mentions {name}, and no code has such a name"

@@ -23,11 +23,11 @@ def _add(name: str, make: Callable[..., RelayExpr], *args: Any, **kwargs: Any) -
     LAYERS[name] = lambda: IRModule.from_expr(make(*args, **kwargs))
 
 
-def _weights(*shape: int, dtype: str = "float32") -> RelayExpr:
-    """Constants that are the same in every process."""
+def _weights(*shape: int, dtype: str = "float32", most: int = 127) -> RelayExpr:
+    """Constants that are the same in every process; most: of integers with a sign."""
     rng = np.random.default_rng(zlib.crc32(repr((shape, dtype)).encode()))
     if dtype in ("int8", "uint8", "int32"):
-        low, high = (0, 255) if dtype == "uint8" else (-127, 127)
+        low, high = (0, 255) if dtype == "uint8" else (-most, most)
         return relay.const(rng.integers(low, high, shape).astype(dtype))
     numbers = rng.standard_normal(shape).astype("float32")
     return relay.const(numbers.astype(ml_dtypes.bfloat16 if dtype == _BFLOAT16 else dtype))
@@ -243,13 +243,15 @@ def _closed(x: RelayExpr, dtype: str, zero: int) -> RelayExpr:
 
 
 def _quantized_conv(
-    channels: int, filters: int, window: int, groups: int = 1, dtype: str = "uint8", **attrs: Any
+    channels: int, filters: int, window: int, groups: int = 1, dtype: str = "uint8",
+    most: int = 127, **attrs: Any,
 ) -> RelayExpr:
     zero = 128 if dtype == "uint8" else 3
     x = _opened(_input(1, channels, 14, 14, dtype=dtype), dtype, zero)
     scales = relay.const(np.linspace(0.01, 0.02, filters, dtype="float32"))
     shape = (filters, channels // groups, window, window)
-    w = relay.qnn.dequantize(_weights(*shape, dtype="int8"), scales, relay.const(0), axis=0)
+    numbers = _weights(*shape, dtype="int8", most=most)
+    w = relay.qnn.dequantize(numbers, scales, relay.const(0), axis=0)
     made = relay.nn.conv2d(
         x, w, groups=groups, channels=filters, kernel_size=(window, window),
         padding=(window // 2,) * 2, **attrs,
@@ -259,11 +261,13 @@ def _quantized_conv(
     return _closed(relay.nn.relu(relay.nn.bias_add(made, bias)), dtype, zero)
 
 
-def _quantized_dense(rows: int, inputs: int, units: int, dtype: str) -> RelayExpr:
+def _quantized_dense(
+    rows: int, inputs: int, units: int, dtype: str, most: int = 127
+) -> RelayExpr:
     zero = 128 if dtype == "uint8" else 0
     x = _opened(_input(rows, inputs, dtype=dtype), dtype, zero)
     w = relay.qnn.dequantize(
-        _weights(units, inputs, dtype="int8"), _number(0.02, "float32"), relay.const(0)
+        _weights(units, inputs, dtype="int8", most=most), _number(0.02, "float32"), relay.const(0)
     )
     return _closed(relay.nn.dense(x, w), dtype, zero)
 
@@ -274,7 +278,14 @@ for _dtype in ("int8", "uint8"):
     _add(f"depthwise_3x3_{_dtype}", _quantized_conv, 64, 64, 3, 64, dtype=_dtype)
     _add(f"dense_1_row_{_dtype}", _quantized_dense, 1, 256, 256, _dtype)
     _add(f"dense_64_rows_{_dtype}", _quantized_dense, 64, 128, 128, _dtype)
+    # Sums of two products of such weights fit 16 bits.
+    _add(f"conv2d_1x1_small_{_dtype}", _quantized_conv, 64, 96, 1, dtype=_dtype, most=32)
+    _add(f"conv2d_3x3_small_{_dtype}", _quantized_conv, 32, 64, 3, dtype=_dtype, most=32)
+    _add(f"depthwise_3x3_small_{_dtype}", _quantized_conv, 64, 64, 3, 64, dtype=_dtype, most=32)
+    _add(f"dense_30_rows_small_{_dtype}", _quantized_dense, 30, 128, 128, _dtype, most=32)
+    _add(f"dense_600_rows_small_{_dtype}", _quantized_dense, 600, 128, 128, _dtype, most=32)
 _add("conv2d_3x3_stem_uint8", _quantized_conv, 3, 32, 3, strides=(2, 2))
+_add("conv2d_1x1_stride2_small_uint8", _quantized_conv, 64, 96, 1, strides=(2, 2), most=32)
 _add("conv2d_1x1_odd_int8", _quantized_conv, 37, 51, 1, dtype="int8")
 _add("conv2d_grouped_int8", _quantized_conv, 32, 32, 3, 4, dtype="int8")
 

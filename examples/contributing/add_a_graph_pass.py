@@ -10,7 +10,7 @@ import sterna
 from sterna import relay
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.op import OpRecord, call, is_call_of
+from sterna.relay.op import AnyOp, call, is_call_of
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -19,7 +19,7 @@ def SquareFactors() -> Pass:
     return call_pass("SquareFactors", 2, square_factors)
 
 
-def square_factors(record: OpRecord, product: Call) -> RelayExpr | None:
+def square_factors(record: AnyOp, product: Call) -> RelayExpr | None:
     """multiply(multiply(%x, c), c)  ->  multiply(%x, multiply(c, c))"""
     if record.name != "multiply" or not is_call_of(product.args[0], "multiply"):
         return None

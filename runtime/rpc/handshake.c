@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "frame.h"
-#include "sha256.h"
+#include "hmac.h"
 #include "wire.h"
 
 enum { NONCE_SIZE = 32, VERSION = 1, HAS_SECRET = 1 };

@@ -128,6 +128,10 @@ static int load_from_bytes(const blob_reader *r, const char *kind, sterna_bytes 
   memcpy(name, prefix, sizeof prefix - 1);
   memcpy(name + sizeof prefix - 1, kind, size);
   int failed = sterna_get_global(name, &load);
+  if (!failed && !load) {
+    device_load_named(kind);
+    failed = sterna_get_global(name, &load);
+  }
   if (!failed && !load)
     failed = sterna_set_errorf("ValueError",
                                "cannot load '%s': it holds a module of kind '%.100s', and nothing here "

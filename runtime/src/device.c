@@ -1,6 +1,7 @@
 /* Device types: their names, and how to allocate and copy there. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { TYPES = 32, REMOTE = STERNA_REMOTE_DEVICES };
@@ -70,13 +71,50 @@ int sterna_register_device(DLDeviceType type, const sterna_device_api *api) {
 
 void sterna_set_remote_devices(sterna_find_device find) { atomic_store(&find_remote, find); }
 
+/* ---- back ends of GPUs: libraries beside this one, loaded when they are first asked for ---- */
+
+#if defined(_WIN32)
+#define BACK_END "sterna_%s.dll"
+#elif defined(__APPLE__)
+#define BACK_END "libsterna_%s.dylib"
+#else
+#define BACK_END "libsterna_%s.so"
+#endif
+
+static platform_mutex load_mutex = PLATFORM_MUTEX_INIT;
+static uint32_t loads_tried; /* a bit for each type */
+
+static void load_back_end(DLDeviceType type) {
+  char name[64], error[256];
+  int (*register_it)(void) = NULL;
+  platform_lock(&load_mutex);
+  int is_first = !(loads_tried >> type & 1) && !atomic_load(&apis[type]);
+  loads_tried |= 1u << type;
+  if (is_first) {
+    snprintf(name, sizeof name, BACK_END, device_names[type]);
+    void *library = platform_library_open(name, error, sizeof error);
+    snprintf(name, sizeof name, "sterna_register_%s", device_names[type]);
+    void *found = library ? platform_library_symbol(library, name) : NULL;
+    memcpy(&register_it, &found, sizeof found);
+    if (register_it && register_it()) sterna_clear_error();
+  }
+  platform_unlock(&load_mutex);
+}
+
+void device_load_named(const char *kind) {
+  for (int type = kDLCUDA; type < TYPES; type++)
+    if (device_names[type] && strcmp(device_names[type], kind) == 0) load_back_end((DLDeviceType)type);
+}
+
 static const sterna_device_api *find_device(DLDeviceType type) {
   if (type == kDLCPU) return &cpu;
   if ((int)type >= REMOTE) {
     sterna_find_device find = atomic_load(&find_remote);
     return find ? find(type) : NULL;
   }
-  return (unsigned)type < TYPES ? atomic_load(&apis[type]) : NULL;
+  if (!sterna_device_name(type)) return NULL;
+  if (!atomic_load(&apis[type])) load_back_end(type);
+  return atomic_load(&apis[type]);
 }
 
 int sterna_device_exists(DLDevice device) {

@@ -228,6 +228,7 @@ static int read_entries(graph *g, const graph_source *s, const DLDevice *devices
     if (device && (json_integer(device, &type) || type < 0))
       return graph_wrong("an item of 'device_index' is no device type");
     if (choose_device(devices, device_count, type, &t->device)) return -1;
+    if (i == 0) g->device = t->device;
     entry->root = i;
     g->next_view[i] = NO_VIEW;
     dtype = json_next(dtype);

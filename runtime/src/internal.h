@@ -88,9 +88,14 @@ INTERNAL void tensor_place(DLTensor *t, const DLTensor *memory, uint64_t byte_of
 
 /* device.c: the device's table, or an error that says why there is none. */
 INTERNAL int device_get(DLDevice device, const sterna_device_api **out);
+/* Loads the back end of a kind of device, which also registers what loads modules of its kernels. */
+INTERNAL void device_load_named(const char *kind);
 
 /* binary.c: refuses a file that the system's loader would choke on. */
 INTERNAL int binary_check(const char *path);
+
+/* seal.c: whether a file of ours has another content than it was written with. */
+INTERNAL int seal_is_broken(const char *path);
 
 /* library.c: the shared libraries that are loaded, each once. */
 typedef struct library library;

@@ -190,6 +190,8 @@ static int open_file(const char *path, const char *full, const file_identity *fi
     *out = lib;
     return 0;
   }
+  if (seal_is_broken(full))
+    return refuse_library(path, "the file is damaged: it is not what it was sealed as; export it anew");
   size_t size = strlen(full) + 1;
   library *fresh = memory_allocate(sizeof *fresh + size, 16);
   if (!fresh) return -1;

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const DLDevice model_device = {kDLCPU, 0};
+/* A model says itself which kind of device it runs on: the first of that kind is taken. */
+static const DLDevice model_devices[] = {{kDLCPU, 0}, {kDLCUDA, 0}, {kDLOpenCL, 0}};
+enum { MODEL_DEVICES = sizeof model_devices / sizeof *model_devices };
 
 /* ---- models that are linked into the program ---- */
 
@@ -52,7 +54,7 @@ static int open_linked(const char *name, sterna_model **out) {
   sterna_module *module;
   if (find_linked(name, &model) || sterna_module_from_table(model->functions, model->function_count, &module))
     return -1;
-  int failed = model_open(model->data, module, 1, &model_device, 1, out);
+  int failed = model_open(model->data, module, 1, model_devices, MODEL_DEVICES, out);
   sterna_release(module);
   return failed;
 }
@@ -73,7 +75,7 @@ int sterna_model_load_named(const char *path, const char *name, sterna_model **o
   if (!failed && !data)
     failed = sterna_set_errorf("ValueError", "'%s' holds no model%s%s%s", path, name ? " named '" : "",
                                name ? name : "", name ? "'" : "");
-  if (!failed) failed = model_open(data, module, 1, &model_device, 1, out);
+  if (!failed) failed = model_open(data, module, 1, model_devices, MODEL_DEVICES, out);
   sterna_release(module);
   return failed;
 }
@@ -177,7 +179,7 @@ static int describe_memory(const sterna_model *m, const char *what, const char *
     return sterna_set_errorf("ValueError", "%s '%s' has %llu bytes, but %llu were given", what, name,
                              (unsigned long long)m->g->entries[entry].bytes, (unsigned long long)bytes);
   *out = m->g->views[entry];
-  out->device = model_device;
+  out->device = model_devices[0]; /* where the memory of a C program is */
   out->data = (void *)(uintptr_t)data;
   return 0;
 }

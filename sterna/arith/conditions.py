@@ -104,9 +104,9 @@ class Conditions(Sums):
     ) -> bool | None:
         """The truth of a comparison of numbers that wrap, by their ranges."""
         if kind in (EQ, NE):
-            apart = const_of(minus(a, b))
-            if apart is not None:
-                return (apart % (1 << dtype.bits) == 0) == (kind is EQ)
+            distance = const_of(minus(a, b))
+            if distance is not None:
+                return (distance % (1 << dtype.bits) == 0) == (kind is EQ)
         low_a, high_a = self.state.typed_bound(a, dtype)
         low_b, high_b = self.state.typed_bound(b, dtype)
         if kind in (EQ, NE):

@@ -262,10 +262,16 @@ def recombine(state: State, total: Sum, dtype: DataType) -> Sum:
     """
     for _ in range(MAX_MERGES):
         merged = _recombine_one(state, total, dtype)
-        if merged is None or len(merged) > len(total):
+        if merged is None or _cost(state, merged) > _cost(state, total):
             break
         total = merged
     return total
+
+
+def _cost(state: State, total: Sum) -> tuple[int, int]:
+    """How many terms are quotients and remainders, and how many terms there are."""
+    kinds = [state.atoms[index].kind for mono in total for index in mono]
+    return sum(kind in (FloorDiv, FloorMod) for kind in kinds), len(total)
 
 
 def _recombine_one(state: State, total: Sum, dtype: DataType) -> Sum | None:
@@ -280,6 +286,8 @@ def _recombine_one(state: State, total: Sum, dtype: DataType) -> Sum | None:
             merged = _with_quotient(state, total, atom.operands, value, dtype)
             if merged is None:
                 merged = _with_remainder(state, total, atom.operands, value, dtype)
+            if merged is None:
+                merged = _with_lower_digit(state, total, atom.operands, value, dtype)
         elif atom.kind is FloorDiv:
             merged = _with_dividend(state, total, atom.operands, value, dtype)
             if merged is None:
@@ -350,6 +358,27 @@ def _with_remainder(
                 whole = floormod(state, operands[0], joint, dtype)
                 return minus(scale(whole, value), {mono: part})
     return None
+
+
+def _with_lower_digit(
+    state: State, total: Sum, operands: tuple[Sum, ...], value: int, dtype: DataType
+) -> Sum | None:
+    """What replaces k*c*((x//c) % d) if the sum has k*(x % c), which may be of less than x."""
+    upper = const_of(operands[1])
+    if upper is None or upper <= 0 or len(operands[0]) != 1:
+        return None
+    (mono, part), = operands[0].items()
+    if len(mono) != 1 or part != 1 or state.atoms[mono[0]].kind is not FloorDiv:
+        return None
+    number, by = state.atoms[mono[0]].operands
+    divisor = const_of(by)
+    if divisor is None or divisor <= 0 or value % divisor:
+        return None
+    factor, rest = value // divisor, floormod(state, number, by, dtype)
+    if not rest or any(mono and total.get(mono) != part * factor for mono, part in rest.items()):
+        return None
+    whole = floormod(state, number, constant(divisor * upper), dtype)
+    return scale(minus(whole, rest), factor)
 
 
 OPERATIONS: dict[type[BinaryExpr], Operation] = {

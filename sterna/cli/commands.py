@@ -8,6 +8,7 @@ COMMANDS = {
     "inspect": "show a model: its operators, its code at any stage, a drawing",
     "micro": "make a firmware project of a model, build it, and show what memory it takes",
     "targets": "list what can be compiled for, and what is missing for the rest",
+    "key": "make a pair of keys, to sign compiled files and to trust them",
     "rpc-server": "compile the RPC server, a program without Python, for a machine",
     "demo": "compile a small classifier and let it read digits",
 }

@@ -10,6 +10,7 @@ from sterna.cli.models import add_model, compile_model, expect_folder, parse_tar
 from sterna.cli.output import file_size, progress, show
 from sterna.model import CompiledModel
 from sterna.model.import_model import COMPILED
+from sterna.support.keys import read_secret_key
 from sterna.support.progress import stage
 from sterna.support.table import show_bytes, show_seconds
 
@@ -31,6 +32,9 @@ def add_to(commands: "Subparsers") -> None:
     )
     parser.add_argument("--cc", help="the C compiler that links the file")
     parser.add_argument(
+        "--sign", metavar="KEY", help="sign the file with this secret key, as `sterna key` makes it"
+    )
+    parser.add_argument(
         "--report", action="store_true", help="show what was fused and how it was scheduled"
     )
     parser.set_defaults(run=run)
@@ -45,9 +49,12 @@ def run(options: argparse.Namespace) -> int:
     forms = parse_target(options.target).kind.code_generator().forms
     if output.suffix == ".c" and "c" not in forms:
         raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
+    signing = {} if options.sign is None else {"sign": options.sign}
+    if options.sign is not None:
+        read_secret_key(options.sign)  # before long work begins
     model = compile_model(options)
     with progress(options), stage("write the file"):
-        model.export(output, cc=options.cc)
+        model.export(output, cc=options.cc, **signing)
     report = model.report()
     data = {"output": str(output), "bytes": file_size(output), **report.to_dict()}
     show(options, data, lambda: _text(output, model, options.report))

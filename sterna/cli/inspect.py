@@ -84,7 +84,7 @@ def _show_compiled(options: argparse.Namespace) -> int:
         raise UsageError(
             f"'{options.model}' is compiled already; --show and --draw need the model itself"
         )
-    report = load(options.model).report()
+    report = load(options.model, trust=options.trust).report()
     show(options, report.to_dict(), lambda: str(report))
     return 0
 

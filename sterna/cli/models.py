@@ -20,6 +20,12 @@ def add_model(parser: argparse.ArgumentParser, compiled_too: bool = True) -> Non
     """The model, and the options for compiling it."""
     kinds = model_files() + (", or a file that compile wrote" if compiled_too else "")
     parser.add_argument("model", metavar="MODEL", help=kinds)
+    if compiled_too:
+        parser.add_argument(
+            "--trust", action="append", metavar="KEY",
+            help="load a compiled file only if it is signed with the secret key of this public "
+            "one; may be repeated",
+        )
     add_compiling(parser)
     add_json(parser)
 
@@ -111,7 +117,9 @@ def open_model(options: argparse.Namespace) -> CompiledModel:
         set_num_threads(options.threads)
     if Path(options.model).suffix in COMPILED:
         _expect_no_compiling(options)
-        return models.load(options.model)
+        return models.load(options.model, trust=options.trust)
+    if options.trust:
+        raise UsageError(f"--trust is for compiled files; '{options.model}' is compiled here")
     target = parse_target(options.target)
     if not runs_here(target):
         raise UnsupportedError(

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     kinds = [_kind(kind) for kind in all_kinds().values()]
     data = {
         "native": _native(), "tools": _tools(), "kinds": kinds,
+        "devices": _devices(),
         "machines": [_machine(options) for options in MACHINES],
         "architectures": list(instruction_sets()),
     }
@@ -56,6 +57,23 @@ def _native() -> dict[str, Any]:
         "target": NATIVE, "triple": machine.triple, "cpu": machine.cpu, "cores": machine.cores,
         "vector_bits": machine.vector_bits,
     }
+
+
+def _devices() -> list[dict[str, Any]]:
+    """The GPUs that this machine has, by the kinds of targets that can be built for them."""
+    found: list[dict[str, Any]] = []
+    for kind in all_kinds().values():
+        index = 0
+        while kind.codegen is not None and "gpu" in kind.default_keys:
+            here = device(kind.device_type, index)
+            if not here.exist:
+                break
+            found.append({
+                "device": f"{kind.name}({index})", "name": here.device_name,
+                "driver": here.driver_version, "memory_bytes": here.total_global_memory,
+            })
+            index += 1
+    return found
 
 
 def _tools() -> dict[str, str | None]:
@@ -136,9 +154,18 @@ def _text(data: dict[str, Any]) -> str:
     return "\n".join([
         f"This machine: {native['triple']}, {native['cpu']}, {native['cores']} cores, vectors of "
         f"{native['vector_bits']} bits ({native['target']})",
-        *tools, "", table, "", *_machines_text(data["machines"]), "",
+        *tools, *_devices_text(data["devices"]), "", table, "",
+        *_machines_text(data["machines"]), "",
         f"LLVM's processors: {', '.join(data['architectures'])}",
     ])
+
+
+def _devices_text(devices: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{each['device']}: {each['name']}, {(each['memory_bytes'] or 0) >> 20} MiB, driver "
+        f"{each['driver']}"
+        for each in devices
+    ]
 
 
 def _machines_text(machines: Sequence[Mapping[str, Any]]) -> list[str]:

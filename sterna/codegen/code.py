@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sterna.codegen.part import Part
+from sterna.runtime import Module
 from sterna.runtime._core import PackedFunc
 from sterna.tir.stmt import PrimFunc
 
@@ -45,6 +46,10 @@ def names_of(functions: Sequence[PrimFunc]) -> list[str]:
     return [*names, "_library_ctx"] if Part(functions).calls_by_name() else names
 
 
+SUPPORT = ""
+"""Beside the names of kernels: what they share."""
+
+
 class KernelsCode(ABC):
     """Kernels that were compiled one by one: their symbols are settled."""
 
@@ -55,7 +60,7 @@ class KernelsCode(ABC):
     def __init__(self, kernels: Mapping[str, bytes], text: Callable[[str], str]) -> None:
         """kernels: what was compiled, by name; text: gives all of it in a form."""
         self.kernels = kernels
-        self.names = list(kernels)
+        self.names = [name for name in kernels if name != SUPPORT]
         self._text = text
 
     @abstractmethod
@@ -84,6 +89,11 @@ class MixedCode:
         self.parts = parts
         self.kind = parts[0].kind
         self.names = [name for part in parts for name in part.names]
+
+    @property
+    def device_modules(self) -> list[Module]:
+        """The kernels of devices that functions launch."""
+        return [m for part in self.parts for m in getattr(part, "device_modules", ())]
 
     @property
     def context(self) -> int:

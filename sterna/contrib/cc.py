@@ -10,6 +10,7 @@ from typing import Any
 
 from sterna.support import cross, native, toolchain
 from sterna.support.classic import classic_names
+from sterna.support.seal import seal
 from sterna.target import Target, machine_of
 
 StrPath = str | os.PathLike[str]
@@ -42,7 +43,7 @@ def create_shared(
     """
     toolchain.link_shared(
         Path(output), _paths(objects), options or (), _cached(cc, ccache_env), cwd,
-        needs_runtime=_is_for_here(cc), variables=ccache_env,
+        needs_runtime=_is_for_here(cc), variables=ccache_env, finish=seal,
     )
 
 

@@ -1,6 +1,7 @@
 """Modules into files that load elsewhere: libraries, archives, objects, C."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +13,14 @@ from sterna.driver.files import as_objects, pack, write_object
 from sterna.driver.operator_module import OperatorModule
 from sterna.runtime import Module
 from sterna.support import cross, native, toolchain
+from sterna.support.keys import read_secret_key
+from sterna.support.seal import seal
 from sterna.support.write_aside import write_aside
 
 LINK_OPTIONS = ("cc", "cwd", "options")
 LIBRARY_FORMS = frozenset({".so", ".dylib", ".dll"})
+# An archive's members have seals of their own, and C has none.
+SEALED_FORMS = LIBRARY_FORMS | {".tar", ".o", ".wasm"}
 
 
 def export_library(
@@ -37,6 +42,10 @@ def export_library(
         raise ValueError(
             f"cannot export '{path}': the name must end in .so, .tar, .o, .a, .c or .wasm"
         )
+    key = options.pop("sign", None)
+    if key is not None and path.suffix == ".c":
+        raise ValueError(f"cannot sign '{path}': C has no seal; sign what is compiled from it")
+    secret = None if key is None else read_secret_key(key)
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
         tools = _Tools(_triple(module), options.get("cc"))
         made = bundle.write(module, Path(name))
@@ -45,12 +54,15 @@ def export_library(
         more = write_more(Path(name), tools.command)
         if fcompile is not None:
             files = [os.fspath(p) for p in (*made, *more, *further)]
-            return fcompile(os.fspath(path), files, **options)
+            result = fcompile(os.fspath(path), files, **options)
+            if path.suffix in SEALED_FORMS and path.is_file():
+                seal(path, secret)
+            return result
         unknown = sorted(options.keys() - set(LINK_OPTIONS))
         if unknown:
-            known = ", ".join(LINK_OPTIONS)
+            known = ", ".join((*LINK_OPTIONS, "sign"))
             raise TypeError(f"export_library has no option '{unknown[0]}'; linking takes {known}")
-        export = _Export(path, made, more, further, Path(name), options, tools)
+        export = _Export(path, made, more, further, Path(name), options, tools, secret)
         _WRITERS[path.suffix](export)
     return None
 
@@ -119,6 +131,8 @@ class _Export:
     folder: Path
     options: Mapping[str, Any]
     tools: _Tools
+    secret: bytes | None
+    """The key that the file is signed with."""
 
     @property
     def files(self) -> list[Path]:
@@ -128,8 +142,11 @@ class _Export:
         extra = [*(self.options.get("options") or ()), *self.tools.options]
         toolchain.link_shared(
             output, self.files, extra, self.tools.command, self.options.get("cwd"),
-            needs_runtime=bool(self.addons) and self.tools.is_here,
+            needs_runtime=bool(self.addons) and self.tools.is_here, finish=self.seal,
         )
+
+    def seal(self, path: Path) -> None:
+        seal(path, self.secret)
 
     def library(self) -> None:
         self.link(self.path)
@@ -138,7 +155,14 @@ class _Export:
         library = [self.folder / "lib.so"] if self.tools.has_libraries else []
         for path in library:
             self.link(path)
-        write_aside(self.path, lambda aside: pack(aside, [*library, *self.files]))
+        self.write(lambda aside: pack(aside, [*library, *self.files]))
+
+    def write(self, fill: Callable[[Path], None]) -> None:
+        def fill_and_seal(aside: Path) -> None:
+            fill(aside)
+            self.seal(aside)
+
+        write_aside(self.path, fill_and_seal)
 
     def wasm(self) -> None:
         if not self.more:
@@ -152,15 +176,22 @@ class _Export:
             small.append(self.folder / f"runtime.{source.stem}.o")
             toolchain.compile_object(small[-1], source, ["-Os", "-fno-pic"], cc)
         extra = self.options.get("options") or ()
-        toolchain.link_wasm(self.path, [*small, *self.files], extra, cc, cwd)
+        toolchain.link_wasm(self.path, [*small, *self.files], extra, cc, cwd, self.seal)
 
     def archive(self) -> None:
-        objects = as_objects(self.files, self.folder, self.tools.command)
-        write_aside(self.path, lambda aside: toolchain.archive(aside, objects))
+        sealed = []
+        for place, path in enumerate(as_objects(self.files, self.folder, self.tools.command)):
+            sealed.append(path)
+            if path.suffix == ".o":  # a copy: an addon is the user's own file
+                sealed[-1] = self.folder / f"sealed{place}" / path.name
+                sealed[-1].parent.mkdir()
+                shutil.copyfile(path, sealed[-1])
+                self.seal(sealed[-1])
+        write_aside(self.path, lambda aside: toolchain.archive(aside, sealed))
 
     def object(self) -> None:
         cc = self.tools.command
-        write_aside(self.path, lambda aside: write_object(aside, self.files, self.folder, cc))
+        self.write(lambda aside: write_object(aside, self.files, self.folder, cc))
 
     def source(self) -> None:
         alone = len(self.made) == 1 and not self.addons

@@ -1,6 +1,6 @@
 """Loading objects, archives and C sources without a linker of the system."""
 
-import os
+from io import BytesIO
 from pathlib import Path
 
 from sterna.codegen.c import load_c
@@ -8,15 +8,17 @@ from sterna.codegen.llvm import JitModule
 from sterna.runtime import Module, _core
 from sterna.support import toolchain
 from sterna.support.architecture import AR_MAGIC, archive_members
+from sterna.support.elf_check import check_elf
 from sterna.support.file_view import BrokenFileError, FileView
 from sterna.support.plain_tar import content_of, files_in, open_plain_tar
+from sterna.support.seal import check, is_sealed, view_of
 
 
 def load(path: Path) -> Module:
     """The modules in an object file, in all objects of an archive or tar, or in a C source.
 
-    Whoever calls it has seen that they are for this machine: LLVM would link others too, and their
-    code would run.
+    Whoever calls it has seen that they are for this machine, since LLVM would link others too and
+    their code would run, and has checked the file's seal.
     """
     if path.suffix == ".c":
         return _load_source(path)
@@ -43,14 +45,23 @@ def _load_source(path: Path) -> Module:
 
 def _objects(path: Path) -> list[bytes]:
     """The object files in a file."""
+    is_known = is_sealed(path)
     if path.suffix == ".tar":
         with open_plain_tar(path) as archive:
             files = files_in(archive)
-            return [content_of(archive, files[name]) for name in files if name.endswith(".o")]
+            found = [content_of(archive, files[name]) for name in files if name.endswith(".o")]
+        return [_checked(FileView(BytesIO(each), 0, len(each)), is_known) for each in found]
     with open(path, "rb") as file:
-        view = FileView(file, 0, os.fstat(file.fileno()).st_size)
+        view = view_of(file)
         if path.suffix != ".a":
-            return [view.read(0, view.size)]
+            return [_checked(view, is_known)]
         if view.head(len(AR_MAGIC)) != AR_MAGIC:
             raise BrokenFileError("it is no archive")
-        return [member.read(0, member.size) for _, member in archive_members(view)]
+        return [_checked(member, check(member)) for _, member in archive_members(view)]
+
+
+def _checked(view: FileView, is_known: bool) -> bytes:
+    """An object, which is looked through before it is linked unless a seal vouches for it."""
+    if not is_known:
+        check_elf(view)
+    return view.read(0, view.size)

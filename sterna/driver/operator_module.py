@@ -46,6 +46,8 @@ class OperatorModule(Module):
         """The module that something compiled stands behind."""
         module: Self = _core.make_module(cls, compiled)
         compiled.code.context = module.handle
+        for kernels in getattr(compiled.code, "device_modules", ()):
+            module.import_module(kernels)
         return module
 
     @property

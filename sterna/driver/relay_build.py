@@ -24,7 +24,8 @@ from sterna.relay.passes.bind_params import bind_params
 from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
-from sterna.target import Target, processor_of
+from sterna.target import Target, is_gpu, processor_of
+from sterna.tir.wanted_array import CPU
 
 
 @overload
@@ -80,12 +81,14 @@ def build(
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     if options is not None:
         return build_aot(needed, graph, mod_name, wanted, options, mod)
-    made = make_kernels(needed, wanted, True, in_place_candidates(graph))
+    shares = {} if is_gpu(wanted) else in_place_candidates(graph)
+    made = make_kernels(needed, wanted, True, shares)
     code, notes = made.code(prefix), _with_decisions(made.notes, needed, decided)
     _note_workspaces(graph, notes)
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}
-        graph_json = graph.to_json(take_over, processor_of(wanted).threads)
+        device = wanted.kind.device_type if is_gpu(wanted) else CPU
+        graph_json = graph.to_json(take_over, processor_of(wanted).threads, device)
     return GraphExecutorFactoryModule(
         code, graph_json, graph.params, mod_name, wanted, mod, notes,
         links_params=chosen.options["link-params"],
@@ -136,7 +139,9 @@ def optimize(
         mod["main"] = bind_params(mod["main"], params)
     wanted = _target(target, None)
     with wanted:
-        order = pipeline.passes(processor_of(wanted), wanted)
+        # What processors like is no concern of a GPU: layouts and weights stay the model's.
+        processor = None if is_gpu(wanted) else processor_of(wanted)
+        order = pipeline.passes(processor, wanted)
         return Sequential(order, name="relay.build")(mod), {}
 
 

@@ -17,7 +17,7 @@ from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import from_numpy
 from sterna.relay.builders import builder
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, OpRecord
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, AnyOp
 from sterna.relay.passes.fold_constant import fold_one
 
 
@@ -84,7 +84,7 @@ def call_unfolded(name: str, *args: Any, **attrs: Any) -> RelayExpr:
     return made.tuple_value if isinstance(made, TupleWrapper) else made
 
 
-def _allows(record: OpRecord, call: Call, size: int) -> bool:
+def _allows(record: AnyOp, call: Call, size: int) -> bool:
     """Whether computing a call is little work, and there is room for its value.
 
     There always is for a few bytes: they may be a shape.

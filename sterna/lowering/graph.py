@@ -55,9 +55,13 @@ class Graph:
     arena_bytes: int = 0
 
     def to_json(
-        self, take_over: Mapping[str, Sequence[tuple[int, int]]] | None = None, threads: int = 1
+        self, take_over: Mapping[str, Sequence[tuple[int, int]]] | None = None, threads: int = 1,
+        device_type: int = 1,
     ) -> str:
-        """The graph in the form that executors read; take_over and threads: see Layout."""
+        """The graph in the form that executors read; take_over and threads: see Layout.
+
+        device_type: DLPack's number of the device that it runs on.
+        """
         first = [0]
         for node in self.nodes:
             first.append(first[-1] + len(node.types))
@@ -71,7 +75,7 @@ class Graph:
             "heads": [[node, index, 0] for node, index in self.heads],
             "attrs": {
                 "dltype": ["list_str", [str(kind.dtype) for kind in kinds]],
-                "device_index": ["list_int", [1] * len(kinds)],
+                "device_index": ["list_int", [device_type] * len(kinds)],
                 "storage_id": ["list_int", plan.storage_ids],
                 "storage_offset": ["list_int", plan.offsets],
                 "arena_bytes": ["int", plan.arena_bytes],

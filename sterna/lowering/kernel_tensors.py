@@ -12,7 +12,7 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, OpRecord, record_of
+from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
@@ -29,7 +29,7 @@ class KernelTensors:
     outputs: list[Tensor]
     anchor: list[Tensor]
     """The anchor's results."""
-    anchor_record: OpRecord
+    anchor_record: AnyOp
     own: set[Operation]
     """The operations that the anchor's computation consists of."""
     is_flat: bool
@@ -45,7 +45,7 @@ class _Translator:
     def __init__(self, func: Function) -> None:
         self.func = func
         self.values: dict[int, Value] = {}
-        self.anchor: tuple[OpRecord, list[Tensor], set[Operation]] | None = None
+        self.anchor: tuple[AnyOp, list[Tensor], set[Operation]] | None = None
         self.anchor_call: tuple[Call, list[Value]] | None = None
         self.highest = ELEMWISE
 
@@ -66,13 +66,14 @@ class _Translator:
         """The outputs, as the anchor itself makes them if it can."""
         assert self.anchor is not None and self.anchor_call is not None
         record, made, _ = self.anchor
-        if record.compute_with is None or len(outputs) != 1 or len(made) != 1:
+        compute_with = record.contraction.compute_with
+        if compute_with is None or len(outputs) != 1 or len(made) != 1:
             return outputs
         epilogue = epilogue_of(made[0], outputs[0])
         if epilogue is None:
             return outputs
         call, operands = self.anchor_call
-        whole = record.compute_with(call.attrs, call.checked_type, epilogue, *operands)
+        whole = compute_with(call.attrs, call.checked_type, epilogue, *operands)
         if whole is None:
             return outputs
         given = {tensor.op for value in operands for tensor in flatten(value)}
@@ -117,7 +118,7 @@ class _Translator:
         return value
 
     def _consider_anchor(
-        self, record: OpRecord, made: list[Tensor], given: set[Operation]
+        self, record: AnyOp, made: list[Tensor], given: set[Operation]
     ) -> bool:
         """Whether the kernel follows this call's loops, as far as is known."""
         self.highest = max(self.highest, record.pattern)
@@ -173,7 +174,7 @@ def _operations_between(made: list[Tensor], given: set[Operation]) -> set[Operat
     return found
 
 
-def _check_types(record: OpRecord, call: Call, made: list[Tensor]) -> None:
+def _check_types(record: AnyOp, call: Call, made: list[Tensor]) -> None:
     kinds = flatten_type(call.checked_type)
     if len(kinds) != len(made):
         raise ValueError(f"{record.name} makes {len(made)} tensors, its type says {len(kinds)}")

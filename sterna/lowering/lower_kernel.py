@@ -11,15 +11,16 @@ from sterna.lowering.empty_kernel import (
 )
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.relay.expr import Call, Function, RelayExpr
-from sterna.relay.op import OpRecord, record_of
+from sterna.relay.op import AnyOp, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
+from sterna.tir.passes.bind_threads import bind_threads
 from sterna.tir.stmt import Buffer, PrimFunc
 
 
@@ -29,7 +30,7 @@ class LoweredKernel:
 
     function: PrimFunc
     arguments: int
-    anchor: OpRecord
+    anchor: AnyOp
     found: FoundSchedule
     choices: dict[str, Any]
     decisions: dict[str, Decision]
@@ -69,9 +70,9 @@ def scope_of(func: Function) -> str:
 def _contraction_of(call: RelayExpr) -> str:
     record = record_of(call)
     assert isinstance(call, Call) and record is not None
-    if record.contraction is None:
+    if record.contraction.describe is None:
         return ""
-    made = record.contraction(call.attrs, *[arg.checked_type for arg in call.args])
+    made = record.contraction.describe(call.attrs, *[arg.checked_type for arg in call.args])
     return "" if made is None else str(made)
 
 
@@ -89,6 +90,8 @@ def _lowered(
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
     loops = lower_schedule(schedule, arguments, name)
+    if is_gpu(target):
+        loops = bind_threads(loops)
     return LoweredKernel(loops, len(arguments), record, found, choices, scope.decisions)
 
 
@@ -106,7 +109,7 @@ def schedule_kernel(
     schedule = create_schedule([tensor.op for tensor in tensors.outputs])
     _inline_others(schedule, tensors, found.is_generic)
     record, outputs = tensors.anchor_record, list(tensors.outputs)
-    sums = outputs.pop() if record.gives_row_sums and sums_rows(outputs) else None
+    sums = outputs.pop() if record.contraction.gives_row_sums and sums_rows(outputs) else None
     kernel = Kernel(schedule, tensors.anchor, outputs, processor, tensors.is_flat, sums, target)
     found.apply(kernel)
     return schedule, kernel.choices

@@ -86,9 +86,9 @@ def plan_storage(
     memory = _plan(_merged(alone, heirs), works, layout)
     if heirs and memory.size > memory.lower_bound:
         # Longer lives can be harder to place.
-        apart = _plan(alone, works, layout)
-        if apart.size < memory.size:
-            memory, heirs = apart, {}
+        separate = _plan(alone, works, layout)
+        if separate.size < memory.size:
+            memory, heirs = separate, {}
 
     def place(info: BufferInfo) -> Place:
         found = memory.places[info.name]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from sterna.relay.arrays import Array
 from sterna.runtime import Device, Module, cpu, load_module, num_threads
 from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes
+from sterna.support.keys import File
 from sterna.support.once import computed_once
 
 if TYPE_CHECKING:
@@ -151,7 +152,10 @@ class CompiledModel:
     # ---- in files ----
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write it to a file: .so, .tar, .o, .a, .c or .wasm; see export_library."""
+        """Write it to a file: .so, .tar, .o, .a, .c or .wasm; see export_library.
+
+        sign= is the file of a secret key to sign it with, which load's trust asks for.
+        """
         build = self.build
         if build is None:
             raise ValueError(
@@ -166,11 +170,24 @@ class CompiledModel:
         return f"CompiledModel({takes}) -> ({gives})"
 
 
-def load(path: str | os.PathLike[str], device: Device | None = None) -> CompiledModel:
-    """A model from a file that export or export_library wrote."""
-    module = load_module(path)
+def load(
+    path: str | os.PathLike[str], device: Device | None = None, *,
+    trust: File | Sequence[File] | None = None,
+) -> CompiledModel:
+    """A model from a file that export or export_library wrote.
+
+    trust: files of public keys; then only what was signed with one of them is loaded.
+    """
+    module = load_module(path, trust=trust)
     if not module.implements_function("get_graph_json"):
         raise ValueError(
             f"'{os.fspath(path)}' holds functions, but no model; runtime.load_module loads it"
         )
-    return CompiledModel(module, device or cpu(0), path=Path(path))
+    return CompiledModel(module, device or _home(module), path=Path(path))
+
+
+def _home(module: Module) -> Device:
+    """The device that a model is compiled for: the first of its kind."""
+    attrs = json.loads(module["get_graph_json"]())["attrs"]
+    _, kinds = attrs.get("device_index", ("list_int", []))
+    return Device(kinds[0], 0) if kinds else cpu(0)

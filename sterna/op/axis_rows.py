@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sterna.ir import build
+from sterna.ir.expr import ExprLike
 from sterna.ir.types import Dim
 from sterna.op.indexing import INT32, INT64, unravel
 from sterna.schedule.default import PARALLEL_ELEMENTS
@@ -49,7 +50,7 @@ class AxisRows:
         """
         with self._lines(ib, self.others) as around:
 
-            def at(place: Any) -> tuple[Any, ...]:
+            def at(place: ExprLike) -> tuple[ExprLike, ...]:
                 return (*around[: self.axis], place, *around[self.axis :])
 
             yield at
@@ -74,7 +75,7 @@ class AxisRows:
             whole = isinstance(last, int) and last % ROWS_PER_BLOCK == 0
             width: Any = ROWS_PER_BLOCK if whole else build.minimum(last - begin, ROWS_PER_BLOCK)
 
-            def at(place: Any, row: Any) -> tuple[Any, ...]:
+            def at(place: ExprLike, row: ExprLike) -> tuple[ExprLike, ...]:
                 return (*around[: self.axis], place, *around[self.axis :], begin + row)
 
             yield width, at

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type, as_dim, same_dim, show_shape
@@ -63,7 +62,7 @@ def not_empty(kind: TensorType, name: str, axes: Iterable[int], why: str) -> Non
         raise ValueError(f"{name} of shape {show_shape(kind.shape)} is empty where {why}")
 
 
-def map_dims(function: Callable[..., Any], *dims: Dim) -> Dim:
+def map_dims(function: Callable[..., object], *dims: Dim) -> Dim:
     """A dimension computed from others; unknown where one of them is."""
     if any(isinstance(dim, AnyDim) for dim in dims):
         return AnyDim()
@@ -105,7 +104,7 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(shape)
 
 
-def same_as_first(attrs: Any, *kinds: Type) -> TensorType:
+def same_as_first(attrs: object, *kinds: Type) -> TensorType:
     """The relation of an operator whose result is like its first operand."""
     return tensor(kinds[0], "the operand")
 

@@ -9,16 +9,20 @@ from sterna.ir.expr import Expr, IntImm
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.relay.arrays import to_numpy
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import call
 
 MOST_DIMENSIONS = 64
 
-ToStatic = Callable[[Any, tuple[RelayExpr, ...]], RelayExpr | None]
+ToStatic = Callable[[Attrs | None, tuple[RelayExpr, ...]], RelayExpr | None]
+
+# What users write where dimensions are wanted: numbers, or what the run will tell.
+DimsLike = RelayExpr | Array | np.generic | Dim | Sequence[RelayExpr | Dim]
 
 
-def known(value: Any) -> Any:
+def known(value: DimsLike) -> Any:
     """A number or a tuple of dimensions where a value says them; None if the run must tell.
 
     Users write numbers, lists, arrays and constants of a graph.
@@ -43,7 +47,7 @@ def _dim(value: Any) -> Any:
     return value.value if isinstance(value, IntImm) else value
 
 
-def known_dims(value: Any) -> tuple[Dim, ...] | None:
+def known_dims(value: DimsLike) -> tuple[Dim, ...] | None:
     """What `known` finds, as a tuple also where users write a single number."""
     found = known(value)
     return (found,) if isinstance(found, int | Expr) else found
@@ -69,7 +73,7 @@ def to_static(name: str, attribute: str | Sequence[str]) -> ToStatic:
     """The operator `name` with its last operands as attributes, once they are constants."""
     names = [attribute] if isinstance(attribute, str) else list(attribute)
 
-    def convert(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    def convert(attrs: Attrs | None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
         tensors, shapes = args[: -len(names)], [known(arg) for arg in args[-len(names) :]]
         if any(shape is None for shape in shapes):
             return None

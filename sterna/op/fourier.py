@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of any length, as statements.
+"""Mixed-radix FFT (Stockham): discrete Fourier transforms of any length, as statements.
 
 A length is taken apart into factors, and one pass over the line does each: its cost is the length
 times the factor. A pass of radix p over lines of n = p * m numbers that lie s apart turns each into
@@ -7,11 +7,11 @@ that only the run tells is one factor.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Expr, ExprLike
+from sterna.ir.types import Dim
 from sterna.op.indexing import INT64
 from sterna.op.statements import variable
 from sterna.support.dtype import DataType
@@ -42,11 +42,11 @@ def factors(length: int) -> list[int]:
     return found
 
 
-def circle(length: Any, dtype: DataType, name: str) -> list[Tensor]:
+def circle(length: Dim, dtype: DataType, name: str) -> list[Tensor]:
     """The cosines and the sines of equal parts of a circle."""
     part = build.const(2 * math.pi, "float64") / build.cast("float64", build.as_expr(length))
 
-    def table(function: Callable[[Any], Expr], which: str) -> Tensor:
+    def table(function: Callable[[Expr], Expr], which: str) -> Tensor:
         made: Tensor = compute(
             (length,),
             lambda k: build.cast(dtype, function(build.cast("float64", k) * part)),
@@ -61,14 +61,14 @@ class Transform:
     """The statements that transform a line of complex numbers."""
 
     def __init__(
-        self, ib: IRBuilder, length: Any, dtype: DataType, tables: list[BufferVar], inverse: bool
+        self, ib: IRBuilder, length: Dim, dtype: DataType, tables: list[BufferVar], inverse: bool
     ) -> None:
         self.ib, self.length, self.dtype, self.tables = ib, length, dtype, tables
         self.sign = 1 if inverse else -1
         self.inverse = inverse
 
     def run(
-        self, load: Callable[[Expr], Complex], store: Callable[[Expr, Expr, Expr], None], count: Any
+        self, load: Callable[[Expr], Complex], store: Callable[[Expr, Expr, Expr], None], count: Dim
     ) -> None:
         """From load(place) to store(place, real, imaginary) for the first places."""
         ib, length = self.ib, self.length
@@ -78,8 +78,8 @@ class Transform:
         with ib.for_range(0, length, name="k") as k:
             for part, value in zip(parts, load(k), strict=True):
                 part[k] = build.cast(self.dtype, value)
-        done: Any = 1
-        passes = factors(length) if isinstance(length, int) else [length]
+        done: Dim = 1
+        passes: Sequence[Dim] = factors(length) if isinstance(length, int) else [length]
         for place, radix in enumerate(passes):
             rest = length // (done * radix) if isinstance(length, int) else 1
             offsets = (0, length) if place % 2 == 0 else (length, 0)
@@ -95,20 +95,20 @@ class Transform:
             store(k, *[value * scale for value in values] if self.inverse else values)
 
     def _pass(
-        self, parts: list[BufferVar], offsets: tuple[Any, Any], radix: Any, rest: Any, done: Any,
+        self, parts: list[BufferVar], offsets: tuple[Dim, Dim], radix: Dim, rest: Dim, done: Dim,
         j: Expr, q: Expr,
     ) -> None:
-        """One group of `radix` numbers: their transform, turned by where the group lies."""
+        """A butterfly: the transform of `radix` numbers, times their twiddle factors."""
         source, target = offsets
 
-        def read(a: Any) -> Complex:
+        def read(a: ExprLike) -> Complex:
             return tuple(part[source + q + done * (j + rest * a)] for part in parts)  # type: ignore[return-value]
 
-        def write(r: Any, value: Complex) -> None:
-            turned = value
+        def write(r: ExprLike, value: Complex) -> None:
+            twiddled = value
             if not (isinstance(rest, int) and rest == 1):
-                turned = self._times(value, self._turn(j * r * done))
-            for part, number in zip(parts, turned, strict=True):
+                twiddled = self._times(value, self._twiddle(j * r * done))
+            for part, number in zip(parts, twiddled, strict=True):
                 part[target + q + done * (j * radix + r)] = number
 
         if isinstance(radix, int) and radix <= WRITTEN_OUT:
@@ -116,8 +116,8 @@ class Transform:
         else:
             self._by_loops(radix, read, write)
 
-    def _turn(self, place: Any) -> Complex:
-        """The number at a place of the circle."""
+    def _twiddle(self, place: Expr) -> Complex:
+        """The twiddle factor at a place of the circle."""
         sine = self.tables[1][place]
         return self.tables[0][place], sine if self.inverse else -sine
 
@@ -125,7 +125,8 @@ class Transform:
         return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
     def _written_out(
-        self, radix: int, read: Callable[[Any], Complex], write: Callable[[Any, Complex], None]
+        self, radix: int, read: Callable[[ExprLike], Complex],
+        write: Callable[[ExprLike, Complex], None],
     ) -> None:
         ib = self.ib
         given = [tuple(ib.let("x", part) for part in read(a)) for a in range(radix)]
@@ -141,7 +142,8 @@ class Transform:
             write(r, (ib.let("re", real), ib.let("im", imaginary)))
 
     def _by_loops(
-        self, radix: Any, read: Callable[[Any], Complex], write: Callable[[Any, Complex], None]
+        self, radix: Dim, read: Callable[[ExprLike], Complex],
+        write: Callable[[ExprLike, Complex], None],
     ) -> None:
         ib = self.ib
         step = self.length // radix if isinstance(radix, int) else 1
@@ -150,9 +152,9 @@ class Transform:
             imaginary = variable(ib, self.dtype, "imaginary_sum", build.const(0, self.dtype))
             with ib.for_range(0, radix, name="a") as a:
                 place = build.cast(INT64, a) * build.cast(INT64, r) % radix * step
-                turned = self._times(read(a), self._turn(ib.let("place", place)))
-                real.set(real.get() + turned[0])
-                imaginary.set(imaginary.get() + turned[1])
+                twiddled = self._times(read(a), self._twiddle(ib.let("place", place)))
+                real.set(real.get() + twiddled[0])
+                imaginary.set(imaginary.get() + twiddled[1])
             write(r, (ib.let("re", real.get()), ib.let("im", imaginary.get())))
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.relay.arrays import Array
 from sterna.tir import op as t
 
 
@@ -21,15 +23,15 @@ class Activation:
     beta: float | None = None
 
 
-def _positive(x: Any) -> Any:
+def _positive(x: Expr) -> Expr:
     return x > build.const(0, x.dtype)
 
 
-def _clipped(x: Any, low: float, high: float) -> Any:
+def _clipped(x: Expr, low: float, high: float) -> Expr:
     return build.maximum(build.minimum(x, build.const(high, x.dtype)), build.const(low, x.dtype))
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: Expr) -> Expr:
     """log(1 + exp(x)) without overflow."""
     zero = build.const(0, x.dtype)
     return build.maximum(x, zero) + t.log1p(t.exp(-t.abs(x)))
@@ -82,7 +84,7 @@ class Gate:
     beta: float | None
     clip: float | None
 
-    def expr(self, x: Any) -> Any:
+    def expr(self, x: Expr) -> Any:
         """It, of an expression."""
         given = (self.alpha, self.beta)
         constants = [None if one is None else build.const(one, x.dtype) for one in given]
@@ -90,7 +92,7 @@ class Gate:
             x = _clipped(x, -self.clip, self.clip)
         return self.function.scalar(x, *constants)
 
-    def array(self, x: Any) -> Any:
+    def array(self, x: Array) -> Any:
         """It, of an array."""
         bounded = x if self.clip is None else np.clip(x, -self.clip, self.clip)
         return self.function.array(bounded, self.alpha, self.beta)

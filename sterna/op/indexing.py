@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, same_dim
 from sterna.support.dtype import DataType
@@ -14,7 +13,7 @@ from sterna.te import Tensor, compute
 INT32, INT64 = DataType("int32"), DataType("int64")
 LARGEST_INT32 = 2**31 - 1
 
-Index = Sequence[Any]
+Index = Sequence[Expr]
 
 
 def dims_of(tensor: Tensor) -> list[Dim]:
@@ -22,13 +21,13 @@ def dims_of(tensor: Tensor) -> list[Dim]:
     return as_dims(tensor.shape)
 
 
-def as_dims(shape: Sequence[Any]) -> list[Dim]:
+def as_dims(shape: Sequence[Dim]) -> list[Dim]:
     """A shape with ints where dimensions are known."""
     return [dim if (known := build.int_value(dim)) is None else known for dim in shape]
 
 
 def taken_from(
-    source: Tensor, shape: Sequence[Dim], where: Callable[[Index], Index], name: str
+    source: Tensor, shape: Sequence[Dim], where: Callable[[Index], Sequence[ExprLike]], name: str
 ) -> Tensor:
     """A tensor whose element at i is the source's at where(i)."""
     made: Tensor = compute(tuple(shape), lambda *i: source(*where(i)), name=name)
@@ -40,13 +39,13 @@ def as_index(value: Expr) -> Expr:
     return build.cast(INT64 if value.dtype.bits + value.dtype.is_uint > 32 else INT32, value)
 
 
-def from_either_end(value: Expr, dim: Any) -> Expr:
+def from_either_end(value: Expr, dim: Dim) -> Expr:
     """An index that a tensor holds; below 0 it counts from the end of the dimension."""
     index = as_index(value)
     return build.select(index < 0, index + dim, index)
 
 
-def within(index: Expr, dim: Any) -> Expr:
+def within(index: Expr, dim: Dim) -> Expr:
     """An index held within a dimension, so that nothing outside of it is ever read."""
     return build.maximum(0, build.minimum(build.as_expr(dim) - 1, index))
 
@@ -59,7 +58,7 @@ def ravel(indices: Index, shape: Sequence[Dim]) -> Expr:
     return flat
 
 
-def divisor(dim: Any) -> Any:
+def divisor(dim: Dim) -> Dim:
     """A dimension that places are divided by; where it is 0 there are no places."""
     known = build.int_value(dim) if isinstance(dim, Expr) else dim
     return 1 if type(known) is int and known == 0 else dim

@@ -1,4 +1,4 @@
-"""How quantised numbers pass through operators as integers; see relay/quantized.py.
+"""Integer-only inference: how quantised numbers pass through operators; see relay/quantized.py.
 
 Sums of products are exact in 32 bits; where weights and data are so large that they might not be,
 there is no rule. A bias counts in the units of the sums only if it has their scale.
@@ -7,37 +7,47 @@ there is no rule. A bias counts in the units of the sums only if it has their sc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.layout import layout_of
-from sterna.relay.op import Op, call, find
+from sterna.relay.op import AttrsType, Op, call, find
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.quantized import (
     INT32,
     Quantized,
+    QuantizedLike,
     QuantizedPair,
+    QuantizedResult,
     Scheme,
     int_range,
     scheme_of,
 )
 from sterna.support.dtype import DataType
 
-# What a rule gives: integers, an expression, or None to leave the operator as it is.
-Made = Quantized | QuantizedPair | RelayExpr | None
-Rule = Callable[[Any, Sequence[Any]], Made]
+if TYPE_CHECKING:
+    from sterna.op.nn._conv_shape import ConvAttrs
+    from sterna.op.nn.adaptive_pool import GlobalAttrs
+    from sterna.op.nn.bias_add import BiasAddAttrs
+    from sterna.op.nn.dense import DenseAttrs, MatmulAttrs
+    from sterna.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
+    from sterna.op.tensor.clip import ClipAttrs
+    from sterna.op.tensor.transpose import TransposeAttrs
+
+Rule = Callable[[AttrsType, Sequence[QuantizedLike]], QuantizedResult]
 
 # Two scales are the same if they differ by rounding alone.
 SAME_SCALE = 2.0**-20
 
 
-def carried(name: str) -> Rule:
+def carried(name: str) -> Rule[Attrs | None]:
     """Operators that move elements, or choose by their order: they do so with integers as well."""
 
-    def rule(attrs: Any, operands: Sequence[Any]) -> Made:
+    def rule(attrs: Attrs | None, operands: Sequence[QuantizedLike]) -> QuantizedResult:
         data, *others = operands
         if not isinstance(data, Quantized) or not data.scheme.is_single or others:
             return None
@@ -46,7 +56,7 @@ def carried(name: str) -> Rule:
     return rule
 
 
-def transposed(attrs: Any, operands: Sequence[Any]) -> Made:
+def transposed(attrs: "TransposeAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Axes in another order, that of the channels with them."""
     (data,) = operands
     if not isinstance(data, Quantized):
@@ -60,25 +70,25 @@ def transposed(attrs: Any, operands: Sequence[Any]) -> Made:
     return replace(data, data=moved, scheme=scheme)
 
 
-def joined(attrs: Any, operands: Sequence[Any]) -> Made:
+def joined(attrs: Attrs, operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Tensors side by side that have one scheme."""
     (parts,) = operands
-    if not isinstance(parts, list) or not all(isinstance(part, Quantized) for part in parts):
+    if not isinstance(parts, list):
         return None
-    first = parts[0]
-    if not all(part.is_narrow and part.scheme.is_like(first.scheme) for part in parts):
+    narrow = [part for part in parts if isinstance(part, Quantized) and part.is_narrow]
+    if len(narrow) < len(parts) or not all(p.scheme.is_like(narrow[0].scheme) for p in narrow):
         return None
-    made = Call(Op("concatenate"), (Tuple(tuple(part.data for part in parts)),), attrs)
-    return Quantized(made, first.scheme)
+    made = Call(Op("concatenate"), (Tuple(tuple(part.data for part in narrow)),), attrs)
+    return Quantized(made, narrow[0].scheme)
 
 
-def rectified(attrs: Any, operands: Sequence[Any]) -> Made:
+def rectified(attrs: object, operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Numbers below 0 become 0."""
     (data,) = operands
     return data.held(0.0, math.inf) if isinstance(data, Quantized | QuantizedPair) else None
 
 
-def clipped(attrs: Any, operands: Sequence[Any]) -> Made:
+def clipped(attrs: "ClipAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Numbers between two bounds."""
     (data,) = operands
     if not isinstance(data, Quantized | QuantizedPair) or not attrs.a_min <= attrs.a_max:
@@ -86,7 +96,7 @@ def clipped(attrs: Any, operands: Sequence[Any]) -> Made:
     return data.held(float(attrs.a_min), float(attrs.a_max))
 
 
-def with_bias(attrs: Any, operands: Sequence[Any]) -> Made:
+def with_bias(attrs: "BiasAddAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """A bias for each channel."""
     data, bias = operands
     if not isinstance(data, Quantized) or not _is_total(data) or not _is_bias(bias, data):
@@ -94,10 +104,10 @@ def with_bias(attrs: Any, operands: Sequence[Any]) -> Made:
     return replace(data, data=call("nn.bias_add", data.data, bias.data, axis=attrs.axis))
 
 
-def pair(name: str) -> Rule:
+def pair(name: str) -> Rule[None]:
     """Two tensors element by element; of sums also what is added to those of products."""
 
-    def rule(attrs: Any, operands: Sequence[Any]) -> Made:
+    def rule(attrs: None, operands: Sequence[QuantizedLike]) -> QuantizedResult:
         a, b = operands
         if not isinstance(a, Quantized) or not isinstance(b, Quantized):
             return None
@@ -111,13 +121,14 @@ def pair(name: str) -> Rule:
     return rule
 
 
-def _is_total(data: Any) -> bool:
+def _is_total(data: QuantizedLike) -> TypeGuard[Quantized]:
     """Sums of products, before anything else has happened to them."""
-    plain = isinstance(data, Quantized) and data.low == -math.inf and data.high == math.inf
-    return plain and data.scheme.dtype == INT32 and data.parts == 1
+    if not isinstance(data, Quantized) or data.low != -math.inf or data.high != math.inf:
+        return False
+    return data.scheme.dtype == INT32 and data.parts == 1
 
 
-def _is_bias(bias: Any, data: Quantized) -> bool:
+def _is_bias(bias: QuantizedLike, data: Quantized) -> TypeGuard[Quantized]:
     """A constant that counts in the units of the sums and leaves them in 32 bits."""
     if not _is_total(bias) or not isinstance(bias.data, Constant) or np.any(bias.scheme.zero):
         return False
@@ -134,7 +145,7 @@ def _is_bias(bias: Any, data: Quantized) -> bool:
 # ---- floats to integers and back ----
 
 
-def dequantized(attrs: Any, operands: Sequence[Any]) -> Made:
+def dequantized(attrs: "DequantizeAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Integers whose scheme is known."""
     data, scale, zero = operands
     if not isinstance(data, RelayExpr) or attrs.block_size or attrs.out_dtype != "float32":
@@ -144,7 +155,7 @@ def dequantized(attrs: Any, operands: Sequence[Any]) -> Made:
     return None if scheme is None else Quantized(data, scheme)
 
 
-def quantized(attrs: Any, operands: Sequence[Any]) -> Made:
+def quantized(attrs: "QuantizeAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """The integers of numbers that are integers already."""
     data, scale, zero = operands
     if not isinstance(data, Quantized | QuantizedPair) or attrs.block_size:
@@ -158,7 +169,7 @@ def quantized(attrs: Any, operands: Sequence[Any]) -> Made:
 # ---- sums of products ----
 
 
-def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
+def convolved(attrs: "ConvAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Convolutions with constant weights."""
     layouts = [layout_of(name) for name in (attrs.data_layout, attrs.kernel_layout)]
     out = layout_of(attrs.out_layout or attrs.data_layout)
@@ -167,7 +178,7 @@ def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
     factors = _factors(operands, layouts[1].index_of("O"))
     if factors is None:
         return None
-    data, weight, scheme = factors
+    data, weight, scale, scheme = factors
     rank = len(attrs.strides)
     own = find(f"qnn.conv{rank}d").attrs
     assert own is not None
@@ -176,12 +187,14 @@ def convolved(attrs: Any, operands: Sequence[Any]) -> Made:
     multiplier = attrs.groups > 1 and weight.shape[layouts[1].index_of("I")] > 1
     if scheme.scale.size > 1 and multiplier and layouts[0].dims(data.shape)["C"] == attrs.groups:
         return None
-    made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, operands[1]),
+    made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, scale),
                 **given)
     return Quantized(made, replace(scheme, axis=out.index_of("C")))
 
 
-def multiplied(attrs: Any, operands: Sequence[Any]) -> Made:
+def multiplied(
+    attrs: "DenseAttrs | MatmulAttrs", operands: Sequence[QuantizedLike]
+) -> QuantizedResult:
     """Dense layers, whose weights are (units, depth), and products with a constant matrix."""
     turned = getattr(attrs, "transpose_b", True)
     if getattr(attrs, "transpose_a", False) or attrs.out_dtype:
@@ -189,14 +202,14 @@ def multiplied(attrs: Any, operands: Sequence[Any]) -> Made:
     factors = _factors(operands, 0 if turned else 1)
     if factors is None or len(factors[0].shape) < 2:
         return None
-    data, weight, scheme = factors
+    data, weight, scale, scheme = factors
     weight = weight if turned else np.ascontiguousarray(weight.T)
-    made = call("qnn.dense", data.data, const(weight), *_parameters(data, operands[1]),
+    made = call("qnn.dense", data.data, const(weight), *_parameters(data, scale),
                 units=weight.shape[0])
     return Quantized(made, replace(scheme, axis=len(data.shape) - 1))
 
 
-def averaged(attrs: Any, operands: Sequence[Any]) -> Made:
+def averaged(attrs: "GlobalAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Means over all of an image: sums, and how many they are of."""
     (data,) = operands
     layout = layout_of(attrs.layout)
@@ -216,9 +229,9 @@ def averaged(attrs: Any, operands: Sequence[Any]) -> Made:
 
 
 def _factors(
-    operands: Sequence[Any], axis: int
-) -> tuple[Quantized, Array, Scheme] | None:
-    """Data, weights without zero point, and the scheme of sums of their products."""
+    operands: Sequence[QuantizedLike], axis: int
+) -> tuple[Quantized, Array, Array, Scheme] | None:
+    """Data, weights without zero point, their scale, and the scheme of sums of their products."""
     data, weight = operands
     if not isinstance(data, Quantized) or not isinstance(weight, Quantized):
         return None
@@ -242,7 +255,7 @@ def _factors(
         return None
     scale = (data.scheme.scale * own.scale).astype(np.float32)
     scheme = Scheme(scale, np.zeros((), np.int32), -1, INT32)
-    return data, plain.astype(np.int8), scheme
+    return data, plain.astype(np.int8), own.scale, scheme
 
 
 def _settled(data: Quantized) -> Quantized:
@@ -253,7 +266,7 @@ def _settled(data: Quantized) -> Quantized:
     return Quantized(call("maximum", data.data, zero), data.scheme)
 
 
-def _parameters(data: Quantized, weight: Quantized) -> list[RelayExpr]:
+def _parameters(data: Quantized, scale: Array) -> list[RelayExpr]:
     """The zero points and scales that follow the operands of quantised products."""
     return [const(data.scheme.zero), const(np.int32(0)), const(data.scheme.scale),
-            const(weight.scheme.scale)]
+            const(scale)]

@@ -1,4 +1,4 @@
-"""Reading a tensor between its elements, along one axis at a time.
+"""Interpolation (nearest, linear, cubic): a tensor read between its elements, axis by axis.
 
 Every place of the result reads one element (nearest_neighbor), two (linear) or four (cubic), each
 with a weight; what lies outside is the element at the edge. Places are computed in float64, in an
@@ -15,7 +15,7 @@ import numpy as np
 from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, select
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
-from sterna.op.elementwise import quiet
+from sterna.op.elementwise import Numbers, quiet
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.schedule.products import FLOAT32, wide
@@ -72,7 +72,7 @@ _NEAREST: dict[str, tuple[Callable[[Any], Any], Callable[[float], int]]] = {
 ROUNDINGS = tuple(_NEAREST)
 
 
-def _is_known(value: Any, number: int) -> bool:
+def _is_known(value: object, number: int) -> bool:
     return isinstance(value, int | float) and value == number
 
 
@@ -130,7 +130,7 @@ class Scaling:
     def reads(self, place: Expr, dtype: DataType) -> list[tuple[Expr, Any]]:
         """The elements that a place of the result reads, with their weights."""
 
-        def number(value: Any) -> Any:
+        def number(value: float | Expr) -> Expr:
             return const(value, FLOAT64) if isinstance(value, float) else cast(FLOAT64, value)
 
         at = self.source(place, number)
@@ -158,7 +158,7 @@ class Scaling:
     def is_outside(self, place: Expr) -> Expr:
         """Whether a place of a region lies beyond the elements."""
 
-        def number(value: Any) -> Any:
+        def number(value: float | Expr) -> Expr:
             return const(value, FLOAT64) if isinstance(value, float) else cast(FLOAT64, value)
 
         at = self.source(place, number)
@@ -186,15 +186,15 @@ class Scaling:
         return np.asarray((at < 0) | (at > self.size - 1))
 
 
-def weights_of(method: str, t: Any, alpha: float = CUBIC_ALPHA) -> list[Any]:
+def weights_of(method: str, t: Numbers, alpha: float = CUBIC_ALPHA) -> list[Numbers]:
     """The weights of the elements around a place that lies t behind the one before it."""
     if method == "linear":
         return [1.0 - t, t]
-    near = [cubic(alpha, distance)[0] for distance in (t, 1.0 - t)]
-    return [cubic(alpha, 1.0 + t)[1], *near, cubic(alpha, 2.0 - t)[1]]
+    before, after = cubic(alpha, t)[0], cubic(alpha, 1.0 - t)[0]
+    return [cubic(alpha, 1.0 + t)[1], before, after, cubic(alpha, 2.0 - t)[1]]
 
 
-def cubic(a: float, x: Any) -> tuple[Any, Any]:
+def cubic(a: float, x: Numbers) -> tuple[Numbers, Numbers]:
     """Keys' kernel at a distance: what it is up to 1, and what it is from 1 to 2."""
     inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
     return inner, ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
@@ -251,7 +251,7 @@ def _tables(scaling: Scaling, dtype: DataType, name: str) -> list[tuple[Tensor, 
     ]
 
 
-def _times(weight: Any, factor: Tensor | None, place: Expr) -> Any:
+def _times(weight: Expr | None, factor: Tensor | None, place: Expr) -> Expr | None:
     if factor is None:
         return weight
     return factor(place) if weight is None else weight * factor(place)

@@ -1,4 +1,4 @@
-"""The largest of several elements, as NumPy finds it: a NaN is larger than any number."""
+"""Maxima that propagate NaN: the largest of several elements, as NumPy finds it."""
 
 from typing import Any
 

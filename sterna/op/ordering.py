@@ -1,4 +1,4 @@
-"""Which of two numbers comes first, and lines of numbers put in order.
+"""Orders: which of two numbers comes first, and lines of numbers sorted by merging.
 
 NaN is larger than every number and equal to NaN; of equals, the one that stood first stays first,
 upwards and downwards.

@@ -20,11 +20,11 @@ from sterna.op.recurrent_steps import by_layout, units_of_block
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call
 from sterna.schedule.choose import choose, deciding, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide
-from sterna.target import instructions_of
+from sterna.target import Target, instructions_of
 from sterna.te import Tensor
 
 # Sequences that run together where vectors have 512 bits and there are 32 of them.
@@ -50,7 +50,7 @@ class StepsAttrs(RecurrentAttrs):
 
 
 def in_steps(
-    network: Network, attrs: RecurrentAttrs, args: tuple[RelayExpr, ...], target: Any
+    network: Network, attrs: RecurrentAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
     """A network by a dense layer and its steps, where all shapes are known."""
     data, weights = args
@@ -230,7 +230,7 @@ def _macs(attrs: StepsAttrs, out: TupleType, projected: TensorType, weights: Tup
     return _contraction(attrs, projected, weights).macs
 
 
-def record_of_steps(network: Network, cases: list[Case]) -> OpRecord:
+def record_of_steps(network: Network, cases: list[Case]) -> OpRecord[StepsAttrs]:
     """What is known about the steps of a network."""
     return OpRecord(
         f"nn.{network.name}_steps",
@@ -239,7 +239,7 @@ def record_of_steps(network: Network, cases: list[Case]) -> OpRecord:
         infer=lambda attrs, *kinds: _infer(network, attrs, *kinds),
         compute=lambda attrs, out, *inputs: _compute(network, attrs, out, *inputs),
         reference=lambda attrs, *arrays: _reference(network, attrs, *arrays),
-        contraction=_contraction,
+        contraction=ContractionRules(describe=_contraction),
         macs=_macs,
         num_outputs=1 + network.states,
         pattern=OPAQUE,

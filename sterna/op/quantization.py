@@ -19,7 +19,7 @@ from sterna.te import ComputeOp, Tensor
 INT32 = DataType("int32")
 
 
-def is_single(shape: Sequence[Any]) -> bool:
+def is_single(shape: Sequence[Dim]) -> bool:
     """Whether a parameter belongs to a whole tensor."""
     return not shape or (len(shape) == 1 and build.int_value(shape[0]) == 1)
 

@@ -1,4 +1,4 @@
-"""Lines of numbers in order, and the first few of a line, through keys that are unsigned integers.
+"""Radix sort, and a tournament for the first few: numbers in order by keys of unsigned integers.
 
 A key holds the whole order of its number: downwards, NaN and zeros of both signs are settled when
 it is made. Of equal keys the one that stood first stays first.
@@ -208,8 +208,8 @@ def _tournament(
             best.set(build.minimum(best.get(), key_at(group * width + e)))
         groups.put(group, best.get(), group)
 
-    share = "parallel" if alone and length >= SHARED_LENGTH else "serial"
-    with ib.for_range(0, whole, name="g", dtype=kind, kind=share) as g:
+    loop = "parallel" if alone and length >= SHARED_LENGTH else "serial"
+    with ib.for_range(0, whole, name="g", dtype=kind, kind=loop) as g:
         enter(g, width)
     if rest:
         enter(build.const(whole, kind), rest)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
@@ -106,7 +108,8 @@ class Network:
                 f"not {len(parts)} tensors"
             )
         self.functions(attrs)
-        count, (time, batch) = len(attrs.directions), by_layout(attrs, x.shape[:2])
+        count = len(attrs.directions)
+        time, batch = by_layout(attrs, (x.shape[0], x.shape[1]))
         recurrence = tensor(parts[1], "recurrence", 3)
         size = recurrence.shape[2]
         rows = map_dims(lambda n: n * self.gates, size)
@@ -150,7 +153,7 @@ class Network:
             """By direction, block, what else there is, gate, unit."""
             shape: tuple[Any, ...] = (count, blocks, *part.shape[2:], part.shape[1] // size, units)
 
-            def element(d: Any, block: Any, *place: Any) -> Any:
+            def element(d: Expr, block: Expr, *place: Expr) -> Expr:
                 *rest, gate, unit = place
                 j = block * units + unit
                 value = part(d, gate * size + j, *rest).astype(kind)
@@ -245,7 +248,8 @@ _PER_SEQUENCE = ("sequence_lens", *STATES)
 
 
 def _initial(
-    attrs: RecurrentAttrs, parts: dict[str, Array], name: str, d: int, b: int, size: int, dtype: Any
+    attrs: RecurrentAttrs, parts: dict[str, Array], name: str, d: int, b: int, size: int,
+    dtype: npt.DTypeLike,
 ) -> Array:
     if name not in parts:
         return np.zeros(size, dtype)

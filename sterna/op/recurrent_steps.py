@@ -9,13 +9,16 @@ each other and run in parallel.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Expr, ExprLike
+from sterna.ir.types import Dim
 from sterna.op.gates import Gate
 from sterna.schedule.choose import choose, near
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+T = TypeVar("T")
 
 # Numbers of a block, of all its gates: enough sums at once for any vectors, few enough registers.
 BLOCK = 64
@@ -47,7 +50,7 @@ class Options(Protocol):
 Step = Callable[["Steps", Expr], None]
 
 
-def by_layout(attrs: Options, pair: Sequence[Any]) -> tuple[Any, Any]:
+def by_layout(attrs: Options, pair: tuple[T, T]) -> tuple[T, T]:
     """(time, batch) or (direction, batch) as layout 1 turns them round, there and back."""
     first, second = pair
     return (second, first) if attrs.layout else (first, second)
@@ -58,7 +61,8 @@ def write_steps(
     outs: list[BufferVar], functions: list[list[Gate]], rows: int,
 ) -> None:
     """All sequences in all directions; rows: how many sequences run together at most."""
-    time, batch = by_layout(attrs, operands["projected"].shape[:2])
+    first, second, *_ = operands["projected"].shape
+    time, batch = by_layout(attrs, (first, second))
     together = _together(batch, rows, "sequence_lens" in operands)
     tiles = batch // together
     count = len(attrs.directions)
@@ -84,7 +88,7 @@ def _together(batch: Expr, rows: int, have_lengths: bool) -> int:
     return max(n for n in range(1, max(1, rows) + 1) if number % n == 0)
 
 
-def _product(extents: Sequence[Any]) -> int | None:
+def _product(extents: Sequence[Dim]) -> int | None:
     made = 1
     for extent in extents:
         value = build.int_value(extent)
@@ -136,14 +140,14 @@ class Steps:
                 result[(*self._pair(row), j)] = build.cast(result.dtype, state[row, j])
 
     @contextmanager
-    def _numbers(self, extent: Any) -> Iterator[tuple[Expr, Expr]]:
+    def _numbers(self, extent: Dim) -> Iterator[tuple[Expr, Expr]]:
         with (
             self.ib.for_range(0, self.rows, name="row") as row,
             self.ib.for_range(0, extent, name="j") as j,
         ):
             yield row, j
 
-    def _pair(self, row: Any) -> tuple[Any, Any]:
+    def _pair(self, row: Expr) -> tuple[Expr, Expr]:
         return by_layout(self.attrs, (build.const(self.direction), self.first + row))
 
     def _place(self, time: Expr, row: Expr, j: Expr) -> tuple[Any, ...]:
@@ -177,19 +181,19 @@ class Steps:
         ):
             yield row, unit
 
-    def input(self, now: Expr, block: Expr, row: Any, gate: Any, unit: Expr) -> Expr:
+    def input(self, now: Expr, block: Expr, row: Expr, gate: ExprLike, unit: Expr) -> Expr:
         """What the input adds to a gate."""
         place = by_layout(self.attrs, (now, self.first + row))
         return self.operands["projected"][(*place, self.direction, block, gate, unit)]
 
-    def part(self, name: str, block: Expr, place: Any, unit: Expr) -> Expr:
+    def part(self, name: str, block: Expr, place: ExprLike, unit: Expr) -> Expr:
         """An element of an operand that has one for each unit; 0 without it."""
         if name not in self.operands:
             return build.const(0, self.kind)
         return self.operands[name][self.direction, block, place, unit]
 
     def gates_of(
-        self, block: Expr, gates: range, start: Callable[[Any, int, Expr], Expr], state: BufferVar
+        self, block: Expr, gates: range, start: Callable[[Expr, int, Expr], Expr], state: BufferVar
     ) -> BufferVar:
         """What gates of a block start with and what a state adds: (row, gate, unit), registers."""
         ib = self.ib

@@ -1,13 +1,13 @@
 """Rows of elements that are reduced together and then used each with the result, as in softmax."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sterna.ir.build import as_expr
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, as_dim
 from sterna.op.checks import axis_of
-from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 
 
@@ -20,6 +20,12 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int) -> list[int]:
     if len(set(found)) != len(found):
         raise ValueError(f"axis {axis} names a dimension twice")
     return found
+
+
+# element(indices): what is reduced, a value or several; reduction(it, axes): how.
+Value = TypeVar("Value", Expr, tuple[Expr, ...])
+Element = Callable[[Sequence[Expr]], Value]
+Reduction = Callable[[Value, list[IterVar]], Value]
 
 
 class Rows:
@@ -55,7 +61,7 @@ class Rows:
         return [index // self.lengths[i] if i in self.groups else index for i, index in kept]
 
     def reduced(
-        self, reduction: Callable[..., Any], element: Callable[[list[Any]], Any], name: str
+        self, reduction: Reduction[Value], element: Element[Value], name: str
     ) -> Any:
         """A reduction of element(indices) over each row."""
         order = sorted(self.lengths)
@@ -75,8 +81,9 @@ class Rows:
 
         return compute(self.shape, total, name=name)
 
-    def mean(self, element: Callable[[list[Any]], Any], name: str) -> Any:
+    def mean(self, element: Element[Expr], name: str) -> Tensor:
         """The mean of element(indices) over each row."""
         total = self.reduced(te_sum, element, f"{name}_sum")
         count = as_expr(self.count).astype(total.dtype)
-        return compute(total.shape, lambda *i: total(*i) / count, name=name)
+        made: Tensor = compute(total.shape, lambda *i: total(*i) / count, name=name)
+        return made

@@ -1,12 +1,12 @@
-"""What is drawn from random words: uniform and normal numbers, and weighted choices."""
+"""Random sampling: uniform and normal numbers (Box-Muller) and weighted choices, from words."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
+from sterna.ir.types import Dim
 from sterna.op.axis_rows import index_type, product
 from sterna.op.indexing import INT64, as_dims, unravel
 from sterna.op.ordering import passes_over
@@ -31,8 +31,11 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 FLOAT64 = DataType("float64")
 
-# The words of a key, and the two of the counter where drawing begins.
-Source = tuple[Sequence[Any], Sequence[Any]]
+# The words of a key, and the two of the counter where drawing begins; in a reference, as numbers.
+Source = tuple[Sequence[Expr], Sequence[Expr]]
+ArraySource = tuple[Sequence[int], Sequence[int]]
+# A number, or what reads it.
+Parameter = float | Callable[[], Expr]
 Values = Callable[[IRBuilder, list[Expr], DataType], list[Expr]]
 
 
@@ -50,7 +53,7 @@ def draw(ib: IRBuilder, source: Source, out: BufferVar, values: Values) -> None:
     each_block(ib, *source, shape, store)
 
 
-def uniform(low: Any, high: Any) -> Values:
+def uniform(low: Parameter, high: Parameter) -> Values:
     """Numbers of [low, high); both are numbers or functions that read them."""
 
     def values(ib: IRBuilder, words: list[Expr], dtype: DataType) -> list[Expr]:
@@ -60,7 +63,7 @@ def uniform(low: Any, high: Any) -> Values:
     return values
 
 
-def normal(mean: Any, scale: Any) -> Values:
+def normal(mean: Parameter, scale: Parameter) -> Values:
     """Numbers around a mean with a deviation."""
 
     def values(ib: IRBuilder, words: list[Expr], dtype: DataType) -> list[Expr]:
@@ -70,7 +73,7 @@ def normal(mean: Any, scale: Any) -> Values:
     return values
 
 
-def _number(value: Any, dtype: DataType) -> Expr:
+def _number(value: Parameter, dtype: DataType) -> Expr:
     return build.cast(dtype, value()) if callable(value) else build.const(float(value), dtype)
 
 
@@ -116,9 +119,9 @@ def choose(
 
 
 def _weights(
-    ib: IRBuilder, weights: BufferVar, at: Sequence[Expr], classes: Any, logits: bool
-) -> Callable[[Any], Expr]:
-    def given(c: Any) -> Expr:
+    ib: IRBuilder, weights: BufferVar, at: Sequence[Expr], classes: Dim, logits: bool
+) -> Callable[[Expr], Expr]:
+    def given(c: Expr) -> Expr:
         return build.cast(FLOAT64, weights[(*at, c)])
 
     if not logits:
@@ -133,7 +136,8 @@ def _weights(
 
 
 def uniform_array(
-    source: Source, shape: Sequence[int], dtype: DataType, low: Any, high: Any
+    source: ArraySource, shape: Sequence[int], dtype: DataType,
+    low: Array | float, high: Array | float,
 ) -> Array:
     """What uniform draws."""
     kind = real_type(dtype)
@@ -144,7 +148,8 @@ def uniform_array(
 
 
 def normal_array_of(
-    source: Source, shape: Sequence[int], dtype: DataType, mean: Any, scale: Any
+    source: ArraySource, shape: Sequence[int], dtype: DataType,
+    mean: Array | float, scale: Array | float,
 ) -> Array:
     """What normal draws."""
     kind = real_type(dtype)
@@ -156,7 +161,7 @@ def normal_array_of(
 
 
 def choices_array(
-    source: Source, weights: Array, samples: int, dtype: DataType, *, logits: bool
+    source: ArraySource, weights: Array, samples: int, dtype: DataType, *, logits: bool
 ) -> Array:
     """What choose draws."""
     given = weights.astype(np.float64)

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
-from sterna.ir.types import TensorType, Type, flatten_type
+from sterna.ir.expr import Expr, ExprLike
+from sterna.ir.types import Dim, TensorType, Type, flatten_type
 from sterna.te import Tensor, extern
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.stmt import Stmt
+from sterna.tir.stmt import Buffer, Stmt
 
 Fill = Callable[[IRBuilder, list[BufferVar], list[BufferVar]], None]
 FillOne = Callable[[IRBuilder, BufferVar, list[BufferVar]], None]
@@ -20,7 +19,7 @@ def statements(out: Type, inputs: Sequence[Tensor], fill: Fill, name: str) -> li
     """The tensors of a type, written by fill(builder, inputs, outputs)."""
     kinds: list[TensorType] = flatten_type(out)
 
-    def body(ins: list[Any], outs: list[Any]) -> Stmt:
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         ib = ir_builder.create()
         fill(ib, [ib.buffer_ptr(each) for each in ins], [ib.buffer_ptr(each) for each in outs])
         return ib.get()
@@ -36,7 +35,7 @@ def filled(out: TensorType, inputs: Sequence[Tensor], fill: FillOne, name: str) 
 
 
 @contextmanager
-def loops(builder: IRBuilder, extents: Sequence[Any], name: str = "i") -> Iterator[list[Any]]:
+def loops(builder: IRBuilder, extents: Sequence[Dim], name: str = "i") -> Iterator[list[Expr]]:
     """One loop inside the other over these extents."""
     with ExitStack() as stack:
         yield [
@@ -45,7 +44,7 @@ def loops(builder: IRBuilder, extents: Sequence[Any], name: str = "i") -> Iterat
         ]
 
 
-def variable(ib: IRBuilder, dtype: str, name: str, value: Any) -> "Variable":
+def variable(ib: IRBuilder, dtype: str, name: str, value: ExprLike) -> "Variable":
     """A number that statements change."""
     made = Variable(ib.allocate(dtype, (1,), name=name, scope="local"))
     made.set(value)
@@ -55,7 +54,7 @@ def variable(ib: IRBuilder, dtype: str, name: str, value: Any) -> "Variable":
 class Variable:
     """A number that statements change."""
 
-    def __init__(self, held: BufferVar, place: Any = 0) -> None:
+    def __init__(self, held: BufferVar, place: ExprLike = 0) -> None:
         self.held = held
         self.place = place
 
@@ -63,6 +62,6 @@ class Variable:
         """What it is now."""
         return self.held[self.place]
 
-    def set(self, value: Any) -> None:
+    def set(self, value: ExprLike) -> None:
         """Make it another number."""
         self.held[self.place] = build.cast(self.held.dtype, build.as_expr(value))

@@ -1,4 +1,4 @@
-"""Random words by counting: Threefry-4x64 with 20 rounds, as expressions and in NumPy.
+"""Counter-based random words: Threefry-4x64 with 20 rounds, as expressions and in NumPy.
 
 The generator is a function of a key and a counter, four words of 64 bits each, that gives four
 words. So every element is drawn by itself, in any order and in parallel, and a key always gives the
@@ -6,14 +6,14 @@ same numbers. The first word of the counter says what the words are for.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import Dim
 from sterna.op.axis_rows import product
+from sterna.op.elementwise import Numbers
 from sterna.op.indexing import INT64
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.support.dtype import DataType
@@ -28,18 +28,21 @@ _ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22
 _ROUNDS = 20
 
 
-def rounds(key: Sequence[Any], counter: Sequence[Any], word: Callable[[Any], Any]) -> list[Any]:
+def rounds(
+    key: Sequence[Numbers], counter: Sequence[Numbers], word: Callable[[Numbers | int], Numbers]
+) -> list[Numbers]:
     """The words of a key and a counter; word(value) keeps a value as 64 bits."""
-    schedule = [*key, word(key[0] ^ key[1] ^ key[2] ^ key[3] ^ word(_PARITY))]
+    schedule = list(key)
+    schedule.append(word(key[0] ^ key[1] ^ key[2] ^ key[3] ^ word(_PARITY)))
     x = [word(a + b) for a, b in zip(counter, key, strict=True)]
     for index in range(_ROUNDS):
         for (i, j), distance in zip(_pairs(index), _ROTATIONS[index % 8], strict=True):
             x[i] = word(x[i] + x[j])
             x[j] = word(word((x[j] << distance) | (x[j] >> (64 - distance))) ^ x[i])
         if index % 4 == 3:
-            turn = index // 4 + 1
-            x = [word(x[i] + schedule[(turn + i) % 5]) for i in range(4)]
-            x[3] = word(x[3] + word(turn))
+            injection = index // 4 + 1
+            x = [word(x[i] + schedule[(injection + i) % 5]) for i in range(4)]
+            x[3] = word(x[3] + word(injection))
     return x
 
 
@@ -51,10 +54,10 @@ def _pairs(index: int) -> tuple[tuple[int, int], tuple[int, int]]:
 # ---- as statements ----
 
 
-def word_exprs(ib: IRBuilder, key: Sequence[Expr], counter: Sequence[Any]) -> list[Expr]:
+def word_exprs(ib: IRBuilder, key: Sequence[Expr], counter: Sequence[ExprLike]) -> list[Expr]:
     """Names for the four words of a key and a counter."""
 
-    def word(value: Any) -> Expr:
+    def word(value: Expr | int) -> Expr:
         expr = build.const(value, UINT64) if isinstance(value, int) else value
         return expr if build.int_value(expr) is not None else ib.let("w", expr)
 
@@ -117,7 +120,7 @@ def normal_exprs(ib: IRBuilder, words: Sequence[Expr], dtype: DataType) -> list[
 # ---- in NumPy ----
 
 
-def _word(value: Any) -> Any:
+def _word(value: Array | int) -> Array:
     return np.asarray(value, np.uint64)
 
 
@@ -132,7 +135,7 @@ def word_arrays(key: Sequence[int], start: Sequence[int], count: int) -> Array:
     return made
 
 
-def _rounds_of(key: Sequence[int], counter: Sequence[Any]) -> list[Any]:
+def _rounds_of(key: Sequence[int], counter: Sequence[Array | int]) -> list[Array]:
     with np.errstate(over="ignore"):
         return rounds([_word(k) for k in key], [_word(c) for c in counter], _word)
 

@@ -1,7 +1,7 @@
 """What operators with windows share: strides, padding, extents of results, padded stages."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -70,7 +70,10 @@ class Windowed(Attrs):
         return full_padding(self.padding, len(self.strides))[len(self.strides) :]
 
 
-def padded_by(attrs: Any, layout: str, width: Sequence[tuple[int, int]]) -> Any:
+W = TypeVar("W", bound=Windowed)
+
+
+def padded_by(attrs: W, layout: str, width: Sequence[tuple[int, int]]) -> W | None:
     """The attributes with more padding; None if the border is not one of whole spatial axes."""
     axes = layout_of(layout)
     before, after = list(attrs.before), list(attrs.after)
@@ -125,7 +128,7 @@ def axis_names(layout: Layout) -> list[str]:
     ]
 
 
-def simple_index(layout: Layout, places: Mapping[str, Any], ranges: Analyzer) -> list[Expr]:
+def simple_index(layout: Layout, places: Mapping[str, ExprLike], ranges: Analyzer) -> list[Expr]:
     """The indices of an element, simplified by what is known about the ranges of variables."""
     return [ranges.simplify(as_expr(index)) for index in layout.index(places)]
 
@@ -163,7 +166,7 @@ def padded(
 
 
 def pad_array(
-    array: Array, before: Sequence[int], after: Sequence[int], value: Any = 0
+    array: Array, before: Sequence[int], after: Sequence[int], value: float = 0
 ) -> Array:
     """An array with a border of a value around its last axes."""
     spatial = list(zip(before, after, strict=True))

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from sterna.relay.expr import Call, RelayExpr, TupleWrapper, as_expr
-from sterna.relay.op import Op, OpRecord, find, records
+from sterna.relay.op import AnyOp, Op, find, records
 
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
@@ -33,7 +33,7 @@ def make(name: str, *args: Any, **attrs: Any) -> Any:
     return TupleWrapper(call, record.outputs_of(values)) if record.gives_tuple else call
 
 
-def _operand(record: OpRecord, place: int, value: Any) -> RelayExpr:
+def _operand(record: AnyOp, place: int, value: Any) -> RelayExpr:
     try:
         return as_expr(value)
     except TypeError:
@@ -43,7 +43,7 @@ def _operand(record: OpRecord, place: int, value: Any) -> RelayExpr:
         ) from None
 
 
-def _derive(record: OpRecord) -> Callable[..., Any]:
+def _derive(record: AnyOp) -> Callable[..., Any]:
     signature = _signature(record)
     inputs = [name.lstrip("*") for name in record.inputs]
 
@@ -67,11 +67,11 @@ def _derive(record: OpRecord) -> Callable[..., Any]:
     return build
 
 
-def _signature(record: OpRecord) -> inspect.Signature:
+def _signature(record: AnyOp) -> inspect.Signature:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name.lstrip("*"), kind) for name in record.inputs]
     if record.attrs is not None:
-        for item in dataclasses.fields(record.attrs):  # type: ignore[arg-type]
+        for item in dataclasses.fields(record.attrs):
             missing = item.default is dataclasses.MISSING
             default = inspect.Parameter.empty if missing else item.default
             parameters.append(inspect.Parameter(item.name, kind, default=default))

@@ -10,7 +10,7 @@ from typing import Any
 
 from sterna.relay.builders import builder
 from sterna.relay.describe_passes import first_sentence
-from sterna.relay.op import OpRecord, records
+from sterna.relay.op import AnyOp, records
 
 HEAD = """\
 # Operators
@@ -24,7 +24,7 @@ records in `sterna/op/`; [graphs.md](graphs.md) says what a record holds.
 
 def describe() -> str:
     """The page."""
-    by_family: dict[str, list[OpRecord]] = {}
+    by_family: dict[str, list[AnyOp]] = {}
     for name, record in sorted(records().items()):
         by_family.setdefault(name.rpartition(".")[0], []).append(record)
     parts = [HEAD]
@@ -35,13 +35,13 @@ def describe() -> str:
     return "\n".join(parts)
 
 
-def _row(record: OpRecord) -> str:
+def _row(record: AnyOp) -> str:
     name = record.name.rpartition(".")[2]
     arguments = ", ".join(_arguments(record, builder(record.name)))
     return f"| `{name}({arguments})` | {_cell(first_sentence(record.doc))} |"
 
 
-def _arguments(record: OpRecord, build: Callable[..., Any]) -> Iterator[str]:
+def _arguments(record: AnyOp, build: Callable[..., Any]) -> Iterator[str]:
     """What a builder takes, as it would be written, without types."""
     tuples = {name[1:] for name in record.inputs if name.startswith("*")}
     for parameter in inspect.signature(build).parameters.values():

@@ -22,7 +22,7 @@ Nodes do not change once they are made, except that an inferred type is kept in 
 through expressions is iterative (traverse.py): graphs are deep.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy as np
 from sterna.ir.node import Node, node
 from sterna.ir.structural import binds, has_identity
 from sterna.ir.types import Dim, TensorType, TupleType, Type
-from sterna.relay.arrays import from_numpy
+from sterna.relay.arrays import Array, from_numpy
 from sterna.runtime import NDArray
 from sterna.support.classic import classic_names
 from sterna.support.dtype import DataType
@@ -335,8 +335,14 @@ def const(value: Any, dtype: str | None = None) -> Constant | Tuple:
     return Constant(from_numpy(array, dtype))
 
 
-def as_expr(value: Any) -> RelayExpr:
-    """What users may write where an expression is wanted: also numbers and arrays."""
+# What users may write where an expression is wanted: also numbers and arrays.
+RelayExprLike = (
+    RelayExpr | TupleWrapper | NDArray | Array | np.generic | float | Sequence["RelayExprLike"]
+)
+
+
+def as_expr(value: RelayExprLike) -> RelayExpr:
+    """The expression that a user means."""
     if isinstance(value, RelayExpr):
         return value
     if isinstance(value, TupleWrapper):

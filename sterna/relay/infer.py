@@ -15,7 +15,7 @@ from sterna.relay.expr import (
     TupleGetItem,
     Var,
 )
-from sterna.relay.op import Op, OpRecord, is_packed
+from sterna.relay.op import AnyOp, Op, is_packed
 from sterna.support.errors import TVMError, register_error
 
 
@@ -137,7 +137,7 @@ def _type_of_call(call: Call) -> Type:
     return kind.ret_type
 
 
-def _type_of_operator_call(call: Call, record: OpRecord) -> Type:
+def _type_of_operator_call(call: Call, record: AnyOp) -> Type:
     kinds: list[Any] = [arg._type for arg in call.args]
     if not record.takes(len(kinds), call.attrs):
         names = ", ".join(record.inputs) or "nothing"
@@ -155,7 +155,7 @@ def _type_of_operator_call(call: Call, record: OpRecord) -> Type:
         raise TypeInferenceError(f"{error}\n  in {show_call(call)}{place}") from None
 
 
-def _completed(call: Call, record: OpRecord, kinds: Sequence[Type | None]) -> list[Type | None]:
+def _completed(call: Call, record: AnyOp, kinds: Sequence[Type | None]) -> list[Type | None]:
     """Types of the arguments, with those of untyped variables as the operator wants them."""
     assert record.complete is not None
     found = list(record.complete(call.attrs, *kinds))

@@ -17,7 +17,7 @@ from typing import Any
 from sterna.ir.types import TensorType
 from sterna.relay.attributes import Attrs
 from sterna.relay.layout import layout_of
-from sterna.relay.op import BROADCAST, ELEMWISE, OpRecord
+from sterna.relay.op import BROADCAST, ELEMWISE, AnyOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class LayoutPlan:
     attrs: Attrs | None
 
 
-# An operand that is a tuple comes as a list.
-Operands = Sequence[Any]
-Rule = Callable[[Any, Any, Operands], LayoutPlan | None]
+Operands = Sequence[Operand]
+# An operand that is a tuple comes as a list of operands, as rules of such operators know.
+Rule = Callable[[Any, Any, Sequence[Any]], LayoutPlan | None]
 
 
-def rule_of(record: OpRecord) -> Rule | None:
+def rule_of(record: AnyOp) -> Rule | None:
     """The rule of an operator: its own, or the one of its pattern."""
     if record.layout is not None:
         rule: Rule = record.layout
@@ -135,7 +135,7 @@ def along_axis(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
     return LayoutPlan((laid, *[None] * (len(operands) - 1)), (laid,), moved)
 
 
-def joined(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+def joined(attrs: Any, old: Any, operands: Sequence[Operands]) -> LayoutPlan | None:
     """Tuples of tensors joined along an axis; all get the layout that most of them have."""
     parts = operands[0]
     known = [part.laid for part in parts if part.laid is not None]

@@ -9,13 +9,20 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from sterna.ir.node import node
 from sterna.ir.types import Type, flatten_type, has_no_elements
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, RelayExpr
 from sterna.support.classic import MOVED, find_moved
+from sterna.support.dtype import DataType
+
+if TYPE_CHECKING:
+    from sterna.relay.layout_rules import LayoutPlan
+    from sterna.relay.passes.combine_parallel import ParallelRule
+    from sterna.relay.passes.fold_scale_axis import ScaleRule
+    from sterna.relay.quantized import QuantizedLike, QuantizedResult
 
 # Fusion patterns: how an operator combines with others in one kernel, by the classic numbers.
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE = 0, 1, 2, 3, 4
@@ -35,100 +42,143 @@ class Case:
     inputs: tuple[Any, ...]
     """Per input a shape (float32), a pair of shape and dtype, an array, or a list of such."""
     attrs: dict[str, Any] = field(default_factory=dict)
+    """Attributes by name; the others have their defaults."""
     tolerance: float = 1e-5
+    """How far a result may be from the reference, absolutely and for its size."""
+
+
+# The class of an operator's attributes; None of one that has none.
+AttrsType = TypeVar("AttrsType", bound=Attrs | None)
+AttrsIn = TypeVar("AttrsIn", bound=Attrs | None, contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class CallRule(Protocol[AttrsIn, Out]):
+    """A function of a call's attributes, and of one thing for each of its operands."""
+
+    def __call__(self, attrs: AttrsIn, /, *operands: Any, **options: Any) -> Out:
+        """What is known of a call with these."""
+
+
+# The widths of a border before and after each axis.
+Border = Sequence[tuple[int, int]]
+
+# What passes ask: the call by other operators, or None to stay.
+Args = tuple[RelayExpr, ...]
+Rewrite = Callable[[AttrsType, Args], RelayExpr | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ContractionRules(Generic[AttrsType]):
+    """What is known about contractions: convolutions, dense layers, products of matrices.
+
+    How they are packed, laid out and joined; see schedule/contraction.py. One leaves out what it
+    has no rule for, and an operator that is no contraction leaves out all.
+    """
+
+    describe: CallRule[AttrsType, Any] | None = None
+    """describe(attrs, *types): the description of the contraction, which implementations and cost
+    models read; None where extents are unknown."""
+    implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
+    """implement(call, processor, growth): itself with weights packed for the implementation that
+    costs least there, at most so many times larger; None where that is the call as it stands."""
+    compute_with: CallRule[AttrsType, Any] | None = None
+    """compute_with(attrs, out_type, epilogue, *tensors): its computation with its epilogue; gives
+    None for a call that has nothing better than what follows any operator."""
+    alter_layout: Callable[[AttrsType, Args, Any], Attrs | None] | None = None
+    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
+    """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
+    scale: "ScaleRule | None" = None
+    """How a factor for each channel becomes one of the weights: batch norm folding."""
+    parallel: "ParallelRule | None" = None
+    """How calls that read the same data become one: horizontal fusion."""
+    chain: Callable[[Call, Call, Any], bool] | None = None
+    """chain(call, before, processor): whether it runs in one kernel with the call that its data
+    comes from, which is more than injective too: layer fusion."""
+    gives_row_sums: Callable[[Call, Any], bool] | None = None
+    """gives_row_sums(call, processor): whether its kernel may also give the sums of its image's
+    rows, as float32: along the third of four axes, which stays as one element."""
+    stays_wide: Callable[[AttrsType, DataType], bool] | None = None
+    """stays_wide(attrs, narrow): whether ToMixedPrecision leaves it as it is, with these
+    attributes."""
 
 
 @dataclass(slots=True, eq=False)
-class OpRecord:
-    """Everything known about an operator."""
+class OpRecord(Generic[AttrsType]):
+    """What is known about an operator, whose attributes are of the class AttrsType."""
 
+    # What it is.
     name: str
     """As in the text form: "nn.softmax"."""
     inputs: tuple[str, ...]
     """The arguments' names; one that begins with * is a tuple of tensors."""
-    infer: Callable[..., Type]
+    infer: CallRule[AttrsType, Type]
     """infer(attrs, *types): the result's type; raises ValueError for operands that do not fit."""
-    attrs: type[Attrs] | None = None
-    compute: Callable[..., Any] | None = None
-    """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
-    compute_with: Callable[..., Any] | None = None
-    """compute_with(attrs, out_type, epilogue, *tensors): the same with what follows it; gives None
-    for a call that has nothing better than what follows any operator."""
-    reference: Callable[..., Any] | None = None
-    """reference(attrs, *arrays): the same in NumPy; also how constants are folded."""
-    pattern: int = OPAQUE
-    num_outputs: int | Callable[[Attrs], int] = 1
+    attrs: type[AttrsType] | None = None
+    """The class of its attributes, from which its builder and its text form come."""
+    complete: CallRule[AttrsType, Sequence[Type | None]] | None = None
+    """complete(attrs, *types): types for operands that have none (weights without a shape)."""
+    num_outputs: int | Callable[[AttrsType], int] = 1
     """More than 1, or a function: the result is a tuple."""
+    builder: Callable[..., Any] | None = None
+    """The function behind relay.<name> where the derived one would not do."""
+    doc: str = ""
+    """What it computes, for docs/operators.md and help()."""
+    cases: Sequence[Case] = ()
+    """Uses of it, which are tested on every target."""
+
+    # How it is computed.
+    reference: CallRule[AttrsType, Any] | None = None
+    """reference(attrs, *arrays): the result in NumPy; also how constants are folded."""
+    compute: CallRule[AttrsType, Any] | None = None
+    """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
     schedules: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
     """schedules[key](kernel): how a kernel with this anchor runs on targets that have a key, such
     as cpu; targets' own files add others, and without one the shape of its loops decides."""
+    pattern: int = OPAQUE
+    """How it combines with others in one kernel: a fusion pattern."""
     is_view: bool = False
     """Whether the result is its first operand's elements in their order, under another shape."""
-    complete: Callable[..., Sequence[Type | None]] | None = None
-    """complete(attrs, *types): types for operands that have none (weights without a shape)."""
-    contraction: Callable[..., Any] | None = None
-    """contraction(attrs, *types): the description of the contraction that it is, see
-    schedule/contraction.py; None where extents are unknown."""
-    macs: Callable[..., int] | None = None
+    foldable: bool = True
+    """Whether equal calls give equal results, so that one may stand for another."""
+    macs: CallRule[AttrsType, int] | None = None
     """macs(attrs, out_type, *types): the multiply-adds of a call."""
     instructions: int = 0
     """Those that an element takes at the least, of a function that is no instruction itself."""
 
-    # What passes ask. Each takes (attrs, args) and gives an expression, or None to stay.
-    simplify: Callable[..., RelayExpr | None] | None = None
+    # What passes ask.
+    simplify: Rewrite[AttrsType] | None = None
     """What it is when nothing is trained: batch_norm as a multiplication and an addition."""
     rewrites: Sequence[Callable[[Call], RelayExpr | None]] = ()
     """Rules of SimplifyExpr, each of which takes a call of it: x + 0 is x."""
-    canonicalize: Callable[..., RelayExpr | None] | None = None
+    canonicalize: Rewrite[AttrsType] | None = None
     """Itself by simpler operators: bias_add as an addition."""
-    legalize: Callable[..., RelayExpr | None] | None = None
+    legalize: Callable[[AttrsType, Args, Any], RelayExpr | None] | None = None
     """legalize(attrs, args, target): itself by operators that the target runs better."""
-    fast: Callable[..., RelayExpr | None] | None = None
+    fast: Rewrite[AttrsType] | None = None
     """Itself, less exact and faster."""
-    to_static: Callable[..., RelayExpr | None] | None = None
+    to_static: Rewrite[AttrsType] | None = None
     """Itself when operands that say a shape turn out to be constants."""
-    integer: Callable[..., Any] | None = None
+    integer: "Callable[[AttrsType, Sequence[QuantizedLike]], QuantizedResult] | None" = None
     """integer(attrs, operands): itself on the integers of quantised operands; a rule, see
     quantized.py."""
-    alter_layout: Callable[..., Attrs | None] | None = None
-    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
-    chain: Callable[[Call, Call, Any], bool] | None = None
-    """chain(call, before, processor): whether it runs in one kernel with the call that its data
-    comes from, which is more than injective too."""
-    gives_row_sums: Callable[[Call, Any], bool] | None = None
-    """gives_row_sums(call, processor): whether its kernel may also give the sums of its image's
-    rows, as float32: along the third of four axes, which stays as one element."""
-    of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
-    """of_row_sums(call, sums): itself of such sums of its first operand; None if it needs more."""
-    implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
-    """implement(call, processor, growth): itself with weights packed for the implementation that
-    costs least there, at most so many times larger; None where that is the call as it stands."""
-    convert_layout: Callable[..., Attrs | None] | None = None
-    """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
-    layout: Any = None
+    layout: "Callable[[AttrsType, AttrsType, Sequence[Any]], LayoutPlan | None] | None" = None
     """How layouts pass through it: a rule, see layout_rules.py."""
-    scale: Any = None
-    """How a factor per channel passes through it; a rule of fold_scale_axis.py."""
-    take_border: Callable[..., Attrs | None] | None = None
+    take_border: Callable[[AttrsType, Border, float], AttrsType | None] | None = None
     """take_border(attrs, pad_width, value): its attributes with data's border in its padding."""
-    parallel: Any = None
-    """How calls that read the same data become one; a rule of combine_parallel.py."""
-    foldable: bool = True
-    """Whether equal calls give equal results, so that one may stand for another."""
+    of_row_sums: Callable[[Call, RelayExpr], RelayExpr | None] | None = None
+    """of_row_sums(call, sums): itself of sums along the rows of its first operand; None if it
+    needs more."""
     mixed_precision: Literal["always", "follow", "never"] = "follow"
     """Whether ToMixedPrecision computes it in the narrow type."""
-    stays_wide: Callable[..., bool] | None = None
-    """stays_wide(attrs, narrow): whether it does not, with these attributes, for all that."""
+    contraction: ContractionRules[AttrsType] = field(default_factory=ContractionRules)
+    """What is known about it as a contraction."""
 
-    builder: Callable[..., Any] | None = None
-    """The function behind relay.<name> where the derived one would not do."""
-    cases: Sequence[Case] = ()
-    doc: str = ""
-
-    def outputs_of(self, attrs: Attrs | None) -> int:
+    def outputs_of(self, attrs: AttrsType) -> int:
         """The number of values that a call with these attributes gives."""
         count = self.num_outputs
-        return count if isinstance(count, int) else count(attrs)  # type: ignore[arg-type]
+        return count if isinstance(count, int) else count(attrs)
 
     def takes(self, count: int, attrs: Attrs | None) -> bool:
         """Whether a call has so many operands: those of its names, or packed weights in several."""
@@ -140,11 +190,14 @@ class OpRecord:
         return self.num_outputs != 1
 
 
-_RECORDS: dict[str, OpRecord] = {}
+# Any operator: what passes hold, which speak of calls of all.
+AnyOp = OpRecord[Any]
+
+_RECORDS: dict[str, AnyOp] = {}
 _loaded = False
 
 
-def register(record: OpRecord) -> OpRecord:
+def register(record: OpRecord[AttrsType]) -> OpRecord[AttrsType]:
     """Make an operator known."""
     if record.name in _RECORDS:
         raise ValueError(f"the operator {record.name} is registered twice")
@@ -152,7 +205,7 @@ def register(record: OpRecord) -> OpRecord:
     return record
 
 
-def records() -> dict[str, OpRecord]:
+def records() -> dict[str, AnyOp]:
     """All operators by name."""
     global _loaded
     if not _loaded:
@@ -161,7 +214,7 @@ def records() -> dict[str, OpRecord]:
     return _RECORDS
 
 
-def find(name: str) -> OpRecord:
+def find(name: str) -> AnyOp:
     """The operator of that name."""
     found = _RECORDS.get(name) or records().get(name)
     if found is None:
@@ -200,7 +253,7 @@ class Op(RelayExpr):
         return sorted(records())
 
     @property
-    def record(self) -> OpRecord:
+    def record(self) -> AnyOp:
         """What is known about it."""
         return find(self.name)
 
@@ -218,7 +271,7 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(BUILDERS).namespace(""), name)
 
 
-def record_of(expr: object) -> OpRecord | None:
+def record_of(expr: object) -> AnyOp | None:
     """The record of the operator that an expression calls; None if it calls none."""
     if isinstance(expr, Call) and isinstance(expr.op, Op):
         return expr.op.record
@@ -230,7 +283,7 @@ def is_packed(attrs: Attrs | None) -> bool:
     return bool(getattr(attrs, "implementation", ""))
 
 
-def rules_of(expr: object) -> OpRecord | None:
+def rules_of(expr: object) -> AnyOp | None:
     """The record of a call that passes may change; None if it stays as it is.
 
     Rules of an operator speak of the weights that a model has, not of those that are packed

@@ -163,6 +163,13 @@ class QuantizedPair:
         return _rounded(call("cast", moved, dtype=FLOAT32), scheme)
 
 
+# An operand of a rule: integers, an expression, or a tuple of such.
+QuantizedLike = Quantized | QuantizedPair | RelayExpr | list["QuantizedLike"]
+
+# What a rule gives: integers, an expression, or None to leave the operator as it is.
+QuantizedResult = Quantized | QuantizedPair | RelayExpr | None
+
+
 def _rounded(total: RelayExpr, scheme: Scheme) -> RelayExpr:
     """Floats as the nearest integers of a scheme, its zero point being in them."""
     low, high = int_range(scheme.dtype)
@@ -194,7 +201,7 @@ def int_range(dtype: DataType) -> tuple[int, int]:
 
 
 def scheme_of(
-    scale: RelayExpr, zero: RelayExpr, axis: int, dtype: DataType
+    scale: QuantizedLike, zero: QuantizedLike, axis: int, dtype: DataType
 ) -> Scheme | None:
     """The scheme that parameters describe, if they are known and usable."""
     if not isinstance(scale, Constant) or not isinstance(zero, Constant):

@@ -9,16 +9,16 @@ from sterna.ir.types import TensorType, Type, flatten_type, has_no_elements
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 
 
-def reference_value(record: OpRecord, call: Call, args: Iterable[Any]) -> Any:
+def reference_value(record: AnyOp, call: Call, args: Iterable[Any]) -> Any:
     """What a call gives for these arrays; a tuple of tensors comes as a list or tuple."""
     return value_of_type(record, call.attrs, call.checked_type, args)
 
 
 def value_of_type(
-    record: OpRecord, attrs: Attrs | None, kind: Type, args: Iterable[Any]
+    record: AnyOp, attrs: Attrs | None, kind: Type, args: Iterable[Any]
 ) -> Any:
     """The same where the type of the result is known otherwise.
 

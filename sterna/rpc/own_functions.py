@@ -20,7 +20,8 @@ from sterna.runtime import (
 from sterna.runtime.module import this_architecture
 from sterna.runtime.timing import make_evaluator
 from sterna.support import toolchain
-from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
+from sterna.support.plain_tar import BrokenTarError, extract, files_in, open_plain_tar
+from sterna.support.seal import check_file, seal
 from sterna.version import __version__
 
 Functions = dict[str, Callable[..., Any]]
@@ -100,10 +101,12 @@ def _link(folder: SessionFolder, name: str) -> str:
     if path.suffix not in (".tar", ".o", ".a", ".c"):
         return name
     made = Path(f"{path}.so")
+    if path.suffix != ".c":
+        check_file(path)
     if path.suffix == ".tar":
         _extract_library(folder, name, path, made)
     else:
-        toolchain.link_shared(made, [path])
+        toolchain.link_shared(made, [path], finish=seal)
     return f"{name}.so"
 
 
@@ -114,7 +117,7 @@ def _extract_library(folder: SessionFolder, name: str, path: Path, made: Path) -
             if library is None:
                 raise ValueError(f"'{name}' holds no lib.so")
             folder.require_room(library.size, made.name)
-            made.write_bytes(content_of(archive, library))
+            extract(archive, library, made)
     except BrokenTarError as error:
         raise ValueError(f"cannot link '{name}': {error}") from None
 

@@ -3,9 +3,13 @@
 import difflib
 import importlib
 import importlib.util
+import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 from sterna.runtime import _core
+from sterna.runtime.registry import get_global_func
 
 # DLPack's numbers by the names that users write; targets name the device that they run on.
 DEVICE_TYPES: dict[str, int] = {
@@ -34,10 +38,101 @@ REMOTE_DEVICES = 128
 _WITH_INDEX = re.compile(r"(\w+):(\d+)")
 
 
+# What a device tells of itself, by the numbers under which its back end knows it.
+_ATTRIBUTES = {
+    "max_threads_per_block": 1, "warp_size": 2, "max_shared_memory_per_block": 3,
+    "compute_version": 4, "device_name": 5, "max_clock_rate": 6, "multi_processor_count": 7,
+    "max_thread_dimensions": 8, "api_version": 11, "driver_version": 12,
+    "l2_cache_size_bytes": 13, "total_global_memory": 14, "available_global_memory": 15,
+}
+
+
 class Device(_core.Device):
-    """One device: its kind and its number."""
+    """One device: its kind and its number.
+
+    What a GPU tells of itself is None where it tells nothing, and where there is no such device.
+    """
 
     __slots__ = ()
+
+    def _attribute(self, name: str) -> Any:
+        ask = self._ask("attribute") if self.exist else None
+        return None if ask is None else ask(self.device_id, _ATTRIBUTES[name])
+
+    def _ask(self, what: str) -> Callable[..., Any] | None:
+        """The function by which its back end answers a question, if it does."""
+        kind = next((k for k, number in DEVICE_TYPES.items() if number == self.device_type), "")
+        found: Callable[..., Any] | None = get_global_func(f"sterna.{what}.{kind}", True)
+        return found
+
+    def finished_at(self) -> float | None:
+        """The second, by its own clock, at which a device is done with all that it was given.
+
+        None if it has no clock.
+        """
+        ask = self._ask("time")
+        return None if ask is None else float(ask(self.device_id)) * 1e-9
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """The threads of a block at most."""
+        return self._attribute("max_threads_per_block")
+
+    @property
+    def warp_size(self) -> int | None:
+        """Threads that run in step."""
+        return self._attribute("warp_size")
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """Bytes that the threads of a block share at most."""
+        return self._attribute("max_shared_memory_per_block")
+
+    @property
+    def compute_version(self) -> str | None:
+        """What its maker calls its abilities."""
+        return self._attribute("compute_version")
+
+    @property
+    def device_name(self) -> str | None:
+        """What its maker calls it."""
+        return self._attribute("device_name")
+
+    @property
+    def max_clock_rate(self) -> int | None:
+        """Its highest clock in kHz."""
+        return self._attribute("max_clock_rate")
+
+    @property
+    def multi_processor_count(self) -> int | None:
+        """How many blocks run at once at least."""
+        return self._attribute("multi_processor_count")
+
+    @property
+    def max_thread_dimensions(self) -> list[int] | None:
+        """The threads of a block at most in x, y and z."""
+        text = self._attribute("max_thread_dimensions")
+        return None if text is None else json.loads(text)
+
+    @property
+    def driver_version(self) -> str | None:
+        """That of what runs its kernels."""
+        return self._attribute("driver_version")
+
+    @property
+    def l2_cache_size_bytes(self) -> int | None:
+        """The cache that all blocks share."""
+        return self._attribute("l2_cache_size_bytes")
+
+    @property
+    def total_global_memory(self) -> int | None:
+        """Bytes of its memory."""
+        return self._attribute("total_global_memory")
+
+    @property
+    def available_global_memory(self) -> int | None:
+        """Those that nobody uses now."""
+        return self._attribute("available_global_memory")
 
 
 def device(name: str | int, index: int = 0) -> Device:

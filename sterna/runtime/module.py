@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,18 @@ from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import DEVICE_TYPES, KINDS, Device, device
 from sterna.runtime.registry import get_global_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
-from sterna.support.architecture import Architecture, architecture_of, require_architecture
-from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
+from sterna.support import seal
+from sterna.support.architecture import (
+    AR_MAGIC,
+    Architecture,
+    architecture_of,
+    archive_members,
+    require_architecture,
+)
+from sterna.support.elf_check import check_elf
+from sterna.support.file_view import BrokenFileError
+from sterna.support.keys import File
+from sterna.support.plain_tar import BrokenTarError, extract, files_in, open_plain_tar
 
 # Files that are no libraries yet: the module whose function load(path) makes them one.
 LOADERS = {".o": "sterna.driver.load", ".a": "sterna.driver.load", ".c": "sterna.driver.load"}
@@ -168,6 +179,7 @@ class Module(_core.Module):
         The name says the form: .so, .tar (a linked library and its parts), .o, .a, .c or .wasm.
         cc= names the compiler that links, options= adds to its command line; addons= are further
         sources and objects. fcompile= does the linking instead: fcompile(file_name, files, ...).
+        sign= is the file of a secret key (PEM, Ed25519) to sign with, for load_module's trust.
         """
         exporter = importlib.import_module(EXPORTER)
         return exporter.export_library(
@@ -178,23 +190,33 @@ class Module(_core.Module):
         return f"Module({self.kind}, {self.handle:x})"
 
 
-def load_module(path: str | os.PathLike[str]) -> Module:
+def load_module(
+    path: str | os.PathLike[str], *, trust: File | Sequence[File] | None = None
+) -> Module:
     """Load a library; its functions are found by name.
 
     A .tar holds the shared library that is loaded, or objects; .o, .a and .c files are linked in
-    memory. What is built for another machine is an error that names both.
+    memory. What is built for another machine is an error that names both, and so is a file that
+    was changed after export_library wrote it. trust: files of public keys (PEM, Ed25519); then
+    only what was signed with one of them (export_library's sign) is loaded.
     """
     file = Path(path)
     if not file.exists():
         raise ValueError(f"cannot load '{file}': there is no such file")
-    if file.is_file() and file.suffix != ".c":
-        require_architecture(file, this_architecture())
+    is_sealed = _check_seal(file, None if trust is None else seal.Trust.of(trust))
+    module: Module
     if file.suffix in LOADERS:
-        made: Module = importlib.import_module(LOADERS[file.suffix]).load(file)
-        return made
-    if file.suffix == ".tar":
-        return _load_tar(file)
-    module: Module = _core.load_module(path)
+        module = importlib.import_module(LOADERS[file.suffix]).load(file)
+    elif file.suffix == ".tar":
+        module = _load_tar(file)
+    else:
+        module = _core.load_module(path)
+    if not is_sealed and file.suffix != ".c":
+        warnings.warn(
+            f"'{file}' has no seal, so that damage to it goes unnoticed; load files of others only "
+            "if you trust them: their code runs as yours",
+            RuntimeWarning, stacklevel=2,
+        )
     return module
 
 
@@ -204,6 +226,48 @@ def this_architecture() -> Architecture:
     return architecture_of(_core.__file__)
 
 
+def _check_seal(file: Path, trust: seal.Trust | None) -> bool:
+    """Refuse a file that is damaged, not trusted or not for this machine; whether it is sealed."""
+    if not file.is_file() or file.suffix == ".c":
+        if trust is not None:
+            raise ValueError(
+                f"cannot load '{file}': only signed files are trusted, and C has no seal; "
+                "export a .so, .tar, .o or .a, and sign it"
+            )
+        return False
+    if file.suffix == ".a":
+        sealed = _check_members(file, trust)
+    elif trust is None and file.suffix not in (".tar", ".o"):
+        sealed = seal.is_sealed(file)  # the runtime checks a shared library
+    else:
+        sealed = seal.check_file(file, trust)
+    try:
+        require_architecture(file, this_architecture())
+    except ValueError:
+        seal.check_file(file)  # a byte that was changed may say another machine
+        raise
+    if not sealed:
+        try:
+            with open(file, "rb") as opened:
+                check_elf(seal.view_of(opened))
+        except BrokenFileError as error:
+            raise ValueError(f"cannot load '{file}': {error}") from None
+    return sealed
+
+
+def _check_members(archive: Path, trust: seal.Trust | None) -> bool:
+    """Check the seals of an archive's objects; whether all have one."""
+    try:
+        with open(archive, "rb") as file:
+            view = seal.view_of(file)
+            if view.head(len(AR_MAGIC)) != AR_MAGIC:
+                return seal.check(view, trust)
+            sealed = [seal.check(member, trust) for _, member in archive_members(view)]
+            return all(sealed)
+    except BrokenFileError as error:
+        raise ValueError(f"cannot load '{archive}': {error}") from None
+
+
 def _load_tar(path: Path) -> Module:
     """The shared library inside an archive, else its objects; nothing else is taken out of it."""
     try:
@@ -211,7 +275,7 @@ def _load_tar(path: Path) -> Module:
             files = files_in(archive)
             if "lib.so" in files:
                 library = Path(name) / "lib.so"
-                library.write_bytes(content_of(archive, files["lib.so"]))
+                extract(archive, files["lib.so"], library)
                 return _load_from(library, path)
     except BrokenTarError as error:
         raise ValueError(f"cannot load '{path}': {error}") from None
@@ -223,7 +287,12 @@ def _load_tar(path: Path) -> Module:
 
 def _load_from(library: Path, archive: Path) -> Module:
     try:
+        if not seal.is_sealed(library):
+            with open(library, "rb") as opened:
+                check_elf(seal.view_of(opened))
         module: Module = _core.load_module(library)
+    except BrokenFileError as error:
+        raise ValueError(f"cannot load 'lib.so' of '{archive}': {error}") from None
     except ValueError as error:
         text = str(error).replace(f"'{library}'", f"'lib.so' of '{archive}'")
         raise ValueError(text) from None

@@ -11,12 +11,13 @@ An operator says what is computed; this room says how. A kernel is made in these
    nn.conv2d, with a plan.
 3. **Stages.** The first three are tensor expressions (expression.py) whose sum carries its
    description (sum_of_products.py): what its axes run over, how operands are read, and the plan's
-   name. Others write statements of their own (`*_kernel.py`), with the epilogue in registers
-   (epilogue.py).
+   name. They are implicit GEMM: windows are read where they lie, without the copies of im2col.
+   Others write statements of their own (`*_kernel.py`, on the base in statement_kernel.py), with
+   the epilogue in registers (epilogue.py).
 4. **Schedule.** registry.py finds the schedule of the kernel's anchor by the keys of the target;
    direct_conv.py, depthwise_conv.py, gemm.py, blocked_gemm.py, conv_chain.py, split_k.py,
-   attention.py and default.py (elementwise, reductions, rows) place loops: register tiles, bands
-   that stay in a cache, shares for threads, prefetches.
+   attention.py and default.py (elementwise, reductions, rows) place loops around a
+   micro-kernel: register tiles, bands that stay in a cache, shares for threads, prefetches.
 5. **Choices.** Whatever is decided on the way goes through one door, `choose(name, candidates,
    cost)` (choose.py): the cheapest, unless an answer from outside replaces it. The build report
    lists what was asked, offered and taken.

@@ -23,7 +23,7 @@ from sterna.schedule.gemm import (
 )
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.products import wide
-from sterna.schedule.register_tile import expected_rows
+from sterna.schedule.register_tile import TileSpace
 from sterna.schedule.sum_of_products import SumOfProducts, description_of
 from sterna.support.dtype import DataType
 from sterna.te import ComputeOp, IterVar, Stage
@@ -122,11 +122,11 @@ def offered_blocks(
         if columns % n == 0 and columns // n * highest * width * item <= cache // 8
     ]
     together = processor.steps_together(wide(dtype), depth)
-    tile = expected_rows(
+    tile = TileSpace(
         rows, units, processor.lanes(wide(dtype)), processor.registers_for(together), width,
-        together, processor.smt_throughput, most_rows(depth * item),
-    )
-    tall = highest >= LEAST_TILES * tile
+        most_rows(depth * item), together=together, throughput=processor.smt_throughput,
+    ).cheapest()
+    tall = highest >= LEAST_TILES * tile.rows
     return OfferedBlocks(heights, depths, pieces) if depths and pieces and tall else None
 
 

@@ -85,14 +85,14 @@ def sum_products(
         )
         return describe_sum(made, roles, contraction, implementation=implementation)
     channel, *window = whole
-    if within:
-        inner, outer = [whole[place] for place in within], window[:-1]
-        inner_roles, outer_roles = [roles[place] for place in within], roles[1:-1]
+    if within:  # a row of the window: its own loop and that of the channels are inside
+        inner, outer = [channel, window[-1]], window[:-1]
+        inner_roles, outer_roles = [roles[0], roles[-1]], roles[1:-1]
     else:
-        inner = [reduce_axis((0, chunk), channel.var.name)]
-        parts = axes[channel.var.name] // chunk
+        channels, letter = axes[channel.var.name], channel.var.name
+        inner = [reduce_axis((0, chunk), letter)]
+        outer = [reduce_axis((0, channels // chunk), f"{letter}o"), *window]
         inner_roles, outer_roles = [CHANNEL], [CHANNEL, *roles[1:]]
-        outer = [reduce_axis((0, parts), f"{channel.var.name}o"), *window]
 
     def chunk_at(*i: Any) -> Any:
         place, indices = list(i[: len(outer)]), i[len(outer) :]

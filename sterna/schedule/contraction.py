@@ -102,6 +102,11 @@ class Contraction:
         return 1 < self.groups == self.inputs == self.outputs
 
     @property
+    def is_of_bytes(self) -> bool:
+        """Whether data and weights are integers of 8 bits."""
+        return all(kind.is_integer and kind.bits == 8 for kind in (self.data, self.weight))
+
+    @property
     def channels_last(self) -> bool:
         """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin.
 
@@ -124,6 +129,11 @@ class Contraction:
     def rows(self) -> int:
         """Of a product of matrices: the rows of each."""
         return self.pixels // self.matrices
+
+    @property
+    def is_plain_image(self) -> bool:
+        """Whether it is one of images with channels last, all in one group, and not empty."""
+        return self.rank == 2 and self.groups == 1 and self.channels_last and self.macs > 0
 
     @property
     def dtypes(self) -> tuple[DataType, DataType, DataType]:

@@ -6,7 +6,7 @@ window. So four rows give as many rows of results as fit into them.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from sterna.relay.arrays import Array
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
-from sterna.schedule.epilogue import Begin, Finish, apart
+from sterna.schedule.epilogue import Begin, apart
+from sterna.schedule.statement_kernel import StatementKernel
 from sterna.te import all as all_of
 from sterna.tir import dot4
-from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.ir_builder import BufferVar
 
 # Registers that are narrowed to bytes together, and columns of results that share what they read.
 VECTORS, COLUMNS = 4, 8
@@ -32,10 +33,15 @@ def rows_together(made: Contraction) -> int:
     return (GROUP - made.window[0]) // made.strides[0] + 1
 
 
+def packed_shape(made: Contraction, lanes: int) -> tuple[int, ...]:
+    """(row of results, column, vector of channels, lane, row of data) of weights."""
+    return (rows_together(made), made.window[1], made.outputs // lanes, lanes, GROUP)
+
+
 def pack_rows(made: Contraction, plain: Array, lanes: int) -> Array:
-    """(channel, row, column) as (row of results, column, vector of channels, lane, row of data)."""
-    channels, rows, columns = plain.shape
-    packed = np.zeros((rows_together(made), columns, channels // lanes, lanes, GROUP), plain.dtype)
+    """Weights (channel, row, column), with zeros for rows of data that are not in a window."""
+    _, rows, columns = plain.shape
+    packed = np.zeros(packed_shape(made, lanes), plain.dtype)
     vectors = plain.transpose(2, 0, 1).reshape(columns, -1, lanes, rows)
     for place, part in enumerate(packed):
         first = place * made.strides[0]
@@ -50,209 +56,181 @@ def unpack_rows(made: Contraction, packed: Array) -> Array:
     return rows.transpose(1, 2, 0)
 
 
-class DepthwiseKernel:
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of results from one on, and a block of channels."""
+
+    image: Expr
+    first: Expr
+    block: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Columns of results that are in registers together."""
+
+    piece: Piece
+    seen: BufferVar
+    """The rows of data of some columns of results."""
+    begin: int
+    """The first of these columns."""
+    left: Expr
+    """The tile's first column, counted from there."""
+    columns: int
+
+
+class DepthwiseKernel(StatementKernel):
     """The statements of a depthwise convolution."""
 
     most_columns = COLUMNS
+    begin: Begin | None = None
+    """What sums begin with, by their channel."""
 
     def __init__(self, made: Contraction, lanes: int) -> None:
         """lanes: channels of a vector of sums."""
-        (self.data_height, self.data_width), self.channels = made.image, made.inputs
-        rows, self.window = made.window
-        self.together, vectors, self.lanes = rows_together(made), made.outputs // lanes, lanes
-        self.batch, (self.height, self.width) = made.batch, made.result
-        (self.top, self.left), self.steps, self.border = made.before, made.strides, made.border
-        self.kind, self.weight_kind = made.data, made.weight
+        self.made, self.lanes, self.together = made, lanes, rows_together(made)
+        vectors = made.outputs // lanes
         self.vectors = max(n for n in range(1, VECTORS + 1) if vectors % n == 0)
-        self.block = self.vectors * self.lanes
-        self.blocks = vectors // self.vectors
-        self.groups = -(-self.height // self.together)
+        self.block, self.blocks = self.vectors * lanes, vectors // self.vectors
+        height, self.width = made.result
+        self.groups = -(-height // self.together)
         most = min(self.most_columns, self.width)
         self.columns = choose("columns", range(1, most + 1), near(most))
-        self.used = (self.together - 1) * self.steps[0] + rows
+        self.used = (self.together - 1) * made.strides[0] + made.window[0]
         parts = -(-self._read(self.width) * self.block * GROUP // SEEN_BYTES)
         tiles = -(-self.width // self.columns)
         self.part = -(-tiles // min(parts, tiles)) * self.columns
-        self.begin: Begin | None = None
-        self.finish: Finish | None = None
-
-    def follow(self, finish: Finish | None) -> None:
-        """Say what is made of the sums."""
-        parts = None if finish is None else apart(finish, 4)
-        self.begin, self.finish = (None, finish) if parts is None else parts
 
     def describe(self) -> str:
-        """What it does, for the build report."""
         return (
             f"depthwise, four rows of bytes at once for {self.together} of results, "
             f"{self.columns} columns x {self.lanes} channels in registers, {self.block} channels "
             "at a time"
         )
 
-    def write(self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar) -> None:
+    def write(self) -> None:
         """Some rows of results and a block of channels after the other."""
-        pieces = self.batch * self.groups * self.blocks
-        with ib.for_range(0, pieces, name="piece", kind="parallel") as piece:
-            block, above = piece % self.blocks, piece // self.blocks
-            image, first = above // self.groups, above % self.groups * self.together
+        parts = None if self.finish is None else apart(self.finish, 4)
+        self.begin, self.finish = (None, self.finish) if parts is None else parts
+        pieces = self.made.batch * self.groups * self.blocks
+        with self.ib.for_range(0, pieces, name="piece", kind="parallel") as number:
+            block, above = number % self.blocks, number // self.blocks
+            first = above % self.groups * self.together
+            piece = Piece(above // self.groups, first, block)
             for left in range(0, self.width, self.part):
-                count = min(self.part, self.width - left)
-                self._part(ib, data, weight, out, image, first, block, left, count)
+                self._part(piece, left, min(self.part, self.width - left))
 
-    def _part(
-        self, ib: IRBuilder, data: BufferVar, weight: BufferVar, out: BufferVar, image: Expr,
-        first: Expr, block: Expr, left: int, count: int,
-    ) -> None:
+    def _part(self, piece: Piece, left: int, count: int) -> None:
         """So many columns of results, of which what they read stays in the innermost cache."""
-        step = self.steps[1]
-        with ib.new_scope():
+        with self.ib.new_scope():
             shape = (self._read(count), self.vectors, GROUP, self.lanes)
-            seen = ib.allocate(str(self.kind), shape, name="seen")
-            self._gather(ib, data, seen, image, first * self.steps[0] - self.top, block,
-                         left * step - self.left)
+            seen = self.ib.allocate(str(self.made.data), shape, name="seen")
+            self._gather(piece, seen, left * self.made.strides[1] - self.made.before[1], shape[0])
             whole, rest = divmod(count, self.columns)
-            with ib.for_range(0, whole, name="across") as across:
-                self._tile(ib, seen, weight, out, image, first, across * self.columns, left,
-                           self.columns, block)
+            with self.ib.for_range(0, whole, name="across") as across:
+                self._tile(Tile(piece, seen, left, across * self.columns, self.columns))
             if rest:
-                self._tile(ib, seen, weight, out, image, first,
-                           build.const(whole * self.columns), left, rest, block)
+                self._tile(Tile(piece, seen, left, build.const(whole * self.columns), rest))
 
     def _read(self, count: int) -> int:
         """Columns of data that so many of results read."""
-        return (count - 1) * self.steps[1] + self.window
+        return (count - 1) * self.made.strides[1] + self.made.window[1]
 
-    # ---- four rows side by side ----
-
-    def _gather(
-        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, image: Expr, top: Expr, block: Expr,
-        left: int,
-    ) -> None:
-        """The rows from one on, from a column on, each at its place; outside of them the border."""
-        vector = f"{self.kind}x{self.lanes}"
-        outside = Broadcast(build.const(self.border, self.kind), self.lanes)
-        width = build.int_value(seen.buffer.shape[0]) or 1
+    def _gather(self, piece: Piece, seen: BufferVar, left: int, width: int) -> None:
+        """Four rows of so many columns side by side; outside of the data lies the border."""
+        ib, made = self.ib, self.made
+        top = piece.first * made.strides[0] - made.before[0]
         before = min(width, max(0, -left))
-        inside = max(0, min(width, self.data_width - left) - before)
+        inside = max(0, min(width, made.image[1] - left) - before)
+        outside = Broadcast(build.const(made.border, made.data), self.lanes)
 
-        def fill(first: int, count: int, rows: Sequence[Expr | None]) -> None:
-            """Some columns of all rows; one that is not there is the border's."""
+        def fill(first: int, count: int, rows: Sequence[Expr | None], place: int = 0) -> None:
+            """Some columns of rows from a place among the four on; None is a row of border."""
             if count <= 0:
                 return
             with ib.for_range(0, count, name="column") as column:
                 for n in range(self.vectors):
-                    channel = (block * self.vectors + n) * self.lanes
+                    channel = (piece.block * self.vectors + n) * self.lanes
                     parts = tuple(
                         outside if row is None else
-                        data.buffer.vload((image, row, column + (left + first), channel), vector)
+                        self.data.vload((piece.image, row, column + (left + first), channel),
+                                        self.lanes)
                         for row in rows
                     )
-                    four = Shuffle(parts, tuple(range(GROUP * self.lanes)))
-                    ib.emit(seen.buffer.vstore((column + first, n, 0, 0), four))
+                    lanes = tuple(range(len(rows) * self.lanes))
+                    value = parts[0] if len(parts) == 1 else Shuffle(parts, lanes)
+                    seen[column + first, n, place, 0] = value
 
         used = [top + row for row in range(self.used)]
         nothing: list[Expr | None] = [None] * GROUP
         fill(0, before, nothing)
         fill(before + inside, width - before - inside, nothing)
-        with ib.if_scope(all_of(top >= 0, top + (self.used - 1) < self.data_height)):
+        with ib.if_scope(all_of(top >= 0, top + (self.used - 1) < made.image[0])):
             fill(before, inside, [*used, *nothing[self.used :]])
         with ib.else_scope():
             fill(before, inside, nothing)
             for place, row in enumerate(used):
-                with ib.if_scope(all_of(row >= 0, row < self.data_height)):
-                    self._put_row(ib, data, seen, (image, row, left + before), block, place,
-                                  before, inside)
-
-    def _put_row(
-        self, ib: IRBuilder, data: BufferVar, seen: BufferVar, start: tuple[Any, ...], block: Expr,
-        place: int, first: int, count: int,
-    ) -> None:
-        """One row of the data to its place among the four."""
-        image, row, left = start
-        with ib.for_range(0, count, name="column") as column:
-            for n in range(self.vectors):
-                channel = (block * self.vectors + n) * self.lanes
-                value = data.buffer.vload((image, row, column + left, channel),
-                                          f"{self.kind}x{self.lanes}")
-                ib.emit(seen.buffer.vstore((column + first, n, place, 0), value))
+                with ib.if_scope(all_of(row >= 0, row < made.image[0])):
+                    fill(before, inside, [row], place)
 
     # ---- products ----
 
-    def _tile(
-        self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, out: BufferVar, image: Expr,
-        first: Expr, left: Expr, begin: int, columns: int, block: Expr,
-    ) -> None:
-        """Some columns of a group of rows: all vectors of a block, and what follows them."""
+    def _tile(self, tile: Tile) -> None:
+        """All vectors of a block, and what follows them."""
+        ib = self.ib
         with ib.new_scope():
-            shape = (self.together, columns, self.block)
+            shape = (self.together, tile.columns, self.block)
             total = ib.allocate("int32", shape, name="total")
             with ib.for_range(0, self.vectors, name="vector") as vector:
-                self._sum(ib, seen, weight, total, left, columns, block, vector)
+                self._sum(tile, total, vector)
             for row in range(self.together):
-                exists = first + row < self.height
-                with ib.if_scope(exists):
-                    for column in range(columns):
-                        at = (image, first + row, left + (begin + column))
-                        self._store(ib, total, out, (row, column), at, block)
+                with ib.if_scope(tile.piece.first + row < self.made.result[0]):
+                    for column in range(tile.columns):
+                        self._store(tile, total, row, column)
 
-    def _sum(
-        self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, total: BufferVar, left: Expr,
-        columns: int, block: Expr, vector: Expr,
-    ) -> None:
+    def _store(self, tile: Tile, total: BufferVar, row: int, column: int) -> None:
+        """All channels of one result."""
+        piece = tile.piece
+        at = (piece.image, piece.first + row, tile.left + (tile.begin + column))
+        self.store_channels(at, piece.block * self.block, self.block,
+                            lambda lane: total[row, column, lane])
+
+    def _sum(self, tile: Tile, total: BufferVar, vector: Expr) -> None:
         """One vector of channels in registers."""
-        lanes = self.lanes
-        kind = f"int32x{lanes}"
-        held = ib.allocate("int32", (self.together, columns, lanes), name="held", scope="local")
+        ib, lanes, shape = self.ib, self.lanes, (self.together, tile.columns)
+        held = ib.allocate("int32", (*shape, lanes), name="held", scope="local")
         begun = ib.allocate("int32", (lanes,), name="begun", scope="local")
         with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
-            channel = block * self.block + vector * lanes + lane
+            channel = tile.piece.block * self.block + vector * lanes + lane
             begun[lane] = 0 if self.begin is None else self.begin(channel)
-        every = [(row, column) for row in range(self.together) for column in range(columns)]
-        for place in every:
-            ib.emit(held.buffer.vstore((*place, 0), begun.buffer.vload((0,), kind)))
-        self._products(ib, seen, weight, held, left, columns, block, vector)
-        for row, result in every:
-            value = held.buffer.vload((row, result, 0), kind)
-            ib.emit(total.buffer.vstore((row, result, vector * lanes), value))
+        for row, column in np.ndindex(shape):
+            held[row, column, 0] = begun.vload(0, lanes)
+        self.add_products(tile, held, vector)
+        for row, column in np.ndindex(shape):
+            total[row, column, vector * lanes] = held.vload((row, column, 0), lanes)
 
-    def _products(
-        self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, held: BufferVar, left: Expr,
-        columns: int, block: Expr, vector: Expr,
+    def add_products(
+        self, tile: Tile, held: BufferVar, vector: Expr, part: tuple[Expr, ...] = ()
     ) -> None:
-        """What all columns of data add to the results that read them."""
-        lanes, step = self.lanes, self.steps[1]
-        four = ib.allocate(str(self.kind), (GROUP * lanes,), name="four", scope="local")
-        none = Broadcast(build.const(0, self.kind), lanes)
+        """What all columns of data add to the results that read them; part: of the weights."""
+        lanes, step = self.lanes, self.made.strides[1]
+        four = self.ib.allocate(str(self.made.data), (GROUP * lanes,), name="four", scope="local")
+        none = Broadcast(build.const(0, self.made.data), lanes)
         turned = tuple(row * lanes + lane if row < self.used else GROUP * lanes
                        for lane in range(lanes) for row in range(GROUP))
-        for column in range((columns - 1) * step + self.window):
-            rows = seen.buffer.vload((left * step + column, vector, 0, 0),
-                                     f"{self.kind}x{GROUP * lanes}")
-            ib.emit(four.buffer.vstore((0,), Shuffle((rows, none), turned)))
-            for row, result in np.ndindex(self.together, columns):
+        channels = tile.piece.block * self.vectors + vector
+        for column in range(self._read(tile.columns)):
+            rows = tile.seen.vload((tile.left * step + column, vector, 0, 0), GROUP * lanes)
+            four[0] = Shuffle((rows, none), turned)
+            for row, result in np.ndindex(self.together, tile.columns):
                 tap = column - result * step
-                if not 0 <= tap < self.window:
+                if not 0 <= tap < self.made.window[1]:
                     continue
-                factors = self._factors(weight, (row, tap, block * self.vectors + vector, 0, 0))
-                given = four.buffer.vload((0,), f"{self.kind}x{GROUP * lanes}")
-                before = held.buffer.vload((row, result, 0), f"int32x{lanes}")
-                added = self._add(before, given, factors)
-                ib.emit(held.buffer.vstore((row, result, 0), added))
+                factors = self.weight.vload((*part, row, tap, channels, 0, 0), GROUP * lanes)
+                before = held.vload((row, result, 0), lanes)
+                given = four.vload(0, GROUP * lanes)
+                held[row, result, 0] = self.add(before, given, factors)
 
-    def _factors(self, weight: BufferVar, at: tuple[Any, ...]) -> Expr:
-        """A vector of weights."""
-        return weight.buffer.vload(at, f"{self.weight_kind}x{GROUP * self.lanes}")
-
-    def _add(self, before: Expr, given: Expr, factors: Expr) -> Expr:
+    def add(self, before: Expr, given: Expr, factors: Expr) -> Expr:
         """A vector of sums with the products of four rows."""
         return dot4(before, given, factors)
-
-    def _store(
-        self, ib: IRBuilder, total: BufferVar, out: BufferVar, place: tuple[int, int],
-        at: tuple[Expr, ...], block: Expr,
-    ) -> None:
-        """A block of results, or what is made of them."""
-        with ib.for_range(0, self.block, name="lane", kind="vectorize") as lane:
-            index = (*at, block * self.block + lane)
-            value = total[(*place, lane)]
-            out[index] = value if self.finish is None else self.finish(index, value)

@@ -12,7 +12,7 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.schedule.default import hold_in_registers
 from sterna.schedule.kernel import Processor
-from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile
+from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace
 from sterna.schedule.sum_of_products import SumOfProducts
 from sterna.support.dtype import DataType
 from sterna.te import (
@@ -63,22 +63,16 @@ def dot_width(rows: int, channels: int, depth: int, processor: Processor) -> int
 
 
 def dot_tile(
-    processor: Processor,
-    rows: int,
-    channels: int,
-    lanes: int,
-    depth: int,
-    block: int | None = None,
-    most_rows: int = MOST_ROWS,
-    widths: tuple[int, ...] = (),
+    processor: Processor, rows: int, channels: int, lanes: int, depth: int,
+    block: int | None = None, most_rows: int = MOST_ROWS, widths: tuple[int, ...] = (),
 ) -> RegisterTile:
     """The tile of a sum over so many bytes that lie side by side in every row."""
     by_lanes = processor.has_dot4 and lanes == processor.lanes(INT32)
     together = _groups_together(processor, depth // GROUP) if by_lanes else 1
-    registers = processor.registers_for(together)
-    return register_tile(
-        rows, channels, lanes, registers, block, most_rows, widths, together, processor.throughput
-    )
+    return TileSpace(
+        rows, channels, lanes, processor.registers_for(together), block, most_rows, widths,
+        together, processor.throughput,
+    ).choose()
 
 
 def _groups_together(processor: Processor, groups: int) -> int:

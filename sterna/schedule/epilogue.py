@@ -8,20 +8,15 @@ from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import INT32, Add, Expr, Sub, Var, variables_in
 from sterna.ir.node import Node, post_order
-from sterna.ir.types import TensorType
 from sterna.ir.visitor import Rewriter
-from sterna.te import ComputeOp, PlaceholderOp, Tensor, extern
+from sterna.te import ComputeOp, PlaceholderOp, Tensor
 from sterna.te.tensor import replace_loads
-from sterna.tir import ir_builder
-from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.stmt import Buffer, BufferLoad, Stmt
+from sterna.tir.stmt import Buffer, BufferLoad
 
 Finish = Callable[[Sequence[Expr], Expr], Expr]
 """The kernel's element at a place where the operator's is a value."""
 Begin = Callable[[Expr], Expr]
 """What a sum of a channel begins with."""
-Write = Callable[[IRBuilder, Sequence[BufferVar], Finish | None], None]
-"""Statements over the operands and the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +65,6 @@ def epilogue_of(result: Tensor, out: Tensor) -> Epilogue | None:
 
     loaded(out, places)
     return Epilogue(result, out, tuple(reads)) if fits and out != result else None
-
-
-def extern_with(
-    epilogue: Epilogue | None, out: TensorType, operands: Sequence[Tensor], write: Write,
-    name: str, schedule: str,
-) -> Tensor:
-    """An operator of statements with what follows it; schedule: what a report tells about it."""
-    reads = () if epilogue is None else epilogue.reads
-
-    def body(ins: list[Any], outs: list[Any]) -> Stmt:
-        ib = ir_builder.create()
-        buffers = dict(zip(reads, ins[len(operands) :], strict=True))
-
-        def finish(place: Sequence[Expr], value: Expr) -> Expr:
-            assert epilogue is not None
-            return epilogue.element(place, value, buffers)
-
-        own = [ib.buffer_ptr(buffer) for buffer in (*ins[: len(operands)], *outs)]
-        write(ib, own, None if epilogue is None else finish)
-        return ib.get()
-
-    dtype = out.dtype if epilogue is None else epilogue.out.dtype
-    made: Tensor = extern(
-        out.shape, [*operands, *reads], body, name=name, dtype=str(dtype),
-        attrs={"schedule": schedule},
-    )
-    return made
 
 
 def apart(finish: Finish, rank: int) -> tuple[Begin, Finish] | None:

@@ -19,8 +19,11 @@ from sterna.schedule.default import (
     vectorize_result,
 )
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
+from sterna.schedule.few_rows import schedule_dots, schedule_streamed
+from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel
-from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, register_tile, tile_of_rows
+from sterna.schedule.panels import pack_panel, tiles_of_panel
+from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace, tile_of_rows
 from sterna.schedule.sum_of_products import (
     SumOfProducts,
     chunks_of,
@@ -61,11 +64,23 @@ def schedule_contraction(kernel: Kernel) -> None:
     else:
         tile = total.output(0)
         schedule[tile].set_scope("local")
-    columns, place = _tile_result(schedule[out], plan, kernel, made)
+    free = free_operand(made, plan.row)
+    way = None if free is None else way_of(free, made, kernel.processor)
+    if way in _AS_THEY_LIE:
+        kernel.choices["schedule"] = _AS_THEY_LIE[way](kernel, tile, made, plan.row)
+        return
+    panel = free if way == PANELS else None
+    columns, place = _tile_result(schedule[out], plan, kernel, made, panel)
     schedule[tile].compute_at(schedule[out], place)
     reader, step = _sum_of_tile(schedule, tile, made, plan, kernel)
-    if columns is not place and not made.is_dot:
+    if panel is not None and columns is not place:
+        width = plan.tile.columns
+        pack_panel(kernel, panel.access, panel.across, reader, schedule[out], columns, width)
+    elif columns is not place and not made.is_dot:
         fetch_ahead(schedule[reader], made, plan.row, columns, step)
+
+
+_AS_THEY_LIE = {DOTS: schedule_dots, STREAMED: schedule_streamed}
 
 
 def _sum_of_tile(
@@ -136,10 +151,10 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         return Plan(row, dot_tile(processor, rows, columns, lanes, depth, made.block, highest))
     if rows == 1:
         lanes = processor.lanes(made.dtype)
-        return Plan(row, register_tile(
+        return Plan(row, TileSpace(
             rows, columns, lanes, processor.tile_registers, made.block, highest,
             throughput=processor.throughput,
-        ))
+        ).choose())
     return Plan(row, tile_of_rows(
         processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
         processor.smt_throughput,
@@ -168,7 +183,7 @@ def fetch_ahead(
 
 
 def _tile_result(
-    stage: Stage, plan: Plan, kernel: Kernel, made: SumOfProducts
+    stage: Stage, plan: Plan, kernel: Kernel, made: SumOfProducts, panel: FreeOperand | None
 ) -> tuple[IterVar, IterVar]:
     """The loops over tiles; gives that over columns and the one in which a tile is computed."""
     axes = list(stage.op.axis)
@@ -179,8 +194,19 @@ def _tile_result(
     others = [axis for place, axis in enumerate(axes[:-1]) if place != plan.row]
     counts = {id(axis): size for axis, size in zip(axes, sizes, strict=True)}
     counts[id(vector_outer)] = columns
+    tiles: list[IterVar] = []
+    together = 1
+    if panel is not None:
+        together = tiles_of_panel(panel.access, panel.across, width, columns)
+    if together > 1:
+        vector_outer, tile = stage.split(vector_outer, factor=together)
+        counts |= {id(vector_outer): columns // together, id(tile): together}
+        tiles = [tile]
     # columns outside of rows: what is read per column stays in the cache over all rows
-    loops = [*others[:1], vector_outer, *others[1:]]
+    loops = [*others[:1], vector_outer, *others[1:], *tiles]
+    whole = sizes[-1] % width == 0
+    if not whole:  # fused with others, the guard of the last columns would stay in all of them
+        loops = [*others, vector_outer, *tiles]
     inside = [vector]
     if plan.row != len(axes) - 1:
         row_outer, row = stage.split(axes[plan.row], factor=plan.tile.rows)
@@ -192,7 +218,12 @@ def _tile_result(
     if sizes[-1] > 1:
         lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
         vectorize_result(stage, vector, width, lanes)
-    shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    if whole:
+        shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    else:
+        first = math.prod(counts[id(axis)] for axis in others) >= kernel.processor.threads
+        shared = stage.fuse(*others) if others and first else vector_outer
+        stage.parallel(shared)
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
     return vector_outer if held else shared, loops[-1]
 

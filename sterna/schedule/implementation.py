@@ -11,21 +11,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from sterna.ir.types import TensorType
+from sterna.ir.types import TensorType, Type
 from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.kernel import Processor
+from sterna.schedule.statement_kernel import StatementKernel
 from sterna.support.discovery import modules_of
 from sterna.te import Tensor
 
 FOLDER = "sterna.schedule.implementations"
+# How many times larger packed weights may be, unless a user says so.
+GROWTH = 8.0
 
 Choice = int | str
+T = TypeVar("T", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +57,16 @@ class Plan:
 
     def integer(self, name: str) -> int:
         """A choice that is a number."""
-        value = dict(self.choices).get(name)
-        if not isinstance(value, int):
-            raise ValueError(f"the implementation '{self}' has no number '{name}'")
-        return value
+        return self._choice(name, int, "number")
 
     def text(self, name: str) -> str:
         """A choice that is a word."""
+        return self._choice(name, str, "word")
+
+    def _choice(self, name: str, kind: type[T], what: str) -> T:
         value = dict(self.choices).get(name)
-        if not isinstance(value, str):
-            raise ValueError(f"the implementation '{self}' has no word '{name}'")
+        if not isinstance(value, kind):
+            raise ValueError(f"the implementation '{self}' has no {what} '{name}'")
         return value
 
     def __str__(self) -> str:
@@ -81,6 +86,8 @@ class Candidate:
     """Makes the operands that stand for the weights; None: they stay as they are."""
     arranged: "Arranged | None" = None
     """What the data becomes first, where it is not taken as it is."""
+    growth: float = 0.0
+    """How many times larger packed weights are than the model's; 0: they are as large."""
     label: str = ""
     """What answers call it, where that is not its plan: the one candidate of its kind."""
 
@@ -96,14 +103,6 @@ class Arranged:
     data: Callable[[RelayExpr], RelayExpr]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a user allows."""
-
-    growth: float = 8.0
-    """How many times larger packed weights may be than the model's."""
-
-
 class Implementation(ABC):
     """One way to compute contractions."""
 
@@ -111,7 +110,7 @@ class Implementation(ABC):
 
     @abstractmethod
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         """The plans that suit a contraction there, with their costs; none if it suits none.
 
@@ -124,7 +123,7 @@ class Packing(Implementation):
 
     @abstractmethod
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
-        """Raise ValueError unless packed operands have the types that the plan needs."""
+        """Raise ValueError unless a plan and its packed operands fit to a contraction."""
 
     @abstractmethod
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
@@ -134,12 +133,36 @@ class Packing(Implementation):
 class PackedImplementation(Packing):
     """One that computes with packed weights in statements of its own."""
 
+    wants: ClassVar[str]
+    """Which contractions it computes, in words."""
+
     @abstractmethod
+    def suits(self, made: Contraction) -> bool:
+        """Whether it computes such a contraction, on whatever processor."""
+
+    @abstractmethod
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless packed operands have the types that the plan needs."""
+
+    @abstractmethod
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> StatementKernel:
+        """What writes the loops."""
+
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless a plan and its packed operands fit to a contraction."""
+        if not self.suits(made):
+            raise ValueError(f"{self.wants} is needed, not {made}")
+        self.expect_types(made, plan, operands)
+
     def compute(
         self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
         data: Tensor, packed: Sequence[Tensor],
     ) -> Tensor:
         """The result, with what follows it if there is such."""
+        kernel = self.kernel(made, plan, out, packed)
+        return kernel.tensor(f"T_{self.name}", out, epilogue, (data, *packed))
 
 
 @cache
@@ -166,14 +189,18 @@ def expect_shape(operands: Sequence[TensorType], *shapes: Sequence[int]) -> None
 
 
 def best_candidate(
-    made: Contraction, weights: Array, processor: Processor, limits: Limits
+    made: Contraction, weights: Array, processor: Processor, growth: float = GROWTH
 ) -> Candidate:
-    """The cheapest way to compute a contraction, or the one that is asked for."""
+    """The cheapest way to compute a contraction, or the one that is asked for.
+
+    growth: how many times larger packed weights may be than the model's.
+    """
     with deciding(str(made)) as scope:
         found = [
             candidate
             for each in implementations().values()
-            for candidate in each.candidates(made, weights, processor, limits)
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= growth
         ]
         taken = choose("implementation", found, lambda candidate: candidate.cycles)
     if taken.arranged is not None:
@@ -187,3 +214,52 @@ def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, .
     assert candidate.pack is not None
     arranged = data if candidate.arranged is None else candidate.arranged.data(data)
     return (arranged, *(Constant(from_numpy(array)) for array in candidate.pack()))
+
+
+# ---- what operators ask, of calls whose weights are packed ----
+
+
+def plan_of(attrs: Attrs | None) -> Plan | None:
+    """The plan that a call's attributes hold; None if its weights are not packed."""
+    text = getattr(attrs, "implementation", "")
+    return Plan.parse(text) if text else None
+
+
+def expect_packed(attrs: Attrs, made: Contraction | None, weights: Sequence[Type]) -> None:
+    """Raise ValueError unless weights are packed as the call's plan wants them."""
+    plan = plan_of(attrs)
+    assert plan is not None
+    known = [kind for kind in weights if isinstance(kind, TensorType) and kind.is_static]
+    if made is None or len(known) < len(weights):
+        raise ValueError(f"the implementation '{plan}' needs known extents")
+    try:
+        implementation_of(plan).expect(made, plan, known)
+    except ValueError as error:
+        raise ValueError(f"the implementation '{plan}' does not fit: {error}") from None
+
+
+def compute_packed(
+    attrs: Attrs, made: Contraction | None, out: TensorType, epilogue: Epilogue | None,
+    data: Tensor, weights: Sequence[Tensor],
+) -> Tensor | None:
+    """The statements of a call's implementation; None if it has none of its own."""
+    plan = plan_of(attrs)
+    found = None if plan is None else implementation_of(plan)
+    if plan is None or not isinstance(found, PackedImplementation):
+        return None
+    assert made is not None, "its type was inferred"
+    return found.compute(made, plan, out, epilogue, data, weights)
+
+
+def unpacked(attrs: Attrs, made: Contraction | None, weights: Sequence[Array]) -> Array:
+    """The weights of a call before they were packed."""
+    plan = plan_of(attrs)
+    assert plan is not None and made is not None, "its type was inferred"
+    return implementation_of(plan).unpack(made, plan, weights)
+
+
+def products_of(attrs: Attrs, made: Contraction) -> int:
+    """Products of one element of the result in the model, without those that only fill up."""
+    plan = plan_of(attrs)
+    own = None if plan is None else dict(plan.choices).get("products")
+    return own if isinstance(own, int) else made.products

@@ -33,34 +33,72 @@ class RegisterTile:
         return f"{self.rows} x {self.columns}"
 
 
+@dataclass(frozen=True, slots=True)
+class TileSpace:
+    """The tiles that may compute rows x columns of a sum, with their cycles per step of it.
+
+    A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
+    those vectors and one broadcast are in registers. Rows and columns beyond the last whole tile
+    are tiles of their own.
+    """
+
+    rows: int
+    columns: int
+    lanes: int
+    registers: int
+    block: int | None = None
+    """Columns lie in blocks of so many; a tile is as wide as one."""
+    most_rows: int = MOST_ROWS
+    """A tile has no more than these; more than a few add code and no speed."""
+    widths: tuple[int, ...] = ()
+    """A tile has one of these, if any are given."""
+    together: int = 1
+    """Steps whose numbers of a row are loaded at once."""
+    throughput: Throughput = COMMON
+
+    def choose(self) -> RegisterTile:
+        """The tile of the fewest cycles, or the one that is asked for."""
+        return _choose(self.cycles())
+
+    def cheapest(self) -> RegisterTile:
+        """The tile of the fewest cycles, for costs: nothing is decided."""
+        found = self.cycles()
+        return min(found, key=found.__getitem__)
+
+    def cycles(self) -> dict[RegisterTile, float]:
+        """Tiles with their cycles, the largest first: their own loads and stores are spread."""
+        return _cycles(self)
+
+    def step_cycles(self, rows: int, vectors: int) -> float:
+        """Of one step of the sum over so many rows of a tile."""
+        return step_cycles(rows, vectors, self.together, self.throughput)
+
+    def row_cycles(self, count: int, vectors: int) -> float:
+        """Of one step over all rows, by tiles of so many and one of the rest."""
+        whole, rest = divmod(max(self.rows, 1), count)
+        last = self.step_cycles(rest, vectors) if rest else 0
+        return whole * self.step_cycles(count, vectors) + last
+
+
 def tile_of_rows(
-    processor: Processor,
-    rows: int,
-    columns: int,
-    dtype: DataType,
-    depth: int,
-    block: int | None = None,
-    most_rows: int = MOST_ROWS,
-    throughput: Throughput | None = None,
+    processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
+    block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
-    found = _tiles_of_rows(
-        processor, rows, columns, dtype, depth, block, most_rows, throughput
-    )
-    return choose("tile", tuple(found), found.__getitem__)
+    found = _tiles_of_rows(processor, rows, columns, dtype, depth, block, most_rows, throughput)
+    return _choose(found)
 
 
 def _tiles_of_rows(
     processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
     block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
 ) -> dict[RegisterTile, float]:
-    lanes, together = processor.lanes(dtype), processor.steps_together(dtype, depth)
-    registers = processor.registers_for(together)
+    together = processor.steps_together(dtype, depth)
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
-    return _tiles(
-        rows, columns, lanes, registers, block, most_rows, widths, together,
-        throughput or processor.throughput,
-    )
+    return TileSpace(
+        rows, columns, processor.lanes(dtype), processor.registers_for(together), block, most_rows,
+        widths, together, throughput or processor.throughput,
+    ).cycles()
 
 
 def tile_of_group(
@@ -88,10 +126,10 @@ def tiles_of_group(
         inside = block is None or columns % block == 0
         together = processor.steps_together(dtype, depth, least=1) if inside else 1
         widths = group_widths(columns, lanes) if block is None else ()
-        found |= _tiles(
-            rows, columns, lanes, processor.registers_for(together), block, MOST_ROWS, widths,
-            together, processor.throughput,
-        )
+        found |= TileSpace(
+            rows, columns, lanes, processor.registers_for(together), block, widths=widths,
+            together=together, throughput=processor.throughput,
+        ).cycles()
     return found
 
 
@@ -108,9 +146,11 @@ def _tiles_across(
     whole = several >= LEAST_GROUPS and lanes % columns == groups % several == 0
     if not whole or not 1 < depth <= columns or block not in (None, lanes):
         return {}
-    registers, throughput = processor.registers_for(depth), processor.throughput
-    found = _tiles(rows, lanes, lanes, registers, lanes, MOST_ROWS, (), depth, throughput)
-    return {tile: SHUFFLED / several * cycles for tile, cycles in found.items()}
+    space = TileSpace(
+        rows, lanes, lanes, processor.registers_for(depth), lanes, together=depth,
+        throughput=processor.throughput,
+    )
+    return {tile: SHUFFLED / several * cycles for tile, cycles in space.cycles().items()}
 
 
 def group_widths(columns: int, lanes: int) -> tuple[int, ...]:
@@ -124,60 +164,22 @@ def vectors_of(width: int, lanes: int) -> int:
     return width // lanes + (width % lanes).bit_count()
 
 
-def register_tile(
-    rows: int,
-    columns: int,
-    lanes: int,
-    registers: int,
-    block: int | None = None,
-    most_rows: int = MOST_ROWS,
-    widths: tuple[int, ...] = (),
-    together: int = 1,
-    throughput: Throughput = COMMON,
-) -> RegisterTile:
-    """The tile that computes rows x columns in the fewest cycles per step of the sum.
-
-    block: columns lie in blocks of so many; a tile is as wide as one. most_rows: a tile has no
-    more than these; more than a few add code and no speed. widths: a tile has one of these.
-    together: steps whose numbers of a row are loaded at once.
-
-    A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
-    those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
-    their own, and columns beyond it are computed one by one.
-    """
-    found = _tiles(rows, columns, lanes, registers, block, most_rows, widths, together, throughput)
-    return choose("tile", tuple(found), found.__getitem__)
-
-
-def expected_rows(
-    rows: int, columns: int, lanes: int, registers: int, block: int, together: int,
-    throughput: Throughput, most_rows: int = MOST_ROWS,
-) -> int:
-    """The rows of the cheapest tile, for costs: nothing is decided."""
-    found = _tiles(rows, columns, lanes, registers, block, most_rows, (), together, throughput)
-    return min(found, key=found.__getitem__).rows
+def _choose(cycles: dict[RegisterTile, float]) -> RegisterTile:
+    return choose("tile", tuple(cycles), cycles.__getitem__)
 
 
 @cache
-def _tiles(
-    rows: int, columns: int, lanes: int, registers: int, block: int | None, most_rows: int,
-    widths: tuple[int, ...], together: int, throughput: Throughput,
-) -> dict[RegisterTile, float]:
-    """Tiles with their cycles, the largest first: their own loads and stores are spread over it."""
-    rows = max(rows, 1)
+def _cycles(space: TileSpace) -> dict[RegisterTile, float]:
+    rows, columns, lanes = max(space.rows, 1), space.columns, space.lanes
     found: dict[RegisterTile, float] = {}
     sizes: dict[RegisterTile, int] = {}
-    most = 4 if rows > 1 else max(4, WIDEST_ROW // lanes)
-    for width in widths or (_widths(columns, lanes, registers, most) if block is None else [block]):
-        vectors = vectors_of(width, lanes)
-        single = 4 * (columns % width) * rows
-        fitting = rows_that_fit(vectors, registers, together)
-        for count in range(1, min(rows, most_rows, fitting) + 1):
-            whole, rest = divmod(rows, count)
-            last = step_cycles(rest, vectors, together, throughput) if rest else 0
-            cycles = whole * step_cycles(count, vectors, together, throughput) + last
-            tile = RegisterTile(count, width, together)
-            found[tile] = cycles * (columns // width) + single
+    for width in space.widths or ([space.block] if space.block else _widths(space)):
+        vectors, beyond = vectors_of(width, lanes), vectors_of(columns % width, lanes)
+        fitting = rows_that_fit(vectors, space.registers, space.together)
+        for count in range(1, min(rows, space.most_rows, fitting) + 1):
+            tile = RegisterTile(count, width, space.together)
+            found[tile] = space.row_cycles(count, vectors) * (columns // width)
+            found[tile] += space.row_cycles(count, beyond) if beyond else 0
             sizes[tile] = -count * vectors
     return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 
@@ -194,9 +196,11 @@ def step_cycles(
     return max(multiplied, loaded, throughput.latency, issued, sent) + FAR_VECTOR * far
 
 
-def _widths(columns: int, lanes: int, registers: int, vectors: int) -> list[int]:
-    """Up to so many vectors that leave room for accumulators, and parts of one behind them."""
-    most = max(n for n in range(1, vectors + 1) if n == 1 or 2 * n < registers)
+def _widths(space: TileSpace) -> list[int]:
+    """Some vectors that leave room for accumulators, and parts of one behind them."""
+    lanes, columns = space.lanes, space.columns
+    vectors = 4 if space.rows > 1 else max(4, WIDEST_ROW // lanes)
+    most = max(n for n in range(1, vectors + 1) if n == 1 or 2 * n < space.registers)
     step = max(1, lanes // 2)
     found = [width for width in range(step, most * lanes + 1, step) if width <= columns]
     parts = [lanes >> n for n in range(2, lanes.bit_length())]

@@ -17,8 +17,8 @@ from sterna.schedule.default import (
     extents_of,
     vectorize_result,
 )
+from sterna.schedule.implementation import plan_of
 from sterna.schedule.kernel import Kernel, Processor
-from sterna.schedule.packed import plan_of
 from sterna.schedule.sum_of_products import description_of
 from sterna.te import ComputeOp, Stage
 

@@ -84,6 +84,11 @@ class SumOfProducts:
         return [UNKNOWN if size is None else size for size in self.steps]
 
     @property
+    def products(self) -> int:
+        """How many products there are; an unknown extent counts as many."""
+        return math.prod(self.sizes) * math.prod(self.depths)
+
+    @property
     def columns(self) -> int:
         """The place of the last axis of the result, which runs as vectors."""
         return len(self.extents) - 1

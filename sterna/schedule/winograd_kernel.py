@@ -9,136 +9,141 @@ a product of matrices, and the results' transform ends it.
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Broadcast, Call, Expr
+from sterna.ir.expr import INT32, Broadcast, Call, Expr
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.epilogue import Finish
+from sterna.schedule.implementation import Plan
 from sterna.schedule.linear_steps import Matrix, linear_steps
-from sterna.schedule.register_tile import register_tile
+from sterna.schedule.register_tile import TileSpace
+from sterna.schedule.statement_kernel import StatementKernel
 from sterna.schedule.winograd_plan import matrices
 from sterna.schedule.winograd_transform import Transform
 from sterna.te import all as all_of
-from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.ir_builder import BufferVar
 from sterna.tir.passes.inject_prefetch import LINE_BYTES
-from sterna.tir.stmt import BufferLoad, Evaluate
 
 
-class WinogradKernel:
-    """One convolution; data, weight and out are set when its statements are written."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some tiles of an image from one on, and room for their transforms."""
 
-    data: BufferVar
-    weight: BufferVar
-    out: BufferVar
-    finish: Finish | None = None
+    image: Expr
+    first: Expr
+    count: Expr | int
+    seen: BufferVar
 
-    def __init__(self, made: Contraction, m: int, block: int, lanes: int) -> None:
-        """block: output channels that lie together; lanes: channels of a vector."""
-        self.m, self.window, self.size = m, made.window[0], m + made.window[0] - 1
-        self.lanes, self.block, self.dtype = lanes, block, str(made.data)
-        self.image, self.before = made.image, made.before
-        self.batch, (self.height, self.width) = made.batch, made.result
-        self.inputs, self.outputs = made.inputs, made.outputs
+
+Products = tuple[Expr, Expr]
+"""The products of all tiles at a position with a block of output channels, by their numbers."""
+
+
+def chunk_of(made: Contraction, lanes: int) -> int:
+    """Input channels whose transforms lie together: those of a line of the cache."""
+    return max(lanes, math.gcd(made.inputs, LINE_BYTES // 4))
+
+
+class WinogradKernel(StatementKernel):
+    """The statements of one convolution."""
+
+    def __init__(self, made: Contraction, plan: Plan, block: int) -> None:
+        """block: output channels that lie together."""
+        self.made, self.block, self.dtype = made, block, str(made.data)
+        self.m, self.window = plan.integer("m"), made.window[0]
+        self.size = self.m + self.window - 1
+        self.lanes, self.together = plan.integer("lanes"), plan.integer("together")
+        self.split, self.plain = plan.text("split"), plan.integer("products")
+        (self.height, self.width), self.inputs = made.result, made.inputs
         self.down, self.across = -(-self.height // self.m), -(-self.width // self.m)
-        self.chunk = max(lanes, math.gcd(self.inputs, LINE_BYTES // 4))
-
-    def plan(self, block_tiles: int, registers: int, together: int, split: str) -> None:
-        """How tiles are dealt out."""
-        self.each = min(block_tiles, self.down * self.across)
-        self.blocks = -(-self.down * self.across // self.each)
-        self.split = split
-        self.together = together
-        tile = register_tile(
-            self.each, self.outputs, self.lanes, registers, self.block, together=together
-        )
-        self.rows = tile.rows
+        self.chunk, self.tiles = chunk_of(made, self.lanes), self.down * self.across
+        self.each = min(plan.integer("tiles"), self.tiles)
+        self.blocks = -(-self.tiles // self.each)
+        self.rows = TileSpace(
+            self.each, made.outputs, self.lanes, plan.integer("registers"), block,
+            together=self.together,
+        ).choose().rows
         self.groups = -(-self.each // self.rows)
 
-    def describe(self, plain: int) -> str:
-        """What it does, for the build report; plain: products of a plain sum for one result."""
+    def describe(self) -> str:
         return (
             f"Winograd F({self.m}, {self.window}), {self.blocks} blocks of {self.each} tiles, "
             f"threads share {self.split}, "
             f"{self.rows} tiles x {self.block} channels in registers, weights "
-            f"{self.size**2 * self.inputs / plain:.1f} times as large"
+            f"{self.size**2 * self.inputs / self.plain:.1f} times as large"
         )
 
-    def write(self, ib: IRBuilder) -> None:
+    def write(self) -> None:
         """All blocks of tiles, shared by threads or each by all of them."""
-        tiles = self.down * self.across
         one = self._by_positions if self.split == "positions" else self._by_channels
         kind = "parallel" if self.split == "blocks" else "serial"
-        with ib.for_range(0, self.batch * self.blocks, name="block", kind=kind) as at:
-            image, first = at // self.blocks, at % self.blocks * self.each
-            count = build.minimum(self.each, tiles - first) if tiles % self.each else self.each
+        count = self.made.batch * self.blocks
+        with self.ib.for_range(0, count, name="block", kind=kind) as number:
+            image, first = number // self.blocks, number % self.blocks * self.each
+            whole = self.tiles % self.each == 0
+            some = self.each if whole else build.minimum(self.each, self.tiles - first)
             shape = (self.groups, self.inputs // self.chunk, self.size**2, self.rows, self.chunk)
-            seen = ib.allocate(self.dtype, shape, name="seen")
-            one(ib, seen, image, first, count)
+            seen = self.ib.allocate(self.dtype, shape, name="seen")
+            one(Block(image, first, some, seen))
 
-    def _by_channels(
-        self, ib: IRBuilder, seen: BufferVar, image: Expr, first: Expr, count: Any
-    ) -> None:
+    def _by_channels(self, block: Block) -> None:
         """Block by block of channels, which threads share unless they share blocks of tiles."""
-        kind = "serial" if self.split == "blocks" else "parallel"
-        self._transform_data(ib, seen, image, first, count, kind)
-        with ib.for_range(0, self.outputs // self.block, name="channels", kind=kind) as channels:
-            made = self._room_for_products(ib, 1)
+        ib, kind = self.ib, "serial" if self.split == "blocks" else "parallel"
+        self._transform_data(block, kind)
+        blocks = self.made.outputs // self.block
+        with ib.for_range(0, blocks, name="channels", kind=kind) as channels:
+            made = self._room_for_products(1)
             with ib.for_range(0, self.size**2, name="position") as position:
                 following = (build.minimum(position + 1, self.size**2 - 1), channels)
-                self._multiply(ib, seen, made, position, channels, following)
-            with ib.for_range(0, count, name="tile") as tile:
-                self._transform_result(ib, made, image, first, tile, channels)
+                self._multiply(block, made, (position, channels), following)
+            with ib.for_range(0, block.count, name="tile") as tile:
+                self._transform_result(block, made, tile, channels)
 
-    def _by_positions(
-        self, ib: IRBuilder, seen: BufferVar, image: Expr, first: Expr, count: Any
-    ) -> None:
+    def _by_positions(self, block: Block) -> None:
         """Every thread multiplies some positions of all tiles."""
-        blocks = self.outputs // self.block
-        made = self._room_for_products(ib, blocks)
-        self._transform_data(ib, seen, image, first, count, "parallel")
+        ib, blocks = self.ib, self.made.outputs // self.block
+        made = self._room_for_products(blocks)
+        self._transform_data(block, "parallel")
         parts = self.size**2 * blocks
         with ib.for_range(0, parts, name="part", kind="parallel") as part:
             later = build.minimum(part + 1, parts - 1)
-            following = (later // blocks, later % blocks)
-            self._multiply(ib, seen, made, part // blocks, part % blocks, following)
-        with ib.for_range(0, blocks * count, name="part", kind="parallel") as part:
-            self._transform_result(ib, made, image, first, part % count, part // count)
+            own, following = ((n // blocks, n % blocks) for n in (part, later))
+            self._multiply(block, made, own, following)
+        with ib.for_range(0, blocks * block.count, name="part", kind="parallel") as part:
+            self._transform_result(block, made, part % block.count, part // block.count)
 
-    def _room_for_products(self, ib: IRBuilder, blocks: int) -> BufferVar:
+    def _room_for_products(self, blocks: int) -> BufferVar:
         shape = (blocks, self.groups, self.size**2, self.rows, self.block)
-        return ib.allocate(self.dtype, shape, name="made")
+        return self.ib.allocate(self.dtype, shape, name="made")
 
-    def _transform_data(
-        self, ib: IRBuilder, seen: BufferVar, image: Expr, first: Expr, count: Any, kind: str
-    ) -> None:
+    def _transform_data(self, block: Block, kind: str) -> None:
         """All tiles of a block, chunk by chunk."""
+        ib, before = self.ib, self.made.before
         transform = self._transform(matrices(self.m, self.window).data)
-        parts = self.inputs // self.chunk * count
+        parts = self.inputs // self.chunk * block.count
         with (
             ib.for_range(0, parts, name="part", kind=kind) as part,
             ib.for_range(0, self.chunk // self.lanes, name="vector") as vector,
         ):
-            chunk, place = part // count, part % count
-            top, left = self._corner(first + place)
-            top, left = top - self.before[0], left - self.before[1]
+            chunk, place = part // block.count, part % block.count
+            top, left = self._corner(block.first + place)
+            top, left = top - before[0], left - before[1]
             channel = chunk * self.chunk + vector * self.lanes
 
-            def load(row: Any, column: Any) -> tuple[None, Expr]:
-                index = (image, top + row, left + column, channel)
-                return None, self.data.buffer.vload(index, f"{self.dtype}x{self.lanes}")
+            def load(row: Expr | int, column: Expr) -> tuple[None, Expr]:
+                index = (block.image, top + row, left + column, channel)
+                return None, self.data.vload(index, self.lanes)
 
-            def load_if_inside(row: Any, column: Any) -> tuple[Expr, Expr]:
+            def load_if_inside(row: Expr | int, column: Expr) -> tuple[Expr, Expr]:
                 within = self._within(top + row, left + column, 1)
                 return all_of(*within), load(row, column)[1]
 
-            def store(row: Any, values: Sequence[Expr]) -> None:
+            def store(row: Expr, values: Sequence[Expr]) -> None:
                 for column, value in enumerate(values):
-                    index = (
+                    block.seen[
                         place // self.rows, chunk, row * self.size + column, place % self.rows,
                         vector * self.lanes,
-                    )
-                    ib.emit(seen.buffer.vstore(index, value))
+                    ] = value
 
             half = transform.between(ib)
             if self._has_border:
@@ -155,23 +160,17 @@ class WinogradKernel:
         """Whether tiles reach over the edges of the data."""
         reach = self.window - 1
         whole = (self.down * self.m + reach, self.across * self.m + reach)
-        return self.before != (0, 0) or self.image != whole
+        return self.made.before != (0, 0) or self.made.image != whole
 
     def _within(self, top: Expr, left: Expr, extent: int) -> list[Expr]:
         """That a square with a corner lies in the data."""
-        height, width = self.image
+        height, width = self.made.image
         return [top >= 0, top <= height - extent, left >= 0, left <= width - extent]
 
-    def _multiply(
-        self, ib: IRBuilder, seen: BufferVar, made: BufferVar, position: Expr, channels: Expr,
-        following: tuple[Expr, Expr],
-    ) -> None:
-        """All tiles of a block at one position, and one block of channels.
-
-        following: the position and the block of channels whose weights come closer meanwhile.
-        """
+    def _multiply(self, block: Block, made: BufferVar, own: Products, following: Products) -> None:
+        """The products of a block; those that follow have their weights come closer meanwhile."""
         whole, rest = divmod(self.each, self.rows)
-        lines = range(0, self.block, LINE_BYTES // self.weight.buffer.dtype.bytes)
+        lines = range(0, self.block, LINE_BYTES // self.weight.dtype.bytes)
         each = -(-len(lines) // max(1, whole))
 
         def ahead(turn: Expr) -> list[tuple[Expr, ...]]:
@@ -179,112 +178,102 @@ class WinogradKernel:
             numbers = [build.minimum(turn * each + n, len(lines) - 1) for n in range(each)]
             return [(*following, number * lines.step) for number in numbers]
 
-        with ib.for_range(0, whole, name="group") as group:
-            self._group(ib, seen, made, position, channels, group, self.rows, ahead(group))
+        with self.ib.for_range(0, whole, name="group") as group:
+            self._group(block, made, own, group, self.rows, ahead(group))
         if rest:
             fetched = [] if whole else ahead(build.const(0))
-            last = build.const(whole)
-            self._group(ib, seen, made, position, channels, last, rest, fetched)
+            self._group(block, made, own, build.const(whole), rest, fetched)
 
     def _group(
-        self, ib: IRBuilder, seen: BufferVar, made: BufferVar, position: Expr, channels: Expr,
-        group: Expr, rows: int, ahead: Sequence[tuple[Expr, ...]],
+        self, block: Block, made: BufferVar, own: Products, group: Expr, rows: int,
+        ahead: Sequence[tuple[Expr, ...]],
     ) -> None:
         """Some tiles and a block of channels in registers, over all input channels."""
-        vector = f"{self.dtype}x{self.block}"
+        ib, (position, channels) = self.ib, own
         with ib.new_scope():
             total = ib.allocate(self.dtype, (rows, self.block), name="total", scope="local")
             zero = Broadcast(build.const(0.0, self.dtype), self.block)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
-                ib.emit(total.buffer.vstore((row, 0), zero))
+                total[row, 0] = zero
             with (
                 ib.for_range(0, self.inputs // self.chunk, name="chunk") as chunk,
                 ib.for_range(0, self.chunk // self.together, name="lane") as lane,
             ):
                 at = (group, chunk, position)
-                number = self._numbers(ib, seen, at, lane * self.together, rows)
+                number = self._numbers(block, at, lane * self.together, rows)
                 for step in range(self.together):
                     channel = chunk * self.chunk + lane * self.together + step
                     if step % self._channels_of_a_line == 0:
-                        self._fetch(ib, ahead, channel)
-                    read = self.weight.buffer.vload((position, channels, channel, 0), vector)
+                        self._fetch(ahead, channel)
+                    read = self.weight.vload((position, channels, channel, 0), self.block)
                     with ib.for_range(0, rows, name="row", kind="unroll") as row:
-                        before = total.buffer.vload((row, 0), vector)
-                        after = before + Broadcast(number(row, step), self.block) * read
-                        ib.emit(total.buffer.vstore((row, 0), after))
+                        product = Broadcast(number(row, step), self.block) * read
+                        total[row, 0] = total.vload((row, 0), self.block) + product
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
-                value = total.buffer.vload((row, 0), vector)
                 index = (self._kept(channels), group, position, row, 0)
-                ib.emit(made.buffer.vstore(index, value))
+                made[index] = total.vload((row, 0), self.block)
 
     @property
     def _channels_of_a_line(self) -> int:
         """Input channels whose weights of a block lie in one line of the cache."""
-        return max(1, LINE_BYTES // (self.block * self.weight.buffer.dtype.bytes))
+        return max(1, LINE_BYTES // (self.block * self.weight.dtype.bytes))
 
-    def _fetch(self, ib: IRBuilder, ahead: Sequence[tuple[Expr, ...]], channel: Expr) -> None:
+    def _fetch(self, ahead: Sequence[tuple[Expr, ...]], channel: Expr) -> None:
         for *block, line in ahead:
-            place = BufferLoad(self.weight.buffer, (*block, channel, line))
-            ib.emit(Evaluate(Call(build.const(0).dtype, "prefetch", (place,))))
+            self.ib.emit(Call(INT32, "prefetch", (self.weight[(*block, channel, line)],)))
 
     def _numbers(
-        self, ib: IRBuilder, seen: BufferVar, at: tuple[Expr, ...], lane: Expr, rows: int
+        self, block: Block, at: tuple[Expr, ...], lane: Expr, rows: int
     ) -> Callable[[Expr, int], Expr]:
         """What the rows of a step are multiplied by; those of several steps are loaded at once."""
         if self.together == 1:
-            return lambda row, step: seen[(*at, row, lane)]
-        held = ib.allocate(self.dtype, (rows, self.together), name="held", scope="local")
-        with ib.for_range(0, rows, name="row", kind="unroll") as row:
-            loaded = seen.buffer.vload((*at, row, lane), f"{self.dtype}x{self.together}")
-            ib.emit(held.buffer.vstore((row, 0), loaded))
+            return lambda row, step: block.seen[(*at, row, lane)]
+        held = self.ib.allocate(self.dtype, (rows, self.together), name="held", scope="local")
+        with self.ib.for_range(0, rows, name="row", kind="unroll") as row:
+            held[row, 0] = block.seen.vload((*at, row, lane), self.together)
         return lambda row, step: held[row, step]
 
     def _kept(self, channels: Expr) -> Expr:
         """Which block of products is that of some channels: there is one for all, or for each."""
         return channels if self.split == "positions" else build.const(0)
 
-    def _transform_result(
-        self, ib: IRBuilder, made: BufferVar, image: Expr, first: Expr, place: Expr,
-        channels: Expr,
-    ) -> None:
+    def _transform_result(self, block: Block, made: BufferVar, place: Expr, channels: Expr) -> None:
         """One tile and one block of channels."""
-        top, left = self._corner(first + place)
+        ib, (top, left) = self.ib, self._corner(block.first + place)
         transform = self._transform(matrices(self.m, self.window).result)
         with ib.for_range(0, self.block // self.lanes, name="vector") as vector:
             channel = vector * self.lanes
 
-            def load(row: Any, column: Any) -> tuple[None, Expr]:
+            def load(row: Expr | int, column: Expr) -> tuple[None, Expr]:
                 index = (
                     self._kept(channels), place // self.rows, row * self.size + column,
                     place % self.rows, channel,
                 )
-                return None, made.buffer.vload(index, f"{self.dtype}x{self.lanes}")
+                return None, made.vload(index, self.lanes)
 
-            def store(row: Any, values: Sequence[Expr]) -> None:
+            def store(row: Expr, values: Sequence[Expr]) -> None:
                 for column, value in enumerate(values):
-                    index = (image, top + row, left + column, channels * self.block + channel)
+                    at = (block.image, top + row, left + column)
                     inside: list[Expr] = []
                     if self.height % self.m:
                         inside.append(top + row < self.height)
                     if column >= self.width % self.m > 0:
                         inside.append(left + column < self.width)
                     with ib.if_scope(all_of(*inside)) if inside else nullcontext():
-                        self._store(ib, index, value)
+                        self._store(at, channels * self.block + channel, value)
 
             half = transform.between(ib)
             transform.columns(ib, half, load)
             transform.rows(ib, half, store)
 
-    def _store(self, ib: IRBuilder, index: tuple[Expr, ...], value: Expr) -> None:
+    def _store(self, at: Sequence[Expr], channel: Expr, value: Expr) -> None:
         """A vector of results, or what is made of them."""
         if self.finish is None:
-            ib.emit(self.out.buffer.vstore(index, value))
+            self.out[(*at, channel)] = value
             return
-        held = ib.allocate(self.dtype, (self.lanes,), name="held", scope="local")
-        ib.emit(held.buffer.vstore((0,), value))
-        with ib.for_range(0, self.lanes, name="lane", kind="vectorize") as lane:
-            place = (*index[:-1], index[-1] + lane)
-            self.out[place] = self.finish(place, held[lane])
+        held = self.ib.allocate(self.dtype, (self.lanes,), name="held", scope="local")
+        held[0] = value
+        self.store_channels(at, channel, self.lanes, held.__getitem__)
 
     def _corner(self, tile: Expr) -> tuple[Expr, Expr]:
         """Where a tile of results begins."""

@@ -17,7 +17,7 @@ from sterna.schedule.cost import STREAMED, arriving, regions
 from sterna.schedule.kernel import Processor
 from sterna.schedule.linear_steps import Matrix, linear_steps
 from sterna.schedule.products import FLOAT32
-from sterna.schedule.register_tile import expected_rows, step_cycles
+from sterna.schedule.register_tile import TileSpace
 
 # Where polynomials are evaluated: these keep the errors of rounding small.
 POINTS = (0, 1, -1, 2, Fraction(-1, 2), -2, Fraction(1, 2))
@@ -113,73 +113,6 @@ class WinogradPlan:
     cycles: float
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The parts of all weights and of a block's transformed data that one thread reads."""
-
-    weights: float = 1.0
-    seen: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A convolution, and what it runs on."""
-
-    made: Contraction
-    block: int
-    """Output channels that lie together."""
-    lanes: int
-    """Channels of a vector in the transforms."""
-    processor: Processor
-
-    @property
-    def inputs(self) -> int:
-        return self.made.inputs
-
-    @property
-    def outputs(self) -> int:
-        return self.made.outputs
-
-    def positions(self, m: int) -> int:
-        """Elements of a tile, and its products for a channel."""
-        return (m + self.made.window[0] - 1) ** 2
-
-    def share(self, pieces: int) -> float:
-        """The part of some pieces of work that the busiest thread does."""
-        return -(-pieces // self.processor.threads) / pieces
-
-    def most_tiles(self, m: int) -> int:
-        """Tiles whose transforms stay in the second cache, beside the weights if those do."""
-        cache, position = self.processor.l2_bytes, 4 * self.positions(m)
-        seen = position * self.inputs
-        if seen * self.outputs > cache // 2:
-            return cache * 3 // 4 // seen
-        return min(cache * 2 // 5 // seen, cache // 8 // (position * self.block))
-
-    def weights(self, positions: int) -> int:
-        """The bytes of all weights."""
-        return 4 * self.inputs * self.outputs * positions
-
-    def coming_again(self, m: int, each: int, turns: int, blocks: int, share: Share) -> float:
-        """Cycles for what the second cache lost before a thread was done with it.
-
-        turns: how many blocks of tiles a thread works on. blocks: of output channels, for each of
-        which it reads its share of the transforms. What stays there shares it with weights: all,
-        if they are read in every turn, or those of this block and of the next.
-        """
-        positions, cache = self.positions(m), self.processor.l2_bytes
-        weights = self.weights(positions) * share.weights
-        seen = 4 * positions * each * self.inputs * share.seen
-        made = 4 * positions * each * self.block
-        beside = weights if turns > 1 else min(weights, 2 * weights / blocks)
-        lost = min(1.0, LOST * ((seen + made + beside) / cache) ** 2)
-        return lost * ((turns - 1) * weights + turns * blocks * seen) / STREAMED
-
-    def from_others(self, size: float) -> float:
-        """Cycles for what all threads wrote and one reads."""
-        return size * (1 - 1 / self.processor.threads) / ACROSS
-
-
 def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[WinogradPlan]:
     """All ways with what they cost; none where there are no vectors.
 
@@ -190,88 +123,164 @@ def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[
         lanes //= 2
     if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
         return []
-    work = _Work(made, block, lanes, processor)
     found = []
     for m in (size - made.window[0] + 1 for size in SIZES):
         for split, way in (_WAYS.items() if m > 1 else ()):
-            cycles, tiles = way(work, m)
+            cycles, tiles = way(_Work(made, m, block, lanes, processor))
             if math.isfinite(cycles):
                 found.append(WinogradPlan(m, tiles, lanes, split, cycles))
     return found
 
 
-def _by_blocks(work: _Work, m: int) -> tuple[float, int]:
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The parts of all weights and of a block's transformed data that one thread reads."""
+
+    weights: float = 1.0
+    seen: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A convolution by F(m, r), and what it runs on."""
+
+    made: Contraction
+    m: int
+    block: int
+    """Output channels that lie together."""
+    lanes: int
+    """Channels of a vector in the transforms."""
+    processor: Processor
+
+    @property
+    def size(self) -> int:
+        """Rows and columns of a tile."""
+        return self.m + self.made.window[0] - 1
+
+    @property
+    def positions(self) -> int:
+        """Elements of a tile, and its products for a channel."""
+        return self.size**2
+
+    @property
+    def blocks(self) -> int:
+        """Of output channels."""
+        return self.made.outputs // self.block
+
+    @property
+    def weights(self) -> int:
+        """The bytes of all weights."""
+        return self.seen(self.made.outputs)
+
+    def seen(self, tiles: int) -> int:
+        """The bytes of the transforms of so many tiles."""
+        return 4 * self.positions * tiles * self.made.inputs
+
+    def share(self, pieces: int) -> float:
+        """The part of some pieces of work that the busiest thread does."""
+        return -(-pieces // self.processor.threads) / pieces
+
+    def share_of_transforms(self, tiles: int) -> float:
+        """The same of the transforms of some tiles, vector by vector."""
+        return self.share(tiles * self.made.inputs // self.lanes)
+
+    @property
+    def most_tiles(self) -> int:
+        """Tiles whose transforms stay in the second cache, beside the weights if those do."""
+        cache, seen = self.processor.l2_bytes, self.seen(1)
+        if self.weights > cache // 2:
+            return cache * 3 // 4 // seen
+        return min(cache * 2 // 5 // seen, cache // 8 // (4 * self.positions * self.block))
+
+    def even(self, most: int, multiple: int = 1) -> tuple[int, int]:
+        """The tiles of a block, at most some, and how many blocks all images have."""
+        images, (height, width) = self.made.batch, self.made.result
+        tiles = -(-height // self.m) * -(-width // self.m)
+        count = -(-tiles // max(1, most))
+        if count * images % multiple:
+            count = min(tiles, count + multiple - count % multiple)
+        each = -(-tiles // count)
+        return each, -(-tiles // each) * images
+
+    def costs(self, tiles: int) -> tuple[float, float, float]:
+        """Cycles of a position's products with one block of channels, and of the transforms."""
+        made, processor, size = self.made, self.processor, self.size
+        space = TileSpace(
+            tiles, made.outputs, processor.lanes(FLOAT32), processor.vector_registers, self.block,
+            together=processor.steps_together(FLOAT32, made.inputs),
+            throughput=processor.throughput,
+        )
+        vectors = max(1, self.block // space.lanes)
+        rows = space.cheapest().rows
+        whole, rest = divmod(tiles, rows)
+        steps = whole * space.step_cycles(rows, vectors)
+        steps += space.step_cycles(rest, vectors) if rest else 0
+        of = matrices(self.m, made.window[0])
+        before = linear_steps(of.data).cost * 2 * size + 4 * size**2
+        after = linear_steps(of.result).cost * (size + self.m)
+        after += size**2 + 2 * size * self.m + self.m**2
+        sums = tiles / self.lanes
+        return steps * made.inputs, sums * made.inputs * before, sums * made.outputs * after
+
+    def coming_again(self, each: int, turns: int, blocks: int, share: _Share) -> float:
+        """Cycles for what the second cache lost before a thread was done with it.
+
+        turns: how many blocks of tiles a thread works on. blocks: of output channels, for each of
+        which it reads its share of the transforms. What stays there shares it with weights: all,
+        if they are read in every turn, or those of this block and of the next.
+        """
+        weights, seen = self.weights * share.weights, self.seen(each) * share.seen
+        made = 4 * self.positions * each * self.block
+        beside = weights if turns > 1 else min(weights, 2 * weights / blocks)
+        lost = min(1.0, LOST * ((seen + made + beside) / self.processor.l2_bytes) ** 2)
+        return lost * ((turns - 1) * weights + turns * blocks * seen) / STREAMED
+
+    def from_others(self, size: float) -> float:
+        """Cycles for what all threads wrote and one reads."""
+        return size * (1 - 1 / self.processor.threads) / ACROSS
+
+
+def _by_blocks(work: _Work) -> tuple[float, int]:
     """Blocks of tiles whose weights and transforms stay in the cache; each is one thread's."""
-    each, count = _even(work, m, work.most_tiles(m), work.processor.threads)
+    each, count = work.even(work.most_tiles, work.processor.threads)
     if count == 1:
         return math.inf, each
-    multiply, before, after = _costs(work, m, each)
-    blocks, turns = work.outputs // work.block, round(work.share(count) * count)
-    cycles = (multiply * work.positions(m) * blocks + before + after) * turns
-    cycles += arriving(work.weights(work.positions(m)), work.processor)
-    cycles += work.coming_again(m, each, turns, blocks, Share())
+    multiply, before, after = work.costs(each)
+    turns = round(work.share(count) * count)
+    cycles = (multiply * work.positions * work.blocks + before + after) * turns
+    cycles += arriving(work.weights, work.processor)
+    cycles += work.coming_again(each, turns, work.blocks, _Share())
     return cycles + regions(1, work.processor), each
 
 
-def _by_channels(work: _Work, m: int) -> tuple[float, int]:
+def _by_channels(work: _Work) -> tuple[float, int]:
     """All threads transform a block of tiles, and each multiplies it for its own channels."""
-    each, count = _even(work, m, work.most_tiles(m), 1)
-    multiply, before, after = _costs(work, m, each)
-    blocks = work.outputs // work.block
-    share = Share(weights=work.share(blocks))
-    cycles = before * work.share(each * work.inputs // work.lanes)
-    cycles += (multiply * work.positions(m) * blocks + after) * share.weights
-    seen = 4 * work.positions(m) * each * work.inputs
-    cycles = (cycles + work.from_others(seen) + regions(2, work.processor)) * count
-    cycles += arriving(work.weights(work.positions(m)) * share.weights, work.processor)
-    own = round(blocks * share.weights)
-    return cycles + work.coming_again(m, each, count, own, share), each
+    each, count = work.even(work.most_tiles)
+    multiply, before, after = work.costs(each)
+    share = _Share(weights=work.share(work.blocks))
+    cycles = before * work.share_of_transforms(each)
+    cycles += (multiply * work.positions * work.blocks + after) * share.weights
+    cycles += work.from_others(work.seen(each)) + regions(2, work.processor)
+    cycles = cycles * count + arriving(work.weights * share.weights, work.processor)
+    own = round(work.blocks * share.weights)
+    return cycles + work.coming_again(each, count, own, share), each
 
 
-def _by_positions(work: _Work, m: int) -> tuple[float, int]:
+def _by_positions(work: _Work) -> tuple[float, int]:
     """Each thread multiplies some positions of all tiles; their products are kept in between."""
-    positions, blocks = work.positions(m), work.outputs // work.block
-    room = work.processor.threads * work.processor.l2_bytes * 3 // 4
-    each, count = _even(work, m, room // (4 * positions * (work.inputs + work.outputs)), 1)
-    multiply, before, after = _costs(work, m, each)
-    pieces = positions * blocks
-    share = Share(weights=work.share(pieces), seen=1 / work.processor.threads)
-    cycles = before * work.share(each * work.inputs // work.lanes)
-    cycles += multiply * pieces * share.weights + after * work.share(each * blocks)
-    seen, made = (4 * positions * each * n * share.seen for n in (work.inputs, work.outputs))
-    cycles += made / KEPT + work.from_others(seen + made)
-    cycles = (cycles + regions(3, work.processor)) * count
-    cycles += arriving(work.weights(positions) * share.weights, work.processor)
-    return cycles + work.coming_again(m, each, count, 1, share), each
+    made, threads = work.made, work.processor.threads
+    room = threads * work.processor.l2_bytes * 3 // 4
+    each, count = work.even(room // (4 * work.positions * (made.inputs + made.outputs)))
+    multiply, before, after = work.costs(each)
+    pieces = work.positions * work.blocks
+    share = _Share(weights=work.share(pieces), seen=1 / threads)
+    cycles = before * work.share_of_transforms(each)
+    cycles += multiply * pieces * share.weights + after * work.share(each * work.blocks)
+    seen, kept = (4 * work.positions * each * n * share.seen for n in (made.inputs, made.outputs))
+    cycles += kept / KEPT + work.from_others(seen + kept) + regions(3, work.processor)
+    cycles = cycles * count + arriving(work.weights * share.weights, work.processor)
+    return cycles + work.coming_again(each, count, 1, share), each
 
 
 _WAYS = {"blocks": _by_blocks, "channels": _by_channels, "positions": _by_positions}
 SPLITS = tuple(_WAYS)
-
-
-def _even(work: _Work, m: int, most: int, multiple: int) -> tuple[int, int]:
-    """The tiles of a block, and how many blocks all images have."""
-    images, (height, width) = work.made.batch, work.made.result
-    tiles = -(-height // m) * -(-width // m)
-    count = -(-tiles // max(1, most))
-    if count * images % multiple:
-        count = min(tiles, count + multiple - count % multiple)
-    each = -(-tiles // count)
-    return each, -(-tiles // each) * images
-
-
-def _costs(work: _Work, m: int, tiles: int) -> tuple[float, float, float]:
-    """Cycles of a position's products with one block of channels, and of the transforms."""
-    size, of = m + work.made.window[0] - 1, matrices(m, work.made.window[0])
-    vectors = max(1, work.block // work.processor.lanes(FLOAT32))
-    processor = work.processor
-    together, throughput = processor.steps_together(FLOAT32, work.inputs), processor.throughput
-    lanes, registers = processor.lanes(FLOAT32), processor.vector_registers
-    rows = expected_rows(tiles, work.outputs, lanes, registers, work.block, together, throughput)
-    whole, rest = divmod(tiles, rows)
-    steps = whole * step_cycles(rows, vectors, together, throughput)
-    steps += step_cycles(rest, vectors, together, throughput) if rest else 0
-    before = linear_steps(of.data).cost * 2 * size + 4 * size**2
-    after = linear_steps(of.result).cost * (size + m) + size**2 + 2 * size * m + m**2
-    sums = tiles / work.lanes
-    return steps * work.inputs, sums * work.inputs * before, sums * work.outputs * after

@@ -51,6 +51,14 @@ class Options:
         return os.environ.get("STERNA_VERIFY_PASSES", "") not in ("", "0")
 
     @property
+    def check_seals(self) -> bool:
+        """STERNA_CHECK_SEALS=0: the digests of compiled files are not checked when they are loaded.
+
+        The C runtime reads it too.
+        """
+        return os.environ.get("STERNA_CHECK_SEALS", "")[:1] != "0"
+
+    @property
     def cache_folder(self) -> str | None:
         """STERNA_CACHE: where compiled kernels are kept; "off" for nowhere."""
         given = os.environ.get("STERNA_CACHE", "")

@@ -4,6 +4,7 @@ What is taken out of them is never larger than they are: they may not be compres
 that stand for more bytes than they have, as links and sparse files do, are none.
 """
 
+import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,16 @@ def files_in(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
         raise tarfile.ReadError("its end is missing")
     return found
+
+
+def extract(archive: tarfile.TarFile, info: tarfile.TarInfo, path: Path) -> None:
+    """Write a plain file to a path, piece by piece."""
+    file = archive.extractfile(info)
+    assert file is not None, info.name
+    with open(path, "wb") as output:
+        shutil.copyfileobj(file, output, 1 << 20)
+        if output.tell() != info.size:
+            raise tarfile.ReadError(f"'{info.name}' is cut off")
 
 
 def content_of(archive: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sterna.support import native
@@ -108,6 +108,7 @@ def _link(
     cwd: str | os.PathLike[str] | None,
     needs_runtime: bool = True,
     variables: Mapping[str, str] | None = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     base = Path(cwd) if cwd is not None else Path()
     for path in inputs:
@@ -125,6 +126,8 @@ def _link(
              *_listed(inputs, base), *extra, *runtime],
             cwd, variables,
         )
+        if finish is not None:
+            finish(Path(aside))
         os.chmod(aside, 0o777 & ~_umask())
         os.replace(aside, target)
 
@@ -168,13 +171,15 @@ def link_shared(
     cwd: str | os.PathLike[str] | None = None,
     needs_runtime: bool = True,
     variables: Mapping[str, str] | None = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Compile and link sources and objects into a shared library.
 
     needs_runtime: it may call the runtime, which is there for this machine alone. variables: are
-    added to the compiler's environment.
+    added to the compiler's environment. finish: is called with the file before it is in its place.
     """
-    _link(["-shared", "-fPIC", "-O2"], output, inputs, extra, cc, cwd, needs_runtime, variables)
+    mode = ["-shared", "-fPIC", "-O2"]
+    _link(mode, output, inputs, extra, cc, cwd, needs_runtime, variables, finish)
 
 
 def link_wasm(
@@ -183,10 +188,11 @@ def link_wasm(
     extra: Sequence[str],
     cc: str | os.PathLike[str],
     cwd: str | os.PathLike[str] | None = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Compile and link sources and objects into a WebAssembly module without a main function."""
     mode = ["-mexec-model=reactor", "-O2", "-s", "-Wl,--gc-sections"]
-    _link(mode, output, inputs, extra, cc, cwd, needs_runtime=False)
+    _link(mode, output, inputs, extra, cc, cwd, needs_runtime=False, finish=finish)
 
 
 def compile_object(
@@ -235,7 +241,7 @@ def archive(output: Path, objects: Sequence[Path], ar: str | None = None) -> Non
     command = _choose(ar, ()) if ar is not None else require_archiver(is_elf)
     output.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        members = [str(path) for path in _taken_apart(objects, Path(folder))]
+        members = [str(path) for path in _extracted(objects, Path(folder))]
         run_compiler([*command, "qcsD", str(output), *members])
 
 
@@ -246,7 +252,7 @@ def _is_elf(path: Path) -> bool:
         return True  # no code at all, of which an archiver has its own opinion
 
 
-def _taken_apart(inputs: Sequence[Path], folder: Path) -> Iterator[Path]:
+def _extracted(inputs: Sequence[Path], folder: Path) -> Iterator[Path]:
     """Inputs with an archive's members in its place."""
     for place, path in enumerate(inputs):
         if path.suffix != ".a":

@@ -5,8 +5,15 @@ from sterna.target.machine import machine_of
 from sterna.target.target import Target
 
 
+def is_gpu(target: Target) -> bool:
+    """Whether a target's kernels run on a device of blocks and threads."""
+    return "gpu" in target.kind.default_keys
+
+
 def processor_of(target: Target) -> Processor:
     """The processor of a target, as schedules see it: what its code generator can make use of."""
+    if is_gpu(target):
+        return Processor(vector_bits=32, vector_registers=8)
     machine = machine_of(target)
     isa, throughput = machine.instructions.isa, machine.core.throughput
     picks = target.kind.picks_instructions

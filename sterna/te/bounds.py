@@ -15,6 +15,7 @@ from sterna.te.env_threads import launched
 from sterna.te.scan import is_update, readers_of
 from sterna.te.schedule import Fuse, Schedule, Singleton, Split, Stage
 from sterna.te.tensor import (
+    THREAD_INDEX,
     ComputeOp,
     IterVar,
     PlaceholderOp,
@@ -22,6 +23,7 @@ from sterna.te.tensor import (
     Range,
     axis_range,
 )
+from sterna.tir.threads import LAUNCHED, THREADS, rank_of_scope, rank_of_thread
 
 
 def ceil_div(a: Expr, b: Expr) -> Expr:
@@ -132,6 +134,38 @@ def thread_variables(stage: Stage) -> dict[Var, Expr]:
         stage = stage.attach_stage
 
 
+def scope_of(stage: Stage) -> str:
+    """Where a stage's results are kept: what its user says, else what its threads suggest."""
+    if stage.scope not in ("", "global"):
+        return stage.scope
+    tags = {tag for tag, _ in threads_around(stage) if tag in LAUNCHED}
+    if not tags:
+        return "global"
+    return "local" if any(tag in THREADS for tag in tags) else "shared"
+
+
+def threads_around(stage: Stage) -> list[tuple[str, Var]]:
+    """The names of the threads inside which a stage is computed, and the loops over them."""
+    found: list[tuple[str, Var]] = []
+    while stage.attach_stage is not None:
+        outer = stage.attach_stage
+        for leaf in leaves_around(outer, stage.attach_ivar):
+            attributes = outer.iter_var_attrs.get(leaf)
+            thread = attributes.bind_thread if attributes is not None else None
+            if leaf.iter_type == THREAD_INDEX:
+                thread = leaf
+            if thread is not None:
+                found.append((thread.thread_tag, leaf.var))
+        stage = outer
+    return found
+
+
+def shared_threads(stage: Stage) -> set[Var]:
+    """The loops over threads that have a stage's results in common: made for all of them."""
+    rank = rank_of_scope(scope_of(stage))
+    return {var for tag, var in threads_around(stage) if 0 < rank <= rank_of_thread(tag)}
+
+
 def leaves_around(stage: Stage, axis: IterVar | None) -> list[IterVar]:
     """The loops of a stage from the outermost to this one; None: what comes before its loops."""
     if axis is None:
@@ -230,7 +264,7 @@ class _Inference:
         if scan is not None and is_update(self.schedule, scan, stage):
             now = root_values(scan, self.bounds.ranges[scan])[scan.op.axis[0].var]
             return {stage.op.axis[0]: Range(now, build.const(1, now.dtype))}
-        allowed = {axis.var for axis in around}
+        allowed = {axis.var for axis in around} - shared_threads(stage)
         lows: list[list[Expr]] = [[] for _ in stage.op.axis]
         highs: list[list[Expr]] = [[] for _ in lows]
         for reader in readers_of(self.schedule, stage):

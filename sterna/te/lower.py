@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, Expr, Var, variables_in
-from sterna.te.bounds import Bounds, infer_bounds
+from sterna.te.bounds import Bounds, infer_bounds, scope_of
 from sterna.te.extern import ExternOp, extern_body
 from sterna.te.nest import Nest
 from sterna.te.normalize import normalize
@@ -177,7 +177,7 @@ class Lowering:
                 mins[roll.axis] = roll.start
         buffers = [
             Buffer(
-                t.name, t.dtype, shape, stage.scope or "global", strides,
+                t.name, t.dtype, shape, scope_of(stage), strides,
                 axis_separators=stage.axis_separators,
             )
             for t, shape in zip(stage.op.outputs, shapes, strict=True)

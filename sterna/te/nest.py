@@ -24,9 +24,11 @@ from sterna.te.tensor import (
     axis_range,
 )
 from sterna.te.tensorize import tensorized_leaf, tensorized_loops
+from sterna.te.thread_reduction import reduce_across_threads, shared_axes
 from sterna.tir.stmt import (
     AssertStmt,
     AttrStmt,
+    Buffer,
     BufferLoad,
     BufferStore,
     For,
@@ -66,6 +68,8 @@ class Nest:
             for axis in root_axes(stage)
         }
         self.predicates = list(self.store_predicates())
+        self.partial: list[tuple[Buffer, tuple[Expr, ...]]] | None = None
+        """Where results are collected before they are whole; see thread_reduction.py."""
 
     # ---- guards ----
 
@@ -157,9 +161,12 @@ class Nest:
             return seq(*promises, tensorized_loops(self, tensorized))
         if not self.op.reduce_axis:
             return seq(*promises, self.loops(leaves, self.guarded(self.store(), True)))
-        inner = self.loops(leaves[first:], self.guarded(self.update(), True))
-        outer = self.loops(leaves[:first], seq(self.init(leaves[first:]), inner))
-        return seq(*promises, outer)
+        if shared_axes(self, leaves[first:]):
+            reduced = reduce_across_threads(self, leaves[first:])
+        else:
+            inner = self.loops(leaves[first:], self.guarded(self.update(), True))
+            reduced = seq(self.init(leaves[first:]), inner)
+        return seq(*promises, self.loops(leaves[:first], reduced))
 
     def steps(self) -> Stmt:
         """The loops of a scan: what is computed inside them stores its rows."""
@@ -225,10 +232,17 @@ class Nest:
 
     # ---- what is stored ----
 
-    def store_at(self, output: int, value: Expr) -> Stmt:
+    def result_at(self, output: int) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Where an iteration's result is kept."""
+        if self.partial is not None:
+            return self.partial[output]
         indices = [self.at[axis.var] for axis in self.op.axis]
         local = self.lowering.local_indices(self.place, indices)
-        return BufferStore(self.place.buffers[output], value, local)
+        return self.place.buffers[output], local
+
+    def store_at(self, output: int, value: Expr) -> Stmt:
+        buffer, indices = self.result_at(output)
+        return BufferStore(buffer, value, indices)
 
     def value(self, expr: Expr) -> Expr:
         return self.lowering.load(substitute(expr, self.at))
@@ -274,11 +288,9 @@ class Nest:
         reduce = self.op.body[0]
         assert isinstance(reduce, Reduce)
         combiner = reduce.combiner
-        indices = [self.at[axis.var] for axis in self.op.axis]
-        local = self.lowering.local_indices(self.place, indices)
         parts: dict[Var, Expr] = {}
         for i, source in enumerate(reduce.source):
-            parts[combiner.left[i]] = BufferLoad(self.place.buffers[i], local)
+            parts[combiner.left[i]] = BufferLoad(*self.result_at(i))
             parts[combiner.right[i]] = self.value(source)
         results = [substitute(r, parts) for r in combiner.result]
         if len(results) == 1:
@@ -291,4 +303,4 @@ class Nest:
         condition = self.value(reduce.condition)
         if not build.is_const(condition, 1):
             body = IfThenElse(condition, body)
-        return self.predicated(body)
+        return body if self.partial is not None else self.predicated(body)

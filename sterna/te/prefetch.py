@@ -130,18 +130,18 @@ def _part_of_an_iteration(region: Region, inside: Loops, buffer: Buffer) -> Regi
     rows = max(known[:-1], default=0)
     if 1 < rows == counts[-1]:
         longest = known.index(rows)
-    turns = math.prod(count for count in counts if count is not None)
+    iterations = math.prod(count for count in counts if count is not None)
     length, last = known[longest], len(known) - 1
     if length == 0:
         return region
-    if longest == last or not known[last] or turns < 2 * length:
-        _deal(mins, extents, longest, _turn(inside), -(-length // turns))
+    if longest == last or not known[last] or iterations < 2 * length:
+        _deal(mins, extents, longest, _iteration(inside), -(-length // iterations))
         return mins, extents
-    each = turns // length
-    turn = _turn(inside)
-    row, piece = build.floordiv(turn, each), build.floormod(turn, each)
+    each = iterations // length
+    iteration = _iteration(inside)
+    row, piece = build.floordiv(iteration, each), build.floormod(iteration, each)
     if counts[-1] == length:
-        row, piece = inside[-1][0], _turn(inside[:-1])
+        row, piece = inside[-1][0], _iteration(inside[:-1])
     _deal(mins, extents, longest, row, 1)
     _deal(mins, extents, last, piece, -(-known[last] // each))
     return mins, extents
@@ -157,25 +157,25 @@ def _is_run(lengths: list[int], buffer: Buffer) -> bool:
 
 def _evenly(region: Region, inside: Loops, length: int, line: int) -> Region:
     """As much of a run for each iteration: memory has no time for many lines at once."""
-    turns = math.prod(build.int_value(extent) or 1 for _, extent in inside)
-    each = -(-length // turns)
+    iterations = math.prod(build.int_value(extent) or 1 for _, extent in inside)
+    each = -(-length // iterations)
     if each > line:
         each = -(-each // line) * line
     mins, extents = list(region[0]), [build.const(1, extent.dtype) for extent in region[1]]
-    _deal(mins, extents, len(mins) - 1, _turn(inside), each)
+    _deal(mins, extents, len(mins) - 1, _iteration(inside), each)
     return mins, extents
 
 
-def _turn(loops: Loops) -> Expr:
+def _iteration(loops: Loops) -> Expr:
     """The number of an iteration of nested loops."""
-    turn: Expr = build.const(0)
+    iteration: Expr = build.const(0)
     for var, extent in loops:
-        turn = turn * extent + var
-    return turn
+        iteration = iteration * extent + var
+    return iteration
 
 
-def _deal(mins: list[Expr], extents: list[Expr], dim: int, turn: Expr, count: int) -> None:
-    mins[dim] = mins[dim] + turn * count
+def _deal(mins: list[Expr], extents: list[Expr], dim: int, iteration: Expr, count: int) -> None:
+    mins[dim] = mins[dim] + iteration * count
     extents[dim] = build.const(count, extents[dim].dtype)
 
 

@@ -231,7 +231,7 @@ def _distinct(found: list[_Footprint]) -> bool:
     """Whether all stores together write no element twice."""
     if len(found) <= 1 and not any(f.steps for f in found):
         return True
-    groups = _apart(found)
+    groups = _disjoint_groups(found)
     if len(groups) > 1:
         return all(_distinct(group) for group in groups)
     common = set.intersection(*[{abs(step.stride) for step in f.steps} for f in found])
@@ -246,7 +246,7 @@ def _distinct(found: list[_Footprint]) -> bool:
     return high - low < stride and _distinct(rests)
 
 
-def _apart(found: list[_Footprint]) -> list[list[_Footprint]]:
+def _disjoint_groups(found: list[_Footprint]) -> list[list[_Footprint]]:
     """Stores in groups that reach no common element."""
     groups: list[list[_Footprint]] = []
     end: int | None = None

@@ -43,6 +43,8 @@ other functions is written out by the interpreter and by each code generator its
     try_call(name, ...)       another function of the same module; if it fails, so does this one. A
                               packed function goes by its symbol, __tvm_ffi_<name>
     tile_configure, ...       registers that hold matrices; see tiles.py
+    storage_sync("shared")    threads of a block wait for each other here; what each has written
+                              before, the others see behind it
 
 and those that take packed arguments apart, where `args` is the address of an array of sterna_any
 and `tensor` that of a DLTensor (see runtime/sterna.h):
@@ -232,7 +234,7 @@ _ROWS = (
     _math("tan", _guard(math.tan), "math_trig.tan", in_double=True),
     _math("asin", _guard(math.asin), "math_inverse.asin", in_double=True),
     _math("acos", _guard(math.acos), "math_inverse.acos", in_double=True),
-    _math("atan", math.atan, "math_inverse.atan", in_double=True),
+    _math("atan", math.atan, "math_inverse.atan"),
     _math("sinh", lambda x: math.copysign(_guard(math.sinh)(abs(x)), x), "math_inverse.sinh",
           in_double=True),
     _math("cosh", _guard(math.cosh), "math_inverse.cosh", in_double=True),
@@ -295,6 +297,7 @@ _ROWS = (
     Intrinsic("tile_store", 3, None, has_effect=True, result="int32"),
     Intrinsic("tile_dot", 4, None, has_effect=True, result="int32"),
     Intrinsic("tile_release", 0, None, has_effect=True, result="int32"),
+    Intrinsic("storage_sync", 1, None, has_effect=True, result="int32"),
     Intrinsic("any_type", 2, None, result="int32"),
     Intrinsic("any_value", 2, None),
     Intrinsic("any_tensor", 2, None, result="handle"),

@@ -93,6 +93,10 @@ class BufferVar:
     def __setitem__(self, index: Any, value: Any) -> None:
         self.builder.emit(self.buffer.vstore(self._indices(index), value))
 
+    def vload(self, index: Any, lanes: int) -> BufferLoad:
+        """So many elements from a place on, as a vector; what is assigned may be one too."""
+        return self.buffer.vload(self._indices(index), f"{self.dtype}x{lanes}")
+
 
 class IRBuilder:
     """Collects statements; scopes are entered by `with`."""

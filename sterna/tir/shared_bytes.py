@@ -18,7 +18,7 @@ def shared_in(loop: For, analyzer: Analyzer) -> set[Buffer]:
     accesses.visit(loop.body)
     certain = loop.kind == "parallel"  # the threads of a GPU are several loops deep
     touched = accesses.written - accesses.own
-    return {buffer for buffer in touched if not (certain and accesses.apart(buffer))}
+    return {buffer for buffer in touched if not (certain and accesses.is_disjoint(buffer))}
 
 
 class _Accesses(ExprVisitor):
@@ -31,7 +31,7 @@ class _Accesses(ExprVisitor):
         # None: unknown.
         self.bytes: dict[Buffer, list[tuple[int, int, int] | None]] = {}
 
-    def apart(self, buffer: Buffer) -> bool:
+    def is_disjoint(self, buffer: Buffer) -> bool:
         """Whether no two iterations touch the same byte."""
         known = [access for access in self.bytes[buffer] if access is not None]
         if len(known) < len(self.bytes[buffer]):

@@ -15,7 +15,7 @@ from sterna.ir.types import flatten_type
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Call, Function, Tuple, Var
 from sterna.relay.infer import infer
-from sterna.relay.op import Op, OpRecord, records
+from sterna.relay.op import AnyOp, Op, records
 from sterna.runtime.executor import AotModule
 from tests.driver.c_network import (
     C_INTERFACE,
@@ -39,7 +39,7 @@ GROUPS = 2
 class Group:
     """Operators as one network, with their operands and what they should give."""
 
-    def __init__(self, chosen: list[OpRecord]) -> None:
+    def __init__(self, chosen: list[AnyOp]) -> None:
         values: dict[Var, Any] = {}
         calls = []
         self.wanted: list[Any] = []

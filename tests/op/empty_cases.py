@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sterna.relay.infer import TypeInferenceError
-from sterna.relay.op import Case, OpRecord
+from sterna.relay.op import AnyOp, Case
 from tests.op.harness import arrays_of, constant_of, flatten, type_of
 
 
@@ -38,7 +38,7 @@ def emptied(case: Case) -> Iterator[list[Any]]:
                     yield made
 
 
-def fits_type_rule(record: OpRecord, attrs: Any, operands: list[Any]) -> bool:
+def fits_type_rule(record: AnyOp, attrs: Any, operands: list[Any]) -> bool:
     """Whether the type rule takes operands; it refuses others with a message of its own."""
     try:
         record.infer(attrs, *[type_of(value) for value in operands])

@@ -1,6 +1,6 @@
 """Runs an operator's case through its computation and holds it against its reference."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,15 @@ from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.arrays import from_numpy, numpy_dtype, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.infer import fits, show_call
-from sterna.relay.op import Case, Op, OpRecord, find, record_of
+from sterna.relay.op import AnyOp, Case, Op, find, record_of
 from sterna.relay.reference import reference_value, value_of_type
 from sterna.relay.traverse import post_order
 from sterna.runtime.ndarray import empty
 from sterna.support.dtype import DataType
-from sterna.target import processor_of
+from sterna.target import is_gpu, processor_of
 from sterna.te import create_schedule, placeholder
+from sterna.te.lower import lower_schedule
+from sterna.tir.passes.bind_threads import bind_threads
 
 
 def arrays_of(case: Case, seed: int = 0) -> list[Any]:
@@ -57,14 +59,14 @@ def flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def check_case(record: OpRecord, case: Case, target: str = "llvm") -> None:
+def check_case(record: AnyOp, case: Case, target: str = "llvm") -> None:
     """Types, reference, rewritings and compiled computation of one case agree."""
     attrs = record.attrs(**case.attrs) if record.attrs is not None else None
     check_operands(record, attrs, arrays_of(case), case.tolerance, target)
 
 
 def check_operands(
-    record: OpRecord, attrs: Any, operands: list[Any], tolerance: float, target: str = "llvm"
+    record: AnyOp, attrs: Any, operands: list[Any], tolerance: float, target: str = "llvm"
 ) -> None:
     """The same for these operands."""
     kind = record.infer(attrs, *[type_of(value) for value in operands])
@@ -81,7 +83,7 @@ def check_operands(
 
 
 def compiled(
-    record: OpRecord, attrs: Any, operands: list[Any], kind: Type | None = None,
+    record: AnyOp, attrs: Any, operands: list[Any], kind: Type | None = None,
     target: str = "llvm",
 ) -> list[Any]:
     """The results of an operator's computation; kind is their type where the run must tell."""
@@ -96,25 +98,40 @@ def compiled(
     schedule = create_schedule([t.op for t in made])
     read = [t.op in schedule.stage_map for t in flatten(holders)]
     inputs = [t for t, is_read in zip(flatten(holders), read, strict=True) if is_read]
-    function = tvm.build(schedule, [*inputs, *made], target)
     values = [v for v, is_read in zip(flatten(operands), read, strict=True) if is_read]
-    given = [from_numpy(np.asarray(value, order="C")) for value in values]
-    results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
-    function(*given, *results)
-    return [to_numpy(result) for result in results]
+    whole = tvm.target.Target(target)
+    if not is_gpu(whole):
+        return _run(tvm.build(schedule, [*inputs, *made], target), values, kind, whole)
+    loops = bind_threads(lower_schedule(schedule, [*inputs, *made], "kernel"))
+    return _run(tvm.build(loops, target=target), values, kind, whole)
 
 
 def _as_kernel(
-    record: OpRecord, attrs: Any, operands: list[Any], kind: Type, target: str
+    record: AnyOp, attrs: Any, operands: list[Any], kind: Type, target: str
 ) -> list[Any]:
     """The results of the kernel that a graph would run, with the operator's own schedule."""
     values: dict[Var, Any] = {}
     args = tuple(argument_of(value, values, False) for value in operands)
     function = Function(tuple(values), Call(Op(record.name), args, attrs))
-    loops = lower_kernel(function, "kernel", processor_of(tvm.target.Target(target))).function
-    given = [from_numpy(np.asarray(value, order="C")) for value in values.values()]
+    whole = tvm.target.Target(target)
+    keys = whole if is_gpu(whole) else None
+    loops = lower_kernel(function, "kernel", processor_of(whole), keys).function
+    return _run(tvm.build(loops, target=target)["kernel"], list(values.values()), kind, whole)
+
+
+def _run(
+    function: Callable[..., Any], operands: list[Any], kind: Type, target: tvm.target.Target
+) -> list[Any]:
+    """What a function gives, on the device that a target's kernels run on."""
+    given = [from_numpy(np.asarray(value, order="C")) for value in operands]
     results = [empty(part.concrete_shape, part.dtype) for part in flatten_type(kind)]
-    tvm.build(loops, target=target)["kernel"](*given, *results)
+    if is_gpu(target):
+        device = tvm.device(target.kind.name)
+        there = [array.copyto(device) for array in (*given, *results)]
+        function(*there)
+        results = [array.copyto(tvm.cpu()) for array in there[len(given) :]]
+    else:
+        function(*given, *results)
     return [to_numpy(result) for result in results]
 
 
@@ -147,7 +164,7 @@ def assert_same(got: Any, want: Any, tolerance: float) -> None:
 
 
 def _check_rewritings(
-    record: OpRecord, attrs: Any, operands: list[Any], wanted: list[Any], tolerance: float
+    record: AnyOp, attrs: Any, operands: list[Any], wanted: list[Any], tolerance: float
 ) -> None:
     """Where an operator says that it is others, they give what it gives."""
     for question in (record.simplify, record.canonicalize, record.fast, record.to_static):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sterna.relay.op import Case, OpRecord, records
+from sterna.relay.op import AnyOp, Case, records
 from tests.op.harness import check_case
 
 # Cases take turns between the narrowest vectors and the widest that this machine has.
@@ -16,12 +16,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("record", "case", "target"), CASES)
-def test_case(record: OpRecord, case: Case, target: str) -> None:
+def test_case(record: AnyOp, case: Case, target: str) -> None:
     check_case(record, case, target)
 
 
 @pytest.mark.parametrize("record", records().values(), ids=lambda record: record.name)
-def test_record_is_whole(record: OpRecord) -> None:
+def test_record_is_whole(record: AnyOp) -> None:
     assert record.cases, "an operator has test cases"
     assert record.reference is not None, "an operator has a reference"
     assert record.doc, "an operator is documented"

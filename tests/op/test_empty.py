@@ -15,7 +15,7 @@ from sterna.contrib import graph_executor
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.relay.infer import TypeInferenceError
-from sterna.relay.op import Op, OpRecord, records
+from sterna.relay.op import AnyOp, Op, records
 from sterna.relay.reference import value_of_type
 from tests.op.empty_cases import emptied, fits_type_rule
 from tests.op.harness import argument_of, assert_same, check_operands, flatten, type_of
@@ -31,7 +31,7 @@ def _patterns(kinds: list[Type]) -> Any:
 
 @pytest.mark.parametrize("record", records().values(), ids=lambda record: record.name)
 @pytest.mark.filterwarnings("ignore:.*(invalid value|empty slice)")
-def test_every_operator(record: OpRecord) -> None:
+def test_every_operator(record: AnyOp) -> None:
     done = []
     for case in record.cases:
         attrs = record.attrs(**case.attrs) if record.attrs is not None else None

@@ -9,7 +9,7 @@ from sterna import relay
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import from_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import Case, Op, OpRecord, call, records
+from sterna.relay.op import AnyOp, Case, Op, call, records
 from tests.op.empty_cases import emptied, fits_type_rule
 from tests.op.harness import arrays_of
 
@@ -72,7 +72,7 @@ def draw_cases(seed: int, size: int = 8) -> Drawn:
     return graph.result()
 
 
-def _hollow(graph: _Graph, record: OpRecord, case: Case) -> list[Any] | None:
+def _hollow(graph: _Graph, record: AnyOp, case: Case) -> list[Any] | None:
     """Operands of a case one of which has no elements, if there are such."""
     attrs = record.attrs(**case.attrs) if record.attrs is not None else None
     usable = [made for made in emptied(case) if fits_type_rule(record, attrs, made)]

@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 from sterna.contrib import cc
 from sterna.support import native
 from sterna.support.dtype import DataType
-from tests.rpc import wire
+from sterna.testing.fuzz import wire
 from tests.support import ROOT, require_program
 
 SOURCES = ROOT / "runtime" / "rpc"
+SHARED = ROOT / "runtime" / "src"
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
@@ -59,8 +60,9 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All of the server but its main, as a library."""
     gcc = require_program("gcc")
     path = tmp_path_factory.mktemp("parts") / "parts.so"
-    sources = [p for p in sorted(SOURCES.glob("*.c")) if p.stem != "main"]
-    options = [*WARNINGS, "-lpthread", "-ldl"]
+    own = [p for p in sorted(SOURCES.glob("*.c")) if p.stem != "main"]
+    sources = [SHARED / "sha256.c", *own]
+    options = [*WARNINGS, f"-I{SHARED}", "-lpthread", "-ldl"]
     cc.create_shared(path, [*sources, native.runtime_source()], options, cc=gcc)
     library = ctypes.CDLL(str(path))
     library.sterna_last_error.restype = ctypes.c_char_p

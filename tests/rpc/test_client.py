@@ -18,7 +18,7 @@ from sterna.rpc.peer import Peer
 from sterna.rpc.plain_peer import PlainPeer
 from sterna.rpc.remote import ClientPeer
 from sterna.rpc.streams import KEEP_ALIVE_IDLE_S, SocketStream, StreamEnded
-from tests.rpc.fuzz_frames import Given
+from sterna.testing.fuzz.fuzzers.frames import Given
 
 
 @contextmanager

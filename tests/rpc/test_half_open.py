@@ -10,7 +10,7 @@ import pytest
 
 from sterna import rpc
 from sterna.rpc.half_open import HalfOpen
-from tests.rpc import wire
+from sterna.testing.fuzz import wire
 from tests.rpc.c_server import running
 from tests.rpc.support import SECRET, limited, serving, wait_until
 

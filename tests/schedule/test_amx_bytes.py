@@ -154,7 +154,7 @@ def test_what_they_take() -> None:
         r"\[\(2, 1, 2, 16, 4\)\], not \[\(1, 1, 2, 16, 4\)\]"
     )):
         made("uint8", 8, (1, 1, 2, 16, 4))
-    several = "AMX multiplies bytes or bfloat16, at least 4 bytes of them side by side"
+    several = "bytes or bfloat16 with channels last, in one group and with at least 4 bytes side by"
     with pytest.raises(ValueError, match=rf"{several}.* not .* float32 int8 int32"):
         made("float32", 8, (2, 1, 2, 16, 4))
     with pytest.raises(ValueError, match=rf"{several}.* not 1x4x4x3 [*] 20x1x1x3"):

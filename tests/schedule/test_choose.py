@@ -13,7 +13,6 @@ from sterna.schedule.choose import Decision, choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import (
     Candidate,
-    Limits,
     Plan,
     best_candidate,
     implementation_of,
@@ -205,12 +204,12 @@ def test_layers_are_answered_by_their_own_names() -> None:
     """The scope of a layer is its contraction; other layers keep the answer of theirs."""
     made, weights = contraction()
     assert str(made) == "1x56x56x64 * 64x3x3x64 -> 1x56x56x64 float32"
-    free = best_candidate(made, weights, FLOATS, Limits())
+    free = best_candidate(made, weights, FLOATS)
     assert free.plan.name == "winograd"
     for scope, name in ((str(made), "direct"), ("1x1 * 1x1", "winograd")):
         config = {"schedule.answers": {f"{scope}/implementation": "direct"}}
         with tvm.transform.PassContext(config=config):
-            assert best_candidate(made, weights, FLOATS, Limits()).plan.name == name
+            assert best_candidate(made, weights, FLOATS).plan.name == name
 
 
 def test_the_cheapest_is_taken_untuned() -> None:
@@ -218,10 +217,10 @@ def test_the_cheapest_is_taken_untuned() -> None:
     every: list[Candidate] = [
         candidate
         for each in implementations().values()
-        for candidate in each.candidates(made, weights, FLOATS, Limits())
+        for candidate in each.candidates(made, weights, FLOATS)
     ]
     least = min(candidate.cycles for candidate in every)
     first = next(candidate for candidate in every if candidate.cycles == least)
-    assert str(best_candidate(made, weights, FLOATS, Limits())) == str(first)
+    assert str(best_candidate(made, weights, FLOATS)) == str(first)
     labels = [str(candidate) for candidate in every]
     assert len(set(labels)) == len(labels), "candidates are told apart by their text"

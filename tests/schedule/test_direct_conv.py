@@ -12,7 +12,7 @@ from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.relay.interpreter import interpret
 from sterna.schedule.conv_stages import even_part
 from sterna.schedule.kernel import Processor
-from sterna.schedule.register_tile import register_tile
+from sterna.schedule.register_tile import TileSpace
 from sterna.schedule.sharing import Share, cut_finer, share_rows
 
 WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
@@ -228,7 +228,7 @@ def test_parts_divide_where_they_can(size: int, most: int, part: int) -> None:
 def test_tiles_fill_registers(columns: int, lanes: int, registers: int) -> None:
     """Accumulators, a row of weights and one number fit, and nothing is left over."""
     for rows in (7, 13, 14, 28, 55, 56, 112):
-        tile = register_tile(rows, columns, lanes, registers)
+        tile = TileSpace(rows, columns, lanes, registers).choose()
         vectors = tile.columns // lanes + (tile.columns % lanes).bit_count()
         assert tile.rows * vectors + vectors + 1 <= registers
         assert columns % tile.columns == 0

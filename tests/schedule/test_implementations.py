@@ -23,7 +23,6 @@ from sterna.relay.interpreter import interpret
 from sterna.schedule.cost import regions
 from sterna.schedule.implementation import (
     Candidate,
-    Limits,
     PackedImplementation,
     Packing,
     implementations,
@@ -38,13 +37,11 @@ EVERY = list(implementations())
 PACKED = [n for n, each in implementations().items() if isinstance(each, Packing)]
 # Those that suit some numbers of rows only.
 OF_SOME_SIZES = ("blocked_gemm", "split_k")
-# Weights grow by at most so much.
-ANY = Limits(growth=1000.0)
 
 
 def candidates(name: str, layer: Layer, processor: str, weight: Array) -> list[Candidate]:
     found = implementations()[name].candidates(
-        layer.contraction, layer.plain(weight), PROCESSORS[processor], ANY
+        layer.contraction, layer.plain(weight), PROCESSORS[processor]
     )
     return list(found)
 

@@ -11,10 +11,10 @@ from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.interpreter import interpret
 from sterna.schedule.default import vectors_beside
-from sterna.schedule.implementation import Limits, best_candidate
+from sterna.schedule.implementation import best_candidate
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import contraction_of_call
-from sterna.schedule.register_tile import register_tile
+from sterna.schedule.register_tile import TileSpace
 
 BLOCKED = "blocked_gemm(weights=OI16o)"
 PROCESSORS = [
@@ -114,7 +114,7 @@ def test_short_sums_are_not_cut() -> None:
     assert made is not None
     for l2_bytes, cut in ((128 * 1024, True), (512 * 1024, False)):
         processor = Processor(256, 16, l2_bytes=l2_bytes)
-        found = best_candidate(made, w, processor, Limits())
+        found = best_candidate(made, w, processor)
         assert found.plan.name == ("blocked_gemm" if cut else "direct")
 
 
@@ -147,19 +147,20 @@ def test_elements(seed: int) -> None:
 
 
 def test_the_cost_model_fills_registers() -> None:
-    assert register_tile(56, 64, 16, 32).rows * register_tile(56, 64, 16, 32).columns >= 12 * 32
+    tile = TileSpace(56, 64, 16, 32).choose()
+    assert tile.rows * tile.columns >= 12 * 32
     for rows in (1, 7, 49, 56):
         for columns in (1, 3, 16, 40, 1000):
             for lanes, registers in ((1, 8), (4, 16), (8, 16), (16, 32)):
-                tile = register_tile(rows, columns, lanes, registers)
+                tile = TileSpace(rows, columns, lanes, registers).choose()
                 vectors = -(-tile.columns // lanes)
                 assert tile.rows * vectors + vectors + 1 <= max(registers, 4)
                 assert 1 <= tile.columns <= max(columns, 1)
 
 
 def test_a_row_alone_has_sums_side_by_side() -> None:
-    assert register_tile(1, 1000, 8, 16).columns == 40
-    assert register_tile(1, 1024, 16, 32).columns == 64
+    assert TileSpace(1, 1000, 8, 16).choose().columns == 40
+    assert TileSpace(1, 1024, 16, 32).choose().columns == 64
 
 
 @pytest.mark.parametrize("rows, vectors, threads, beside", [

@@ -9,7 +9,7 @@ from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel
 from sterna.relay.infer import TypeInferenceError
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import Limits, best_candidate
+from sterna.schedule.implementation import best_candidate
 from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from tests.schedule.primitives import check_kernel, kernels
@@ -77,7 +77,7 @@ def best(channels: int, depth: int, pixels: int = 1, dtype: str = "float32") -> 
     kind = DataType(dtype)
     made = Contraction(1, (1, pixels), depth, (1, pixels), channels, kind, kind, kind)
     weights = np.zeros((channels, 1, 1, depth), dtype)
-    return best_candidate(made, weights, WIDE, Limits()).plan.name
+    return best_candidate(made, weights, WIDE).plan.name
 
 
 def test_what_it_is_for() -> None:

@@ -19,7 +19,6 @@ from sterna.schedule.choose import Decision
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import (
     Candidate,
-    Limits,
     Plan,
     best_candidate,
     implementations,
@@ -228,7 +227,7 @@ def decided(
     """The cheapest way of a window of 3 x 3 with a border of zeros."""
     made = windows_of_3(size, inputs, outputs)
     weights = np.zeros((outputs, 3, 3, inputs), "float32")
-    return best_candidate(made, weights, machine, Limits(growth))
+    return best_candidate(made, weights, machine, growth)
 
 
 def windows_of_3(size: int, inputs: int, outputs: int) -> Contraction:
@@ -276,9 +275,9 @@ def test_the_choice_is_explained() -> None:
     offered = tuple(
         (str(each), each.cycles)
         for one in implementations().values()
-        for each in one.candidates(made, weights, ALONE, Limits())
+        for each in one.candidates(made, weights, ALONE)
     )
-    taken = str(best_candidate(made, weights, ALONE, Limits()))
+    taken = str(best_candidate(made, weights, ALONE))
     shown = str(Decision("implementation", offered, taken))
     cost = r"\([^)]*\) [\d,]+ k"
     assert re.match(rf"winograd\([^)]*\) at [\d,]+ k of winograd{cost}, winograd{cost}, ", shown)
@@ -292,8 +291,8 @@ def test_the_choice_is_explained() -> None:
     [(7, 3, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 6"),
      (7, 4, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 5"),
      (1, 3, r"the implementation 'winograd\(m=1, .*' does not fit: m should be 2 to 6"),
-     (2, 6, "Winograd needs float32, channels last, stride 1, one group, borders of 0 and windows "
-            "of 2 to 5 rows and columns, not 1x9x9x4 [*] 4x6x6x4 -> 1x4x4x4 float32")],
+     (2, 6, "a convolution of float32 with channels last, stride 1, one group, borders of 0 and a "
+            "square window of 2 to 5 rows is needed, not 1x9x9x4 [*] 4x6x6x4 -> 1x4x4x4 float32")],
 )
 def test_tiles_have_a_largest_size(m: int, window: int, message: str) -> None:
     x, w = relay.var("x", shape=(1, 9, 9, 4)), relay.var("w", shape=(81, 1, 4, 4))

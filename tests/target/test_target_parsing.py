@@ -226,7 +226,7 @@ def test_tag_with_options() -> None:
         ("llvm -model='a", ["cannot be read", "quotation"]),
         ("{not json", ["no valid JSON"]),
         ("", ["empty"]),
-        ("opencl -from_device=0", ["opencl", "cannot be asked"]),
+        ("metal -from_device=0", ["metal", "cannot be asked"]),
         ({"mcpu": "skylake"}, ["names no kind"]),
         ({"kind": "llvm", "mcpu": 3}, ["'mcpu'", "text", "3"]),
         ({"kind": "llvm", "num-cores": True}, ["num-cores", "whole number"]),
@@ -264,8 +264,8 @@ def test_cuda_without_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kind_without_a_code_generator_says_so() -> None:
     assert isinstance(Target("llvm").kind.code_generator(), KernelCodeGenerator)
     assert isinstance(Target("c").kind.code_generator(), ProgramCodeGenerator)
-    with pytest.raises(ValueError, match=r"'opencl' .* no code generator.*builds for: .*llvm"):
-        Target("opencl").kind.code_generator()
+    with pytest.raises(ValueError, match=r"'vulkan' .* no code generator.*builds for: .*llvm"):
+        Target("vulkan").kind.code_generator()
 
 
 def test_shortcuts() -> None:

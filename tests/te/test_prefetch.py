@@ -13,15 +13,15 @@ import sterna as tvm
 from sterna import te
 from sterna.ir import Var, const, explain_difference
 from sterna.te.lower import lower_schedule
-from sterna.tir import Buffer, Prefetch, interpreter, parse, pipeline
-from sterna.tir.passes.inject_prefetch import inject_prefetch
-from sterna.tir.verify import verify
-from tests.te.test_random_schedules import (
+from sterna.testing.fuzz.fuzzers.schedules import (
     COMPUTATIONS,
     expected_result,
     extents,
     random_schedule,
 )
+from sterna.tir import Buffer, Prefetch, interpreter, parse, pipeline
+from sterna.tir.passes.inject_prefetch import inject_prefetch
+from sterna.tir.verify import verify
 from tests.tir.programs import F32, function
 
 TARGETS = ["llvm", *(["c"] if shutil.which("cc") else [])]

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from sterna import te, tir
-from tests.te.running import check
-from tests.te.test_random_schedules import (
+from sterna.testing.fuzz.fuzzers.schedules import (
     attachable,
     extents,
     readers_of,
     schedule_loops,
 )
+from tests.te.running import check
 
 Drawn = tuple[list[te.Tensor], list[te.Tensor], Callable[..., list[Any]]]
 """Inputs, outputs, and the outputs' values as NumPy computes them."""

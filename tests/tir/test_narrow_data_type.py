@@ -10,6 +10,7 @@ from sterna.ir import Expr, Var, build, const
 from sterna.ir.expr import Ramp
 from sterna.support.dtype import DataType
 from sterna.te.lower import lower_schedule
+from sterna.testing.fuzz.fuzzers.schedules import random_schedule
 from sterna.tir import (
     Buffer,
     BufferLoad,
@@ -24,7 +25,6 @@ from sterna.tir.passes.flatten_buffer import flatten_buffer
 from sterna.tir.passes.narrow_data_type import narrow_data_type
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.verify import verify
-from tests.te.test_random_schedules import random_schedule
 from tests.tir.programs import F32, function
 from tests.tir.random_programs import assert_same, draw
 

@@ -245,7 +245,8 @@ class CallWriter(ExprWriter):
         self.line(f"static const char *const {name}_texts[] = {{{said}}};")
         self.line(f"static const struct sterna_wanted {name} = {{")
         self.line(f"  {texts}, {name}_extents, {name}_texts, {wanted.type_code}u, {len(dims)}, "
-                  f"{int(wanted.is_written)}")
+                  f"{int(wanted.is_written)}, {wanted.device_type}, "
+                  f"{string_literal(wanted.device)}")
         self.line("};")
         given = self.args(expr.args[:2], lane)
         self.line(f"if (sterna_check_array({given}, &{name}) != 0) {{")

@@ -20,6 +20,8 @@ struct sterna_wanted {{
   uint32_t type;
   int32_t ndim;
   int32_t is_written;
+  int32_t device_type;
+  const char *device;
 }};
 
 static int32_t sterna_wrong_argument(const struct sterna_wanted *wanted, const char *kind,
@@ -54,8 +56,8 @@ static int32_t sterna_check_array(const void *args, int64_t i,
     if (wanted->extents[dim] != -1 && wanted->extents[dim] != tensor->shape[dim])
       return sterna_wrong_argument(wanted, {_fault(words.WRONG_SHAPE)},
                                    wanted->extent_texts[dim]);
-  if (tensor->device_type != 1)
-    return sterna_wrong_argument(wanted, {_fault(words.WRONG_DEVICE)}, "");
+  if (tensor->device_type != wanted->device_type)
+    return sterna_wrong_argument(wanted, {_fault(words.WRONG_DEVICE)}, wanted->device);
   if (wanted->is_written && any->type_index == 70 &&
       ((const uint32_t *)any->value.v_ptr)[3] == {words.READ_ONLY_MARK}u)
     return sterna_wrong_argument(wanted, {_fault(words.IS_READ_ONLY)}, "");

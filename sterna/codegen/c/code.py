@@ -4,12 +4,13 @@ import ctypes
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from sterna.codegen.c.module import generate
 from sterna.codegen.code import Code, Members, names_of
 from sterna.codegen.part import Part
 from sterna.codegen.symbols import HOST, LIBRARY_CONTEXT
-from sterna.runtime import Module, _core, load_module
+from sterna.runtime import Module, _core
 from sterna.runtime._core import PackedFunc
 from sterna.support import toolchain
 from sterna.support.once import computed_once
@@ -64,7 +65,7 @@ class CCode:
 def load_c(text: str) -> Module:
     """A file of C as a module, by way of the machine's compiler."""
     with tempfile.TemporaryDirectory() as name:
-        return load_module(_compile_c(text, Path(name)))
+        return cast(Module, _core.load_module(_compile_c(text, Path(name))))
 
 
 def _compile_c(text: str, folder: Path) -> Path:

@@ -71,7 +71,7 @@ def _value(format: FloatFormat) -> str:
 # From a double, so that a value is rounded once, wherever it comes from.
 _BITS = """\
 static {c} sterna_{t}_bits(double value) {{
-  uint64_t word, fraction, rest, half;
+  uint64_t word, fraction, rest, middle;
   uint32_t sign, bits;
   int exponent, drop;
   memcpy(&word, &value, sizeof word);
@@ -88,9 +88,9 @@ static {c} sterna_{t}_bits(double value) {{
     if (exponent < {low}) drop += {low} - exponent;
     else bits = (uint32_t)(exponent - {low}) << {digits};
     rest = fraction & ((UINT64_C(1) << drop) - 1);
-    half = UINT64_C(1) << (drop - 1);
+    middle = UINT64_C(1) << (drop - 1);
     bits += (uint32_t)(fraction >> drop);
-    if (rest > half || (rest == half && (bits & 1))) bits++;
+    if (rest > middle || (rest == middle && (bits & 1))) bits++;
   }}
   if (bits > {largest}) bits = {overflow};
   return ({c})({result});

@@ -176,13 +176,13 @@ class CallEmitter(MemoryEmitter):
             operand, source = convert.cast(self.writer, source, wide, operand), wide
         if target.is_bool:
             return convert.cast(self.writer, source, target, operand)
-        turn = source.lanes != target.lanes and self.module.is_big_endian
-        if turn and source.lanes > 1:
+        reverses = source.lanes != target.lanes and self.module.is_big_endian
+        if reverses and source.lanes > 1:
             operand = self.shuffle(source, operand, None, list(reversed(range(source.lanes))))
         operand = self.writer.value(
             f"bitcast {value_type(source)} {operand} to {value_type(target)}"
         )
-        if turn and target.lanes > 1:
+        if reverses and target.lanes > 1:
             operand = self.shuffle(target, operand, None, list(reversed(range(target.lanes))))
         return operand
 

@@ -12,10 +12,11 @@ from sterna.tir.wanted_array import MESSAGE_BYTES, WantedArray
 
 _EXTENT = "{ i64, ptr }"
 """An extent, or -1, and what to say where it is another."""
-_WANTED = "{ ptr, ptr, ptr, ptr, ptr, i32, i32, i32 }"
-"""The function's and the argument's names, dimensions and type in words, extents, type, ndim, and
-whether it is written to."""
-_FUNCTION, _ARGUMENT, _DIMENSIONS, _TYPE_TEXT, _EXTENTS, _TYPE, _NDIM, _IS_WRITTEN = range(8)
+_WANTED = "{ ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32, ptr }"
+"""The function's and the argument's names, dimensions and type in words, extents, type, ndim,
+whether it is written to, the type of device and that in words."""
+(_FUNCTION, _ARGUMENT, _DIMENSIONS, _TYPE_TEXT, _EXTENTS, _TYPE, _NDIM, _IS_WRITTEN, _DEVICE,
+ _DEVICE_TEXT) = range(10)
 
 
 def wanted_table(module: ModuleWriter, wanted: WantedArray) -> str:
@@ -33,7 +34,8 @@ def wanted_table(module: ModuleWriter, wanted: WantedArray) -> str:
     )
     module.globals.append(
         f"{table} = private unnamed_addr constant {_WANTED} {{ {named}, ptr {extents}, "
-        f"i32 {wanted.type_code}, i32 {len(rows)}, i32 {int(wanted.is_written)} }}"
+        f"i32 {wanted.type_code}, i32 {len(rows)}, i32 {int(wanted.is_written)}, "
+        f"i32 {wanted.device_type}, ptr {module.string(wanted.device)} }}"
     )
     return table
 
@@ -42,9 +44,7 @@ def wrong_argument(module: ModuleWriter) -> str:
     """i32 (ptr kind, ptr wanted, ptr words, ptr end): sets an error and returns -1."""
 
     def write() -> str:
-        parameters = "ptr %kind, ptr %wanted, ptr %words, ptr %end"
         return f"""\
-define internal i32 @"sterna.wrong_argument"({parameters}) {MAKES_ERRORS} {{
 entry:
   %message = alloca [{MESSAGE_BYTES} x i8], align 1
   %last = getelementptr i8, ptr %message, i32 {MESSAGE_BYTES - 1}
@@ -80,10 +80,12 @@ done:
   store i8 0, ptr %to
   %code = call i32 {host.fail(module)}(ptr %kind, ptr %message)
   ret i32 -1
-}}
 """
 
-    return module.helper("sterna.wrong_argument", write)
+    return module.support(
+        "sterna.wrong_argument", "i32", "ptr %kind, ptr %wanted, ptr %words, ptr %end",
+        MAKES_ERRORS, write,
+    )
 
 
 def check_array(module: ModuleWriter) -> str:
@@ -95,7 +97,7 @@ def check_array(module: ModuleWriter) -> str:
             "ndim": (words.WRONG_NDIM, "%dimensions"),
             "type": (words.WRONG_DTYPE, "%type.text"),
             "extent": (words.WRONG_SHAPE, "%extent.text"),
-            "device": (words.WRONG_DEVICE, module.string("")),
+            "device": (words.WRONG_DEVICE, "%device.text"),
             "owner": (words.IS_READ_ONLY, module.string("")),
             "stride": (words.HAS_GAPS, module.string("")),
         }
@@ -106,7 +108,6 @@ def check_array(module: ModuleWriter) -> str:
         ]
         kinds, middles, ends = (", ".join(each) for each in chosen)
         return f"""\
-define internal i32 @"sterna.check_array"(ptr %any, ptr %wanted) noinline {ATTRIBUTES} {{
 entry:
   %kind = load i32, ptr %any
   %value = getelementptr inbounds {ANY}, ptr %any, i32 0, i32 2
@@ -118,6 +119,8 @@ entry:
   %dimensions = load ptr, ptr %dimensions.at
   %type.text.at = getelementptr inbounds {_WANTED}, ptr %wanted, i32 0, i32 {_TYPE_TEXT}
   %type.text = load ptr, ptr %type.text.at
+  %device.text.at = getelementptr inbounds {_WANTED}, ptr %wanted, i32 0, i32 {_DEVICE_TEXT}
+  %device.text = load ptr, ptr %device.text.at
   br i1 %array, label %ndim, label %wrong
 ndim:
   %inside = getelementptr i8, ptr %start, i32 24
@@ -158,8 +161,10 @@ extent:
 device:
   %device.at = getelementptr inbounds {TENSOR}, ptr %tensor, i32 0, i32 1
   %where = load i32, ptr %device.at
-  %cpu = icmp eq i32 %where, 1
-  br i1 %cpu, label %use, label %wrong
+  %wanted.device.at = getelementptr inbounds {_WANTED}, ptr %wanted, i32 0, i32 {_DEVICE}
+  %wanted.device = load i32, ptr %wanted.device.at
+  %same.device = icmp eq i32 %where, %wanted.device
+  br i1 %same.device, label %use, label %wrong
 use:
   %is.written.at = getelementptr inbounds {_WANTED}, ptr %wanted, i32 0, i32 {_IS_WRITTEN}
   %is.written = load i32, ptr %is.written.at
@@ -200,7 +205,8 @@ wrong:
   %end = phi ptr {ends}
   %code = call i32 {wrong_argument(module)}(ptr %error, ptr %wanted, ptr %words, ptr %end)
   ret i32 -1
-}}
 """
 
-    return module.helper("sterna.check_array", write)
+    return module.support(
+        "sterna.check_array", "i32", "ptr %any, ptr %wanted", f"noinline {ATTRIBUTES}", write
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 
 from sterna.codegen.llvm import math_power, math_trig
-from sterna.codegen.llvm.math_exp import sigmoid_by_estimate
+from sterna.codegen.llvm.math_exp import sigmoid_by_estimate, tanh_by_estimate
 from sterna.codegen.llvm.polynomials import TWO_OVER_PI
 from sterna.ir.expr import Expr, Var
 from sterna.support.dtype import DataType
@@ -23,6 +23,11 @@ OUT_OF_LINE: dict[str, Callable[..., Expr]] = {
     "sin_large": math_trig.sin_large, "cos_large": math_trig.cos_large,
 }
 """Rare paths of others, which are kept apart from the code that calls them."""
+
+BY_ESTIMATE: dict[str, Callable[[Expr, int], Expr]] = {
+    "sigmoid": sigmoid_by_estimate, "tanh": tanh_by_estimate,
+}
+"""Those of float32 that divide, for processors that estimate 1/x in an instruction."""
 
 IMPLEMENTED = Known(lambda row: row.polynomial or row.llvm)
 
@@ -36,12 +41,14 @@ def computed_in(op: str, element: DataType) -> DataType:
     """The type in which a function of some type is computed."""
     if element.bits <= 16 and op not in _EXACT_ON_BITS:
         return DataType("float32")
-    if element.bits == 32 and (op in OUT_OF_LINE or INTRINSICS[op].in_double):
+    widened = op in OUT_OF_LINE or (op not in _WIDENS_ITSELF and INTRINSICS[op].in_double)
+    if element.bits == 32 and widened:
         return DataType("float64")
     return element
 
 
 _EXACT_ON_BITS = {"nextafter"}
+_WIDENS_ITSELF = {"pow"}
 
 
 def special_text(op: str, dtype: DataType) -> str | None:
@@ -54,8 +61,8 @@ def expand(op: str, params: tuple[Var, ...], estimated_bits: int = 0) -> Expr:
 
     estimated_bits: those of 1/x that the processor gives in an instruction, or 0.
     """
-    if op == "sigmoid" and estimated_bits and params[0].dtype.bits == 32:
-        return sigmoid_by_estimate(params[0], estimated_bits)
+    if op in BY_ESTIMATE and estimated_bits and params[0].dtype.bits == 32:
+        return BY_ESTIMATE[op](params[0], estimated_bits)
     if op in OUT_OF_LINE:
         return OUT_OF_LINE[op](*params)
     polynomial = INTRINSICS[op].polynomial

@@ -13,6 +13,7 @@ from sterna.codegen.llvm.steps import (
     inverse_estimate,
     like,
     polynomial,
+    polynomial_by_pairs,
     with_sign,
 )
 from sterna.ir import build
@@ -83,7 +84,7 @@ def scaled(steps: Steps, x: Expr, n: Expr) -> Expr:
 
 def exp_minus_one(steps: Steps, r: Expr) -> Expr:
     """exp(r) - 1 for |r| <= log(2) / 2"""
-    tail = polynomial(r, POLYNOMIALS["exp", r.dtype.bits])
+    tail = polynomial_by_pairs(r, POLYNOMIALS["exp", r.dtype.bits])
     return steps(r + r * r * tail)
 
 
@@ -192,6 +193,8 @@ def _quotient(steps: Steps, top: Expr, z: Expr) -> Expr:
 
 def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent: -t / (2 + t), or 1 - 2*(t + 1) / (2 + t), for t == exp(-2|x|) - 1."""
+    if x.dtype.bits == 32:
+        return _short_tanh(x)
     steps = Steps()
     size = steps(absolute(x))
     r, n = reduced(steps, steps(build.maximum(constant(-40.0, x), size * -2.0)))
@@ -201,12 +204,49 @@ def tanh(x: Expr) -> Expr:
     large = steps(size > 0.55)
     top = build.select(large, (grown + scale) * 2.0, 0.0 - t)
     quotient = steps(top / (t + 2.0))
-    if x.dtype.bits == 32:
-        z = steps(x * x)
-        small = size + size * z * polynomial(z, POLYNOMIALS["tanh", 32])
-    else:
-        small = quotient
-    return steps.done(with_sign(build.select(large, 1.0 - quotient, small), x))
+    return steps.done(with_sign(build.select(large, 1.0 - quotient, quotient), x))
+
+
+def _doubled_power(steps: Steps, held: Expr, halved: int = 0) -> tuple[Expr, Expr]:
+    """scale and e**r - 1 in float32, for exp(2*held) / 2**halved == scale * e**r, 0 <= held <= 10.
+
+    log(2) needs no second part where what grows with its multiple matters the less.
+    """
+    form = format_of(held)
+    shifter = constant(form.shifter + form.bias - halved, held)
+    moved = steps(held * constant(2 / math.log(2), held) + shifter)
+    r = steps((held + held) - (moved - shifter) * constant(math.log(2), held))
+    return steps(float_of(bits_of(moved) << form.fraction)), exp_minus_one(steps, r)
+
+
+def _short_tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent in float32: a polynomial, or 1 - 2 / (exp(2|x|) + 1)."""
+    steps = Steps()
+    size = steps(absolute(x))
+    scale, grown = _doubled_power(steps, steps(build.minimum(constant(10.0, x), size)))
+    far = 1.0 - 2.0 / (scale * grown + (scale + 1.0))
+    z = steps(x * x)
+    near = size + size * z * polynomial_by_pairs(z, POLYNOMIALS["tanh", 32])
+    return steps.done(with_sign(build.select(size > 0.55, far, near), x))
+
+
+def tanh_by_estimate(x: Expr, bits: int) -> Expr:
+    """The hyperbolic tangent in float32: t / (t + 1) for t == (exp(2|x|) - 1) / 2.
+
+    The quotient comes from the first bits of the inverse.
+    """
+    steps = Steps()
+    held = steps(build.minimum(constant(10.0, x), absolute(x)))
+    scale, grown = _doubled_power(steps, held, halved=1)
+    t = steps(scale * grown + (scale - 0.5))
+    bottom = steps(t + 1.0)
+    inverse = steps(inverse_estimate(bottom))
+    if 2 * bits <= format_of(x).fraction:
+        inverse = steps(inverse + inverse * (1.0 - bottom * inverse))
+    quotient = steps(t * inverse)
+    # t + 1 was rounded, and the remainder is not: both parts of it are subtracted one by one.
+    rest = (t - quotient) - quotient * t
+    return steps.done(with_sign(quotient + inverse * rest, x))
 
 
 # ---- logarithms ----

@@ -1,6 +1,7 @@
 """Straight-line code (SSA) of an expression: a sequence of named steps."""
 
 from sterna.ir import build
+from sterna.ir.build import bind
 from sterna.ir.expr import Broadcast, Call, Expr, Let, StringImm, Var
 from sterna.support.dtype import DataType
 
@@ -84,3 +85,20 @@ def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     for coefficient in reversed(coefficients[:-1]):
         result = result * x + constant(coefficient, x)
     return result
+
+
+def polynomial_by_pairs(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """Estrin's scheme: pairs, then pairs of these, so that few steps wait for others.
+
+    It rounds more than Horner's rule, and is for what is small beside the result.
+    """
+    return _joined(x, [constant(coefficient, x) for coefficient in coefficients])
+
+
+def _joined(power: Expr, parts: list[Expr]) -> Expr:
+    """parts[0] + parts[1] * power + parts[2] * power**2 + ..."""
+    pairs = [low + high * power for low, high in zip(parts[::2], parts[1::2], strict=False)]
+    pairs += parts[len(parts) - len(parts) % 2 :]
+    if len(pairs) == 1:
+        return pairs[0]
+    return bind(power * power, lambda square: _joined(square, pairs))

@@ -68,8 +68,8 @@ def _heads(node: Node, place: int, count: int) -> RelayExpr:
     batch, length, whole = node.shape(place)
     if whole % count:
         raise ValueError(f"operand {place} of shape {node.shape(place)} is not of {count} heads")
-    apart = reshape(node[place], (batch, length, count, whole // count))
-    return call("transpose", apart, (0, 2, 1, 3))
+    heads = reshape(node[place], (batch, length, count, whole // count))
+    return call("transpose", heads, (0, 2, 1, 3))
 
 
 def _capped(scores: RelayExpr, cap: float) -> RelayExpr:

@@ -8,6 +8,7 @@ from sterna.ir.build import as_expr, const, logical_or, maximum, minimum
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, not_empty, of_kind, tensor
+from sterna.op.elementwise import Numbers
 from sterna.op.indexing import as_index, within
 from sterna.op.interpolation import method_of
 from sterna.op.tensor.convert import convert, converted
@@ -64,7 +65,9 @@ def _infer(attrs: CropAndResizeAttrs, data: Type, boxes: Type, indices: Type) ->
     return TensorType(layout.shape(extents), DataType(attrs.out_dtype or kind.dtype))
 
 
-def _places(first: Any, last: Any, place: Any, count: int, end: Any, half: Any) -> Any:
+def _places(
+    first: Numbers, last: Numbers, place: Numbers, count: int, end: Numbers, half: Numbers | float
+) -> Numbers:
     """Where a place of a crop lies, of a box from first to last in parts of the image."""
     if count == 1:
         return (first + last) * half * end
@@ -96,8 +99,8 @@ def _compute(
         image = within(as_index(indices(place["N"])), sizes["N"])
         at = {"H": rows(place["N"], place["H"]), "W": columns(place["N"], place["W"])}
 
-        def pixel(y: Any, x: Any) -> Any:
-            def held(where: Any, axis: str) -> Any:
+        def pixel(y: Expr, x: Expr) -> Expr:
+            def held(where: Expr, axis: str) -> Expr:
                 last = as_expr(sizes[axis]).astype(FLOAT32) - 1.0
                 return minimum(maximum(where, zero), last).astype("int32")
 

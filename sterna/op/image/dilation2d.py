@@ -1,4 +1,4 @@
-"""image.dilation2d: the largest sum of pixels and a window's weights at every place."""
+"""Morphological dilation, image.dilation2d: the largest sum of pixels and a window's weights."""
 
 from typing import Any
 

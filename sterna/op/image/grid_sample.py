@@ -14,7 +14,7 @@ from sterna.ir.build import as_expr, const, maximum, minimum, select
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type, has_no_elements
 from sterna.op.checks import expect_dim, not_empty, of_kind, tensor
-from sterna.op.elementwise import quiet
+from sterna.op.elementwise import Numbers, quiet
 from sterna.op.interpolation import method_of, weights_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -61,7 +61,7 @@ def _infer(attrs: GridSampleAttrs, data: Type, grid: Type) -> TensorType:
     return made
 
 
-def _unnormalized(at: Any, size: Any, corners: bool) -> Any:
+def _unnormalized(at: Numbers, size: Numbers, corners: bool) -> Numbers:
     """A coordinate between -1 and 1 as a place among elements."""
     if corners:
         return (at + 1.0) * 0.5 * (size - 1.0)
@@ -80,10 +80,10 @@ def _compute(attrs: GridSampleAttrs, out: TensorType, data: Tensor, grid: Tensor
             low = zero if attrs.align_corners else const(-0.5, dtype)
             span = last if attrs.align_corners else last + one
             safe = maximum(span, one)
-            apart = abs(at - low)
-            turns = floor(apart / safe)
-            rest = apart - turns * safe
-            is_even = (turns - floor(turns * 0.5) * 2.0).equal(zero)
+            distance = abs(at - low)
+            reflections = floor(distance / safe)
+            rest = distance - reflections * safe
+            is_even = (reflections - floor(reflections * 0.5) * 2.0).equal(zero)
             bounced = select(is_even, rest + low, safe - rest + low)
             at = select(span > zero, bounced, zero)
         return minimum(maximum(at, zero), last)  # in this order NaN becomes a place as well
@@ -178,14 +178,14 @@ def _reference(attrs: GridSampleAttrs, data: Array, grid: Array) -> Array:
                            attrs.align_corners)
         taps.append(_array_taps(attrs, at, size))
     batch = np.arange(data.shape[0]).reshape(-1, *[1] * rank)
-    total: Any = np.zeros((data.shape[0], *grid.shape[2:], data.shape[1]), x.dtype)
+    total: Any = None
     for chosen in itertools.product(*taps):
         picked = np.moveaxis(x, 1, -1)[(batch, *[place for place, _, _ in chosen])]
         exists = np.logical_and.reduce([there for _, there, _ in chosen])
         picked = np.where(exists[..., None], picked, 0)
         for _, _, weight in chosen:
             picked = picked * weight[..., None]
-        total = total + picked
+        total = picked if total is None else total + picked  # -0 alone stays what it is
     made: Array = np.moveaxis(total, -1, 1).astype(data.dtype)
     return made
 
@@ -243,7 +243,7 @@ def _infer_affine(attrs: AffineGridAttrs, data: Type) -> TensorType:
     return TensorType((kind.shape[0], rank, *attrs.target_shape), kind.dtype)
 
 
-def _coordinate(place: Any, size: int, corners: bool) -> Any:
+def _coordinate(place: Numbers, size: int, corners: bool) -> Numbers:
     """Where a place lies between -1 and 1."""
     if corners:
         return place * (2.0 / (size - 1)) - 1.0 if size > 1 else place * 0.0 - 1.0

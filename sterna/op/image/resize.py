@@ -1,12 +1,13 @@
 """Images of another size: image.resize1d, image.resize2d, image.resize3d, and of computed sizes."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sterna.ir.types import TensorType, Type
+from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, tensor
-from sterna.op.dynamic import known_dims, length_of, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static, unknown_shape
 from sterna.op.interpolation import (
     ROUNDINGS,
     Scaling,
@@ -19,7 +20,7 @@ from sterna.op.windows import SPATIAL, axis_names, spatial_layout
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Constant
+from sterna.relay.expr import Constant, RelayExprLike
 from sterna.relay.layout import Layout
 from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
@@ -64,15 +65,15 @@ class DynResizeAttrs(_How):
     """Of resizes to a computed size."""
 
 
-def _axes(attrs: Any, rank: int) -> tuple[Layout, str]:
+def _axes(attrs: _How, rank: int) -> tuple[Layout, str]:
     return spatial_layout(attrs.layout, f"NC{SPATIAL[rank]}", "layout"), SPATIAL[rank]
 
 
-def _rank(attrs: Any) -> int:
+def _rank(attrs: _How) -> int:
     return sum(axis in "DHW" for axis in attrs.layout)
 
 
-def _checked(attrs: Any, data: Type, size: Any) -> TensorType:
+def _checked(attrs: _How, data: Type, size: Sequence[Dim]) -> TensorType:
     rank = _rank(attrs)
     layout, spatial = _axes(attrs, rank)
     kind = tensor(data, "data", len(layout))
@@ -103,7 +104,7 @@ def _infer_dynamic(attrs: DynResizeAttrs, data: Type, size: Type) -> TensorType:
     return _checked(attrs, data, unknown_shape(rank))
 
 
-def _scalings(attrs: Any, have: dict[str, Any], want: dict[str, Any]) -> dict[int, Scaling]:
+def _scalings(attrs: _How, have: Mapping[str, Dim], want: Mapping[str, Dim]) -> dict[int, Scaling]:
     rank = _rank(attrs)
     layout, spatial = _axes(attrs, rank)
     made = {}
@@ -117,7 +118,7 @@ def _scalings(attrs: Any, have: dict[str, Any], want: dict[str, Any]) -> dict[in
     return made
 
 
-def _rounding(attrs: Any) -> str:
+def _rounding(attrs: _How) -> str:
     """The classic choice where none is named."""
     named: str = attrs.rounding_method
     if named:
@@ -125,17 +126,17 @@ def _rounding(attrs: Any) -> str:
     return "floor" if attrs.coordinate_transformation_mode == "asymmetric" else "round"
 
 
-def _compute(attrs: Any, out: TensorType, data: Tensor, *size: Tensor) -> Tensor:
+def _compute(attrs: _How, out: TensorType, data: Tensor, *size: Tensor) -> Tensor:
     layout, _ = _axes(attrs, _rank(attrs))
     have, want = layout.dims(TensorType(data.shape).shape), layout.dims(out.shape)
     return stretched(data, out, _scalings(attrs, have, want), "T_resize", axis_names(layout),
                      attrs.extrapolation_value)
 
 
-def _reference(attrs: Any, data: Array, *size: Array) -> Array:
+def _reference(attrs: _How, data: Array, *size: Array) -> Array:
     layout, spatial = _axes(attrs, _rank(attrs))
     have = layout.dims(TensorType(data.shape).shape)
-    extents = size[0].tolist() if size else attrs.size
+    extents = attrs.size if isinstance(attrs, ResizeAttrs) else size[0].tolist()
     want = {**have, **dict(zip(spatial, extents, strict=True))}
     dtype = DataType(attrs.out_dtype or str(data.dtype))
     return stretched_array(data, _scalings(attrs, have, want), dtype, attrs.extrapolation_value)
@@ -145,10 +146,11 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
     name = f"image.resize{rank}d"
 
     def resize(
-        data: Any, size: Any, roi: Any = None, layout: str = layout, method: str = "linear",
+        data: RelayExprLike, size: DimsLike, roi: Constant | Sequence[float] | None = None,
+        layout: str = layout, method: str = "linear",
         coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
         cubic_alpha: float = -0.5, cubic_exclude: int = 0, extrapolation_value: float = 0.0,
-        out_dtype: str | None = None, scales: Any = None,
+        out_dtype: str | None = None, scales: Sequence[float] | None = None,
     ) -> Any:
         """An image of another size: the nearest elements, or between them.
 

@@ -1,11 +1,11 @@
-"""Images of another size without aliases: image.smooth_resize.
+"""Antialiased resizing: images of another size without aliases, image.smooth_resize.
 
 Where an axis shrinks, the kernel that weighs the elements around a place grows with it, so that
 every element counts. One axis is resized after the other, each as a sum over the kernel.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, 
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
+from sterna.op.elementwise import Numbers
 from sterna.op.interpolation import (
     FLOAT64,
     INT32,
@@ -79,13 +80,13 @@ def _infer(attrs: SmoothResizeAttrs, data: Type) -> TensorType:
     return TensorType(tuple(shape), DataType(attrs.out_dtype or kind.dtype))
 
 
-def _scalings(attrs: SmoothResizeAttrs, shape: Sequence[Any]) -> dict[int, Scaling]:
+def _scalings(attrs: SmoothResizeAttrs, shape: Sequence[int]) -> dict[int, Scaling]:
     count = len(attrs.axes)
     made = {}
     for place, axis in enumerate(attrs.axes):
         own = axis_of(axis, len(shape))
         made[own] = Scaling(
-            int(shape[own]), attrs.size[place], method_of(attrs.method),
+            shape[own], attrs.size[place], method_of(attrs.method),
             attrs.coordinate_transformation_mode, alpha=attrs.cubic_alpha,
             exclude=attrs.exclude_outside,
             region=(attrs.roi[place], attrs.roi[count + place]) if attrs.roi else (0.0, 1.0),
@@ -121,7 +122,7 @@ class _Kernel:
         """Per place the first element that has a weight, and all weights."""
         scaling, count = self.scaling, self.count
 
-        def number(value: Any) -> Any:
+        def number(value: float | Expr) -> Expr:
             return const(value, FLOAT64) if isinstance(value, float) else cast(FLOAT64, value)
 
         first: Tensor = compute(
@@ -154,11 +155,14 @@ class _Kernel:
         return first, weights
 
 
-def _size(x: Any) -> Any:
+def _size(x: Expr) -> Expr:
     return maximum(x, const(0.0, FLOAT64) - x)
 
 
-def _weight(scaling: Scaling, x: Any, choose: Any, size: Any) -> Any:
+def _weight(
+    scaling: Scaling, x: Numbers, choose: Callable[[Numbers, Numbers, Numbers], Numbers],
+    size: Callable[[Numbers], Numbers],
+) -> Numbers:
     """The kernel's value at a distance; expressions and arrays choose in their own ways."""
     far = size(x)
     zero = far * 0.0
@@ -170,7 +174,7 @@ def _weight(scaling: Scaling, x: Any, choose: Any, size: Any) -> Any:
 
 def _compute(attrs: SmoothResizeAttrs, out: TensorType, data: Tensor) -> Tensor:
     dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
-    scalings = _scalings(attrs, data.shape)
+    scalings = _scalings(attrs, TensorType(data.shape).concrete_shape)
     made = data
     for axis, scaling in scalings.items():
         made = _along(made, axis, scaling, dtype)

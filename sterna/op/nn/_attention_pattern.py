@@ -8,19 +8,25 @@
 Queries, keys and values must lie as they come out of dense layers: (batch, length, heads, width).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import call, is_call_of
+from sterna.target import Target
+
+if TYPE_CHECKING:
+    from sterna.op.nn.dense import BatchMatmulAttrs
 
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
 DTYPES = ("float32", "float64")
 
 
-def as_attention(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+def as_attention(
+    attrs: "BatchMatmulAttrs", args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
     """The product of weights and values as one operator, if the weights are a softmax of scores."""
     weights, values = args
     if attrs.transpose_a or not _is_static_float(weights) or not _is_static_float(values):
@@ -107,7 +113,7 @@ class _Scores:
                 self.query = None
 
 
-def _kind_of(attrs: Any) -> str | None:
+def _kind_of(attrs: "BatchMatmulAttrs") -> str | None:
     """The type that a product asks for, if it is not that of its operands."""
     return attrs.out_dtype or None
 

@@ -14,9 +14,9 @@ from sterna.relay.layout import layout_of, to_plain
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.expression import Expression
-from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.implementation import best_candidate, compute_packed, packed_operands, unpacked
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, expression_of, unpacked
+from sterna.schedule.packed import expression_of
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 
@@ -44,7 +44,7 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
         return None
     grouped = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
     plain = np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
-    found = best_candidate(made, plain, processor, Limits(growth))
+    found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     seen = made if found.arranged is None else found.arranged.contraction

@@ -1,6 +1,6 @@
 """The layouts of convolutions: which runs best on a processor, and how others pass through."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 from sterna.schedule.dot4 import takes_dot4
-from sterna.schedule.implementations.direct import has_bytes
+from sterna.schedule.implementations.direct import has_bytes, packing_of
 from sterna.schedule.kernel import Processor
 
 
@@ -73,7 +73,8 @@ def alter_conv2d(
     data, weight = args[0].checked_type, args[1]
     assert isinstance(data, TensorType)
     plain = attrs.data_layout in ("NCHW", "NHWC") and not layout_of(attrs.kernel_layout).is_blocked
-    if not plain or not isinstance(weight, Constant) or not data.is_static:
+    kinds = (data, weight.checked_type)
+    if not plain or not all(isinstance(k, TensorType) and k.is_static for k in kinds):
         return None
     made = contraction_of(attrs, data, weight.checked_type)  # type: ignore[arg-type]
     if made is None:
@@ -83,12 +84,17 @@ def alter_conv2d(
     offered = dict.fromkeys([LAST, Layouts2D(here.data, "NHWC"), here, preferred])
     with deciding(str(made)):
         laid = choose("layouts", list(offered), lambda each: each != preferred)
-    if laid == here:
+    if laid == here and (isinstance(weight, Constant) or laid.out != "NHWC"):
         return None
     altered: Attrs = attrs.replace(
         data_layout=laid.data, out_layout="" if laid.out == laid.data else laid.out
     )
-    return altered
+    if isinstance(weight, Constant):  # which an implementation packs
+        return altered
+    with deciding(str(made)):
+        seen = replace(made, data_layout=laid.data, out_layout=laid.out)
+        packing = packing_of(seen, processor).weights
+    return altered.replace(kernel_layout=packing or attrs.kernel_layout)
 
 
 def _best_layouts(made: Contraction, processor: Processor) -> Layouts2D:

@@ -18,17 +18,20 @@ from sterna.op.rows import axes_of
 from sterna.relay.arrays import numpy_dtype, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, const
 from sterna.relay.op import call, is_call_of
+from sterna.target import Target
 
 # Data, and the axes that are normalised over.
 Centred = tuple[RelayExpr, list[int]]
 
 
-def of_quotient(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+def of_quotient(
+    attrs: None, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
     """Centred data over its deviation."""
     return _normalised(args[0], _under_root(args[1]))
 
 
-def of_product(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+def of_product(attrs: None, args: tuple[RelayExpr, ...], target: Target | None) -> RelayExpr | None:
     """Centred data times the inverse of its deviation; a normalisation times weights."""
     for data, factor in (args, args[::-1]):
         found = _normalised(data, _under_inverse_root(factor))
@@ -39,7 +42,7 @@ def of_product(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExp
     return None
 
 
-def of_sum(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
+def of_sum(attrs: None, args: tuple[RelayExpr, ...], target: Target | None) -> RelayExpr | None:
     """A normalisation plus weights."""
     for data, offset in (args, args[::-1]):
         if _takes(data, "center"):

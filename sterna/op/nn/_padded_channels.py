@@ -106,7 +106,7 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     if kinds is None:
         return None
     units = kinds[1].concrete_shape[0]
-    described = None if units % (lanes // 2) == 0 else find("nn.dense").contraction
+    described = None if units % (lanes // 2) == 0 else find("nn.dense").contraction.describe
     made = None if described is None else described(attrs, *kinds)
     more = 0 if made is None or made.macs == 0 else _padding(made, lanes, target)
     if not more:

@@ -14,26 +14,26 @@ from sterna.op.tensor.unary import erf_of, sigmoid_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr, const
-from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
+from sterna.relay.op import ELEMWISE, AttrsType, Case, OpRecord, call, register
 
 _POINTS = np.array([-30.0, -3.0, -1.0, -0.3, -1e-4, -0.0, 0.5, 1.0, 2.9, 6.0, 40.0], "float32")
 
 
-def _infer(attrs: Any, data: Type) -> TensorType:
+def _infer(attrs: object, data: Type) -> TensorType:
     return of_kind(tensor(data, "data"), "data", "float")
 
 
 def _activation(
     name: str,
-    attrs: type[Attrs] | None,
-    made_of: Callable[[Any, RelayExpr], RelayExpr],
-    reference: Callable[[Any, Array], Any],
+    attrs: type[AttrsType] | None,
+    made_of: Callable[[AttrsType, RelayExpr], RelayExpr],
+    reference: Callable[[AttrsType, Array], Array],
     doc: str,
-    other: dict[str, Any] | None = None,
+    other: dict[str, float | str] | None = None,
 ) -> None:
     """Registers an activation; `other` are attributes to test that are not the defaults."""
 
-    def computed(attrs: Any, data: Array) -> Array:
+    def computed(attrs: AttrsType, data: Array) -> Array:
         return in_float64(lambda x: np.asarray(reference(attrs, x)))(attrs, data)
 
     cases = [Case((_POINTS,)), Case((_POINTS.astype("float16"),), tolerance=4e-3)]
@@ -123,11 +123,11 @@ _activation("nn.hard_swish", None,
 # ---- softplus and its relatives ----
 
 
-def _softplus(attrs: Any, x: RelayExpr) -> RelayExpr:
+def _softplus(attrs: None, x: RelayExpr) -> RelayExpr:
     return call("nn.relu", x) + call("log1p", call("exp", -call("abs", x)))
 
 
-def _softplus_reference(attrs: Any, x: Array) -> Array:
+def _softplus_reference(attrs: None, x: Array) -> Array:
     return np.logaddexp(x, 0.0)
 
 

@@ -27,7 +27,7 @@ from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
-from sterna.te import Tensor, compute, div, if_then_else, reduce_axis
+from sterna.te import IterVar, Tensor, compute, div, if_then_else, reduce_axis
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum
 
@@ -133,7 +133,7 @@ class _Windows:
     counts: tuple[Dim, ...]
     shape: tuple[Dim, ...]
 
-    def span(self, i: int, place: Any) -> tuple[Any, Any]:
+    def span(self, i: int, place: Dim) -> tuple[Dim, Dim]:
         """Begin and length of a window along an axis."""
         extent, count = self.extents[i], self.counts[i]
         if type(count) is int and count == 1:
@@ -147,11 +147,16 @@ class _Windows:
         """The length of the longest window along an axis, or a bound on it."""
         extent, count = self.extents[i], self.counts[i]
         if isinstance(extent, int) and isinstance(count, int):
-            return max(int(self.span(i, place)[1]) for place in range(count))
+            lengths = [self.span(i, place)[1] for place in range(count)]
+            return max(length for length in lengths if isinstance(length, int))
         return extent if type(count) is int and count == 1 else extent // count + 2
 
 
-def _windows(attrs: Any, data: Type) -> _Windows:
+_PoolAttrs = GlobalAttrs | AdaptiveAttrs
+_LpAttrs = GlobalLp1DAttrs | GlobalLp2DAttrs | GlobalLp3DAttrs
+
+
+def _windows(attrs: _PoolAttrs, data: Type) -> _Windows:
     spatial = SPATIAL[attrs.RANK]
     layout = spatial_layout(attrs.layout, f"NC{spatial}", "layout")
     out = spatial_layout(attrs.out_layout or attrs.layout, f"NC{spatial}", "out_layout")
@@ -163,7 +168,7 @@ def _windows(attrs: Any, data: Type) -> _Windows:
     return _Windows(layout, out, spatial, extents, counts, shape)
 
 
-def _counts(attrs: Any, extents: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _counts(attrs: _PoolAttrs, extents: tuple[Dim, ...]) -> tuple[Dim, ...]:
     if isinstance(attrs, GlobalAttrs):
         return (1,) * len(extents)
     given = attrs.output_size
@@ -177,7 +182,7 @@ def _counts(attrs: Any, extents: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(n if count is None else count for count, n in zip(counts, extents, strict=True))
 
 
-def _infer(attrs: Any, data: Type) -> TensorType:
+def _infer(attrs: _PoolAttrs, data: Type) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float", "int", "uint")
     windows = _windows(attrs, kind)
     made = TensorType(windows.shape, kind.dtype)
@@ -187,14 +192,14 @@ def _infer(attrs: Any, data: Type) -> TensorType:
     return made
 
 
-def _infer_lp(attrs: Any, data: Type) -> TensorType:
+def _infer_lp(attrs: _LpAttrs, data: Type) -> TensorType:
     positive([attrs.p], "p")
     return _infer(attrs, of_kind(tensor(data, "data"), "data", "float"))
 
 
 def _stage(
-    windows: _Windows, data: Tensor, element: Callable[[Expr], Any], reduction: Any, border: Any,
-    name: str,
+    windows: _Windows, data: Tensor, element: Callable[[Expr], Expr],
+    reduction: Callable[[Expr, list[IterVar]], Expr], border: Expr, name: str,
 ) -> Tensor:
     """A reduction of element(read) over each window."""
     axes = [
@@ -219,18 +224,18 @@ def _stage(
     return made
 
 
-def _name(attrs: Any, kind: str) -> str:
+def _name(attrs: _PoolAttrs, kind: str) -> str:
     manner = "global" if isinstance(attrs, GlobalAttrs) else "adaptive"
     return f"T_{manner}_{kind}_pool{attrs.RANK}d"
 
 
-def _compute_max(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute_max(attrs: _PoolAttrs, out: TensorType, data: Tensor) -> Tensor:
     windows = _windows(attrs, TensorType(data.shape, data.dtype))
     border = lowest(data.dtype)
     return _stage(windows, data, lambda read: read, largest, border, _name(attrs, "max"))
 
 
-def _compute_avg(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute_avg(attrs: _PoolAttrs, out: TensorType, data: Tensor) -> Tensor:
     windows = _windows(attrs, TensorType(data.shape, data.dtype))
     dtype, name = sum_type(data.dtype), _name(attrs, "avg")
     zero = const(0, dtype)
@@ -247,7 +252,7 @@ def _compute_avg(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     return made
 
 
-def _compute_lp(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute_lp(attrs: _LpAttrs, out: TensorType, data: Tensor) -> Tensor:
     windows = _windows(attrs, TensorType(data.shape, data.dtype))
     dtype, name = wide(data.dtype), _name(attrs, "lp")
     total = _stage(
@@ -258,7 +263,7 @@ def _compute_lp(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     return narrowed(root, out.dtype, f"{name}_cast")
 
 
-def _each_window(attrs: Any, data: Array, function: Callable[[Array], Array]) -> Array:
+def _each_window(attrs: _PoolAttrs, data: Array, function: Callable[[Array], Array]) -> Array:
     """A function of the elements of every window, which are the last axis."""
     windows = _windows(attrs, TensorType(data.shape, DataType(str(data.dtype))))
     axes = f"NC{windows.spatial}"
@@ -275,12 +280,12 @@ def _each_window(attrs: Any, data: Array, function: Callable[[Array], Array]) ->
     return from_plain(made, axes, windows.out)
 
 
-def _reference_max(attrs: Any, data: Array) -> Array:
+def _reference_max(attrs: _PoolAttrs, data: Array) -> Array:
     dtype = str(data.dtype)
     return _each_window(attrs, data, lambda x: np.max(widened(x, dtype), -1))
 
 
-def _reference_avg(attrs: Any, data: Array) -> Array:
+def _reference_avg(attrs: _PoolAttrs, data: Array) -> Array:
     dtype = sum_type(DataType(str(data.dtype)))
 
     def average(window: Array) -> Array:
@@ -290,7 +295,7 @@ def _reference_avg(attrs: Any, data: Array) -> Array:
     return _each_window(attrs, data, average)
 
 
-def _reference_lp(attrs: Any, data: Array) -> Array:
+def _reference_lp(attrs: _LpAttrs, data: Array) -> Array:
     def norm(window: Array) -> Array:
         total = np.sum(np.abs(widened(window, str(data.dtype))) ** attrs.p, -1)
         return np.asarray(total ** (1.0 / attrs.p))
@@ -369,7 +374,7 @@ _POWERS = [
     [Case(((1, 3, 4, 5),)), Case(((1, 4, 5, 3),), {"layout": "NHWC", "p": 3})],
     [Case((((1, 2, 3, 4, 5), "float16"),), {}, 2e-3)],
 ]
-_SHARES = [
+_EVEN = [
     [Case(((2, 3, 10),), {"output_size": 4}), Case(((2, 3, 9),), {"output_size": (3,)})],
     [Case(((1, 3, 7, 9),), {"output_size": (3, 4)}),
      Case(((1, 7, 9, 3),), {"output_size": (None, 2), "layout": "NHWC"}),
@@ -381,5 +386,5 @@ _SHARES = [
 _register("global", "max", _GLOBAL, _MAX, _WHOLE)
 _register("global", "avg", _GLOBAL, _AVG, _WHOLE_AVG)
 _register("global", "lp", _GLOBAL_LP, _LP, _POWERS)
-_register("adaptive", "max", _ADAPTIVE, _MAX, _SHARES)
-_register("adaptive", "avg", _ADAPTIVE, _AVG, _SHARES)
+_register("adaptive", "max", _ADAPTIVE, _MAX, _EVEN)
+_register("adaptive", "avg", _ADAPTIVE, _AVG, _EVEN)

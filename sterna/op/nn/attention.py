@@ -41,15 +41,16 @@ class AttentionAttrs(Attrs):
 
 
 @attributes
-class MaskedAttentionAttrs(Attrs):
+class MaskedAttentionAttrs(AttentionAttrs):
     """Of nn.masked_attention."""
 
-    scale: float = 1.0
     fill: float = -math.inf
     """The score where a mask of truth values says no."""
 
 
-def _infer(attrs: Any, query: Type, key: Type, value: Type, mask: Type | None = None) -> TensorType:
+def _infer(
+    attrs: AttentionAttrs, query: Type, key: Type, value: Type, mask: Type | None = None
+) -> TensorType:
     names = ("query", "key", "value")
     q, k, v = kinds = [tensor(t, n, 4) for t, n in zip((query, key, value), names, strict=True)]
     of_kind(q, "query", "float")
@@ -74,7 +75,7 @@ def _infer(attrs: Any, query: Type, key: Type, value: Type, mask: Type | None = 
 
 
 def _compute(
-    attrs: Any, out: TensorType, query: Tensor, key: Tensor, value: Tensor, *mask: Tensor
+    attrs: AttentionAttrs, out: TensorType, query: Tensor, key: Tensor, value: Tensor, *mask: Tensor
 ) -> Tensor:
     batch, queries, heads, width = query.shape
     keys = key.shape[1]
@@ -103,6 +104,7 @@ def _compute(
             place = j if is_whole else build.minimum(j, keys - 1)
             said = read_broadcast(given, (b, h, i, place)[4 - given.ndim :])
             if given.dtype == "bool":
+                assert isinstance(attrs, MaskedAttentionAttrs)
                 made = if_then_else(said, made, build.const(attrs.fill, out.dtype))
             else:
                 made = made + said
@@ -140,10 +142,13 @@ def _compute(
 
 
 @quiet
-def _reference(attrs: Any, query: Array, key: Array, value: Array, *mask: Array) -> Array:
+def _reference(
+    attrs: AttentionAttrs, query: Array, key: Array, value: Array, *mask: Array
+) -> Array:
     q, k, v = (widened(x, str(query.dtype)) for x in (query, key, value))
     scores = np.einsum("bihc,bjhc->bhij", q, k) * attrs.scale
     for one in mask:
+        assert isinstance(attrs, MaskedAttentionAttrs)
         scores = np.where(one, scores, attrs.fill) if one.dtype == bool else scores + one
     power = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
     weights = power / power.sum(axis=-1, keepdims=True)
@@ -151,7 +156,9 @@ def _reference(attrs: Any, query: Array, key: Array, value: Array, *mask: Array)
     return made.astype(query.dtype)
 
 
-def _macs(attrs: Any, out: TensorType, q: TensorType, k: TensorType, *others: TensorType) -> int:
+def _macs(
+    attrs: AttentionAttrs, out: TensorType, q: TensorType, k: TensorType, *others: TensorType
+) -> int:
     batch, queries, heads, width = q.concrete_shape
     return batch * heads * queries * k.concrete_shape[1] * (width + out.concrete_shape[-1])
 

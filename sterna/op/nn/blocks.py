@@ -1,14 +1,15 @@
-"""Blocks of a picture moved to channels or to the batch, and back."""
+"""Space-to-depth, space-to-batch and back: blocks of a picture as channels or batches."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, map_dims, tensor
-from sterna.op.indexing import dims_of, ravel, taken_from, unravel
+from sterna.op.indexing import Index, dims_of, ravel, taken_from, unravel
 from sterna.op.tensor.convert import converted
 from sterna.op.tensor.reshape import product
 from sterna.relay.arrays import Array
@@ -19,6 +20,8 @@ from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
+
+T = TypeVar("T")
 
 # ---- depth ----
 
@@ -44,13 +47,13 @@ def _axes(layout: str) -> list[int]:
     return [found.index_of(axis) for axis in "NCHW"]
 
 
-def _plain(attrs: Any, shape: Any) -> list[Dim]:
+def _plain(attrs: DepthAttrs, shape: Sequence[Dim]) -> list[Dim]:
     if attrs.block_size < 1:
         raise ValueError(f"block_size is at least 1, not {attrs.block_size}")
     return [shape[place] for place in _axes(attrs.layout)]
 
 
-def _in_layout(values: Any, layout: str) -> list[Any]:
+def _in_layout(values: Sequence[T], layout: str) -> list[T]:
     places = _axes(layout)
     return [values[places.index(axis)] for axis in range(4)]
 
@@ -80,9 +83,10 @@ def _infer_to_space(attrs: DepthAttrs, data: Type) -> TensorType:
 
 
 def _moved(
-    attrs: Any, out: TensorType, data: Tensor, where: Callable[..., list[Any]], name: str
+    attrs: DepthAttrs, out: TensorType, data: Tensor,
+    where: Callable[[Expr, Expr, Expr, Expr], list[Expr]], name: str,
 ) -> Tensor:
-    def source(i: Any) -> Any:
+    def source(i: Index) -> Index:
         return _in_layout(where(*[i[place] for place in _axes(attrs.layout)]), attrs.layout)
 
     return taken_from(data, out.shape, source, name)
@@ -92,7 +96,7 @@ def _compute_to_depth(attrs: DepthAttrs, out: TensorType, data: Tensor) -> Tenso
     block = attrs.block_size
     depth = dims_of(data)[_axes(attrs.layout)[1]]
 
-    def where(n: Any, c: Any, h: Any, w: Any) -> list[Any]:
+    def where(n: Expr, c: Expr, h: Expr, w: Expr) -> list[Expr]:
         if attrs.mode == "DCR":
             channel, offset = c % depth, c // depth
         else:
@@ -106,7 +110,7 @@ def _compute_to_space(attrs: DepthAttrs, out: TensorType, data: Tensor) -> Tenso
     block = attrs.block_size
     depth = out.shape[_axes(attrs.layout)[1]]
 
-    def where(n: Any, c: Any, h: Any, w: Any) -> list[Any]:
+    def where(n: Expr, c: Expr, h: Expr, w: Expr) -> list[Expr]:
         offset = h % block * block + w % block
         channel = offset * depth + c if attrs.mode == "DCR" else c * (block * block) + offset
         return [n, channel, h // block, w // block]
@@ -114,12 +118,12 @@ def _compute_to_space(attrs: DepthAttrs, out: TensorType, data: Tensor) -> Tenso
     return _moved(attrs, out, data, where, "T_depth_to_space")
 
 
-def _layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+def _layout(attrs: DepthAttrs, old: DepthAttrs, operands: Operands) -> LayoutPlan | None:
     laid = operands[0].laid
     return with_layout(attrs, old, operands) if laid is None or laid.is_permutation else None
 
 
-def _plain_array(attrs: Any, data: Array) -> Array:
+def _plain_array(attrs: DepthAttrs, data: Array) -> Array:
     return data.transpose(_axes(attrs.layout))
 
 
@@ -200,7 +204,9 @@ class BatchToSpaceAttrs(Attrs):
     crops: tuple[tuple[int, int], ...]
 
 
-def _checked(kind: Type, blocks: tuple[int, ...], borders: Any, name: str) -> TensorType:
+def _checked(
+    kind: Type, blocks: tuple[int, ...], borders: Sequence[tuple[int, int]], name: str
+) -> TensorType:
     found = at_least(kind, "data", len(blocks) + 1)
     if any(block < 1 for block in blocks):
         raise ValueError(f"block_shape is at least 1, as {blocks} is not")
@@ -227,7 +233,7 @@ def _compute_to_batch(attrs: SpaceToBatchAttrs, out: TensorType, data: Tensor) -
     count, batch = len(attrs.block_shape), data.shape[0]
     value = build.const(attrs.pad_value, "float64")
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Expr:
         offsets = unravel(i[0] // batch, attrs.block_shape)
         places = [
             index * block + offset - before
@@ -299,7 +305,7 @@ def _cropped(dim: Dim, less: int) -> Dim:
 def _compute_to_image(attrs: BatchToSpaceAttrs, out: TensorType, data: Tensor) -> Tensor:
     count = len(attrs.block_shape)
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         places = [
             index + before
             for index, (before, _) in zip(i[1 : count + 1], attrs.crops, strict=True)

@@ -1,4 +1,4 @@
-"""nn.col2im: images put together from the columns of their blocks; what overlaps is added."""
+"""nn.col2im, which undoes im2col: images put together from the columns of their blocks."""
 
 import math
 from itertools import product

@@ -6,6 +6,7 @@ also be given as (input channel, channels of it) instead of (output channel, 1):
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from sterna.op.nn._conv_layout import (
     conv_layout,
     convert_conv,
 )
+from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
 from sterna.op.nn._conv_shape import (
     Conv1DAttrs,
     Conv2DAttrs,
@@ -48,18 +50,14 @@ from sterna.op.windows import (
     simple_index,
     whole_blocks,
 )
-from sterna.relay.arrays import Array, numpy_dtype, to_numpy
-from sterna.relay.expr import Constant, RelayExpr
-from sterna.relay.expr import const as const_of
+from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.layout import from_plain, to_plain
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.relay.op import call as call_of
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.quantized import int_range
 from sterna.schedule.chunked_sum import Places, sum_products
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
-from sterna.schedule.dot4 import are_bytes
-from sterna.schedule.packed import expect_packed, products_of
+from sterna.schedule.implementation import expect_packed, products_of
 from sterna.schedule.products import narrowed, result_dtype, widened
 from sterna.schedule.sum_of_products import CHANNEL, TAP
 from sterna.support.dtype import DataType
@@ -227,31 +225,6 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
     return padded_by(attrs.replace(border=int(value)), attrs.data_layout, width)
 
 
-def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    """A convolution of bytes along one axis as one of a single row, for which there is more."""
-    if not are_bytes(*[arg.checked_type for arg in args]):
-        return None
-    layouts, (data, weight) = Layouts.of(attrs), args
-    row = call_of("expand_dims", data, axis=layouts.data.index_of("W"))
-    place = layouts.kernel.index_of("W")
-    if isinstance(weight, Constant):  # which those who pack it must see
-        window: RelayExpr = const_of(np.expand_dims(to_numpy(weight.data), place))
-    else:
-        window = call_of("expand_dims", weight, axis=place)
-    own = {name: value for name, value in attrs.items() if name not in _PER_AXIS}
-    for name in ("data_layout", "kernel_layout", "out_layout"):
-        own[name] = own[name].replace("W", "HW")
-    made = call_of(
-        "nn.conv2d", row, window, **own, strides=(1, *attrs.strides), dilation=(1, *attrs.dilation),
-        padding=(0, *attrs.before, 0, *attrs.after),
-        kernel_size=attrs.kernel_size and (1, *attrs.kernel_size),
-    )
-    return call_of("squeeze", made, axis=(layouts.out.index_of("W"),))
-
-
-_PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
-
-
 def _stays_wide(attrs: Any, narrow: DataType) -> bool:
     """Instructions that multiply bfloat16 add up channels, of which groups have few or one each.
 
@@ -260,7 +233,20 @@ def _stays_wide(attrs: Any, narrow: DataType) -> bool:
     return bool(attrs.groups > 1 and narrow == "bfloat16")
 
 
-def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any) -> None:
+_CONTRACTION: ContractionRules[ConvAttrs] = ContractionRules(
+    describe=contraction_of_call,
+    compute_with=compute_implemented,
+    convert_layout=convert_conv,
+    scale=CONV_SCALE,
+    parallel=CONV_PARALLEL,
+    stays_wide=_stays_wide,
+)
+
+
+def _register(
+    rank: int, attrs: type[ConvAttrs], cases: list[Case],
+    contraction: ContractionRules[ConvAttrs] = _CONTRACTION, **more: Any,
+) -> None:
     register(OpRecord(
         f"nn.conv{rank}d",
         inputs=("data", "weight"),
@@ -268,20 +254,15 @@ def _register(rank: int, attrs: type[ConvAttrs], cases: list[Case], **more: Any)
         infer=infer_conv,
         complete=complete_conv,
         compute=compute_conv,
-        compute_with=compute_implemented,
-        contraction=contraction_of_call,
+        contraction=contraction,
         reference=reference_conv,
         macs=macs_conv,
         integer=convolved,
         pattern=OUT_ELEMWISE_FUSABLE,
         schedules={"cpu": schedule_convs},
         mixed_precision="always",
-        stays_wide=_stays_wide,
         layout=conv_layout,
-        scale=CONV_SCALE,
-        parallel=CONV_PARALLEL,
         take_border=_take_border,
-        convert_layout=convert_conv,
         cases=cases,
         **more,
         doc=f"Convolution along {rank} {'axis' if rank == 1 else 'axes'}.",
@@ -298,7 +279,7 @@ _register(1, Conv1DAttrs, [
         "data_layout": "NWC", "kernel_layout": "WIO", "padding": (1, 2), "strides": 2,
         "out_dtype": "int32",
     }),
-], canonicalize=_bytes_along_two_axes)
+], canonicalize=row_as_image)
 
 _register(2, Conv2DAttrs, [
     Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
@@ -322,8 +303,9 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], legalize=with_whole_vectors, alter_layout=alter_conv2d, implement=implement_conv,
-          chain=runs_in_chain, gives_row_sums=gives_row_sums)
+], replace(_CONTRACTION, alter_layout=alter_conv2d, implement=implement_conv,
+           chain=runs_in_chain, gives_row_sums=gives_row_sums),
+          legalize=with_whole_vectors)
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
@@ -331,4 +313,4 @@ _register(3, Conv3DAttrs, [
         "data_layout": "NDHWC", "kernel_layout": "DHWIO", "groups": 2,
         "padding": (1, 0, 0, 0, 1, 0),
     }),
-])
+], canonicalize=depth_as_channels)

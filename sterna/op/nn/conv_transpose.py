@@ -30,7 +30,7 @@ from sterna.op.windows import (
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.layout import from_plain, to_plain
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, wide, widened
 from sterna.schedule.sum_of_products import CHANNEL, TAP, describe_sum
@@ -227,7 +227,7 @@ class _Axis:
         count = (self.window + (self.step - 1)) // self.step
         self.reduce = reduce_axis((0, count), f"r{letter.lower()}")
 
-    def meeting(self, y: Any) -> tuple[Any, Any, list[Expr]]:
+    def meeting(self, y: Expr) -> tuple[Expr, Expr, list[Expr]]:
         """The place in the window, the input element, and the conditions under which they are."""
         reach = y + self.before
         inverse = pow(self.dilation // self.common, -1, self.step)
@@ -320,9 +320,9 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         complete=_complete,
         compute=_compute,
         reference=_reference,
-        contraction=_contraction,
+        contraction=ContractionRules(describe=_contraction),
         macs=_macs,
-        legalize=by_phases if rank == 2 else None,
+        legalize=by_phases,
         pattern=OUT_ELEMWISE_FUSABLE,
         mixed_precision="always",
         cases=cases,

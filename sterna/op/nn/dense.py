@@ -19,7 +19,7 @@ from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.op import call as call_of
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
@@ -28,9 +28,15 @@ from sterna.schedule.chunked_sum import Places, sum_products
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
-from sterna.schedule.implementation import Limits, best_candidate, packed_operands
+from sterna.schedule.implementation import (
+    best_candidate,
+    compute_packed,
+    expect_packed,
+    packed_operands,
+    unpacked,
+)
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, expect_packed, expression_of, unpacked
+from sterna.schedule.packed import expression_of
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -191,7 +197,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     if made is None:
         return None
     plain = to_numpy(weight.data).reshape(made.outputs, 1, 1, made.inputs)
-    found = best_candidate(made, plain, processor, Limits(growth))
+    found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     return Call(call.op, packed_operands(found, data), attrs.replace(
@@ -263,18 +269,20 @@ register(OpRecord(
     infer=_infer_dense,
     complete=_complete,
     compute=_compute_dense,
-    compute_with=_compute_implemented,
-    contraction=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+    contraction=ContractionRules(
+        describe=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+        implement=_implement,
+        compute_with=_compute_implemented,
+        scale=_SCALE,
+        parallel=_PARALLEL,
+    ),
     reference=_reference_dense,
     macs=_macs,
     integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
     mixed_precision="always",
-    scale=_SCALE,
-    parallel=_PARALLEL,
     legalize=with_whole_units,
-    implement=_implement,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"units": 8, "implementation": "direct(weights=OI4o)"}),
@@ -300,8 +308,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    scale=_SCALE,
-    parallel=_PARALLEL,
+    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -323,7 +330,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    parallel=_PARALLEL,
+    contraction=ContractionRules(parallel=_PARALLEL),
     legalize=as_attention,
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),

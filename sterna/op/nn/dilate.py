@@ -30,11 +30,11 @@ def _infer(attrs: DilateAttrs, data: Type) -> TensorType:
     if len(attrs.strides) != kind.ndim:
         raise ValueError(f"strides has a number for each of the {kind.ndim} dimensions of data, "
                          f"not {attrs.strides}")
-    pairs = zip(kind.shape, attrs.strides, strict=True)
-    return TensorType(tuple(_apart(extent, stride) for extent, stride in pairs), kind.dtype)
+    shape = map(_dilated_extent, kind.shape, attrs.strides)
+    return TensorType(tuple(shape), kind.dtype)
 
 
-def _apart(extent: Dim, stride: int) -> Dim:
+def _dilated_extent(extent: Dim, stride: int) -> Dim:
     """How far elements reach that are set apart; nothing stays nothing."""
     return extent if stride == 1 else map_dims(lambda n: maximum((n - 1) * stride + 1, 0), extent)
 

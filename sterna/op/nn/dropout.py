@@ -8,7 +8,7 @@ from sterna.ir.types import TupleType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Tuple
+from sterna.relay.expr import RelayExprLike, Tuple
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
 
 
@@ -24,7 +24,7 @@ def _infer(attrs: DropoutAttrs, data: Type) -> TupleType:
     return TupleType((kind, kind))
 
 
-def _dropout(data: Any, rate: float = 0.5) -> Any:
+def _dropout(data: RelayExprLike, rate: float = 0.5) -> Any:
     """The data without what training leaves out; outside of training that is the data itself."""
     return make("nn.dropout", data, rate=rate)[0]
 

@@ -1,6 +1,5 @@
 """All dimensions but the first in one."""
 
-from typing import Any
 
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import TensorType, Type
@@ -10,7 +9,7 @@ from sterna.op.tensor.reshape import product, regrouped
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 
 
-def _infer(attrs: Any, data: Type) -> TensorType:
+def _infer(attrs: None, data: Type) -> TensorType:
     kind = at_least(data, "data", 1)
     first, *rest = kind.shape
     unknown = any(isinstance(dim, AnyDim) for dim in rest)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import broadcast_shapes, expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
@@ -17,8 +18,8 @@ from sterna.op.statements import loops, statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.relay.expr import RelayExpr, RelayExprLike, as_expr, const
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
@@ -89,7 +90,7 @@ def _compute(attrs: LinearAttentionAttrs, out: TupleType, *inputs: Tensor) -> li
     dtype = wide(inputs[0].dtype)
     zero = build.const(0, dtype)
 
-    def read(source: BufferVar, *indices: Any) -> Any:
+    def read(source: BufferVar, *indices: ExprLike) -> Expr:
         """An element, of which there is but one along axes of extent 1."""
         own = [
             0 if build.int_value(extent) == 1 else index
@@ -105,7 +106,7 @@ def _compute(attrs: LinearAttentionAttrs, out: TupleType, *inputs: Tensor) -> li
             state = ib.allocate(dtype, (width, size), name="state")
             row = ib.allocate(dtype, (size,), name="row")
 
-            def look_up(head: Any, step: Any, source: BufferVar) -> None:
+            def look_up(head: Expr, step: Expr, source: BufferVar) -> None:
                 """The state's rows summed, each times a number of a vector."""
                 with ib.for_range(0, size, name="j") as j:
                     row[j] = zero
@@ -179,8 +180,9 @@ def _contraction(
 
 
 def _linear_attention(
-    query: Any, key: Any, value: Any, state: Any = None, decay: Any = None, beta: Any = None,
-    update_rule: str = "gated_delta", scale: float = 1.0,
+    query: RelayExprLike, key: RelayExprLike, value: RelayExprLike,
+    state: RelayExprLike | None = None, decay: RelayExprLike | None = None,
+    beta: RelayExprLike | None = None, update_rule: str = "gated_delta", scale: float = 1.0,
 ) -> Any:
     """Attention by a state that every step updates: what each step reads, and the last state.
 
@@ -197,7 +199,7 @@ def _linear_attention(
             raise ValueError(f"update_rule {update_rule!r} {word} {name}")
     none = const(np.zeros((1, 1, 1, 1), "float32"))
     if state is None:
-        state = _zeros(key, value)
+        state = _zeros(as_expr(key), as_expr(value))
     return make("nn.linear_attention", query, key, value, state, none if decay is None else decay,
                 none if beta is None else beta, update_rule=update_rule, scale=scale)
 
@@ -227,7 +229,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=quiet(_reference),
-    contraction=_contraction,
+    contraction=ContractionRules(describe=_contraction),
     num_outputs=2,
     builder=_linear_attention,
     pattern=OPAQUE,

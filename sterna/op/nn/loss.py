@@ -1,5 +1,6 @@
-"""How far predictions are from targets: cross entropy and negative log likelihood."""
+"""Losses: cross entropy and negative log likelihood, how far predictions are from targets."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,11 @@ def _compute_nll(
     dtype = wide(out.dtype)
     zero = const(0, dtype)
 
-    def counted(i: tuple[Any, ...]) -> Expr:
+    def counted(i: tuple[Expr, ...]) -> Expr:
         target = y(*i)
         return all_of(target != attrs.ignore_index, target >= 0, target < x.shape[1])
 
-    def weight(i: tuple[Any, ...]) -> Expr:
+    def weight(i: tuple[Expr, ...]) -> Expr:
         return if_then_else(counted(i), w(y(*i)).astype(dtype), zero)
 
     def element(*i: Expr) -> Expr:
@@ -118,7 +119,7 @@ def _compute_nll(
 
     losses = compute(y.shape, element, name="T_nll_loss_element")
 
-    def total(name: str, term: Any) -> Tensor:
+    def total(name: str, term: Callable[[tuple[Expr, ...]], Expr]) -> Tensor:
         axes = [reduce_axis((0, extent), f"k{i}") for i, extent in enumerate(y.shape)]
         places = tuple(axis.var for axis in axes)
         made: Tensor = compute((), lambda: te_sum(term(places), axis=axes), name=name)

@@ -3,7 +3,7 @@
 Both are computed in two passes and, for narrow floats, in float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
-from sterna.op.rows import Rows, axes_of
+from sterna.op.rows import Element, Rows, axes_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.schedule.default import schedule_default, schedule_rows
+from sterna.schedule.default import schedule_default
 from sterna.schedule.products import wide, widened
+from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, sqrt
 
 Axes = int | tuple[int, ...]
@@ -70,6 +71,10 @@ class MeanVarianceAttrs(Attrs):
     epsilon: float = 1e-9
 
 
+AffineAttrs = LayerNormAttrs | InstanceNormAttrs | GroupNormAttrs
+NormAttrs = AffineAttrs | RMSNormAttrs | MeanVarianceAttrs
+
+
 @dataclass(frozen=True, slots=True)
 class Over:
     """What is normalised together."""
@@ -80,7 +85,7 @@ class Over:
     """The axes along which gamma and beta lie."""
 
 
-def _over(attrs: Any, ndim: int) -> Over:
+def _over(attrs: NormAttrs, ndim: int) -> Over:
     if isinstance(attrs, LayerNormAttrs | RMSNormAttrs):
         axes = axes_of(attrs.axis, ndim)
         return Over(axes, {}, axes)
@@ -96,7 +101,7 @@ def _over(attrs: Any, ndim: int) -> Over:
 
 
 def _infer(names: Sequence[str]) -> Any:
-    def infer(attrs: Any, *kinds: Type) -> TensorType:
+    def infer(attrs: NormAttrs, *kinds: Type) -> TensorType:
         data = of_kind(tensor(kinds[0], "data"), "data", "float")
         over = _over(attrs, data.ndim)
         ndim = len(over.weighted)
@@ -114,7 +119,7 @@ def _infer(names: Sequence[str]) -> Any:
     return infer
 
 
-def _complete(attrs: Any, data: Type | None, *others: Type | None) -> list[Type | None]:
+def _complete(attrs: NormAttrs, data: Type | None, *others: Type | None) -> list[Type | None]:
     if not isinstance(data, TensorType):
         return [data, *others]
     shape = tuple(data.shape[axis] for axis in _over(attrs, data.ndim).weighted)
@@ -125,32 +130,35 @@ def _complete(attrs: Any, data: Type | None, *others: Type | None) -> list[Type 
 class _Statistics:
     """The stages that both kinds of normalisation are made of."""
 
-    def __init__(self, attrs: Any, data: Tensor, name: str) -> None:
+    def __init__(self, attrs: NormAttrs, data: Tensor, name: str) -> None:
         self.data, self.name = data, name
         self.dtype = wide(data.dtype)
         self.over = _over(attrs, data.ndim)
         self.rows = Rows(data, self.over.reduced, self.over.groups)
 
-    def element(self, indices: Sequence[Any]) -> Any:
+    def element(self, indices: Sequence[Expr]) -> Expr:
         """An element in the type that is computed in."""
         return self.data(*indices).astype(self.dtype)
 
-    def centred(self) -> Any:
+    def centred(self) -> Element[Expr]:
         """Elements less the mean of their row."""
         mean = self.rows.mean(self.element, f"{self.name}_mean")
         return lambda i: self.element(i) - mean(*self.rows.row(i))
 
-    def mean_square(self, element: Any) -> Any:
+    def mean_square(self, element: Element[Expr]) -> Tensor:
         """The mean of the squares of a row's elements."""
-        def square(i: Sequence[Any]) -> Any:
+        def square(i: Sequence[Expr]) -> Expr:
             value = element(i)
             return value * value
 
         return self.rows.mean(square, f"{self.name}_var")
 
-    def per_row(self, values: Any, function: Any) -> Any:
+    def per_row(self, values: Tensor, function: Callable[[Expr], Expr]) -> Tensor:
         """A stage with a function of each row's value."""
-        return compute(values.shape, lambda *i: function(values(*i)), name=f"{self.name}_factor")
+        made: Tensor = compute(
+            values.shape, lambda *i: function(values(*i)), name=f"{self.name}_factor"
+        )
+        return made
 
     def weight(self, tensor_of_weights: Tensor, indices: Sequence[Expr]) -> Any:
         """The element of gamma or beta that belongs to one of data."""
@@ -158,8 +166,10 @@ class _Statistics:
         return tensor_of_weights(*picked).astype(self.dtype)
 
 
-def _compute_affine(name: str) -> Any:
-    def build(attrs: Any, out: TensorType, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def _compute_affine(name: str) -> Callable[..., Tensor]:
+    def build(
+        attrs: AffineAttrs, out: TensorType, data: Tensor, gamma: Tensor, beta: Tensor
+    ) -> Tensor:
         stats = _Statistics(attrs, data, name)
         centred = stats.centred()
         variance = stats.mean_square(centred)
@@ -203,7 +213,7 @@ def _compute_mvn(attrs: MeanVarianceAttrs, out: TensorType, data: Tensor) -> Ten
     return made
 
 
-def _grouped(attrs: Any, data: Array) -> tuple[Array, tuple[int, ...]]:
+def _grouped(attrs: NormAttrs, data: Array) -> tuple[Array, tuple[int, ...]]:
     """Data in the type that is computed in, with groups as a dimension, and what to reduce."""
     over = _over(attrs, data.ndim)
     x = widened(data, str(data.dtype))
@@ -215,7 +225,7 @@ def _grouped(attrs: Any, data: Array) -> tuple[Array, tuple[int, ...]]:
     return x.reshape(shape), (*(i if i < channel else i + 1 for i in over.reduced), channel + 1)
 
 
-def _spread(attrs: Any, weight: Array, ndim: int) -> Array:
+def _spread(attrs: NormAttrs, weight: Array, ndim: int) -> Array:
     """Weights with a dimension for each of data's."""
     shape = [1] * ndim
     for axis, extent in zip(_over(attrs, ndim).weighted, weight.shape, strict=True):
@@ -223,7 +233,7 @@ def _spread(attrs: Any, weight: Array, ndim: int) -> Array:
     return widened(weight, str(weight.dtype)).reshape(shape)
 
 
-def _reference_affine(attrs: Any, data: Array, gamma: Array, beta: Array) -> Array:
+def _reference_affine(attrs: AffineAttrs, data: Array, gamma: Array, beta: Array) -> Array:
     x, axes = _grouped(attrs, data)
     centred = x - x.mean(axes, keepdims=True)
     variance = (centred**2).mean(axes, keepdims=True)
@@ -251,7 +261,8 @@ def _reference_mvn(attrs: MeanVarianceAttrs, data: Array) -> Array:
 
 
 def _register(
-    name: str, inputs: tuple[str, ...], attrs: type[Attrs], compute_it: Any, reference: Any,
+    name: str, inputs: tuple[str, ...], attrs: type[Attrs], compute_it: Callable[..., Tensor],
+    reference: Callable[..., Array],
     cases: list[Case], doc: str, by_rows: bool = True,
 ) -> None:
     register(OpRecord(

@@ -10,12 +10,12 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.dynamic import known, tensor_type, unknown_shape
-from sterna.op.indexing import as_index, dims_of, taken_from
+from sterna.op.indexing import Index, as_index, dims_of, taken_from
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr, as_expr, const
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike, as_expr, const
 from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
@@ -98,12 +98,12 @@ def _source(index: Expr, dim: Dim, mode: str, near: bool) -> Expr:
     return build.select(inside > last, period - shift - inside, inside)
 
 
-def _padded(data: Tensor, out: TensorType, before: Sequence[Any], mode: str, near: bool,
+def _padded(data: Tensor, out: TensorType, before: Sequence[Dim], mode: str, near: bool,
             value: Expr) -> Tensor:
     dims = dims_of(data)
     moved = [axis for axis, pad in enumerate(before) if not _unmoved(pad, out, dims, axis)]
 
-    def element(*indices: Any) -> Any:
+    def element(*indices: Expr) -> Expr:
         own = [i - pad if axis in moved else i for axis, (i, pad) in enumerate(
             zip(indices, before, strict=True))]
         inside = []
@@ -111,7 +111,7 @@ def _padded(data: Tensor, out: TensorType, before: Sequence[Any], mode: str, nea
             inside += [own[axis] >= 0, own[axis] < dims[axis]]
         return build.if_then_else(t.all(*inside), data(*own), value)
 
-    def where(indices: Any) -> Any:
+    def where(indices: Index) -> Index:
         return [
             _source(i - before[axis], dims[axis], mode, near) if axis in moved else i
             for axis, i in enumerate(indices)
@@ -123,7 +123,7 @@ def _padded(data: Tensor, out: TensorType, before: Sequence[Any], mode: str, nea
     return made
 
 
-def _unmoved(pad: Any, out: TensorType, dims: list[Dim], axis: int) -> bool:
+def _unmoved(pad: Dim, out: TensorType, dims: list[Dim], axis: int) -> bool:
     """Whether an axis has no border."""
     return type(pad) is int and pad == 0 and same_dim(out.shape[axis], dims[axis])
 
@@ -160,7 +160,9 @@ def _no_border(bordered: Call) -> RelayExpr | None:
     return None if wide else bordered.args[0]
 
 
-def _pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Any:
+def _pad(
+    data: RelayExprLike, pad_width: Any, pad_value: RelayExprLike = 0, pad_mode: str = "constant"
+) -> Any:
     """data with a border: for every dimension so many elements before and after.
 
     The border is pad_value ("constant"), the nearest element ("edge"), the data mirrored without
@@ -177,7 +179,7 @@ def _pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constan
     return make("nn.pad", operand, pad_value, pad_width=width, pad_mode=pad_mode)
 
 
-def _layout(attrs: PadAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+def _layout(attrs: PadAttrs, old: PadAttrs, operands: Operands) -> LayoutPlan | None:
     laid = operands[0].laid
     if laid is None or not laid.is_permutation:
         return None

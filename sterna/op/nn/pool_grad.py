@@ -5,12 +5,13 @@ it counted.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.types import TensorType, Type
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32
 from sterna.op.nn.pool import AvgPool2DAttrs, Pool2DAttrs, infer_pool
@@ -37,7 +38,7 @@ class MaxPool2DGradAttrs(Attrs):
     out_layout: str = ""
     ceil_mode: bool = False
 
-    def pooling(self) -> Any:
+    def pooling(self) -> Pool2DAttrs:
         """The attributes of the pooling itself."""
         return Pool2DAttrs(**dict(self.items()))
 
@@ -54,12 +55,16 @@ class AvgPool2DGradAttrs(Attrs):
     ceil_mode: bool = False
     count_include_pad: bool = True
 
-    def pooling(self) -> Any:
+    def pooling(self) -> AvgPool2DAttrs:
         """The attributes of the pooling itself."""
         return AvgPool2DAttrs(**dict(self.items()))
 
 
-def _layouts(attrs: Any) -> tuple[Layout, Layout]:
+_GradAttrs = MaxPool2DGradAttrs | AvgPool2DGradAttrs
+G = TypeVar("G", MaxPool2DGradAttrs, AvgPool2DGradAttrs)
+
+
+def _layouts(attrs: _GradAttrs) -> tuple[Layout, Layout]:
     names = (attrs.layout, attrs.out_layout or attrs.layout)
     data, out = (spatial_layout(name, "NCHW", "layout") for name in names)
     if data.is_blocked or out.is_blocked:
@@ -67,7 +72,7 @@ def _layouts(attrs: Any) -> tuple[Layout, Layout]:
     return data, out
 
 
-def _infer(attrs: Any, out_grad: Type, data: Type) -> TensorType:
+def _infer(attrs: _GradAttrs, out_grad: Type, data: Type) -> TensorType:
     _layouts(attrs)
     kind = of_kind(tensor(data, "data", 4), "data", "float")
     grad = tensor(out_grad, "out_grad", 4)
@@ -80,7 +85,9 @@ def _infer(attrs: Any, out_grad: Type, data: Type) -> TensorType:
 class _Window:
     """The part of an image that one result is computed from, by statements."""
 
-    def __init__(self, ib: IRBuilder, attrs: Any, extents: list[Any], place: list[Any]) -> None:
+    def __init__(
+        self, ib: IRBuilder, attrs: _GradAttrs, extents: list[Dim], place: list[Expr]
+    ) -> None:
         pooling = attrs.pooling()
         self.bounds = []
         counted: Any = 1
@@ -102,11 +109,13 @@ class _Window:
         return build.maximum((bottom - top) * (right - left), 1)
 
 
-Spread = Callable[[IRBuilder, Any, _Window, Any, Any, Any], None]
+Read = Callable[[Expr, Expr], Expr]
+Add = Callable[[Expr, Expr, Expr], None]
+Spread = Callable[[IRBuilder, G, _Window, Read, Add, Expr], None]
 
 
-def _compute(spread: Spread) -> Callable[..., Tensor]:
-    def compute(attrs: Any, out: TensorType, out_grad: Tensor, data: Tensor) -> Tensor:
+def _compute(spread: Spread[G]) -> Callable[[G, TensorType, Tensor, Tensor], Tensor]:
+    def compute(attrs: G, out: TensorType, out_grad: Tensor, data: Tensor) -> Tensor:
         layout, out_layout = _layouts(attrs)
         dtype = wide(out.dtype)
         sizes = layout.dims(TensorType(data.shape).shape)
@@ -120,13 +129,13 @@ def _compute(spread: Spread) -> Callable[..., Tensor]:
             with loops(ib, around, "o") as (n, c, y, x):
                 window = _Window(ib, attrs, [sizes[axis] for axis in "HW"], [y, x])
 
-                def index(row: Any, column: Any) -> Any:
+                def index(row: Expr, column: Expr) -> tuple[Expr, ...]:
                     return tuple(layout.index({"N": n, "C": c, "H": row, "W": column}))
 
-                def read(row: Any, column: Any) -> Any:
+                def read(row: Expr, column: Expr) -> Expr:
                     return build.cast(dtype, source[index(row, column)])
 
-                def add(value: Any, row: Any, column: Any) -> None:
+                def add(value: Expr, row: Expr, column: Expr) -> None:
                     result[index(row, column)] = result[index(row, column)] + value
 
                 own = worth[tuple(out_layout.index({"N": n, "C": c, "H": y, "W": x}))]
@@ -140,7 +149,7 @@ def _compute(spread: Spread) -> Callable[..., Tensor]:
 
 
 def _to_largest(
-    ib: IRBuilder, attrs: Any, window: _Window, read: Any, add: Any, given: Any
+    ib: IRBuilder, attrs: MaxPool2DGradAttrs, window: _Window, read: Read, add: Add, given: Expr
 ) -> None:
     """The first of the largest elements gets all; NaN is larger than any number."""
     (top, bottom), (left, right) = window.bounds
@@ -159,37 +168,36 @@ def _to_largest(
         add(given, *(held.get() for held in places))
 
 
-def _to_all(ib: IRBuilder, attrs: Any, window: _Window, read: Any, add: Any, given: Any) -> None:
+def _to_all(
+    ib: IRBuilder, attrs: AvgPool2DGradAttrs, window: _Window, read: Read, add: Add, given: Expr
+) -> None:
     (top, bottom), (left, right) = window.bounds
     count = window.counted if attrs.count_include_pad else window.inside
-    share = ib.let("share", given / build.cast(given.dtype, build.as_expr(count)))
+    part = ib.let("part", given / build.cast(given.dtype, build.as_expr(count)))
     with ib.for_range(top, bottom, name="y") as y, ib.for_range(left, right, name="x") as x:
-        add(share, y, x)
+        add(part, y, x)
 
 
-def _reference(is_max: bool) -> Callable[..., Array]:
-    def reference(attrs: Any, out_grad: Array, data: Array) -> Array:
-        layout, out_layout = _layouts(attrs)
-        order = [layout.index_of(axis) for axis in "NCHW"]
-        grads = out_grad.transpose([out_layout.index_of(axis) for axis in "NCHW"])
-        x = widened(data, str(data.dtype)).transpose(order)
-        made, pooling = np.zeros_like(x), attrs.pooling()
-        for n, c, y, z in np.ndindex(*grads.shape):
-            first = [(y, z)[i] * attrs.strides[i] - pooling.before[i] for i in (0, 1)]
-            ends = [min(first[i] + attrs.pool_size[i], x.shape[2 + i] + pooling.after[i])
-                    for i in (0, 1)]
-            window = tuple(slice(max(first[i], 0), min(ends[i], x.shape[2 + i])) for i in (0, 1))
-            part, given = x[n, c][window], grads[n, c, y, z].astype(x.dtype)
-            if not part.size:
-                continue
-            if is_max:
-                made[n, c][window][np.unravel_index(part.argmax(), part.shape)] += given
-            else:
-                whole = (ends[0] - first[0]) * (ends[1] - first[1])
-                made[n, c][window] += given / (whole if attrs.count_include_pad else part.size)
-        return made.astype(data.dtype).transpose(np.argsort(order))
-
-    return reference
+def _reference(attrs: _GradAttrs, out_grad: Array, data: Array) -> Array:
+    layout, out_layout = _layouts(attrs)
+    order = [layout.index_of(axis) for axis in "NCHW"]
+    grads = out_grad.transpose([out_layout.index_of(axis) for axis in "NCHW"])
+    x = widened(data, str(data.dtype)).transpose(order)
+    made, pooling = np.zeros_like(x), attrs.pooling()
+    for n, c, y, z in np.ndindex(*grads.shape):
+        first = [(y, z)[i] * attrs.strides[i] - pooling.before[i] for i in (0, 1)]
+        ends = [min(first[i] + attrs.pool_size[i], x.shape[2 + i] + pooling.after[i])
+                for i in (0, 1)]
+        window = tuple(slice(max(first[i], 0), min(ends[i], x.shape[2 + i])) for i in (0, 1))
+        part, given = x[n, c][window], grads[n, c, y, z].astype(x.dtype)
+        if not part.size:
+            continue
+        if isinstance(attrs, AvgPool2DGradAttrs):
+            whole = (ends[0] - first[0]) * (ends[1] - first[1])
+            made[n, c][window] += given / (whole if attrs.count_include_pad else part.size)
+        else:
+            made[n, c][window][np.unravel_index(part.argmax(), part.shape)] += given
+    return made.astype(data.dtype).transpose(np.argsort(order))
 
 
 register(OpRecord(
@@ -198,7 +206,7 @@ register(OpRecord(
     attrs=MaxPool2DGradAttrs,
     infer=_infer,
     compute=_compute(_to_largest),
-    reference=_reference(is_max=True),
+    reference=_reference,
     pattern=OPAQUE,
     cases=[
         Case(((1, 2, 2, 3), (1, 2, 5, 6)), {"pool_size": (3, 2), "strides": (2, 2)}),
@@ -216,7 +224,7 @@ register(OpRecord(
     attrs=AvgPool2DGradAttrs,
     infer=_infer,
     compute=_compute(_to_all),
-    reference=_reference(is_max=False),
+    reference=_reference,
     pattern=OPAQUE,
     cases=[
         Case(((1, 2, 2, 3), (1, 2, 5, 6)), {"pool_size": (3, 2), "strides": (2, 2)}),

@@ -30,7 +30,7 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
 from sterna.schedule.products import wide, widened
 from sterna.support.dtype import DataType
-from sterna.te import Tensor, compute, extern, max_value
+from sterna.te import IterVar, Tensor, compute, extern, max_value
 from sterna.tir import ir_builder
 from sterna.tir.stmt import Buffer, Stmt
 
@@ -58,6 +58,9 @@ class MaxPool3DIndicesAttrs(Pool3DAttrs):
     storage_order: int = 0
 
 
+IndicesAttrs = MaxPool1DIndicesAttrs | MaxPool2DIndicesAttrs | MaxPool3DIndicesAttrs
+
+
 @attributes
 class MaxUnpoolAttrs(Attrs):
     """Of nn.max_unpool."""
@@ -65,7 +68,7 @@ class MaxUnpoolAttrs(Attrs):
     output_shape: tuple[int, ...]
 
 
-def _infer(attrs: Any, data: Type) -> TupleType:
+def _infer(attrs: IndicesAttrs, data: Type) -> TupleType:
     values = infer_pool(attrs, data)
     plain = f"NC{SPATIAL[len(attrs.pool_size)]}"
     if attrs.layout != plain or attrs.out_layout not in ("", plain):
@@ -75,7 +78,7 @@ def _infer(attrs: Any, data: Type) -> TupleType:
     return TupleType((values, TensorType(values.shape, INT64)))
 
 
-def _flat(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
+def _flat(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
     """The place of an element among all, the last axis running fastest."""
     place = indices[0]
     for index, extent in zip(indices[1:], shape[1:], strict=True):
@@ -95,12 +98,12 @@ def _columns_first(place: Any, shape: Sequence[Any]) -> Any:
     return place
 
 
-def _compute(attrs: Any, out: TupleType, data: Tensor) -> list[Tensor]:
+def _compute(attrs: IndicesAttrs, out: TupleType, data: Tensor) -> list[Tensor]:
     name = f"T_max_pool{len(attrs.pool_size)}d"
     shape = [extent.astype(INT64) for extent in data.shape]
     spatial = SPATIAL[len(attrs.pool_size)]
 
-    def pairs(read: Expr, place: dict[str, Any], axes: Any) -> Any:
+    def pairs(read: Expr, place: dict[str, Expr], axes: list[IterVar]) -> Any:
         inside: Expr = const(True)
         indices = [as_expr(place["N"]).astype(INT64), as_expr(place["C"]).astype(INT64)]
         for i, letter in enumerate(spatial):
@@ -119,7 +122,7 @@ def _compute(attrs: Any, out: TupleType, data: Tensor) -> list[Tensor]:
     return [values, where]
 
 
-def _reference(attrs: Any, data: Array) -> tuple[Array, Array]:
+def _reference(attrs: IndicesAttrs, data: Array) -> tuple[Array, Array]:
     seen = Seen(attrs, data)
     dtype = wide(str(data.dtype))
     border = lowest(dtype).value  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from sterna.op.recurrent_steps import Steps
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Tuple, as_expr
+from sterna.relay.expr import RelayExprLike, Tuple, as_expr
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 
 
@@ -72,7 +72,7 @@ def _rnn_step(steps: Steps, now: Expr) -> None:
 
 
 def _rnn_array(
-    attrs: Any, functions: list[Gate], x: Array, h: Array, c: Array, own: dict[str, Array]
+    attrs: RNNAttrs, functions: list[Gate], x: Array, h: Array, c: Array, own: dict[str, Array]
 ) -> list[Array]:
     wb, rb = _biases(own)
     return [functions[0].array(own["weight"] @ x + wb + own["recurrence"] @ h + rb), c]
@@ -95,7 +95,7 @@ def _reset_products(steps: Steps, now: Expr) -> None:
     (h,), (f, g), hidden = steps.states, steps.functions, 2
     with steps.each_block() as block:
 
-        def start(row: Any, gate: int, unit: Expr) -> Expr:
+        def start(row: Expr, gate: int, unit: Expr) -> Expr:
             if gate == hidden:
                 return steps.part("late_bias", block, 0, unit)
             return steps.input(now, block, row, gate, unit)
@@ -128,7 +128,7 @@ def _reset_states(steps: Steps, now: Expr) -> None:
 
 
 def _gru_array(
-    attrs: Any, functions: list[Gate], x: Array, h: Array, c: Array, own: dict[str, Array]
+    attrs: GRUAttrs, functions: list[Gate], x: Array, h: Array, c: Array, own: dict[str, Array]
 ) -> list[Array]:
     f, g = functions
     size = len(h)
@@ -172,7 +172,7 @@ def _lstm_step(steps: Steps, now: Expr) -> None:
 
 
 def _lstm_array(
-    attrs: Any, functions: list[Gate], x: Array, h: Array, c: Array, own: dict[str, Array]
+    attrs: LSTMAttrs, functions: list[Gate], x: Array, h: Array, c: Array, own: dict[str, Array]
 ) -> list[Array]:
     f, g, h_function = functions
     wb, rb = _biases(own)
@@ -195,7 +195,10 @@ LSTM = Network("lstm", 4, 2, ("sigmoid", "tanh", "tanh"), _lstm_step, _lstm_arra
 # ---- operators ----
 
 
-def _made(name: str, data: Any, weights: list[Any], optional: list[Any], attrs: Any) -> Any:
+def _made(
+    name: str, data: RelayExprLike, weights: list[RelayExprLike],
+    optional: list[RelayExprLike | None], attrs: Any,
+) -> Any:
     """A call with the optional operands that there are."""
     given = {n: part for n, part in zip(OPTIONAL, optional, strict=True) if part is not None}
     operands = [as_expr(part) for part in (*weights, *given.values())]
@@ -203,8 +206,9 @@ def _made(name: str, data: Any, weights: list[Any], optional: list[Any], attrs: 
 
 
 def _rnn(
-    data: Any, weight: Any, recurrence: Any, bias: Any = None, sequence_lens: Any = None,
-    initial_h: Any = None, **attrs: Any,
+    data: RelayExprLike, weight: RelayExprLike, recurrence: RelayExprLike,
+    bias: RelayExprLike | None = None, sequence_lens: RelayExprLike | None = None,
+    initial_h: RelayExprLike | None = None, **attrs: Any,
 ) -> Any:
     """A network whose state is f(input + state): the states of all steps, and the last one."""
     optional = [bias, sequence_lens, initial_h, None, None]
@@ -212,8 +216,9 @@ def _rnn(
 
 
 def _gru(
-    data: Any, weight: Any, recurrence: Any, bias: Any = None, sequence_lens: Any = None,
-    initial_h: Any = None, **attrs: Any,
+    data: RelayExprLike, weight: RelayExprLike, recurrence: RelayExprLike,
+    bias: RelayExprLike | None = None, sequence_lens: RelayExprLike | None = None,
+    initial_h: RelayExprLike | None = None, **attrs: Any,
 ) -> Any:
     """A network of gated recurrent units: the states of all steps, and the last one.
 
@@ -224,8 +229,10 @@ def _gru(
 
 
 def _lstm(
-    data: Any, weight: Any, recurrence: Any, bias: Any = None, sequence_lens: Any = None,
-    initial_h: Any = None, initial_c: Any = None, peepholes: Any = None, **attrs: Any,
+    data: RelayExprLike, weight: RelayExprLike, recurrence: RelayExprLike,
+    bias: RelayExprLike | None = None, sequence_lens: RelayExprLike | None = None,
+    initial_h: RelayExprLike | None = None, initial_c: RelayExprLike | None = None,
+    peepholes: RelayExprLike | None = None, **attrs: Any,
 ) -> Any:
     """A network of long short-term memory: the states of all steps, the last one, the last cells.
 
@@ -252,7 +259,7 @@ def _case(
         "peepholes": (directions, 3 * size),
     }
 
-    def typed(shape: Any) -> Any:
+    def typed(shape: Array | tuple[int, ...]) -> Any:
         return shape if isinstance(shape, np.ndarray) else (shape, dtype)
 
     data = (batch, time, features) if turned else (time, batch, features)

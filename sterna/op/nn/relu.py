@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import elementwise
@@ -21,7 +21,7 @@ from sterna.te import Tensor, compute
 SPECIAL = np.array([-np.inf, -2.5, -0.0, 0.0, 3.5, np.inf, np.nan], "float32")
 
 
-def _infer_numbers(attrs: Any, data: Type) -> TensorType:
+def _infer_numbers(attrs: object, data: Type) -> TensorType:
     return of_kind(tensor(data, "data"), "data", "float", "int", "uint")
 
 
@@ -58,11 +58,11 @@ class LeakyReluAttrs(Attrs):
     alpha: float = 0.01
 
 
-def _infer_floats(attrs: Any, data: Type) -> TensorType:
+def _infer_floats(attrs: object, data: Type) -> TensorType:
     return of_kind(tensor(data, "data"), "data", "float")
 
 
-def _sloped(x: Expr, slope: Any) -> Expr:
+def _sloped(x: Expr, slope: ExprLike) -> Expr:
     return build.select(x > 0.0, x, x * slope)
 
 

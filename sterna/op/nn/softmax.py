@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.build import as_expr
+from sterna.ir.build import as_expr, bind
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.largest import first_largest
@@ -17,8 +18,10 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
-from sterna.schedule.default import schedule_rows
+from sterna.schedule.exponential import with_quick_exp
+from sterna.schedule.kernel import Kernel
 from sterna.schedule.products import narrowed, wide, widened
+from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, exp, log
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
@@ -50,21 +53,34 @@ def _shifted(rows: Rows, name: str) -> Any:
     return lambda i: rows.data(*i).astype(dtype) - largest(*rows.row(i)).astype(dtype)
 
 
+def _schedule(kernel: Kernel) -> None:
+    """Rows while they are in the cache, with powers of numbers that are not above 0."""
+    for stage in kernel.schedule.stages:
+        if stage.op.name.endswith(_POWERS):
+            kernel.schedule.rewrite_stage(stage, with_quick_exp)
+    schedule_rows(kernel)
+
+
+_POWERS = ("softmax_exp", "softmax_expsum")
+
+
 def _compute_softmax(name: str, reciprocal: bool) -> Any:
     def build(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
         rows = Rows(data, [axis_of(attrs.axis, data.ndim)])
         shifted = _shifted(rows, name)
         power = compute(out.shape, lambda *i: exp(shifted(i)), name=f"{name}_exp")
         total = rows.reduced(te_sum, lambda i: power(*i), f"{name}_expsum")
-        if reciprocal:
-            factor = compute(total.shape, lambda *i: 1.0 / total(*i), name=f"{name}_factor")
-            result = compute(
-                out.shape, lambda *i: power(*i) * factor(*rows.row(i)), name=f"{name}_norm"
-            )
-        else:
-            result = compute(
-                out.shape, lambda *i: power(*i) / total(*rows.row(i)), name=f"{name}_norm"
-            )
+        inverse = compute(total.shape, lambda *i: 1.0 / total(*i), name=f"{name}_factor")
+
+        def share(*i: Expr) -> Any:
+            """A part of the whole, without a division for each: what is missing comes after."""
+            whole, factor = total(*rows.row(i)), inverse(*rows.row(i))
+            if reciprocal:
+                return power(*i) * factor
+            return bind(power(*i), lambda part: bind(
+                part * factor, lambda near: near + (part - near * whole) * factor))
+
+        result = compute(out.shape, share, name=f"{name}_norm")
         return narrowed(result, out.dtype, f"{name}_cast")
 
     return build
@@ -145,7 +161,7 @@ register(OpRecord(
     fast=_fast,
     pattern=OUT_ELEMWISE_FUSABLE,
     layout=along_axis,
-    schedules={"cpu": schedule_rows},
+    schedules={"cpu": _schedule},
     mixed_precision="never",
     cases=[*_CASES, Case(((2, 0),)), Case(((2, 331),)),
            Case((((2, 3), "bfloat16"),), tolerance=1e-2)],
@@ -160,7 +176,7 @@ register(OpRecord(
     compute=_compute_softmax("T_fast_softmax", reciprocal=True),
     reference=_reference,
     pattern=OUT_ELEMWISE_FUSABLE,
-    schedules={"cpu": schedule_rows},
+    schedules={"cpu": _schedule},
     mixed_precision="never",
     cases=_CASES[:4],
     doc="softmax with one division for a whole row: less exact in the last place, and faster.",
@@ -175,7 +191,7 @@ register(OpRecord(
     reference=_reference_log,
     pattern=OUT_ELEMWISE_FUSABLE,
     layout=along_axis,
-    schedules={"cpu": schedule_rows},
+    schedules={"cpu": _schedule},
     mixed_precision="never",
     cases=_CASES,
     doc="The logarithm of softmax along an axis.",

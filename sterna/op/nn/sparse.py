@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import expect_dim, map_dims, not_empty, of_kind, same_dtype, tensor
@@ -20,7 +21,7 @@ from sterna.op.statements import filled, loops, statements, variable
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, as_expr
+from sterna.relay.expr import RelayExpr, RelayExprLike, as_expr
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
@@ -51,10 +52,11 @@ def _check(sparse: Sequence[Type], blocks: bool) -> tuple[TensorType, Dim]:
     return found, map_dims(lambda count: count - 1, begins.shape[0])
 
 
-def operands_of(matrix: Any) -> list[RelayExpr]:
+def operands_of(matrix: object) -> list[RelayExpr]:
     """The three tensors of a sparse matrix, be it a tuple or an object as SciPy's."""
-    if all(hasattr(matrix, name) for name in ("data", "indices", "indptr")):
-        matrix = (matrix.data, matrix.indices, matrix.indptr)
+    parts = ("data", "indices", "indptr")
+    if all(hasattr(matrix, name) for name in parts):
+        matrix = tuple(getattr(matrix, name) for name in parts)
     if not isinstance(matrix, Sequence) or len(matrix) != 3:
         raise TypeError(
             "a sparse matrix is (data, indices, indptr) or has attributes of these names, not "
@@ -63,7 +65,7 @@ def operands_of(matrix: Any) -> list[RelayExpr]:
     return [as_expr(part) for part in matrix]
 
 
-def _row(ib: IRBuilder, indptr: BufferVar, row: Any, count: Any) -> tuple[Any, Any]:
+def _row(ib: IRBuilder, indptr: BufferVar, row: Expr, count: Dim) -> tuple[Expr, Expr]:
     """Where a row's elements begin and end; never beyond those that there are."""
     ends = []
     for name, place in (("begin", row), ("end", row + 1)):
@@ -141,7 +143,7 @@ def _reference_dense(attrs: SparseDenseAttrs, dense: Array, *sparse: Array) -> A
     return np.asarray(b @ a.T if attrs.sparse_lhs else a @ b.T).astype(dense.dtype)
 
 
-def _sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> Any:
+def _sparse_dense(dense_mat: RelayExprLike, sparse_mat: object, sparse_lhs: bool = False) -> Any:
     """A dense matrix times a sparse one that is transposed, or as sparse_lhs the other way round.
 
     sparse_mat is (data, indices, indptr) or has attributes of these names, as SciPy's matrices;
@@ -179,7 +181,7 @@ register(OpRecord(
 # ---- sums ----
 
 
-def _infer_add(attrs: Any, dense: Type, *sparse: Type) -> TensorType:
+def _infer_add(attrs: None, dense: Type, *sparse: Type) -> TensorType:
     matrix = tensor(dense, "dense_mat", 2)
     found, rows = _check(sparse, blocks=False)
     same_dtype([matrix, found], ["dense_mat", PARTS[0]])
@@ -187,7 +189,7 @@ def _infer_add(attrs: Any, dense: Type, *sparse: Type) -> TensorType:
     return matrix
 
 
-def _compute_add(attrs: Any, out: TensorType, dense: Tensor, *sparse: Tensor) -> Tensor:
+def _compute_add(attrs: None, out: TensorType, dense: Tensor, *sparse: Tensor) -> Tensor:
     rows, columns = dims_of(dense)
     count = dims_of(sparse[0])[0]
 
@@ -205,11 +207,11 @@ def _compute_add(attrs: Any, out: TensorType, dense: Tensor, *sparse: Tensor) ->
     return filled(out, [dense, *sparse], fill, "T_sparse_add")
 
 
-def _reference_add(attrs: Any, dense: Array, *sparse: Array) -> Array:
+def _reference_add(attrs: None, dense: Array, *sparse: Array) -> Array:
     return np.asarray(dense + whole(sparse, dense.shape[1]))
 
 
-def _sparse_add(dense_mat: Any, sparse_mat: Any) -> Any:
+def _sparse_add(dense_mat: RelayExprLike, sparse_mat: object) -> Any:
     """The sum of a dense matrix and a sparse one, (data, indices, indptr) or as SciPy's."""
     return make("nn.sparse_add", dense_mat, *operands_of(sparse_mat))
 
@@ -233,7 +235,7 @@ register(OpRecord(
 # ---- transposition ----
 
 
-def _infer_transpose(attrs: Any, *sparse: Type) -> TupleType:
+def _infer_transpose(attrs: None, *sparse: Type) -> TupleType:
     _, rows = _check(sparse, blocks=False)
     kinds = [tensor(part, name) for part, name in zip(sparse, PARTS, strict=True)]
     same_dtype(kinds[1:], PARTS[1:])
@@ -242,7 +244,7 @@ def _infer_transpose(attrs: Any, *sparse: Type) -> TupleType:
     return TupleType(tuple(kinds))
 
 
-def _compute_transpose(attrs: Any, out: TupleType, *sparse: Tensor) -> list[Tensor]:
+def _compute_transpose(attrs: None, out: TupleType, *sparse: Tensor) -> list[Tensor]:
     """Elements are counted by column; then each finds its place in the order of rows."""
     rows: Any = dims_of(sparse[2])[0] - 1
     count: Any = 0 if rows == 0 else dims_of(sparse[0])[0]
@@ -253,7 +255,7 @@ def _compute_transpose(attrs: Any, out: TupleType, *sparse: Tensor) -> list[Tens
         one = build.const(1, indptr.dtype)
         free = ib.allocate(INT32, (rows,), name="free")
 
-        def column(p: Any) -> Any:
+        def column(p: Expr) -> Expr:
             return ib.let("column", within(as_index(places[p]), rows))
 
         with ib.for_range(0, rows + 1, name="i") as i:
@@ -278,7 +280,7 @@ def _compute_transpose(attrs: Any, out: TupleType, *sparse: Tensor) -> list[Tens
     return statements(out, list(sparse), fill, "T_sparse_transpose")
 
 
-def _reference_transpose(attrs: Any, data: Array, indices: Array, indptr: Array) -> list[Array]:
+def _reference_transpose(attrs: None, data: Array, indices: Array, indptr: Array) -> list[Array]:
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = np.argsort(indices, kind="stable")
     counts = np.bincount(indices, minlength=len(indptr) - 1)
@@ -286,7 +288,7 @@ def _reference_transpose(attrs: Any, data: Array, indices: Array, indptr: Array)
     return [data[order], rows[order].astype(indices.dtype), begins.astype(indptr.dtype)]
 
 
-def _sparse_transpose(x: Any) -> Any:
+def _sparse_transpose(x: object) -> Any:
     """A square sparse matrix transposed: its data, indices and indptr."""
     return make("nn.sparse_transpose", *operands_of(x))
 

@@ -1,7 +1,7 @@
 """nn.upsampling and nn.upsampling3d: images stretched by factors."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
 
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
@@ -45,13 +45,16 @@ class UpSampling3DAttrs(Attrs):
     coordinate_transformation_mode: str = "half_pixel"
 
 
-def _scales(attrs: Any) -> dict[str, float]:
+_AnyUpSampling = UpSamplingAttrs | UpSampling3DAttrs
+
+
+def _scales(attrs: _AnyUpSampling) -> dict[str, float]:
     """The factor of every axis that is stretched."""
     scales = {"H": attrs.scale_h, "W": attrs.scale_w}
     return {"D": attrs.scale_d, **scales} if isinstance(attrs, UpSampling3DAttrs) else scales
 
 
-def _layout(attrs: Any) -> Layout:
+def _layout(attrs: _AnyUpSampling) -> Layout:
     return spatial_layout(attrs.layout, f"NC{''.join(_scales(attrs))}", "layout")
 
 
@@ -65,7 +68,7 @@ def _unknown(extent: Dim) -> bool:
     return isinstance(extent, AnyDim)
 
 
-def _infer(attrs: Any, data: Type) -> TensorType:
+def _infer(attrs: _AnyUpSampling, data: Type) -> TensorType:
     layout = _layout(attrs)
     kind = tensor(data, "data", len(layout))
     _method(attrs)
@@ -77,7 +80,9 @@ def _infer(attrs: Any, data: Type) -> TensorType:
     return TensorType(layout.shape(extents), kind.dtype)
 
 
-def _scalings(attrs: Any, have: dict[str, Any], want: dict[str, Any]) -> dict[int, Scaling]:
+def _scalings(
+    attrs: _AnyUpSampling, have: Mapping[str, Dim], want: Mapping[str, Dim]
+) -> dict[int, Scaling]:
     layout, (method, mode) = _layout(attrs), _method(attrs)
     return {
         layout.index_of(axis): Scaling(have[axis], want[axis], method, mode)
@@ -85,20 +90,20 @@ def _scalings(attrs: Any, have: dict[str, Any], want: dict[str, Any]) -> dict[in
     }
 
 
-def _method(attrs: Any) -> tuple[str, str]:
+def _method(attrs: _AnyUpSampling) -> tuple[str, str]:
     method = method_of(attrs.method)
     if isinstance(attrs, UpSamplingAttrs):
         return method, "align_corners" if attrs.align_corners else "asymmetric"
     return method, coordinates_of(attrs.coordinate_transformation_mode)
 
 
-def _compute(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute(attrs: _AnyUpSampling, out: TensorType, data: Tensor) -> Tensor:
     layout = _layout(attrs)
     have, want = layout.dims(TensorType(data.shape).shape), layout.dims(out.shape)
     return stretched(data, out, _scalings(attrs, have, want), "T_upsampling", axis_names(layout))
 
 
-def _reference(attrs: Any, data: Array) -> Array:
+def _reference(attrs: _AnyUpSampling, data: Array) -> Array:
     layout = _layout(attrs)
     kind = TensorType(data.shape, DataType(str(data.dtype)))
     have, want = layout.dims(kind.shape), layout.dims(_infer(attrs, kind).shape)

@@ -12,6 +12,7 @@ from sterna.op.nn.conv_transpose import (
     Conv1DTransposeAttrs,
     Conv2DTransposeAttrs,
     Conv3DTransposeAttrs,
+    ConvTransposeAttrs,
 )
 from sterna.op.qnn.products import INPUTS, INT32, Product, case_parameters
 from sterna.op.windows import Padding, Windowed
@@ -91,7 +92,10 @@ class QnnConv3DTransposeAttrs(Conv3DTransposeAttrs):
     out_dtype: DataType = INT32
 
 
-def _layouts(attrs: Any) -> Layouts:
+AnyConvAttrs = QnnConvAttrs | ConvTransposeAttrs
+
+
+def _layouts(attrs: AnyConvAttrs) -> Layouts:
     found = Layouts.of(attrs)
     for layout in (found.data, found.kernel, found.out):
         if layout.is_blocked:
@@ -99,18 +103,18 @@ def _layouts(attrs: Any) -> Layouts:
     return found
 
 
-def _columns(attrs: Any, ndim: int) -> int:
+def _columns(attrs: AnyConvAttrs, ndim: int) -> int:
     return _layouts(attrs).kernel.index_of("O")
 
 
-def _summed(attrs: Any, ndim: int) -> tuple[int, int] | None:
+def _summed(attrs: QnnConvAttrs, ndim: int) -> tuple[int, int] | None:
     """Input channels; in groups every one would need its own further ones."""
     layouts = _layouts(attrs)
     return (layouts.data.index_of("C"), layouts.kernel.index_of("I")) if attrs.groups == 1 else None
 
 
 def _correct(
-    attrs: Any, data: RelayExpr, weight: RelayExpr, zero_point: RelayExpr
+    attrs: QnnConvAttrs, data: RelayExpr, weight: RelayExpr, zero_point: RelayExpr
 ) -> RelayExpr:
     layouts, kind = _layouts(attrs), tensor_type(data)
     sizes = sizes_of(attrs, kind, tensor_type(weight))

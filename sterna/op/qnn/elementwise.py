@@ -5,9 +5,9 @@ made of what the operands are from their zero points, and requantised then.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import (
@@ -26,7 +26,7 @@ from sterna.op.tensor.join import JoinAttrs
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Constant, RelayExpr, Tuple, TupleGetItem, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
+from sterna.relay.op import OPAQUE, CallRule, Case, OpRecord, Rewrite, call, find, register
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
@@ -76,7 +76,7 @@ def _from_the_end(axis: int, ndim: int) -> int:
     return axis % ndim - ndim if ndim else -1
 
 
-def _held(whole: RelayExpr, dtype: Any) -> RelayExpr:
+def _held(whole: RelayExpr, dtype: DataType) -> RelayExpr:
     low, high = int_range(dtype)
     return call("cast", call("clip", whole, a_min=low, a_max=high), dtype=dtype)
 
@@ -157,7 +157,7 @@ def _reference_product(
                         zero, axis, str(lhs.dtype))
 
 
-def _numbers(*values: Any) -> tuple[Any, ...]:
+def _numbers(*values: npt.ArrayLike) -> tuple[Array, ...]:
     """Scales and zero points in turns."""
     return tuple(
         np.array(value, "int32" if place % 2 else "float32") for place, value in enumerate(values)
@@ -172,7 +172,10 @@ _CASES = [
 ]
 
 
-def _register(name: str, infer: Any, simplify: Any, reference: Any, doc: str) -> None:
+def _register(
+    name: str, infer: CallRule[QnnBinaryAttrs, Type], simplify: Rewrite[QnnBinaryAttrs],
+    reference: CallRule[QnnBinaryAttrs, Array], doc: str,
+) -> None:
     register(OpRecord(
         f"qnn.{name}",
         inputs=INPUTS,

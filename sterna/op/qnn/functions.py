@@ -37,7 +37,9 @@ class QnnSoftmaxAttrs(Attrs):
     axis: int = -1
 
 
-def _infer(attrs: Any, x: Type, scale: Type, zero: Type, out_scale: Type, out_zero: Type) -> Type:
+def _infer(
+    attrs: object, x: Type, scale: Type, zero: Type, out_scale: Type, out_zero: Type
+) -> Type:
     kind = of_kind(tensor(x, "x"), "x", "int", "uint")
     if kind.dtype.bits > 32:
         raise ValueError(f"x has integers of up to 32 bits, not {kind.dtype}")

@@ -1,5 +1,6 @@
 """Averages of quantised images: qnn.avg_pool2d."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sterna.op.quantization import expect_scale, expect_zero_point, is_single
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
 
 PARAMETERS = ("input_scale", "input_zero_point", "output_scale", "output_zero_point")
@@ -69,9 +70,11 @@ def _reference(attrs: QnnAvgPool2DAttrs, data: Array, *given: Array) -> Array:
 
 
 def _avg_pool2d(
-    data: Any, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any,
-    pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool = False,
-    count_include_pad: bool = True, layout: str = "NHWC", out_layout: str = "",
+    data: RelayExprLike, input_scale: RelayExprLike, input_zero_point: RelayExprLike,
+    output_scale: RelayExprLike, output_zero_point: RelayExprLike, pool_size: Sequence[int],
+    strides: Sequence[int], padding: Sequence[int] | int, dilation: Sequence[int],
+    ceil_mode: bool = False, count_include_pad: bool = True, layout: str = "NHWC",
+    out_layout: str = "",
 ) -> Any:
     """Averages of windows of quantised images, quantised under another scale and zero point.
 

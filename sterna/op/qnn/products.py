@@ -1,4 +1,4 @@
-"""Products of quantised tensors: qnn.dense, qnn.batch_matmul; what convolutions share with them.
+"""Quantised GEMM: qnn.dense, qnn.batch_matmul; what convolutions share with them.
 
 They are sums of (x - its zero point) * (w - its zero point), exact in 32 bits that wrap. Weights
 are shifted, which constants do once; the data stays narrow, and what its zero point added is
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sterna.ir.types import Type
 from sterna.op.checks import of_kind, tensor
@@ -21,7 +22,7 @@ from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
-from sterna.target import instructions_of
+from sterna.target import Target, instructions_of
 
 INT32 = DataType("int32")
 # One instruction multiplies and adds so many bytes.
@@ -105,7 +106,7 @@ class Product:
         return self.correct(attrs, data, weight, data_zero)
 
     def legalize(
-        self, attrs: Any, args: tuple[RelayExpr, ...], target: Any
+        self, attrs: Any, args: tuple[RelayExpr, ...], target: Target | None
     ) -> RelayExpr | None:
         """Weights of 8 bits without zero point, and what is summed over in groups of four.
 
@@ -175,7 +176,7 @@ class Product:
         ))
 
 
-def _preferred(target: Any) -> str | None:
+def _preferred(target: Target) -> str | None:
     """The type of bytes that a target multiplies with int8 in one instruction, if it is one."""
     row = instructions_of(target).dot4
     return row.data_types[0] if row is not None and len(row.data_types) == 1 else None
@@ -230,7 +231,7 @@ def _correct_dense(
     return call("subtract", DENSE.call(attrs, data, weight), offset)
 
 
-def case_parameters(data_zero: Any, weight_zero: Any) -> tuple[Any, ...]:
+def case_parameters(data_zero: npt.ArrayLike, weight_zero: npt.ArrayLike) -> tuple[Array, ...]:
     one = np.array(0.5, "float32")
     return np.array(data_zero, "int32"), np.array(weight_zero, "int32"), one, one
 

@@ -71,7 +71,8 @@ def _expect_block(block_size: int) -> None:
 
 
 def _expect_parameters(
-    attrs: Any, data: TensorType, scale: Type, zero_point: Type, side: str
+    attrs: QuantizeAttrs | DequantizeAttrs, data: TensorType, scale: Type, zero_point: Type,
+    side: str,
 ) -> None:
     if data.ndim:
         axis_of(attrs.axis, data.ndim)
@@ -212,12 +213,12 @@ def _difference_type(data: str, out: DataType) -> DataType:
 def _compute_dequantize(
     attrs: DequantizeAttrs, out: TensorType, data: Tensor, scale: Tensor, zero_point: Tensor
 ) -> Tensor:
-    apart, kind = _difference_type(data.dtype, out.dtype), wide(out.dtype)
+    difference, kind = _difference_type(data.dtype, out.dtype), wide(out.dtype)
 
     def element(*i: Expr) -> Any:
         factor = read_parameter(scale, i, attrs.axis, attrs.block_size).astype(kind)
-        zero = read_parameter(zero_point, i, attrs.axis, attrs.block_size).astype(apart)
-        return ((data(*i).astype(apart) - zero).astype(kind) * factor).astype(out.dtype)
+        zero = read_parameter(zero_point, i, attrs.axis, attrs.block_size).astype(difference)
+        return ((data(*i).astype(difference) - zero).astype(kind) * factor).astype(out.dtype)
 
     made: Tensor = compute(out.shape, element, name="T_dequantize")
     return made
@@ -227,10 +228,10 @@ def _compute_dequantize(
 def _reference_dequantize(
     attrs: DequantizeAttrs, data: Array, scale: Array, zero_point: Array
 ) -> Array:
-    apart = numpy_dtype(_difference_type(str(data.dtype), attrs.out_dtype))
+    difference = numpy_dtype(_difference_type(str(data.dtype), attrs.out_dtype))
     factor = widened(spread(scale, data, attrs.axis, attrs.block_size), attrs.out_dtype)
-    zero = spread(zero_point, data, attrs.axis, attrs.block_size).astype(apart)
-    distance = widened(np.asarray(data.astype(apart) - zero), attrs.out_dtype)
+    zero = spread(zero_point, data, attrs.axis, attrs.block_size).astype(difference)
+    distance = widened(np.asarray(data.astype(difference) - zero), attrs.out_dtype)
     return np.asarray(distance * factor).astype(numpy_dtype(attrs.out_dtype))
 
 

@@ -7,9 +7,10 @@ x * ratio is x * multiplier * 2**(shift - 31), computed in 64 bits and rounded o
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr
+from sterna.ir.expr import Call, Expr, ExprLike
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
@@ -128,7 +129,7 @@ def _fraction(ratio: Expr) -> tuple[Expr, Expr]:
     return build.select(nothing, zero, multiplier), build.select(nothing, zero, power)
 
 
-def _between(x: Expr, low: Any, high: Any) -> Expr:
+def _between(x: Expr, low: ExprLike, high: ExprLike) -> Expr:
     return build.maximum(low, build.minimum(high, x))
 
 
@@ -154,8 +155,8 @@ def _shifted(product: Expr, total: Expr, rounding: str) -> Expr:
 
 
 def _rescaled(
-    attrs: Any, out: TensorType, data: Tensor, multipliers: Tensor, powers: Tensor,
-    input_zero: Tensor, output_zero: Tensor,
+    attrs: RequantizeAttrs | RescaleAttrs, out: TensorType, data: Tensor, multipliers: Tensor,
+    powers: Tensor, input_zero: Tensor, output_zero: Tensor,
 ) -> Tensor:
     point = constant_of(output_zero)
     narrow = attrs.scales_down and data.dtype == INT32 and out.dtype.bits <= 16
@@ -178,7 +179,8 @@ def _rescaled(
 
 
 def _rescaled_narrow(
-    attrs: Any, out: TensorType, data: Tensor, multipliers: Tensor, powers: Tensor, zero: int
+    attrs: RequantizeAttrs | RescaleAttrs, out: TensorType, data: Tensor, multipliers: Tensor,
+    powers: Tensor, zero: int,
 ) -> Tensor:
     """Products of 32 bits and 32, which need no more than 32 when they are shifted."""
 
@@ -230,8 +232,8 @@ def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
 
 
 def _rescale(
-    attrs: Any, data: Array, multiplier: Array, power: Array, input_zero: Array,
-    output_zero: Array,
+    attrs: RequantizeAttrs | RescaleAttrs, data: Array, multiplier: Array, power: Array,
+    input_zero: Array, output_zero: Array,
 ) -> Array:
     multiplier, power, near, zero = (
         spread(parameter, data, attrs.axis).astype(np.int64)
@@ -312,8 +314,9 @@ def _compute_float(
             read_parameter(scale, i, attrs.axis).astype(kind)
             for scale in (input_scale, output_scale)
         )
-        apart = data(*i).astype(INT64) - read_parameter(input_zero, i, attrs.axis).astype(INT64)
-        whole = _rounded(apart.astype(kind) * (have / want), attrs.rounding)
+        zero = read_parameter(input_zero, i, attrs.axis).astype(INT64)
+        difference = data(*i).astype(INT64) - zero
+        whole = _rounded(difference.astype(kind) * (have / want), attrs.rounding)
         near = held_within(convert(whole, INT64), DataType("int48"))
         moved = near + read_parameter(output_zero, i, attrs.axis).astype(INT64)
         return held_within(moved, out.dtype).astype(out.dtype)
@@ -359,8 +362,8 @@ def _reference_float(
     have, want = (
         spread(scale, data, attrs.axis).astype(kind) for scale in (input_scale, output_scale)
     )
-    apart = data.astype(np.int64) - spread(input_zero, data, attrs.axis).astype(np.int64)
-    scaled = np.asarray(np.asarray(apart).astype(kind) * (have / want))
+    difference = data.astype(np.int64) - spread(input_zero, data, attrs.axis).astype(np.int64)
+    scaled = np.asarray(np.asarray(difference).astype(kind) * (have / want))
     if attrs.rounding == "UPWARD":
         whole = np.floor(scaled + kind.type(0.5))
     else:
@@ -380,7 +383,7 @@ def _reference(attrs: RequantizeAttrs, *operands: Array) -> Array:
     return reference(attrs, *operands)
 
 
-def _operands(ratio: Any, input_zero: int, output_zero: int) -> tuple[Any, ...]:
+def _operands(ratio: npt.ArrayLike, input_zero: int, output_zero: int) -> tuple[Array, ...]:
     least, most = int_range(DataType("int32"))
     data = [[least, -1000, -14, -6, -5], [-1, 0, 1, 6, 7], [10, 21, 123, 1 << 20, most]]
     return (np.array(data, "int32"), np.asarray(ratio, "float32"), np.array(input_zero),

@@ -5,11 +5,10 @@ has room for the products, and for what is added to them unless it is much small
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
-from sterna.ir.expr import Call, Expr
+from sterna.ir.expr import Call, Expr, ExprLike
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import broadcast_shapes, tensor
 from sterna.op.dynamic import tensor_type
@@ -23,7 +22,7 @@ from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
 from sterna.relay.quantized import int_range
 from sterna.schedule.dot4 import are_bytes
 from sterna.support.dtype import DataType
-from sterna.target import instructions_of
+from sterna.target import Target, instructions_of
 from sterna.te import nearbyint
 
 FLOAT32, FLOAT64, INT32 = DataType("float32"), DataType("float64"), DataType("int32")
@@ -58,10 +57,10 @@ def _infer(attrs: ScaledSumAttrs, lhs: Type, rhs: Type) -> TensorType:
     return TensorType(broadcast_shapes(a.shape, b.shape), attrs.out_dtype)
 
 
-def _scalar(attrs: ScaledSumAttrs, a: Any, b: Any) -> Expr:
+def _scalar(attrs: ScaledSumAttrs, a: Expr, b: Expr) -> Expr:
     kind = FLOAT32 if attrs.fused else FLOAT64
 
-    def added(number: Any, ratio: float, start: Any) -> Any:
+    def added(number: Expr, ratio: float, start: ExprLike) -> Expr:
         return (number.astype(kind) * ratio + start).astype(FLOAT32)
 
     first = added(b, attrs.rhs_ratio, attrs.start)
@@ -80,7 +79,7 @@ def _reference(attrs: ScaledSumAttrs, lhs: Array, rhs: Array) -> Array:
 
 
 def _legalize(
-    attrs: ScaledSumAttrs, args: tuple[RelayExpr, ...], target: Any
+    attrs: ScaledSumAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
     """By multiply-adds of float32, which LLVM makes of such sums where a processor has them."""
     if attrs.fused or target is None or not target.kind.picks_instructions:
@@ -101,7 +100,7 @@ def sums_are_exact(attrs: ScaledSumAttrs, lhs: DataType, rhs: DataType) -> bool:
     return not rest.any() and not other.any()
 
 
-def _two_sum(x: Array, y: Any) -> tuple[Array, Array]:
+def _two_sum(x: Array, y: Array | float) -> tuple[Array, Array]:
     """A sum and what rounding took from it."""
     x = x[..., None] if x.ndim and np.ndim(y) else x
     total = x + y

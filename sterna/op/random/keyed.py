@@ -4,7 +4,7 @@ A key is ten words: four of the generator's key, two that are zero, two of the c
 say that the key is new.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,10 @@ from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import product
 from sterna.op.checks import at_least, of_kind, tensor
 from sterna.op.sampling import (
+    ArraySource,
+    Parameter,
     Source,
+    Values,
     choices_array,
     choose,
     draw,
@@ -37,8 +40,8 @@ from sterna.op.threefry import (
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.relay.expr import RelayExpr, RelayExprLike, const
+from sterna.relay.op import OPAQUE, CallRule, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -125,11 +128,11 @@ def _source(key: BufferVar) -> Source:
     return [key[i] for i in range(4)], [key[6], key[7]]
 
 
-def _array_source(key: Array) -> Source:
+def _array_source(key: Array) -> ArraySource:
     return [int(word) for word in key[:4]], [int(word) for word in key[6:8]]
 
 
-def _pass_on(old: BufferVar, new: BufferVar, blocks: Any) -> None:
+def _pass_on(old: BufferVar, new: BufferVar, blocks: Dim) -> None:
     """The key whose counter is behind the blocks that were drawn."""
     low = old[7] + build.cast(UINT64, build.as_expr(blocks))
     for place in range(10):
@@ -149,7 +152,7 @@ def _blocks(shape: Sequence[Dim]) -> Any:
     return (product(shape) + 3) // 4
 
 
-def _compute_split(attrs: Any, out: TupleType, key: Tensor) -> list[Tensor]:
+def _compute_split(attrs: None, out: TupleType, key: Tensor) -> list[Tensor]:
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         for purpose, child in zip((LEFT, RIGHT), outs, strict=True):
             words, counter = _source(ins[0])
@@ -161,7 +164,7 @@ def _compute_split(attrs: Any, out: TupleType, key: Tensor) -> list[Tensor]:
     return statements(out, [key], fill, "T_threefry_split")
 
 
-def _reference_split(attrs: Any, key: Array) -> list[Array]:
+def _reference_split(attrs: None, key: Array) -> list[Array]:
     words, counter = _array_source(key)
     return [
         np.array([*block_arrays(words, [purpose, 0, *counter]), *_TAIL], np.uint64)
@@ -169,7 +172,7 @@ def _reference_split(attrs: Any, key: Array) -> list[Array]:
     ]
 
 
-def _infer_split(attrs: Any, key: Type) -> TupleType:
+def _infer_split(attrs: None, key: Type) -> TupleType:
     _key(key)
     return TupleType((KEY, KEY))
 
@@ -211,13 +214,13 @@ def _compute_generate(attrs: GenerateAttrs, out: TupleType, key: Tensor) -> list
     return statements(out, [key], fill, "T_threefry_generate")
 
 
-def _reference_generate(attrs: Any, key: Array) -> list[Array]:
-    shape = tuple(map(int, attrs.out_shape))
+def _reference_generate(attrs: GenerateAttrs, key: Array) -> list[Array]:
+    shape = TensorType(attrs.out_shape).concrete_shape
     words = word_arrays(*_array_source(key), int(np.prod(shape)))
     return [_passed_on(key, _blocks(shape)), words.reshape(shape)]
 
 
-def _generate(key: Any, shape: Any) -> Any:
+def _generate(key: RelayExprLike, shape: Sequence[Dim]) -> Any:
     """Random words of 64 bits, and the key for the next ones."""
     return make("random.threefry_generate", key, out_shape=tuple(shape))
 
@@ -247,7 +250,9 @@ def _infer_draw(attrs: DrawAttrs, key: Type, first: Type, second: Type) -> Tuple
     return TupleType((KEY, TensorType(attrs.out_shape, attrs.out_dtype)))
 
 
-def _compute_draw(values: Any, name: str) -> Any:
+def _compute_draw(
+    values: Callable[[Parameter, Parameter], Values], name: str
+) -> CallRule[DrawAttrs, list[Tensor]]:
     def build_it(
         attrs: DrawAttrs, out: TupleType, key: Tensor, first: Tensor, second: Tensor
     ) -> list[Tensor]:
@@ -261,27 +266,33 @@ def _compute_draw(values: Any, name: str) -> Any:
     return build_it
 
 
-def _reference_draw(function: Any) -> Any:
-    def reference(attrs: Any, key: Array, first: Array, second: Array) -> list[Array]:
-        shape = tuple(map(int, attrs.out_shape))
+def _reference_draw(function: Callable[..., Array]) -> CallRule[DrawAttrs, list[Array]]:
+    def reference(attrs: DrawAttrs, key: Array, first: Array, second: Array) -> list[Array]:
+        shape = TensorType(attrs.out_shape).concrete_shape
         drawn = function(_array_source(key), shape, attrs.out_dtype, first, second)
         return [_passed_on(key, _blocks(shape)), drawn]
 
     return reference
 
 
-def _parameter(value: Any, dtype: str) -> Any:
+def _parameter(value: RelayExprLike, dtype: str) -> RelayExpr:
     wide = "float64" if dtype == "float64" else "float32"
     return value if isinstance(value, RelayExpr) else const(value, wide)
 
 
-def _uniform(key: Any, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Any:
+def _uniform(
+    key: RelayExprLike, shape: Sequence[Dim], dtype: str = "float32", low: RelayExprLike = 0.0,
+    high: RelayExprLike = 1.0,
+) -> Any:
     """Numbers of [low, high), each as likely as the others, and the key for the next ones."""
     bounds = [_parameter(low, dtype), _parameter(high, dtype)]
     return make("random.uniform", key, *bounds, out_shape=tuple(shape), out_dtype=dtype)
 
 
-def _normal(key: Any, shape: Any, dtype: str = "float32", mean: Any = 0.0, scale: Any = 1.0) -> Any:
+def _normal(
+    key: RelayExprLike, shape: Sequence[Dim], dtype: str = "float32", mean: RelayExprLike = 0.0,
+    scale: RelayExprLike = 1.0,
+) -> Any:
     """Numbers that are normal around a mean with a deviation, and the key for the next ones."""
     both = [_parameter(mean, dtype), _parameter(scale, dtype)]
     return make("random.normal", key, *both, out_shape=tuple(shape), out_dtype=dtype)

@@ -3,16 +3,20 @@
 Two calls with one seed draw the same numbers too, yet stay two calls.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import at_least, of_kind, tensor
 from sterna.op.indexing import dims_of
 from sterna.op.sampling import (
+    ArraySource,
     Source,
+    Values,
     choices_array,
     choose,
     draw,
@@ -33,7 +37,7 @@ from sterna.op.threefry import (
 )
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.relay.op import OPAQUE, CallRule, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -80,24 +84,27 @@ class SeededMultinomialAttrs(Attrs):
 
 _MASK = (1 << 64) - 1
 
+SeededAttrs = SeededUniformAttrs | SeededNormalAttrs | BernoulliAttrs | SeededMultinomialAttrs
+Real = TypeVar("Real", SeededUniformAttrs, SeededNormalAttrs)
 
-def _source(attrs: Any) -> Source:
+
+def _source(attrs: SeededAttrs) -> Source:
     words = [attrs.seed & _MASK, attrs.seed >> 64 & _MASK, 0, 0]
     return [build.const(word, UINT64) for word in words], [build.const(0, UINT64)] * 2
 
 
-def _array_source(attrs: Any) -> Source:
+def _array_source(attrs: SeededAttrs) -> ArraySource:
     return [attrs.seed & _MASK, attrs.seed >> 64 & _MASK, 0, 0], [0, 0]
 
 
-def _infer(attrs: Any) -> TensorType:
+def _infer(attrs: SeededUniformAttrs | SeededNormalAttrs) -> TensorType:
     if not attrs.dtype.is_float:
         raise ValueError(f"the dtype of real numbers is a float, not {attrs.dtype}")
     return TensorType(attrs.shape, attrs.dtype)
 
 
-def _drawn(name: str, values: Any) -> Any:
-    def build_it(attrs: Any, out: TensorType) -> Tensor:
+def _drawn(name: str, values: Callable[[Real], Values]) -> CallRule[Real, Tensor]:
+    def build_it(attrs: Real, out: TensorType) -> Tensor:
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
             draw(ib, _source(attrs), outs[0], values(attrs))
 
@@ -158,10 +165,10 @@ def _compute_bernoulli(attrs: BernoulliAttrs, out: TensorType, data: Tensor) -> 
     kind = real_type(data.dtype)
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        def write(place: Any, unit: Any) -> None:
+        def write(place: Expr, unit: Expr) -> None:
             outs[0][place] = build.cast(out.dtype, unit < build.cast(kind, ins[0][place]))
 
-        def store(first: Any, words: list[Any]) -> None:
+        def store(first: Expr, words: list[Expr]) -> None:
             guarded(ib, shape, first, [unit_expr(word, kind) for word in words], write)
 
         each_block(ib, *_source(attrs), shape, store)

@@ -1,10 +1,10 @@
 """Fourier transforms: dft of real and imaginary parts, signal.dft of pairs."""
 
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows
 from sterna.op.checks import (
@@ -69,7 +69,7 @@ def _compute(attrs: DFTAttrs, out: TupleType, re_data: Tensor, im_data: Tensor) 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         with rows.each(ib) as at:
 
-            def store(k: Any, *parts: Any) -> None:
+            def store(k: Expr, *parts: Expr) -> None:
                 for result, part in zip(outs, parts, strict=True):
                     result[at(k)] = build.cast(result.dtype, part)
 
@@ -80,7 +80,7 @@ def _compute(attrs: DFTAttrs, out: TupleType, re_data: Tensor, im_data: Tensor) 
     return statements(out, [re_data, im_data, *tables], fill, "T_dft")
 
 
-def _transformed(values: Any, inverse: bool, axis: int) -> Any:
+def _transformed(values: Array, inverse: bool, axis: int) -> Array:
     if not values.shape[axis]:
         return values
     return np.fft.ifft(values, axis=axis) if inverse else np.fft.fft(values, axis=axis)
@@ -156,14 +156,14 @@ def _compute_pairs(attrs: SignalDFTAttrs, out: TensorType, data: Tensor) -> Tens
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         with rows.each(ib) as at:
 
-            def part(place: Any, which: int) -> Any:
+            def part(place: Expr, which: int) -> Expr:
                 """What is held there; zeros behind the end."""
                 zero = build.const(0, data.dtype)
                 if which >= shape[-1]:
                     return zero
                 return build.if_then_else(place < held, ins[0][(*at(place), which)], zero)
 
-            def load(k: Any) -> Any:
+            def load(k: Expr) -> tuple[Expr, Expr]:
                 if not mirrored:
                     return part(k, 0), part(k, 1)
                 other = k > length // 2  # the missing half: the conjugates of the first one
@@ -171,7 +171,7 @@ def _compute_pairs(attrs: SignalDFTAttrs, out: TensorType, data: Tensor) -> Tens
                 imaginary = ib.let("imaginary", part(place, 1))
                 return part(place, 0), build.select(other, -imaginary, imaginary)
 
-            def store(k: Any, *values: Any) -> None:
+            def store(k: Expr, *values: Expr) -> None:
                 for which, value in enumerate(values[: 1 if mirrored else 2]):
                     outs[0][(*at(k), which)] = build.cast(out.dtype, value)
 

@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.axis_rows import AxisRows
 from sterna.op.checks import map_dims, not_empty, of_kind, same_dtype, tensor
@@ -58,7 +60,7 @@ def _frames(size: Dim, length: Dim, step: int) -> Dim:
 
 
 def _spectra(
-    out: TensorType, data: Tensor, window: Tensor, length: Any, step: int, *, bins_first: bool,
+    out: TensorType, data: Tensor, window: Tensor, length: Dim, step: int, *, bins_first: bool,
     scale: float = 1.0,
 ) -> Tensor:
     """Transforms of frames; the window stands in their middle, zeros around it."""
@@ -75,7 +77,7 @@ def _spectra(
         with rows.each(ib) as at:
             row, frame, _ = at(0)
 
-            def part(k: Any, which: int) -> Any:
+            def part(k: Expr, which: int) -> Expr:
                 place = frame * step + k
                 index = (row, place, which) if pairs else (row, place)
                 value = build.cast(dtype, ins[0][index if len(shape) > 1 else (place,)])
@@ -83,10 +85,10 @@ def _spectra(
                 factor = build.cast(dtype, ins[1][k - margin])
                 return build.if_then_else(inside, value * factor, build.const(0, dtype))
 
-            def load(k: Any) -> Any:
+            def load(k: Expr) -> tuple[Expr, Expr]:
                 return part(k, 0), part(k, 1) if pairs == 2 else build.const(0, dtype)
 
-            def store(k: Any, *values: Any) -> None:
+            def store(k: Expr, *values: Expr) -> None:
                 place = (row, k, frame) if bins_first else (row, frame, k)
                 for which, value in enumerate(values):
                     scaled = value if scale == 1 else value * build.const(scale, dtype)
@@ -98,7 +100,7 @@ def _spectra(
     return statements(out, inputs, fill, "T_stft")[0]
 
 
-def _reference_spectra(values: Any, window: Array, length: int, step: int) -> Any:
+def _reference_spectra(values: Array, window: Array, length: int, step: int) -> Array:
     """(batch, frames, length) of complex numbers."""
     before = (length - len(window)) // 2
     full = np.zeros(length)
@@ -108,7 +110,7 @@ def _reference_spectra(values: Any, window: Array, length: int, step: int) -> An
     return np.fft.fft(cut * full, axis=-1)
 
 
-def _parts(spectra: Any, dtype: Any) -> Array:
+def _parts(spectra: Array, dtype: npt.DTypeLike) -> Array:
     made: Array = np.stack([spectra.real, spectra.imag], -1).astype(dtype)
     return made
 
@@ -149,8 +151,8 @@ def _reference(attrs: STFTAttrs, data: Array, window: Array) -> Array:
 
 
 def _stft(
-    data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
-    window: Any = None, normalized: bool = False, onesided: bool = True,
+    data: RelayExpr, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: RelayExpr | None = None, normalized: bool = False, onesided: bool = True,
 ) -> Any:
     """Spectra of frames of n_fft numbers, one every hop_length: (batch, bins, frames, 2).
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array, numpy_dtype
@@ -45,7 +46,7 @@ def _compute(name: str, factors: tuple[float, ...]) -> Any:
         kind = wide(out.dtype) if out.dtype.is_float else DataType("float32")
         part = 2 * math.pi / max(attrs.period, 1)
 
-        def element(k: Any) -> Any:
+        def element(k: Expr) -> Expr:
             angle = build.cast(kind, k) * build.const(part, kind)
             total = build.const(factors[0], kind)
             for order, factor in enumerate(factors[1:], 1):
@@ -143,7 +144,7 @@ def _compute_mel(attrs: MelAttrs, out: TensorType) -> Tensor:
         with ib.for_range(0, rows, name="j") as j, ib.for_range(0, columns, name="i") as i:
             matrix[j, i] = build.const(0, out.dtype)
 
-        def number(whole: Any, over: int) -> Any:
+        def number(whole: Expr, over: int) -> Expr:
             value = build.cast(kind, whole) / build.const(float(over), kind)
             return build.cast(out.dtype, value)
 

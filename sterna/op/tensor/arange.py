@@ -12,10 +12,10 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.dynamic import known, to_static
 from sterna.op.tensor.convert import convert
-from sterna.relay.arrays import numpy_dtype
+from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, const
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
@@ -73,7 +73,7 @@ def _constant(number: int | float, out: TensorType) -> Expr:
     return build.const(number, out.dtype if whole else "float64")
 
 
-def _numbers(start: Any, stop: Any, step: Any, dtype: DataType) -> Any:
+def _numbers(start: float, stop: float, step: float, dtype: DataType) -> Array:
     length = _length(start, stop, step)
     if dtype.is_integer:
         kind = np.uint64 if dtype.is_uint else np.int64
@@ -82,7 +82,10 @@ def _numbers(start: Any, stop: Any, step: Any, dtype: DataType) -> Any:
     return (start + np.arange(length, dtype=np.float64) * step).astype(numpy_dtype(dtype))
 
 
-def _arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Any:
+def _arange(
+    start: RelayExprLike, stop: RelayExprLike | None = None, step: RelayExprLike | None = None,
+    dtype: str = "float32",
+) -> Any:
     """The numbers from start to before stop, by steps of 1 or of step."""
     if stop is None:
         start, stop = 0, start

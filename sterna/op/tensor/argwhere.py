@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type, product
@@ -76,7 +77,7 @@ def _compute_argwhere(attrs: ArgWhereAttrs, out: Type, condition: Tensor) -> Any
     return made if isinstance(out, TupleType) else made[0]
 
 
-def _is_set(value: Any) -> Any:
+def _is_set(value: Expr) -> Expr:
     return value if value.dtype.is_bool else build.not_equal(value, build.const(0, value.dtype))
 
 
@@ -153,7 +154,7 @@ def _compute_compress(attrs: CompressAttrs, out: Type, data: Tensor, condition: 
     rest = [] if axis is None else [*shape[:axis], *shape[axis + 1 :]]
     kind = index_type(product(shape))
 
-    def along(place: Any, element: Any) -> tuple[Any, ...]:
+    def along(place: Expr, element: Expr) -> tuple[Expr, ...]:
         around = unravel(element, rest)
         return (place,) if axis is None else (*around[:axis], place, *around[axis:])
 

@@ -42,7 +42,7 @@ LOGICAL = [Case((((2, 3), "bool"), ((2, 3), "bool"))), Case((((), "bool"), ((4, 
 def infer_binary(kinds: Sequence[str], result: str = "") -> Callable[..., TensorType]:
     """The relation of operators whose operands have one element type of these kinds."""
 
-    def infer(attrs: Any, lhs: Type, rhs: Type) -> TensorType:
+    def infer(attrs: None, lhs: Type, rhs: Type) -> TensorType:
         a, b = tensor(lhs, "lhs"), tensor(rhs, "rhs")
         same_dtype([a, b], ["lhs", "rhs"])
         of_kind(a, "lhs", *kinds)
@@ -54,8 +54,8 @@ def infer_binary(kinds: Sequence[str], result: str = "") -> Callable[..., Tensor
 
 def binary(
     name: str,
-    scalar: Callable[[Any, Any], Any],
-    reference: Callable[[Array, Array], Any],
+    scalar: Callable[[Expr, Expr], Expr],
+    reference: Callable[[Array, Array], Array],
     doc: str,
     *,
     kinds: Sequence[str] = NUMBERS,
@@ -68,7 +68,7 @@ def binary(
 ) -> None:
     """Registers an operator on two tensors; its result has their element type or `result`."""
 
-    def of_type(attrs: Any, a: Array, b: Array) -> Array:
+    def of_type(attrs: None, a: Array, b: Array) -> Array:
         return np.asarray(reference(a, b)).astype(result or a.dtype)
 
     register(OpRecord(
@@ -100,7 +100,7 @@ binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPE
        legalize=of_product, integer=pair("multiply"))
 
 
-def keep_nan(pick: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
+def keep_nan(pick: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
     """Min and Max give their second operand if it is NaN; here the first one counts as well."""
 
     def scalar(a: Expr, b: Expr) -> Expr:
@@ -149,7 +149,7 @@ binary("right_shift", _right_shift, np.right_shift,
        "not between 0 and the type's bits.", kinds=INTEGERS, cases=_SHIFTED)
 
 
-def _bitwise(name: str, reference: Callable[[Array, Array], Any]) -> None:
+def _bitwise(name: str, reference: Callable[[Array, Array], Array]) -> None:
     binary(f"bitwise_{name}", lambda a, b: build.bitwise(f"bitwise_{name}", a, b), reference,
            f"The bits of lhs and rhs combined by {name}.", kinds=("int", "uint", "bool"),
            cases=[WHOLE, UNSIGNED, LOGICAL[0]])
@@ -170,7 +170,7 @@ binary("logical_xor", build.not_equal, np.logical_xor, "Whether just one of lhs 
        kinds=("bool",), cases=LOGICAL)
 
 
-def _comparison(name: str, symbol: str, scalar: Callable[[Any, Any], Expr]) -> None:
+def _comparison(name: str, symbol: str, scalar: Callable[[Expr, Expr], Expr]) -> None:
     binary(name, scalar, getattr(np, name), f"Whether lhs {symbol} rhs.", kinds=ANY_KIND,
            result="bool", cases=[REALS, WHOLE, UNSIGNED, LOGICAL[0]])
 

@@ -5,17 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import broadcast_dims, of_kind, tensor
-from sterna.op.dynamic import known_dims, length_of, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, known_dims, length_of, tensor_type, to_static, unknown_shape
 from sterna.op.indexing import dims_of, is_one
 from sterna.op.tensor.reshape import same_shape
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import RelayExpr, RelayExprLike
 from sterna.relay.op import COMM_REDUCE, INJECTIVE, Case, OpRecord, call, register
-from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 from sterna.te.operation import read_broadcast
 
@@ -51,19 +52,19 @@ def _infer_to(attrs: BroadcastToAttrs, data: Type) -> TensorType:
     return TensorType(attrs.shape, kind.dtype)
 
 
-def _infer_like(attrs: Any, data: Type, broadcast_type: Type) -> TensorType:
+def _infer_like(attrs: None, data: Type, broadcast_type: Type) -> TensorType:
     shape = tensor(broadcast_type, "broadcast_type").shape
     return _infer_to(BroadcastToAttrs(shape), data)
 
 
-def _compute(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
+def _compute(attrs: BroadcastToAttrs | None, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
     made: Tensor = compute(
         out.shape, lambda *i: read_broadcast(data, i), name="T_broadcast_to"
     )
     return made
 
 
-def _broadcast_to(data: Any, shape: Any) -> Any:
+def _broadcast_to(data: RelayExprLike, shape: DimsLike) -> Any:
     """data repeated along its dimensions of 1 and along new first ones, until it has a shape."""
     dims = known_dims(shape)
     if dims is None:
@@ -90,7 +91,7 @@ register(OpRecord(
 ))
 
 
-def _infer_dyn(attrs: Any, data: Type, shape: Type) -> TensorType:
+def _infer_dyn(attrs: None, data: Type, shape: Type) -> TensorType:
     kind = tensor(data, "data")
     rank = length_of(shape, "shape")
     if rank < kind.ndim:
@@ -111,7 +112,7 @@ register(OpRecord(
 ))
 
 
-def _static_like(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+def _static_like(attrs: None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     like = tensor_type(args[1])
     return call("broadcast_to", args[0], shape=like.shape) if like.is_static else None
 
@@ -138,7 +139,9 @@ def _infer_sum(attrs: BroadcastToAttrs, data: Type) -> TensorType:
     return TensorType(attrs.shape, kind.dtype)
 
 
-def _compute_sum(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
+def _compute_sum(
+    attrs: BroadcastToAttrs | None, out: TensorType, data: Tensor, *_: Tensor
+) -> Tensor:
     extra = data.ndim - out.ndim
     axes = [
         reduce_axis((0, dim), f"k{place}")
@@ -147,9 +150,11 @@ def _compute_sum(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tenso
     ]
     over = [axis for axis in axes if axis is not None]
 
-    def element(*indices: Any) -> Any:
-        own = (None,) * extra + indices
-        read = data(*[i if axis is None else axis for axis, i in zip(axes, own, strict=True)])
+    def element(*indices: Expr) -> Expr:
+        own: list[Expr | IterVar] = [
+            indices[place - extra] if axis is None else axis for place, axis in enumerate(axes)
+        ]
+        read = data(*own)
         return te_sum(read, axis=over) if over else read
 
     made: Tensor = compute(out.shape, element, name="T_collapse_sum")
@@ -164,7 +169,7 @@ def _summed(data: Array, shape: Sequence[int]) -> Any:
     return total.reshape(shape).astype(data.dtype)
 
 
-def _collapse_sum_to(data: Any, shape: Any) -> Any:
+def _collapse_sum_to(data: RelayExprLike, shape: DimsLike) -> Any:
     """The sum of what broadcasting repeats: of data's elements that one of the result becomes."""
     dims = known_dims(shape)
     if dims is None:
@@ -190,12 +195,12 @@ register(OpRecord(
 ))
 
 
-def _infer_sum_like(attrs: Any, data: Type, collapse_type: Type) -> TensorType:
+def _infer_sum_like(attrs: None, data: Type, collapse_type: Type) -> TensorType:
     shape = tensor(collapse_type, "collapse_type").shape
     return _infer_sum(BroadcastToAttrs(shape), data)
 
 
-def _static_sum_like(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+def _static_sum_like(attrs: None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     like = tensor_type(args[1])
     return call("collapse_sum_to", args[0], shape=like.shape) if like.is_static else None
 

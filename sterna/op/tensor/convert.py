@@ -1,6 +1,5 @@
 """Elements as another type: cast, cast_like, reinterpret."""
 
-from typing import Any
 
 import numpy as np
 
@@ -92,6 +91,11 @@ def _keeps_all(narrow: DataType, wide: DataType) -> bool:
     return wide.bits > narrow.bits and (narrow.is_uint or not wide.is_uint)
 
 
+@quiet
+def _reference_cast(attrs: CastAttrs, data: Array) -> Array:
+    return converted(data, attrs.dtype)
+
+
 _FLOATS = np.array([-np.inf, -300.7, -1.5, -0.0, 0.4, 127.9, 300.0, 3e9, np.inf, np.nan], "float32")
 
 register(OpRecord(
@@ -100,7 +104,7 @@ register(OpRecord(
     attrs=CastAttrs,
     infer=_infer_cast,
     compute=elementwise("cast", lambda attrs, x: convert(x, attrs.dtype)),
-    reference=quiet(lambda attrs, data: converted(data, attrs.dtype)),
+    reference=_reference_cast,
     pattern=ELEMWISE,
     rewrites=[_same_type, _twice],
     cases=[
@@ -117,15 +121,20 @@ register(OpRecord(
 ))
 
 
-def _infer_like(attrs: Any, data: Type, dtype_like: Type) -> TensorType:
+def _infer_like(attrs: None, data: Type, dtype_like: Type) -> TensorType:
     return _infer_cast(CastAttrs(tensor(dtype_like, "dtype_like").dtype), data)
+
+
+@quiet
+def _reference_like(attrs: None, data: Array, like: Array) -> Array:
+    return converted(data, DataType(str(like.dtype)))
 
 
 register(OpRecord(
     "cast_like",
     inputs=("data", "dtype_like"),
     infer=_infer_like,
-    reference=quiet(lambda attrs, data, like: converted(data, DataType(str(like.dtype)))),
+    reference=_reference_like,
     simplify=lambda attrs, args: call("cast", args[0], dtype=tensor_type(args[1]).dtype),
     pattern=ELEMWISE,
     layout=follow,

@@ -1,11 +1,11 @@
-"""Sums and products of all elements up to each along an axis."""
+"""Prefix sums and products (scans): of all elements up to each along an axis."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import TensorType, Type
 from sterna.op.axis_rows import ROWS_PER_BLOCK, AxisRows, product
 from sterna.op.checks import axis_of, of_kind, size_of, tensor
@@ -48,7 +48,7 @@ def _infer(attrs: ScanopAttrs, data: Type) -> TensorType:
     return TensorType(kind.shape, made)
 
 
-def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Callable[..., Tensor]:
+def _compute(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> Callable[..., Tensor]:
     def build_it(attrs: ScanopAttrs, out: TensorType, data: Tensor) -> Tensor:
         shape = dims_of(data)
         kind = wide(out.dtype)
@@ -56,7 +56,9 @@ def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Calla
         axis = 0 if attrs.axis is None else axis_of(attrs.axis, data.ndim)
         rows = AxisRows([product(shape)] if flat else shape, axis)
 
-        def add_up(total: Variable, at: Any, result: BufferVar, source: Any) -> None:
+        def add_up(
+            total: Variable, at: tuple[ExprLike, ...], result: BufferVar, source: Expr
+        ) -> None:
             """Takes one element into a total, and writes the total before it or after it."""
             if attrs.exclusive:
                 result[at] = build.cast(out.dtype, total.get())
@@ -64,7 +66,7 @@ def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Calla
             if not attrs.exclusive:
                 result[at] = build.cast(out.dtype, total.get())
 
-        def placed(k: Any) -> Any:
+        def placed(k: Expr) -> Expr:
             return rows.length - 1 - k if attrs.reverse else k
 
         def one_by_one(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
@@ -92,7 +94,7 @@ def _compute(name: str, combine: Callable[[Any, Any], Any], start: int) -> Calla
     return build_it
 
 
-def _reference(combine: Any, start: int) -> Callable[..., Array]:
+def _reference(combine: Callable[..., Array], start: int) -> Callable[..., Array]:
     def reference(attrs: ScanopAttrs, data: Array) -> Array:
         made = numpy_dtype(attrs.dtype) if attrs.dtype else data.dtype
         source = data.reshape(-1) if attrs.axis is None else data

@@ -1,10 +1,10 @@
 """det: the determinants of square matrices."""
 
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind
 from sterna.op.elementwise import quiet
@@ -17,14 +17,14 @@ from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 
-def _infer(attrs: Any, data: Type) -> TensorType:
+def _infer(attrs: None, data: Type) -> TensorType:
     kind = of_kind(at_least(data, "data", 2), "data", "float")
     rows, columns = kind.shape[-2:]
     expect_dim(columns, rows, "the number of columns of a square matrix")
     return TensorType(kind.shape[:-2], kind.dtype)
 
 
-def _compute(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute(attrs: None, out: TensorType, data: Tensor) -> Tensor:
     """Rows are subtracted until a triangle is left, whose diagonal is multiplied.
 
     The pivot of a column is its largest element, so that factors are at most 1.
@@ -39,7 +39,7 @@ def _compute(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
         largest = variable(ib, dtype, "largest", 0.0)
         pivot = variable(ib, "int32", "pivot", 0)
 
-        def magnitude(value: Any) -> Any:
+        def magnitude(value: Expr) -> Expr:
             return build.select(value < zero, zero - value, value)
 
         with loops(ib, batch, "b") as places:
@@ -74,7 +74,7 @@ def _compute(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     return filled(out, [data], fill, "T_det")
 
 
-def _reference(attrs: Any, data: Array) -> Array:
+def _reference(attrs: None, data: Array) -> Array:
     return np.asarray(np.linalg.det(widened(data, str(data.dtype)))).astype(data.dtype)
 
 

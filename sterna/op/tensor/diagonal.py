@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
@@ -12,7 +13,7 @@ from sterna.op.indexing import as_index, dims_of
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, const
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
 from sterna.schedule.products import AS_DATA
 from sterna.support.dtype import DataType
@@ -78,7 +79,7 @@ def _infer_trilu(attrs: TriluAttrs, data: Type, k: Type) -> TensorType:
 
 
 def _compute_trilu(attrs: TriluAttrs, out: TensorType, data: Tensor, k: Tensor) -> Tensor:
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Expr:
         above = i[-1] - i[-2]
         diagonal = as_index(k())
         kept = above >= diagonal if attrs.upper else above <= diagonal
@@ -95,7 +96,7 @@ def _trilu_reference(attrs: TriluAttrs, data: Array, k: Array) -> Array:
     return np.where(kept, data, data.dtype.type(0))
 
 
-def _trilu(data: Any, k: Any, upper: bool = True) -> Any:
+def _trilu(data: RelayExprLike, k: RelayExpr | int, upper: bool = True) -> Any:
     """The part of matrices from the k-th diagonal on, upwards or downwards; 0 elsewhere."""
     diagonal = k if isinstance(k, RelayExpr) else const(k, "int64")
     return make("trilu", data, diagonal, upper=upper)
@@ -137,7 +138,7 @@ class MatrixSetDiagAttrs(Attrs):
             raise ValueError(f"align is like 'RIGHT_LEFT', not {self.align!r}")
 
 
-def _diagonal_length(rows: Any, columns: Any, k: Any) -> Any:
+def _diagonal_length(rows: Dim, columns: Dim, k: Dim) -> Expr:
     """How many elements the k-th diagonal of a matrix has."""
     return build.minimum(rows + build.minimum(k, 0), columns - build.maximum(k, 0))
 
@@ -173,7 +174,7 @@ def _compute_set(
     rows, columns = dims_of(data)[-2:]
     above_right, below_right = (side == "RIGHT" for side in attrs.align.split("_"))
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Expr:
         row, column = i[-2:]
         k = column - row
         gap = diagonal.shape[-1] - _diagonal_length(rows, columns, k)

@@ -20,8 +20,8 @@ _CASES = [REALS, WHOLE, UNSIGNED, Case(((3, 5), (3, 1)))]
 
 
 def _divided(
-    of_floats: Callable[[Any, Any], Any], of_integers: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Expr]:
+    of_floats: Callable[[Expr, Expr], Expr], of_integers: Callable[[Expr, Expr], Expr]
+) -> Callable[[Expr, Expr], Expr]:
     def scalar(a: Expr, b: Expr) -> Expr:
         if a.dtype.is_float:
             return build.as_expr(of_floats(a, b))
@@ -33,8 +33,8 @@ def _divided(
 
 
 def _reference(
-    of_floats: Callable[[Array, Array], Any], of_integers: Callable[[Array, Array], Any]
-) -> Callable[[Array, Array], Any]:
+    of_floats: Callable[[Array, Array], Array], of_integers: Callable[[Array, Array], Array]
+) -> Callable[[Array, Array], Array]:
     def computed(a: Array, b: Array) -> Any:
         if DataType(str(a.dtype)).is_float:
             return of_floats(a, b)

@@ -152,7 +152,7 @@ def _size(labels: Iterable[str], extents: Mapping[str, Dim]) -> int:
     known = [number for s in labels if (number := int_value(extents[s])) is not None]
     return math.prod(known)
 def _contract(
-    operands: Sequence[tuple[Labels, Tensor]], result: Labels, extents: Mapping[str, Any], name: str
+    operands: Sequence[tuple[Labels, Tensor]], result: Labels, extents: Mapping[str, Dim], name: str
 ) -> Tensor:
     """The product of one or two operands, summed over all labels that the result lacks."""
     dtype = wide(operands[0][1].dtype)

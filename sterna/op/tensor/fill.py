@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.dynamic import known_dims, length_of, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, known_dims, length_of, tensor_type, to_static, unknown_shape
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, const
 from sterna.relay.layout_rules import follow
 from sterna.relay.op import ELEMWISE, INJECTIVE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
@@ -34,7 +35,7 @@ class DynFillAttrs(Attrs):
     dtype: DataType
 
 
-def _filled(value: Any, out: TensorType, name: str) -> Tensor:
+def _filled(value: Expr, out: TensorType, name: str) -> Tensor:
     made: Tensor = compute(out.shape, lambda *_: value, name=name)
     return made
 
@@ -46,7 +47,7 @@ def _scalar(kind: Type) -> TensorType:
 # ---- of a shape that is given ----
 
 
-def _full(fill_value: Any, shape: Any = (), dtype: str = "") -> Any:
+def _full(fill_value: RelayExprLike, shape: DimsLike = (), dtype: str = "") -> Any:
     """A tensor of one number; the element type is that of the number unless it is given."""
     if not isinstance(fill_value, RelayExpr):
         fill_value = const(fill_value, dtype or None)
@@ -57,7 +58,9 @@ def _full(fill_value: Any, shape: Any = (), dtype: str = "") -> Any:
     return make("full", fill_value, shape=dims, dtype=kind)
 
 
-def _compute_full(attrs: Any, out: TensorType, fill_value: Tensor, *shape: Tensor) -> Tensor:
+def _compute_full(
+    attrs: FillAttrs | DynFillAttrs | None, out: TensorType, fill_value: Tensor, *shape: Tensor
+) -> Tensor:
     return _filled(convert(fill_value(), out.dtype), out, "T_full")
 
 
@@ -108,7 +111,7 @@ register(OpRecord(
 
 
 def _constant(name: str, value: int) -> None:
-    def builder(shape: Any, dtype: str) -> Any:
+    def builder(shape: DimsLike, dtype: str) -> Any:
         dims = known_dims(shape)
         if dims is None:
             return make(f"dyn.{name}", shape, dtype=dtype)
@@ -116,13 +119,13 @@ def _constant(name: str, value: int) -> None:
 
     builder.__doc__ = f"A tensor of {name}."
 
-    def compute_it(attrs: Any, out: TensorType, *_: Tensor) -> Tensor:
+    def compute_it(attrs: FillAttrs | DynFillAttrs, out: TensorType, *_: Tensor) -> Tensor:
         return _filled(build.const(value, out.dtype), out, f"T_{name}")
 
-    def compute_like(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+    def compute_like(attrs: None, out: TensorType, data: Tensor) -> Tensor:
         return _filled(build.const(value, out.dtype), out, f"T_{name}_like")
 
-    def of_shape(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    def of_shape(attrs: None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
         kind = tensor_type(args[0])
         return call(name, shape=kind.shape, dtype=kind.dtype) if kind.is_static else None
 
@@ -174,12 +177,12 @@ _constant("ones", 1)
 # ---- of the shape of another tensor ----
 
 
-def _infer_full_like(attrs: Any, data: Type, fill_value: Type) -> TensorType:
+def _infer_full_like(attrs: None, data: Type, fill_value: Type) -> TensorType:
     _scalar(fill_value)
     return tensor(data, "data")
 
 
-def _full_of_shape(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+def _full_of_shape(attrs: None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     kind = tensor_type(args[0])
     if not kind.is_static:
         return None

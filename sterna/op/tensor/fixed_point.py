@@ -1,6 +1,5 @@
-"""Products with numbers between 0 and 1 held as integers: fixed_point_multiply."""
+"""Fixed-point multiplication: by numbers between 0 and 1 that are held as integers."""
 
-from typing import Any
 
 import numpy as np
 
@@ -8,7 +7,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
-from sterna.op.elementwise import elementwise
+from sterna.op.elementwise import Numbers, elementwise
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout_rules import LayoutPlan, Operands
@@ -37,10 +36,13 @@ class FixedPointMultiplyPerAxisAttrs(Attrs):
     axes: tuple[int, ...]
 
 
-def _scaled(x: Any, multiplier: Any, left: Any, right: Any, one: Any) -> Any:
+def _scaled(
+    x: Numbers, multiplier: Numbers, left: Numbers, right: Numbers, one: Numbers
+) -> Numbers:
     """x * 2**left * multiplier / 2**(31 + right) on int64, to the nearest, halves upward."""
     total = right + FRACTION_BITS
-    return ((x << left) * multiplier + (one << (total - 1))) >> total
+    made: Numbers = ((x << left) * multiplier + (one << (total - 1))) >> total
+    return made
 
 
 def _int32(kind: Type, name: str, ndim: int | None = None) -> TensorType:
@@ -69,9 +71,13 @@ def _scalar(attrs: FixedPointMultiplyAttrs, x: Expr) -> Expr:
     return build.cast(INT32, scaled)
 
 
+def _wide(number: int) -> Array:
+    return np.asarray(number, np.int64)
+
+
 def _reference(attrs: FixedPointMultiplyAttrs, data: Array) -> Array:
-    left, right = map(np.int64, _shifts(attrs))
-    wide = _scaled(data.astype(np.int64), np.int64(attrs.multiplier), left, right, np.int64(1))
+    left, right = map(_wide, _shifts(attrs))
+    wide = _scaled(data.astype(np.int64), _wide(attrs.multiplier), left, right, _wide(1))
     return np.asarray(wide).astype(np.int32)
 
 
@@ -112,7 +118,7 @@ def _compute_per_axis(
 ) -> Tensor:
     axes = [axis % x.ndim for axis in attrs.axes]
 
-    def element(*indices: Any) -> Expr:
+    def element(*indices: Expr) -> Expr:
         own = [indices[axis] for axis in axes]
         y, left, right = (build.cast(INT64, param(*own)) for param in params)
         zero, one = build.const(0, INT64), build.const(1, INT64)
@@ -131,11 +137,11 @@ def _per_axis_reference(attrs: FixedPointMultiplyPerAxisAttrs, x: Array, *params
     y, left, right = (p.transpose(order).reshape(shape).astype(np.int64) for p in params)
     left = left * attrs.is_lshift_required
     right = right * attrs.is_rshift_required
-    return np.asarray(_scaled(x.astype(np.int64), y, left, right, np.int64(1))).astype(np.int32)
+    return np.asarray(_scaled(x.astype(np.int64), y, left, right, _wide(1))).astype(np.int32)
 
 
 def _layout(
-    attrs: FixedPointMultiplyPerAxisAttrs, old: Any, operands: Operands
+    attrs: FixedPointMultiplyPerAxisAttrs, old: FixedPointMultiplyPerAxisAttrs, operands: Operands
 ) -> LayoutPlan | None:
     laid = operands[0].laid
     if laid is None or not laid.is_permutation:

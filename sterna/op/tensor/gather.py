@@ -1,10 +1,10 @@
 """Elements picked by tensors of indices: gather, gather_nd, adv_index."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, has_no_elements
 from sterna.op.checks import (
     at_least,
@@ -16,7 +16,7 @@ from sterna.op.checks import (
     tensor,
 )
 from sterna.op.checks import tensors as all_tensors
-from sterna.op.indexing import dims_of, from_either_end, taken_from, within
+from sterna.op.indexing import Index, dims_of, from_either_end, taken_from, within
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -51,7 +51,7 @@ def _expect_some(dim: Dim, picks: TensorType) -> None:
         raise ValueError("indices pick from an axis of data without elements")
 
 
-def _safe(value: Any, dim: Any) -> Any:
+def _safe(value: Expr, dim: Dim) -> Expr:
     return within(from_either_end(value, dim), dim)
 
 
@@ -138,7 +138,7 @@ def _compute_nd(attrs: GatherNDAttrs, out: TensorType, data: Tensor, indices: Te
     rank, batch = _rank(attrs, dims_of(indices)[0]), attrs.batch_dims
     own = indices.ndim - 1
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         picked = [
             _safe(indices(number, *i[:own]), dims[batch + number]) for number in range(rank)
         ]
@@ -187,7 +187,7 @@ def _index_shape(picks: Sequence[TensorType]) -> tuple[Dim, ...]:
     return shape
 
 
-def _infer_adv(attrs: Any, inputs: Type) -> TensorType:
+def _infer_adv(attrs: None, inputs: Type) -> TensorType:
     kind, *picks = all_tensors(inputs, "inputs")
     for number, pick in enumerate(picks):
         of_kind(pick, f"inputs[{number + 1}]", "int", "uint")
@@ -201,12 +201,12 @@ def _infer_adv(attrs: Any, inputs: Type) -> TensorType:
     return made
 
 
-def _compute_adv(attrs: Any, out: TensorType, inputs: list[Tensor]) -> Tensor:
+def _compute_adv(attrs: None, out: TensorType, inputs: list[Tensor]) -> Tensor:
     data, *picks = inputs
     dims = dims_of(data)
     own = out.ndim - (data.ndim - len(picks))
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         picked = [
             _safe(read_broadcast(pick, i[:own]), dims[axis]) for axis, pick in enumerate(picks)
         ]
@@ -215,7 +215,7 @@ def _compute_adv(attrs: Any, out: TensorType, inputs: list[Tensor]) -> Tensor:
     return taken_from(data, out.shape, where, "T_adv_index")
 
 
-def _adv_reference(attrs: Any, inputs: list[Array]) -> Array:
+def _adv_reference(attrs: None, inputs: list[Array]) -> Array:
     data, *picks = inputs
     return data[tuple(held(pick, data.shape[axis]) for axis, pick in enumerate(picks))]
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import axis_of, expect_dim, map_dims, same_dtype, tensor, tensors
@@ -14,7 +15,7 @@ from sterna.op.integer_rules import joined as joined_integers
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr, Tuple, TupleGetItem, TupleWrapper
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike, Tuple, TupleGetItem, TupleWrapper
 from sterna.relay.layout_rules import joined
 from sterna.relay.op import INJECTIVE, Case, OpRecord, record_of, register
 from sterna.te import Tensor, compute
@@ -61,7 +62,7 @@ def _infer_concatenate(attrs: JoinAttrs, data: Type) -> TensorType:
 def _compute_concatenate(attrs: JoinAttrs, out: TensorType, data: list[Tensor]) -> Tensor:
     axis = attrs.axis % out.ndim
 
-    def element(*indices: Any) -> Any:
+    def element(*indices: Expr) -> Expr:
         place = indices[axis]
         ends = []
         total: Any = 0
@@ -159,7 +160,7 @@ def _infer_stack(attrs: JoinAttrs, data: Type) -> TensorType:
 def _compute_stack(attrs: JoinAttrs, out: TensorType, data: list[Tensor]) -> Tensor:
     axis = attrs.axis % out.ndim
 
-    def element(*indices: Any) -> Any:
+    def element(*indices: Expr) -> Expr:
         own = indices[:axis] + indices[axis + 1 :]
         value = data[-1](*own)
         for number in reversed(range(len(data) - 1)):
@@ -236,7 +237,7 @@ def _grids(attrs: MeshgridAttrs, data: list[Array]) -> list[Array]:
     return list(np.meshgrid(*data, indexing="xy" if attrs.indexing == "xy" else "ij"))
 
 
-def _meshgrid(data: Any, indexing: str = "ij") -> TupleWrapper:
+def _meshgrid(data: RelayExprLike, indexing: str = "ij") -> TupleWrapper:
     """For each of several vectors a grid in which its elements run along one axis."""
     grids = make("meshgrid", data, indexing=indexing).tuple_value
     kind = grids.checked_type

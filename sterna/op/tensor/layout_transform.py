@@ -3,6 +3,7 @@
 from typing import Any
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.indexing import dims_of
@@ -33,7 +34,7 @@ def _compute(attrs: LayoutTransformAttrs, out: TensorType, data: Tensor) -> Tens
     source, target = layout_of(attrs.src_layout), layout_of(attrs.dst_layout)
     extents = source.dims(dims_of(data))
 
-    def element(*indices: Any) -> Any:
+    def element(*indices: Expr) -> Expr:
         places = target.coordinates(indices)
         value = data(*source.index(places))
         inside = []

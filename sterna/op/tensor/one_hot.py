@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.dynamic import known
+from sterna.op.dynamic import DimsLike, known
 from sterna.op.indexing import as_index
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, const
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
@@ -57,11 +58,12 @@ def _infer(attrs: OneHotAttrs, indices: Type, on_value: Type, off_value: Type) -
 
 
 def _compute(
-    attrs: Any, out: TensorType, indices: Tensor, on_value: Tensor, off_value: Tensor, *_: Tensor
+    attrs: OneHotAttrs | DynOneHotAttrs, out: TensorType, indices: Tensor, on_value: Tensor,
+    off_value: Tensor, *_: Tensor,
 ) -> Tensor:
     axis = attrs.axis % out.ndim
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Expr:
         place = as_index(indices(*i[:axis], *i[axis + 1 :]))
         values = [convert(value(), out.dtype) for value in (on_value, off_value)]
         return build.select(place == i[axis], *values)
@@ -70,14 +72,18 @@ def _compute(
     return made
 
 
-def _hot(attrs: Any, indices: Array, on_value: Array, off_value: Array, depth: int) -> Array:
+def _hot(
+    attrs: OneHotAttrs | DynOneHotAttrs, indices: Array, on_value: Array, off_value: Array,
+    depth: int,
+) -> Array:
     rows = np.arange(depth).reshape(depth, *(1,) * indices.ndim)
     values = [converted(value, attrs.dtype) for value in (on_value, off_value)]
     return np.moveaxis(np.where(rows == indices.astype(np.int64), *values), 0, attrs.axis)
 
 
 def _one_hot(
-    indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int, dtype: str
+    indices: RelayExprLike, on_value: RelayExprLike, off_value: RelayExprLike, depth: DimsLike,
+    axis: int, dtype: str,
 ) -> Any:
     """For every index a row of off_value with on_value at that place, along a new axis.
 

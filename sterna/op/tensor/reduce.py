@@ -1,7 +1,7 @@
 """Reductions over axes: sum, mean, prod, max, min, all, any, variance, argmax, argmin."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, not_empty, of_kind, tensor
-from sterna.op.indexing import divisor
+from sterna.op.indexing import dims_of, divisor
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -38,27 +38,21 @@ class ReduceAttrs(Attrs):
 
 
 @attributes
-class VarianceAttrs(Attrs):
+class VarianceAttrs(ReduceAttrs):
     """Of variance."""
 
-    axis: Axes = None
-    keepdims: bool = False
-    exclude: bool = False
     unbiased: bool = False
 
 
 @attributes
-class ArgReduceAttrs(Attrs):
+class ArgReduceAttrs(ReduceAttrs):
     """Of argmax and argmin."""
 
-    axis: Axes = None
-    keepdims: bool = False
-    exclude: bool = False
     select_last_index: bool = False
     dtype: DataType = DataType("int32")
 
 
-def reduced_axes(attrs: Any, ndim: int) -> list[int]:
+def reduced_axes(attrs: ReduceAttrs, ndim: int) -> list[int]:
     """The axes that are reduced, counted from the front; all of them if none is named."""
     given = attrs.axis
     if given is None:
@@ -71,7 +65,7 @@ def reduced_axes(attrs: Any, ndim: int) -> list[int]:
     return sorted(named)
 
 
-def reduced_shape(attrs: Any, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def reduced_shape(attrs: ReduceAttrs, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """The shape that is left."""
     axes = reduced_axes(attrs, len(shape))
     if attrs.keepdims:
@@ -79,23 +73,26 @@ def reduced_shape(attrs: Any, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(dim for place, dim in enumerate(shape) if place not in axes)
 
 
-def _infer(*kinds: str, dtype: Callable[[Any], str] | None = None) -> Callable[..., TensorType]:
-    def infer(attrs: Any, data: Type) -> TensorType:
+def _infer(*kinds: str) -> Callable[[ReduceAttrs, Type], TensorType]:
+    def infer(attrs: ReduceAttrs, data: Type) -> TensorType:
         kind = of_kind(tensor(data, "data"), "data", *kinds)
-        if dtype is not None:
-            axes = reduced_axes(attrs, kind.ndim)
-            not_empty(kind, "data", axes, "one of its elements is looked for")
-        made = dtype(attrs) if dtype is not None else kind.dtype
-        return TensorType(reduced_shape(attrs, kind.shape), DataType(made))
+        shape = reduced_shape(attrs, kind.shape)
+        if not isinstance(attrs, ArgReduceAttrs):
+            return TensorType(shape, kind.dtype)
+        axes = reduced_axes(attrs, kind.ndim)
+        not_empty(kind, "data", axes, "one of its elements is looked for")
+        return TensorType(shape, attrs.dtype)
 
     return infer
 
 
-Element = Callable[..., Any]
+Element = Callable[..., Expr]
+Reduction = Callable[..., Expr]
 
 
 def reduce_tensor(
-    attrs: Any, out: TensorType, data: Tensor, reduction: Element, element: Element, name: str
+    attrs: ReduceAttrs, out: TensorType, data: Tensor, reduction: Reduction,
+    element: Element, name: str,
 ) -> Tensor:
     """A stage that reduces element(indices of data) over the attributes' axes."""
     axes = reduced_axes(attrs, data.ndim)
@@ -120,7 +117,7 @@ def reduce_tensor(
     return made
 
 
-def _count(attrs: Any, data: Tensor) -> Any:
+def _count(attrs: ReduceAttrs, data: Tensor) -> Any:
     """How many elements are reduced into one."""
     extents = [data.shape[place] for place in reduced_axes(attrs, data.ndim)]
     product: Any = 1
@@ -130,7 +127,7 @@ def _count(attrs: Any, data: Tensor) -> Any:
 
 
 def _compute(name: str, reduction: Element) -> Callable[..., Tensor]:
-    def build_it(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+    def build_it(attrs: ReduceAttrs, out: TensorType, data: Tensor) -> Tensor:
         kind = wide(out.dtype) if name in ("sum", "prod") else out.dtype
         made = reduce_tensor(
             attrs, out, data, reduction, lambda *i: data(*i).astype(kind), f"T_{name}"
@@ -140,7 +137,7 @@ def _compute(name: str, reduction: Element) -> Callable[..., Tensor]:
     return build_it
 
 
-def _compute_mean(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute_mean(attrs: ReduceAttrs, out: TensorType, data: Tensor) -> Tensor:
     kind = wide(out.dtype)
     total = reduce_tensor(
         attrs, out, data, te_sum, lambda *i: data(*i).astype(kind), "T_mean_sum"
@@ -156,12 +153,12 @@ def _compute_mean(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     return made
 
 
-def _axes_of(attrs: Any, array: Array) -> tuple[int, ...]:
+def _axes_of(attrs: ReduceAttrs, array: Array) -> tuple[int, ...]:
     return tuple(reduced_axes(attrs, array.ndim))
 
 
-def _reference(function: Callable[..., Any]) -> Callable[..., Array]:
-    def reference(attrs: Any, data: Array) -> Array:
+def _reference(function: Callable[..., Array]) -> Callable[..., Array]:
+    def reference(attrs: ReduceAttrs, data: Array) -> Array:
         axes = _axes_of(attrs, data)
         if not axes:
             return data
@@ -172,7 +169,7 @@ def _reference(function: Callable[..., Any]) -> Callable[..., Array]:
     return reference
 
 
-def _reference_mean(attrs: Any, data: Array) -> Array:
+def _reference_mean(attrs: ReduceAttrs, data: Array) -> Array:
     axes = _axes_of(attrs, data)
     count = math.prod(data.shape[place] for place in axes)
     total = widened(data, str(data.dtype)).sum(axis=axes, keepdims=attrs.keepdims)
@@ -195,7 +192,8 @@ def _cases(*more: Case) -> list[Case]:
 
 
 def _register(
-    name: str, infer: Any, compute_it: Any, reference: Any, doc: str, cases: list[Case],
+    name: str, infer: Callable[..., TensorType], compute_it: Callable[..., Tensor],
+    reference: Callable[..., Array], doc: str, cases: list[Case],
     attrs: type[Attrs] = ReduceAttrs, **more: Any,
 ) -> None:
     register(OpRecord(
@@ -211,10 +209,10 @@ _NANS = Case((np.array([[1, np.nan, 3, 2], [np.nan, 2, 1, 0], [1, 2, 3, np.nan]]
 _EMPTY = Case((((0, 3), "float32"),), {"axis": 0})
 
 
-def _keep_nan(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _keep_nan(pick: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
     """The larger or the smaller, or whichever is no number."""
 
-    def combine(a: Any, b: Any) -> Any:
+    def combine(a: Expr, b: Expr) -> Expr:
         return select(isnan(a), a, pick(a, b)) if a.dtype.is_float else pick(a, b)
 
     return combine
@@ -228,7 +226,7 @@ def _start(dtype: DataType, lowest: bool) -> float:
     return low if lowest else high
 
 
-def _as_pool(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+def _as_pool(attrs: ReduceAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     """The mean over an image is a pool, which convolutions around it know."""
     kind = args[0].checked_type
     if not isinstance(kind, TensorType) or kind.ndim != 4 or not kind.dtype.is_float:
@@ -242,14 +240,14 @@ def _as_pool(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     return pooled if attrs.keepdims else call("squeeze", pooled, axis=axes)
 
 
-def _extreme(name: str, pick: Callable[[Any, Any], Any], lowest: bool) -> Any:
+def _extreme(name: str, pick: Callable[[Expr, Expr], Expr], lowest: bool) -> Any:
     def identity(dtype: DataType) -> Expr:
         return build.const(_start(dtype, lowest), dtype)
 
     return comm_reducer(_keep_nan(pick), identity, name=name)
 
 
-def _reference_extreme(function: Callable[..., Any], lowest: bool) -> Callable[..., Array]:
+def _reference_extreme(function: Callable[..., Array], lowest: bool) -> Callable[..., Array]:
     def from_start(values: Array, **how: Any) -> Array:
         start = _start(DataType(str(values.dtype)), lowest)
         return np.asarray(function(values, initial=start, **how))
@@ -283,7 +281,7 @@ _register("any", _infer("bool"), _compute("any", _any_of), _reference(np.any),
           "Whether an element over axes holds.", _FLAGS)
 
 
-def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -> Tensor:
+def _compute_variance(attrs: VarianceAttrs, out: TensorType, data: Tensor, mean: Tensor) -> Tensor:
     kind = wide(out.dtype)
     axes = reduced_axes(attrs, data.ndim)
 
@@ -291,8 +289,8 @@ def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -
         return mean(*[build.const(0) if place in axes else at for place, at in enumerate(i)])
 
     def square(*i: Expr) -> Any:
-        apart = data(*i).astype(kind) - centre(i).astype(kind)
-        return apart * apart
+        deviation = data(*i).astype(kind) - centre(i).astype(kind)
+        return deviation * deviation
 
     total = reduce_tensor(attrs, out, data, te_sum, square, "T_variance_sum")
     count = build.as_expr(_count(attrs, data) - (1 if attrs.unbiased else 0))
@@ -303,7 +301,7 @@ def _compute_variance(attrs: Any, out: TensorType, data: Tensor, mean: Tensor) -
     return made
 
 
-def _infer_variance(attrs: Any, data: Type, mean: Type) -> TensorType:
+def _infer_variance(attrs: VarianceAttrs, data: Type, mean: Type) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float")
     centre = tensor(mean, "mean", kind.ndim)
     axes = reduced_axes(attrs, kind.ndim)
@@ -312,18 +310,18 @@ def _infer_variance(attrs: Any, data: Type, mean: Type) -> TensorType:
     return TensorType(reduced_shape(attrs, kind.shape), kind.dtype)
 
 
-def _reference_variance(attrs: Any, data: Array, mean: Array) -> Array:
+def _reference_variance(attrs: VarianceAttrs, data: Array, mean: Array) -> Array:
     axes = _axes_of(attrs, data)
     values = widened(data, str(data.dtype))
-    apart = values - mean.astype(values.dtype)
-    total = np.sum(apart * apart, axis=axes, keepdims=attrs.keepdims)
+    deviation = values - mean.astype(values.dtype)
+    total = np.sum(deviation * deviation, axis=axes, keepdims=attrs.keepdims)
     count = math.prod(data.shape[place] for place in axes) - (1 if attrs.unbiased else 0)
     return np.asarray(total / np.asarray(count, total.dtype)).astype(data.dtype)
 
 
 def variance(
-    data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False,
-    unbiased: bool = False, with_mean: Any = None,
+    data: RelayExpr, axis: int | Sequence[int] | None = None, keepdims: bool = False,
+    exclude: bool = False, unbiased: bool = False, with_mean: RelayExpr | None = None,
 ) -> RelayExpr:
     """The variance over axes: the mean of the squared distances from the mean."""
     mean = with_mean
@@ -352,87 +350,57 @@ register(OpRecord(
 ))
 
 
-def _arg_reducer(largest: bool, last: bool) -> Any:
-    """Compares pairs of place and value; a NaN wins, and of equals the first or the last."""
-
-    def wins(a: Any, b: Any) -> Any:
-        beats = a[1] > b[1] if largest else a[1] < b[1]
-        earlier = a[0] > b[0] if last else a[0] < b[0]
-        ties = build.logical_and(build.equal(a[1], b[1]), earlier)
-        if not a[1].dtype.is_float:
-            return build.logical_or(beats, ties)
-        a_nan, b_nan = isnan(a[1]), isnan(b[1])
-        both = build.logical_and(build.logical_and(a_nan, b_nan), earlier)
-        alone = build.logical_and(a_nan, build.logical_not(b_nan))
-        counts = build.logical_and(build.logical_or(beats, ties), build.logical_not(b_nan))
-        return build.logical_or(build.logical_or(alone, both), counts)
-
-    def combine(a: Any, b: Any) -> Any:
-        takes = wins(a, b)
-        return select(takes, a[0], b[0]), select(takes, a[1], b[1])
-
-    def identity(place: DataType, value: DataType) -> Any:
-        limits = _Limits.of(value)
-        # a place behind all others: any real element wins against it
-        far = -1 if last else (1 << (place.bits - 1)) - 1
-        return build.const(far, place), build.const(
-            limits.lowest if largest else limits.highest, value
-        )
-
-    return comm_reducer(combine, identity, name="argmax" if largest else "argmin")
-
-
-class _Limits:
-    """The ends of a type's range; infinities for floats."""
-
-    def __init__(self, lowest: Any, highest: Any) -> None:
-        self.lowest, self.highest = lowest, highest
-
-    @staticmethod
-    def of(dtype: DataType) -> "_Limits":
-        """Those of an element type."""
-        if dtype.is_float:
-            return _Limits(-math.inf, math.inf)
-        if dtype.is_uint or dtype.is_bool:
-            return _Limits(0, (1 << dtype.bits) - 1)
-        return _Limits(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
-
-
 def _compute_arg(largest: bool) -> Callable[..., Tensor]:
-    name = "T_argmax" if largest else "T_argmin"
+    """The extreme of each row first, then the first or the last place that has it.
 
-    def build_it(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+    Two reductions of numbers are vectors; one of pairs is not.
+    """
+    name = "T_argmax" if largest else "T_argmin"
+    extreme_of = _extreme(name, te_max if largest else te_min, largest)
+
+    def build_it(attrs: ArgReduceAttrs, out: TensorType, data: Tensor) -> Tensor:
         axes = reduced_axes(attrs, data.ndim)
         if not axes:  # each element stands alone
             zero: Tensor = compute(out.shape, lambda *_: build.const(0, out.dtype), name=name)
             return zero
-        reducer = _arg_reducer(largest, attrs.select_last_index)
-        ranges = {place: reduce_axis((0, data.shape[place]), f"k{place}") for place in axes}
+        kept = attrs.replace(keepdims=True)
+        compared = DataType("uint8") if data.dtype.is_bool else data.dtype
 
-        def total(*indices: Expr) -> Any:
-            rest = iter(indices)
-            read: list[Any] = []
-            flat: Any = build.const(0, out.dtype)
-            for place in range(data.ndim):
-                if place in ranges:
-                    read.append(ranges[place].var)
-                    step = build.cast(out.dtype, build.as_expr(data.shape[place]))
-                    flat = flat * step + build.cast(out.dtype, ranges[place].var)
-                    if attrs.keepdims:
-                        next(rest)
-                else:
-                    read.append(next(rest))
-            return reducer((flat, data(*read)), list(ranges.values()))
+        def value_of(*indices: Any) -> Any:
+            return data(*indices).astype(compared)
 
-        places, _ = compute(out.shape, total, name=f"{name}_pairs")
-        made: Tensor = compute(out.shape, lambda *i: places(*i), name=name)
+        rows = TensorType(reduced_shape(kept, tuple(dims_of(data))), compared)
+        extreme = reduce_tensor(kept, rows, data, extreme_of, value_of, f"{name}_value")
+        count = build.int_value(_count(attrs, data))
+        kind = DataType("int32") if count is not None and count < 1 << 31 else out.dtype
+        last = attrs.select_last_index
+        far = build.const(-1 if last else (1 << kind.bits - 1) - 1, kind)
+
+        def place_of(*indices: Any) -> Any:
+            place: Any = build.const(0, kind)
+            for axis in axes:
+                step = build.cast(kind, build.as_expr(data.shape[axis]))
+                place = place * step + build.cast(kind, indices[axis])
+            value = value_of(*indices)
+            row = [build.const(0) if i in axes else index for i, index in enumerate(indices)]
+            found = build.equal(value, extreme(*row))
+            if data.dtype.is_float:  # one that is no number is the extreme, and equals nothing
+                found = build.logical_or(found, isnan(value))
+            return select(found, place, far)
+
+        places = reduce_tensor(
+            attrs, out, data, te_max if last else te_min, place_of, f"{name}_place"
+        )
+        made: Tensor = compute(
+            out.shape, lambda *i: build.cast(out.dtype, places(*i)), name=name
+        )
         return made
 
     return build_it
 
 
 def _reference_arg(largest: bool) -> Callable[..., Array]:
-    def reference(attrs: Any, data: Array) -> Array:
+    def reference(attrs: ArgReduceAttrs, data: Array) -> Array:
         axes = _axes_of(attrs, data)
         kept = [place for place in range(data.ndim) if place not in axes]
         rows = data.transpose(*kept, *axes).reshape([data.shape[p] for p in kept] + [-1])
@@ -451,7 +419,7 @@ def _reference_arg(largest: bool) -> Callable[..., Array]:
 for _name, _largest in (("argmax", True), ("argmin", False)):
     _register(
         _name,
-        _infer(*_NUMBERS, "bool", dtype=lambda attrs: attrs.dtype),
+        _infer(*_NUMBERS, "bool"),
         _compute_arg(_largest),
         _reference_arg(_largest),
         f"The place of the {'largest' if _largest else 'smallest'} element over axes.",
@@ -459,6 +427,7 @@ for _name, _largest in (("argmax", True), ("argmin", False)):
             Case(((3, 4, 5),), {"axis": 1}),
             Case(((3, 4),), {"axis": (0, 1), "keepdims": True, "dtype": "int64"}),
             Case((((4, 6), "int8"),), {"axis": -1, "select_last_index": True}),
+            Case((((4, 37), "bool"),), {"axis": -1}),
             Case(((),)),
             Case(((2, 3),), {"axis": (), "keepdims": True}),
             Case((np.array([[1, np.nan, 3], [2, 2, 1]], "float32"),), {"axis": 1}),

@@ -10,13 +10,13 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import tensor
-from sterna.op.dynamic import known_dims, length_of, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, known_dims, length_of, tensor_type, to_static, unknown_shape
 from sterna.op.indexing import as_dims, dims_of, same_row, taken_from
 from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, record_of, register
 from sterna.te import Tensor
 
@@ -39,7 +39,7 @@ class DynReshapeAttrs(Attrs):
 def regrouped(name: str) -> Any:
     """The computation of operators that keep the order of the elements."""
 
-    def compute_it(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
+    def compute_it(attrs: object, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
         shape, source = as_dims(out.shape), dims_of(data)
         return taken_from(data, shape, lambda i: same_row(i, shape, source), f"T_{name}")
 
@@ -187,7 +187,7 @@ def _infer(attrs: ReshapeAttrs, data: Type) -> TensorType:
     return TensorType(resolve(attrs.newshape, kind.shape, attrs.allowzero), kind.dtype)
 
 
-def _reshape(data: Any, newshape: Any, allowzero: bool = False) -> Any:
+def _reshape(data: RelayExprLike, newshape: DimsLike, allowzero: bool = False) -> Any:
     """The same elements in another shape.
 
     In newshape 0 copies the dimension of data at that place (unless allowzero), -1 is found from

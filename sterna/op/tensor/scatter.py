@@ -56,7 +56,7 @@ def _copy(builder: IRBuilder, result: BufferVar, data: BufferVar) -> None:
 
 
 def _put(
-    builder: IRBuilder, result: BufferVar, index: Sequence[Any], value: Any, mode: str,
+    builder: IRBuilder, result: BufferVar, index: Sequence[Expr], value: Expr, mode: str,
     checked: Sequence[int],
 ) -> None:
     """result[index] combined with a value, unless one of the checked indices is outside."""

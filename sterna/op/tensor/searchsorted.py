@@ -1,4 +1,4 @@
-"""Where numbers belong in sequences that are in order."""
+"""Binary search: where numbers belong in sequences that are in order."""
 
 from typing import Any
 

@@ -12,7 +12,7 @@ from sterna.op.statements import filled, loops
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Constant
+from sterna.relay.expr import Constant, RelayExprLike
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.te import Tensor
@@ -62,7 +62,9 @@ def _reference(attrs: SegmentSumAttrs, data: Array, segment_ids: Array) -> Array
     return made.astype(data.dtype)
 
 
-def _segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+def _segment_sum(
+    data: RelayExprLike, segment_ids: RelayExprLike, num_segments: int | None = None
+) -> Any:
     """The sums of data's slices along its first axis whose segment_ids are equal.
 
     Ids from num_segments on, and negative ones, count for nothing. Where num_segments is not given

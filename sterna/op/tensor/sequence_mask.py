@@ -1,10 +1,10 @@
 """Sequences of a batch, each cut to its own length."""
 
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind, tensor
 from sterna.op.indexing import as_index
@@ -40,7 +40,7 @@ def _compute(
 ) -> Tensor:
     masked = convert(build.const(attrs.mask_value, "float64"), out.dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Expr:
         length = as_index(valid_length(i[1 - attrs.axis]))
         return build.select(i[attrs.axis] < length, data(*i), masked)
 

@@ -1,11 +1,11 @@
 """The shape of a tensor as numbers of a graph: shape_of, ndarray_size."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.dynamic import tensor_type
@@ -29,7 +29,7 @@ def _infer_shape(attrs: ShapeOfAttrs, data: Type) -> TensorType:
 
 
 def _compute_shape(attrs: ShapeOfAttrs, out: TensorType, data: Tensor) -> Tensor:
-    def extent(i: Any) -> Any:
+    def extent(i: Expr) -> Expr:
         found = build.const(0, out.dtype)
         for place, dim in enumerate(data.shape):
             found = build.select(i == place, build.cast(out.dtype, dim), found)

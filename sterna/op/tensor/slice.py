@@ -10,13 +10,13 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
-from sterna.op.dynamic import known_dims, length_of, to_static
-from sterna.op.indexing import as_index, dims_of, taken_from
+from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static
+from sterna.op.indexing import Index, as_index, dims_of, taken_from
 from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike
 from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor
@@ -117,7 +117,7 @@ def first_of(dim: Dim, part: slice) -> Any:
     return first_index(build.as_expr(part.start), build.as_expr(part.step or 1), dim)
 
 
-def first_index(begin: Expr, stride: Expr, dim: Any) -> Expr:
+def first_index(begin: Expr, stride: Expr, dim: Dim) -> Expr:
     """Where a slice begins: from the end if begin is below 0, and within the dimension."""
     forward = stride > 0
     counted = build.select(begin < 0, begin + dim, begin)
@@ -130,7 +130,7 @@ def _compute(attrs: StridedSliceAttrs, out: TensorType, data: Tensor) -> Tensor:
     parts = slices_of(attrs, data.ndim)
     dims = dims_of(data)
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         return [
             index * (parts[axis].step or 1) + first_of(dims[axis], parts[axis])
             if axis in parts else index
@@ -156,9 +156,15 @@ def _everything(cut: Call) -> RelayExpr | None:
     return data
 
 
+def _length(begin: RelayExpr | Array) -> int:
+    if isinstance(begin, RelayExpr):
+        return length_of(begin.checked_type, "begin")
+    return begin.size
+
+
 def _strided_slice(
-    data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None,
-    slice_mode: str = "end",
+    data: RelayExprLike, begin: DimsLike, end: DimsLike, strides: DimsLike | None = None,
+    axes: DimsLike | None = None, slice_mode: str = "end",
 ) -> Any:
     """The part of data from begin to end, every so many elements, for the first or some axes.
 
@@ -175,18 +181,22 @@ def _strided_slice(
             "strided_slice", data, begin=first, end=last, strides=steps, axes=chosen,
             slice_mode=slice_mode,
         )
-    if strides is None:
-        count = len(numbers[0]) if numbers[0] is not None else length_of(
-            begin.checked_type, "begin")
-        strides = np.ones(count, np.int64)
-    arrays = [
-        given if isinstance(given, RelayExpr) else np.array(given, np.int64)
-        for given in (begin, end, strides)
-    ]
+    arrays: list[RelayExpr | Array] = []
+    for name, given in (("begin", begin), ("end", end), ("strides", strides)):
+        if isinstance(given, RelayExpr):
+            arrays.append(given)
+        elif given is None:
+            arrays.append(np.ones(_length(arrays[0]), np.int64))
+        elif known_dims(given) is None:
+            raise ValueError(f"strided_slice: some of {name} is computed; give one tensor of all")
+        else:
+            arrays.append(np.array(given, np.int64))
     return make("dyn.strided_slice", data, *arrays, axes=chosen, slice_mode=slice_mode)
 
 
-def _layout(attrs: StridedSliceAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+def _layout(
+    attrs: StridedSliceAttrs, old: StridedSliceAttrs, operands: Operands
+) -> LayoutPlan | None:
     laid = operands[0].laid
     if laid is None or not laid.is_permutation:
         return None
@@ -250,7 +260,7 @@ def _compute_dyn(
     assert type(count) is int
     axes = _dyn_axes(attrs, count, data.ndim)
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         found = list(i)
         for number, axis in enumerate(axes):
             stride = as_index(strides(number))

@@ -11,7 +11,7 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows, index_type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.dynamic import known, to_static
+from sterna.op.dynamic import DimsLike, known, to_static
 from sterna.op.indexing import as_dims, dims_of
 from sterna.op.ordering import key_type, order_along
 from sterna.op.radix_sort import first_of_line, order_key, order_key_type
@@ -19,7 +19,7 @@ from sterna.op.statements import statements
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import TupleWrapper
+from sterna.relay.expr import RelayExprLike, TupleWrapper
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -77,7 +77,8 @@ class DynTopKAttrs(_Returns):
 
 
 def _sorted(
-    attrs: Any, out: Type, data: Tensor, wanted: Sequence[str], name: str
+    attrs: SortAttrs | ArgsortAttrs | TopKAttrs | DynTopKAttrs, out: Type, data: Tensor,
+    wanted: Sequence[str], name: str,
 ) -> list[Tensor]:
     """The first values along an axis or their places, or both, as many as the results hold."""
     rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
@@ -169,7 +170,7 @@ register(OpRecord(
 # ---- the first ones only ----
 
 
-def _results(attrs: Any, values: TensorType, count: Dim) -> Type:
+def _results(attrs: TopKAttrs | DynTopKAttrs, values: TensorType, count: Dim) -> Type:
     shape = list(values.shape)
     shape[axis_of(attrs.axis, values.ndim)] = count
     kinds = {
@@ -181,7 +182,7 @@ def _results(attrs: Any, values: TensorType, count: Dim) -> Type:
     return kinds[attrs.ret_type]
 
 
-def _wanted(attrs: Any) -> list[str]:
+def _wanted(attrs: TopKAttrs | DynTopKAttrs) -> list[str]:
     return ["values", "indices"] if attrs.ret_type == "both" else [attrs.ret_type]
 
 
@@ -194,13 +195,13 @@ def _infer_topk(attrs: TopKAttrs, data: Type) -> Type:
     return _results(attrs, kind, length if attrs.k < 1 else attrs.k)
 
 
-def _compute_topk(attrs: Any, out: Type, data: Tensor, *k: Tensor) -> Any:
+def _compute_topk(attrs: TopKAttrs | DynTopKAttrs, out: Type, data: Tensor, *k: Tensor) -> Any:
     made = _sorted(attrs, out, data, _wanted(attrs), "T_topk")
     return made if attrs.ret_type == "both" else made[0]
 
 
-def _reference_topk(attrs: Any, data: Array, k: Any = None) -> Any:
-    asked = attrs.k if k is None else int(np.asarray(k).item())
+def _reference_topk(attrs: TopKAttrs | DynTopKAttrs, data: Array, k: Array | None = None) -> Any:
+    asked = attrs.k if isinstance(attrs, TopKAttrs) else int(np.asarray(k).item())
     length = data.shape[attrs.axis]
     count = length if asked < 1 else min(asked, length)
     places = order_along(data, attrs.axis, attrs.is_ascend)
@@ -214,8 +215,8 @@ def _reference_topk(attrs: Any, data: Array, k: Any = None) -> Any:
 
 
 def _topk(
-    data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
-    dtype: str = "int32",
+    data: RelayExprLike, k: DimsLike = 1, axis: int = -1, ret_type: str = "both",
+    is_ascend: bool = False, dtype: str = "int32",
 ) -> Any:
     """The k largest elements along an axis in order, or the smallest; their places, or both.
 

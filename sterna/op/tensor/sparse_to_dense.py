@@ -8,13 +8,13 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, of_kind, same_dtype, tensor
-from sterna.op.dynamic import known_dims, length_of, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static, unknown_shape
 from sterna.op.indexing import as_index, dims_of
 from sterna.op.statements import filled, loops
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, as_expr, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, as_expr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.te import Tensor
 from sterna.tir import op as t
@@ -52,8 +52,8 @@ def _infer(attrs: SparseToDenseAttrs, *kinds: Type) -> TensorType:
 
 
 def _compute(
-    attrs: Any, out: TensorType, sparse_indices: Tensor, sparse_values: Tensor,
-    default_value: Tensor, *_: Tensor,
+    attrs: SparseToDenseAttrs | None, out: TensorType, sparse_indices: Tensor,
+    sparse_values: Tensor, default_value: Tensor, *_: Tensor,
 ) -> Tensor:
     count = sparse_indices.shape[0] if sparse_indices.ndim else build.const(1)
 
@@ -88,7 +88,8 @@ def _dense(shape: Sequence[int], places: Array, values: Array, default: Array) -
 
 
 def _sparse_to_dense(
-    sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0
+    sparse_indices: RelayExprLike, output_shape: DimsLike, sparse_values: RelayExprLike,
+    default_value: RelayExprLike = 0,
 ) -> Any:
     """A tensor of default_value with sparse_values at some places, one row of indices for each.
 
@@ -127,7 +128,7 @@ register(OpRecord(
 ))
 
 
-def _infer_dyn(attrs: Any, *kinds: Type) -> TensorType:
+def _infer_dyn(attrs: None, *kinds: Type) -> TensorType:
     rank = length_of(kinds[3], "output_shape")
     return TensorType(unknown_shape(rank), _check(rank, *kinds[:3]).dtype)
 
@@ -149,11 +150,11 @@ register(OpRecord(
 # ---- permutations ----
 
 
-def _infer_permutation(attrs: Any, data: Type) -> TensorType:
+def _infer_permutation(attrs: None, data: Type) -> TensorType:
     return of_kind(tensor(data, "data", 1), "data", "int", "uint")
 
 
-def _compute_permutation(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute_permutation(attrs: None, out: TensorType, data: Tensor) -> Tensor:
     (dim,) = dims_of(data)
 
     def fill(builder: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
@@ -167,7 +168,7 @@ def _compute_permutation(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
     return filled(out, [data], fill, "T_invert_permutation")
 
 
-def _inverted(attrs: Any, data: Array) -> Array:
+def _inverted(attrs: None, data: Array) -> Array:
     result = np.zeros_like(data)
     result[data.astype(np.int64)] = np.arange(data.size, dtype=data.dtype)
     return result

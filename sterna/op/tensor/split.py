@@ -10,10 +10,11 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import axis_of, map_dims, tensor
-from sterna.op.dynamic import known
+from sterna.op.dynamic import DimsLike, known
 from sterna.op.indexing import taken_from
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
+from sterna.relay.expr import RelayExprLike
 from sterna.relay.layout_rules import LayoutPlan, Operands, along_axis
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor
@@ -73,17 +74,17 @@ def _from(data: Tensor, axis: int, begin: Expr, shape: Sequence[Dim], name: str)
     )
 
 
-def _count(attrs: Any) -> int:
+def _count(attrs: SplitAttrs) -> int:
     given = attrs.indices_or_sections
     return given if isinstance(given, int) else len(given) + 1
 
 
-def _layout(attrs: SplitAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+def _layout(attrs: SplitAttrs, old: SplitAttrs, operands: Operands) -> LayoutPlan | None:
     plan = along_axis(attrs, old, operands)
     return plan and LayoutPlan(plan.operands, plan.results * _count(attrs), plan.attrs)
 
 
-def _split(data: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def _split(data: RelayExprLike, indices_or_sections: DimsLike, axis: int = 0) -> Any:
     """Parts of data along an axis: so many equal ones, or divided at some places."""
     places = known(indices_or_sections)
     if places is None:

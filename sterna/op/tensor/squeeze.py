@@ -8,13 +8,14 @@ import numpy as np
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.dynamic import known, known_dims, length_of, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, known, known_dims, length_of, to_static, unknown_shape
 from sterna.op.indexing import is_one
 from sterna.op.integer_rules import carried
 from sterna.op.tensor.reshape import regrouped, same_shape, there_and_back, viewed_twice
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
+from sterna.relay.expr import RelayExprLike
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 
@@ -50,7 +51,7 @@ def _infer_expand(attrs: ExpandDimsAttrs, data: Type) -> TensorType:
     return TensorType(_expanded(kind.shape, attrs.axis, attrs.num_newaxis), kind.dtype)
 
 
-def _expand_dims(data: Any, axis: Any, num_newaxis: int = 1) -> Any:
+def _expand_dims(data: RelayExprLike, axis: DimsLike, num_newaxis: int = 1) -> Any:
     """data with new dimensions of 1 from axis on; a negative axis counts places from the end."""
     place = known(axis)
     if place is None:
@@ -134,7 +135,7 @@ def _infer_squeeze(attrs: SqueezeAttrs, data: Type) -> TensorType:
     return TensorType(_squeezed(kind.shape, attrs.axis), kind.dtype)
 
 
-def _squeeze(data: Any, axis: Any = None) -> Any:
+def _squeeze(data: RelayExprLike, axis: DimsLike | None = None) -> Any:
     """data without its dimensions of 1, or without some of them."""
     if axis is None:
         return make("squeeze", data)
@@ -144,7 +145,7 @@ def _squeeze(data: Any, axis: Any = None) -> Any:
     return make("squeeze", data, axis=places)
 
 
-def _layout(attrs: SqueezeAttrs, old: Any, operands: Operands) -> LayoutPlan | None:
+def _layout(attrs: SqueezeAttrs, old: SqueezeAttrs, operands: Operands) -> LayoutPlan | None:
     """What is left keeps its layout."""
     laid = operands[0].laid
     if laid is None or not laid.is_permutation or attrs.axis is None:
@@ -178,7 +179,7 @@ register(OpRecord(
 ))
 
 
-def _infer_dyn_squeeze(attrs: Any, data: Type, axis: Type) -> TensorType:
+def _infer_dyn_squeeze(attrs: None, data: Type, axis: Type) -> TensorType:
     kind = tensor(data, "data")
     rank = kind.ndim - length_of(axis, "axis")
     if rank < 0:
@@ -186,7 +187,7 @@ def _infer_dyn_squeeze(attrs: Any, data: Type, axis: Type) -> TensorType:
     return TensorType(unknown_shape(rank), kind.dtype)
 
 
-def _squeezed_array(attrs: Any, data: Array, axis: Array) -> Array:
+def _squeezed_array(attrs: None, data: Array, axis: Array) -> Array:
     return data.reshape(_squeezed(data.shape, axis.tolist()))  # type: ignore[arg-type]
 
 

@@ -3,19 +3,24 @@
 from typing import Any
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, same_dtype, tensor
-from sterna.op.dynamic import known_dims
+from sterna.op.dynamic import DimsLike, known_dims
 from sterna.op.indexing import dims_of
 from sterna.op.tensor.slice import StridedSliceAttrs, first_of, infer_slice, slices_of
 from sterna.relay.arrays import Array
 from sterna.relay.builders import make
+from sterna.relay.expr import RelayExprLike
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
 
 
-def _strided_set(data: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+def _strided_set(
+    data: RelayExprLike, v: RelayExprLike, begin: DimsLike, end: DimsLike,
+    strides: DimsLike | None = None,
+) -> Any:
     """data with the part from begin to end, every so many elements, replaced by v."""
     given = {"begin": begin, "end": end, "strides": strides if strides is not None else 1}
     numbers = {name: known_dims(value) for name, value in given.items()}
@@ -39,7 +44,7 @@ def _compute_set(attrs: StridedSliceAttrs, out: TensorType, data: Tensor, v: Ten
     parts = slices_of(attrs, data.ndim)
     dims = dims_of(data)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Expr:
         inside, own = [], list(i)
         for axis, part in parts.items():
             step = part.step or 1

@@ -1,13 +1,12 @@
-"""Elements picked along one axis."""
+"""Gathering along one axis: elements picked by a tensor of indices."""
 
-from typing import Any
 
 import numpy as np
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, expect_dim, map_dims, of_kind, tensor
-from sterna.op.indexing import as_index, dims_of, taken_from, unravel, within
+from sterna.op.indexing import Index, as_index, dims_of, taken_from, unravel, within
 from sterna.op.tensor.reshape import product
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -63,7 +62,7 @@ def _expect_elements(dim: Dim, picks: TensorType) -> None:
         )
 
 
-def _held(attrs: TakeAttrs, value: Expr, dim: Any) -> Expr:
+def _held(attrs: TakeAttrs, value: Expr, dim: Dim) -> Expr:
     """The index within its axis. Under "fast" it is already; that is a promise, not a fact."""
     index = as_index(value)
     return index % dim if attrs.mode == "wrap" else within(index, dim)
@@ -81,7 +80,7 @@ def _compute(attrs: TakeAttrs, out: TensorType, data: Tensor, indices: Tensor) -
     axis, batch = _places(attrs, data.ndim, indices.ndim)
     picked = indices.ndim - batch
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         before, own, after = i[:axis], i[axis : axis + picked], i[axis + picked :]
         return [*before, _held(attrs, indices(*i[:batch], *own), dims[axis]), *after]
 

@@ -5,13 +5,16 @@ from typing import Any
 
 import numpy as np
 
+from sterna.ir.expr import ExprLike
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, map_dims, tensor
-from sterna.op.dynamic import known_dims, length_of, to_static, unknown_shape
-from sterna.op.indexing import dims_of, is_one, taken_from, unravel
+from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static, unknown_shape
+from sterna.op.indexing import Index, dims_of, is_one, taken_from, unravel
 from sterna.op.tensor.reshape import product
+from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
+from sterna.relay.expr import RelayExprLike
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor
 
@@ -34,11 +37,11 @@ def _infer_tile(attrs: TileAttrs, data: Type) -> TensorType:
     return TensorType(tuple(shape), kind.dtype)
 
 
-def _compute_tile(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
+def _compute_tile(attrs: TileAttrs | None, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
     new = out.ndim - data.ndim
     dims = dims_of(data)
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Sequence[ExprLike]:
         if 0 in out.shape:  # there are no elements
             return [index * 0 for index in i[new:]]
         return [0 if is_one(dim) else index % dim for index, dim in zip(i[new:], dims, strict=True)]
@@ -46,7 +49,7 @@ def _compute_tile(attrs: Any, out: TensorType, data: Tensor, *_: Tensor) -> Tens
     return taken_from(data, out.shape, where, "T_tile")
 
 
-def _tile(data: Any, reps: Any) -> Any:
+def _tile(data: RelayExprLike, reps: DimsLike) -> Any:
     """data repeated as a whole, so many times along every axis; reps stand for the last axes."""
     counts = known_dims(reps)
     if counts is None:
@@ -73,7 +76,7 @@ register(OpRecord(
 ))
 
 
-def _infer_dyn_tile(attrs: Any, data: Type, reps: Type) -> TensorType:
+def _infer_dyn_tile(attrs: None, data: Type, reps: Type) -> TensorType:
     kind = tensor(data, "data")
     return TensorType(unknown_shape(max(kind.ndim, length_of(reps, "reps"))), kind.dtype)
 
@@ -116,7 +119,7 @@ def _infer_repeat(attrs: RepeatAttrs, data: Type) -> TensorType:
 
 
 def _compute_repeat(attrs: RepeatAttrs, out: TensorType, data: Tensor) -> Tensor:
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Sequence[ExprLike]:
         if 0 in out.shape:  # there are no elements
             return [0] * data.ndim
         if attrs.axis is None:
@@ -181,7 +184,7 @@ def _windows(dim: Dim, window: int, stride: int) -> Dim:
 def _compute_window(attrs: SlidingWindowAttrs, out: TensorType, data: Tensor) -> Tensor:
     axis = attrs.axis % data.ndim
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         place, inside = i[axis : data.ndim], i[data.ndim :]
         steps = zip(place, attrs.strides, inside, strict=True)
         return [*i[:axis], *[p * stride + k for p, stride, k in steps]]
@@ -189,7 +192,7 @@ def _compute_window(attrs: SlidingWindowAttrs, out: TensorType, data: Tensor) ->
     return taken_from(data, out.shape, where, "T_sliding_window")
 
 
-def _window_reference(attrs: SlidingWindowAttrs, data: Any) -> Any:
+def _window_reference(attrs: SlidingWindowAttrs, data: Array) -> Array:
     axis = attrs.axis % data.ndim
     axes: Sequence[int] = range(axis, data.ndim)
     every = np.lib.stride_tricks.sliding_window_view(data, attrs.window_shape, tuple(axes))

@@ -1,7 +1,6 @@
 """Dimensions in another order, and elements in the opposite one."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from sterna.ir import build
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, tensor
 from sterna.op.dynamic import tensor_type
-from sterna.op.indexing import as_index, taken_from
+from sterna.op.indexing import Index, as_index, taken_from
 from sterna.op.integer_rules import transposed
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -106,18 +105,18 @@ class FlipAttrs(Attrs):
     axis: tuple[int, ...] | None = None
 
 
-def _flipped_axes(attrs: Any, ndim: int) -> list[int]:
+def _flipped_axes(attrs: ReverseAttrs | FlipAttrs, ndim: int) -> list[int]:
     given = (attrs.axis,) if isinstance(attrs.axis, int) else attrs.axis
     return [axis_of(axis, ndim) for axis in (range(ndim) if given is None else given)]
 
 
-def _infer_flip(attrs: Any, data: Type) -> TensorType:
+def _infer_flip(attrs: ReverseAttrs | FlipAttrs, data: Type) -> TensorType:
     kind = tensor(data, "data")
     _flipped_axes(attrs, kind.ndim)
     return kind
 
 
-def _compute_flip(attrs: Any, out: TensorType, data: Tensor) -> Tensor:
+def _compute_flip(attrs: ReverseAttrs | FlipAttrs, out: TensorType, data: Tensor) -> Tensor:
     axes = _flipped_axes(attrs, data.ndim)
     return taken_from(
         data, out.shape,
@@ -181,7 +180,7 @@ def _compute_sequence(
 ) -> Tensor:
     along, batch = _axes(attrs, data.ndim)
 
-    def where(i: Any) -> Any:
+    def where(i: Index) -> Index:
         length = build.minimum(data.shape[along], as_index(seq_lengths(i[batch])))
         mirrored = build.select(i[along] < length, length - 1 - i[along], i[along])
         return [mirrored if axis == along else index for axis, index in enumerate(i)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.build import bind
-from sterna.ir.expr import BOOL, Expr
+from sterna.ir.expr import BOOL, FLOAT32, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import elementwise, in_float64, quiet
@@ -16,6 +16,7 @@ from sterna.op.tensor._arithmetic import Rule, product_for_quotient
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
+from sterna.schedule.exponential import exp_minus_one
 from sterna.tir import op as t
 
 REALS = np.array(
@@ -28,13 +29,13 @@ HALVES = Case((REALS[2:13].astype("float16"),), tolerance=2e-3)
 
 
 def _infer(*kinds: str) -> Callable[..., TensorType]:
-    def infer(attrs: Any, data: Type) -> TensorType:
+    def infer(attrs: None, data: Type) -> TensorType:
         return of_kind(tensor(data, "data"), "data", *kinds)
 
     return infer
 
 
-def _test_infer(attrs: Any, data: Type) -> TensorType:
+def _test_infer(attrs: None, data: Type) -> TensorType:
     kind = of_kind(tensor(data, "data"), "data", "float")
     return TensorType(kind.shape, BOOL)
 
@@ -42,7 +43,7 @@ def _test_infer(attrs: Any, data: Type) -> TensorType:
 def _fast(name: str) -> Callable[..., RelayExpr | None]:
     """The faster operator of that name, where there is one: for float32."""
 
-    def fast(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    def fast(attrs: None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
         kind = args[0].checked_type
         single = isinstance(kind, TensorType) and kind.dtype == "float32"
         return call(name, *args) if single else None
@@ -52,8 +53,8 @@ def _fast(name: str) -> Callable[..., RelayExpr | None]:
 
 def _register(
     name: str,
-    scalar: Callable[[Any], Any],
-    reference: Callable[..., Any],
+    scalar: Callable[[Expr], Expr],
+    reference: Callable[..., Array],
     doc: str,
     *,
     infer: Callable[..., TensorType],
@@ -80,7 +81,8 @@ def _register(
 
 
 def _of_floats(
-    name: str, scalar: Callable[[Any], Any], reference: Callable[..., Any], doc: str, **more: Any
+    name: str, scalar: Callable[[Expr], Expr], reference: Callable[..., Array], doc: str,
+    **more: Any,
 ) -> None:
     _register(
         name, scalar, in_float64(reference), doc, infer=_infer("float"),
@@ -89,10 +91,10 @@ def _of_floats(
 
 
 def _of_numbers(
-    name: str, scalar: Callable[[Any], Any], reference: Callable[..., Any], doc: str,
+    name: str, scalar: Callable[[Expr], Expr], reference: Callable[..., Array], doc: str,
     kinds: tuple[str, ...] = ("float", "int", "uint"), **more: Any,
 ) -> None:
-    def same_type(attrs: Any, data: Array) -> Array:
+    def same_type(attrs: None, data: Array) -> Array:
         return np.asarray(reference(data)).astype(data.dtype)
 
     cases = [Case((REALS,)), Case((WHOLE,)), Case((((2, 3), "uint8"),)), Case((((), "bfloat16"),))]
@@ -121,6 +123,10 @@ def _away(x: Array) -> Array:
     return np.where(np.abs(x - nearest) >= 0.5, nearest + np.sign(x), nearest)
 
 
+def _sign_array(x: Array) -> Array:
+    return np.where(x == 0, x, np.sign(x))
+
+
 def _sign(x: Expr) -> Expr:
     if x.dtype.is_uint:
         return build.select(x > 0, build.const(1, x.dtype), x)
@@ -143,7 +149,7 @@ _of_numbers("round", t.round, _in_wide(_away), "The nearest whole number; halves
 _of_numbers("round_even", t.nearbyint, _in_wide(np.rint),
             "The nearest whole number; halves go to the even one.", cases=_ROUNDED)
 _of_numbers("abs", t.abs, np.abs, "x without its sign; the smallest integer stays itself.")
-_of_numbers("sign", _sign, lambda x: np.where(x == 0, x, np.sign(x)),
+_of_numbers("sign", _sign, _sign_array,
             "-1, 0 or 1 by the sign of x; NaN for NaN.")
 _of_numbers("negative", lambda x: build.const(0, x.dtype) - x if x.dtype.is_integer else -x,
             np.negative, "-x; integers wrap.")
@@ -161,7 +167,9 @@ INVERSE_INSTRUCTIONS = 3
 
 
 def _expm1(x: Expr) -> Expr:
-    """exp(x) - 1 cancels near 0; there it is 2 tanh(x/2) / (1 - tanh(x/2))."""
+    """exp(x) - 1 cancels near 0; there it is 2 tanh(x/2) / (1 - tanh(x/2)) but in float32."""
+    if x.dtype == FLOAT32:
+        return exp_minus_one(x)
     near = bind(t.tanh(x * 0.5), lambda h: (h + h) / (1.0 - h), "half")
     return build.select(t.abs(x) < 0.5, near, t.exp(x) - 1.0)
 
@@ -220,10 +228,10 @@ _of_floats("erf", t.erf, erf_of, "The error function.", fast="fast_erf", mixed_p
 # ---- tests and bits ----
 
 
-def _test(name: str, scalar: Callable[[Any], Any], doc: str) -> None:
+def _test(name: str, scalar: Callable[[Expr], Expr], doc: str) -> None:
     function = getattr(np, name)
 
-    def reference(attrs: Any, data: Array) -> Array:
+    def reference(attrs: None, data: Array) -> Array:
         return np.asarray(function(data.astype(np.float64)))
 
     _register(

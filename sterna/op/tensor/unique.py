@@ -1,7 +1,6 @@
 """The different elements of a tensor, or its different slices along an axis."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -55,14 +54,14 @@ class _Slices:
         rest = [] if self.axis is None else [*shape[: self.axis], *shape[self.axis + 1 :]]
         self.rest, self.size = rest, product(rest)
 
-    def source(self, place: Any, element: Any) -> tuple[Any, ...]:
+    def source(self, place: Expr, element: Expr) -> tuple[Expr, ...]:
         """Where an element of a slice lies in the tensor."""
         if self.axis is None:
             return tuple(unravel(place, self.shape))
         around = unravel(element, self.rest)
         return (*around[: self.axis], place, *around[self.axis :])
 
-    def target(self, place: Any, element: Any) -> tuple[Any, ...]:
+    def target(self, place: Expr, element: Expr) -> tuple[Expr, ...]:
         """Where it lies in the result."""
         return (place,) if self.axis is None else self.source(place, element)
 
@@ -76,7 +75,7 @@ def _elements_in_order(ib: IRBuilder, source: BufferVar, slices: _Slices) -> _In
     key = key_type(source.dtype)
     line = KeyedPlaces(ib, order_key_type(key), slices.count, "element")
     with ib.for_range(0, slices.count, name="k", dtype=line.kind) as k:
-        value = build.cast(key, source[slices.source(k, 0)])
+        value = build.cast(key, source[slices.source(k, build.const(0))])
         line.put(k, order_key(value, ascending=True), k)
     begin = ib.let("begin", line.sort(slices.count))
     return (
@@ -92,7 +91,7 @@ def _slices_in_order(ib: IRBuilder, source: BufferVar, slices: _Slices) -> _InOr
     order = ib.allocate(kind, (slices.count * 2,), name="order")
     sign = variable(ib, "int8", "sign", 0)
 
-    def element(place: Any, index: Any) -> Expr:
+    def element(place: Expr, index: Expr) -> Expr:
         return build.cast(key, source[slices.source(place, index)])
 
     def compared(i: Expr, j: Expr) -> Expr:
@@ -200,7 +199,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=_reference,
-    num_outputs=lambda attrs: 5 if attrs.return_counts else 4,  # type: ignore[attr-defined]
+    num_outputs=lambda attrs: 5 if attrs.return_counts else 4,
     pattern=OPAQUE,
     cases=[
         Case((_REPEATED,)),

@@ -1,6 +1,5 @@
 """Places in a row of elements as indices."""
 
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.te import Tensor, compute
 
 
-def _infer(attrs: Any, indices: Type, shape: Type) -> TensorType:
+def _infer(attrs: None, indices: Type, shape: Type) -> TensorType:
     kind = of_kind(tensor(indices, "indices"), "indices", "int", "uint")
     if kind.ndim > 1:
         tensor(kind, "indices", 1)
@@ -22,11 +21,11 @@ def _infer(attrs: Any, indices: Type, shape: Type) -> TensorType:
     return TensorType((rank, *kind.shape), kind.dtype)
 
 
-def _compute(attrs: Any, out: TensorType, indices: Tensor, shape: Tensor) -> Tensor:
+def _compute(attrs: None, out: TensorType, indices: Tensor, shape: Tensor) -> Tensor:
     rank = out.shape[0]
     assert type(rank) is int
 
-    def element(axis: Any, *i: Any) -> Expr:
+    def element(axis: Expr, *i: Expr) -> Expr:
         rest = indices(*i)
         found = rest
         for place in reversed(range(rank)):
@@ -40,7 +39,7 @@ def _compute(attrs: Any, out: TensorType, indices: Tensor, shape: Tensor) -> Ten
     return made
 
 
-def _reference(attrs: Any, indices: Array, shape: Array) -> Array:
+def _reference(attrs: None, indices: Array, shape: Array) -> Array:
     rest, found = indices.astype(np.int64), []
     for place in reversed(range(len(shape))):
         dim = max(1, int(shape[place]))

@@ -1,6 +1,5 @@
-"""One of two tensors, element by element."""
+"""Selection: one of two tensors, element by element."""
 
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from sterna.op.elementwise import elementwise
 from sterna.relay.op import BROADCAST, Case, OpRecord, register
 
 
-def _infer(attrs: Any, condition: Type, x: Type, y: Type) -> TensorType:
+def _infer(attrs: None, condition: Type, x: Type, y: Type) -> TensorType:
     test, a, b = tensor(condition, "condition"), tensor(x, "x"), tensor(y, "y")
     same_dtype([a, b], ["x", "y"])
     return TensorType(broadcast_shapes(broadcast_shapes(test.shape, a.shape), b.shape), a.dtype)

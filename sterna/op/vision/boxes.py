@@ -1,4 +1,4 @@
-"""Boxes that remain when those that overlap better ones are dropped."""
+"""Non-maximum suppression: boxes that remain when those that overlap better ones are dropped."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,6 +1,7 @@
 """Anchors of detectors: vision.multibox_prior, and vision.multibox_transform_loc to move them."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
+from sterna.op.elementwise import Numbers
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array
@@ -144,7 +146,10 @@ def _infer_loc(
     return TupleType((TensorType((images, count, 6), FLOAT32), TensorType((images,), INT32)))
 
 
-def _moved(anchor: Any, move: Any, variances: Any, exp: Any, half: Any) -> list[Any]:
+def _moved(
+    anchor: Sequence[Numbers], move: Sequence[Numbers], variances: Sequence[Numbers | float],
+    exp: Callable[[Numbers], Numbers], half: Numbers | float,
+) -> list[Numbers]:
     """An anchor moved and stretched as a network says, as (x1, y1, x2, y2)."""
     made = []
     for axis in (0, 1):
@@ -211,7 +216,7 @@ def _reference_loc(
         if not len(line) or not line[label] >= np.float32(attrs.threshold):
             continue
         move = moves[n].reshape(-1, 4)[k].astype("float64")
-        box = _moved(anchors[0, k].astype("float64"), move, attrs.variances, np.exp, 0.5)
+        box = _moved([*anchors[0, k].astype("float64")], [*move], attrs.variances, np.exp, 0.5)
         held = np.clip(box, 0, 1) if attrs.clip else np.array(box)
         rows[n, numbers[n]] = [label, line[label], *held]
         numbers[n] += 1

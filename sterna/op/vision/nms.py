@@ -1,13 +1,16 @@
-"""Boxes that overlap better ones are dropped: vision.all_class_non_max_suppression and its kin."""
+"""Non-maximum suppression of boxes by class: vision.all_class_non_max_suppression and its kin."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import expect_dim, of_kind, same_dtype, size_of, tensor
+from sterna.op.elementwise import Numbers
 from sterna.op.indexing import dims_of, divisor
 from sterna.op.ordering import order_along
 from sterna.op.quantization import is_single
@@ -17,7 +20,7 @@ from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExpr, TupleWrapper, const
+from sterna.relay.expr import RelayExpr, RelayExprLike, TupleWrapper, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.schedule.products import FLOAT32
 from sterna.support.dtype import DataType
@@ -60,7 +63,10 @@ def _infer(attrs: AllClassNmsAttrs, boxes: Type, scores: Type, *limits: Type) ->
     return TupleType((rows, TensorType((1,), attrs.dtype)))
 
 
-def _corners(attrs: Any, box: Any, low: Any, high: Any) -> list[Any]:
+def _corners(
+    attrs: AllClassNmsAttrs, box: Sequence[Numbers], low: Callable[[Numbers, Numbers], Numbers],
+    high: Callable[[Numbers, Numbers], Numbers],
+) -> list[Numbers]:
     """The edges of a box in order: first both starts, then both ends."""
     if attrs.center_point_box:
         x, y, width, height = box
@@ -92,7 +98,7 @@ def _compute(
         ))
         numbers = ib.allocate(kind, (lists,), name="numbers")
 
-        def corners(image: Any, place: Any) -> list[Any]:
+        def corners(image: Expr, place: Expr) -> list[Expr]:
             read = [build.cast(FLOAT32, places[image, place, i]) for i in range(4)]
             edges = _corners(attrs, read, build.minimum, build.maximum)
             box = [ib.let(f"mine{i}", edge) for i, edge in enumerate(edges)]
@@ -170,9 +176,10 @@ def overlap(a: Array, b: Array) -> Any:
 
 
 def _all_class_nms(
-    boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0,
-    score_threshold: Any = -1.0, output_format: str = "onnx", center_point_box: bool = False,
-    dtype: str = "int64", room_per_class: int = -1,
+    boxes: RelayExprLike, scores: RelayExprLike, max_output_boxes_per_class: RelayExprLike = -1,
+    iou_threshold: RelayExprLike = -1.0, score_threshold: RelayExprLike = -1.0,
+    output_format: str = "onnx", center_point_box: bool = False, dtype: str = "int64",
+    room_per_class: int = -1,
 ) -> Any:
     """The boxes of every class that overlap no better one by more than iou_threshold.
 

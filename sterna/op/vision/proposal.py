@@ -1,19 +1,21 @@
-"""vision.proposal: the regions that a network of proposals finds in images.
+"""vision.proposal: the regions that a region proposal network (RPN) finds in images.
 
 At every place of the feature map lie anchors, boxes of some sizes and shapes. The network moves
 each of them and scores it; of the best, those stay that overlap no better one by much.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, map_dims, not_empty, of_kind, same_dtype, tensor
-from sterna.op.elementwise import quiet
+from sterna.op.elementwise import Numbers, quiet
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.ordering import order_along
 from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
@@ -74,7 +76,9 @@ def _infer(attrs: ProposalAttrs, cls_prob: Type, bbox_pred: Type, im_info: Type)
     return TensorType((rows, 5), scores.dtype)
 
 
-def _moved(attrs: ProposalAttrs, box: list[Any], move: list[Any], exp: Any) -> list[Any]:
+def _moved(
+    attrs: ProposalAttrs, box: list[Numbers], move: list[Numbers], exp: Callable[[Numbers], Numbers]
+) -> list[Numbers]:
     """A box as the network moves it."""
     if attrs.iou_loss:
         return [edge + step for edge, step in zip(box, move, strict=True)]
@@ -105,7 +109,7 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
         number = variable(ib, kind, "number", 0)
         free = variable(ib, INT32, "free", 1)
 
-        def predict(b: Any) -> None:
+        def predict(b: Expr) -> None:
             edge = [ib.let(name, build.cast(FLOAT32, images[b, i]))
                     for i, name in enumerate(("image_height", "image_width", "image_scale"))]
             ends = [edge[1] - one, edge[0] - one] * 2
@@ -132,7 +136,7 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
                     score = build.select(build.logical_or(small, beyond), zero - one, score)
                     order.put(place + k, order_key(score, ascending=False), place + k)
 
-        def overlaps(mine: Any, other: Any) -> Any:
+        def overlaps(mine: Expr, other: Expr) -> Expr:
             sides, areas = [], [one, one]
             for axis in (0, 1):
                 low = build.maximum(boxes[mine, axis], boxes[other, axis])

@@ -42,8 +42,8 @@ def _simplify(attrs: YoloReorgAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr:
     kind, step = tensor_type(data), attrs.stride
     batch, channels, height, width = kind.concrete_shape
     wide = call("reshape", data, newshape=(batch, channels // step**2, height, step, width, step))
-    apart = call("transpose", wide, axes=(0, 3, 5, 1, 2, 4))
-    return call("reshape", apart, newshape=(batch, channels * step**2, height // step,
+    blocks = call("transpose", wide, axes=(0, 3, 5, 1, 2, 4))
+    return call("reshape", blocks, newshape=(batch, channels * step**2, height // step,
                                             width // step))
 
 

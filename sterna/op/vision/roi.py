@@ -4,11 +4,13 @@ A region is (image, x1, y1, x2, y2), in pixels of an image that is spatial_scale
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, within
@@ -55,14 +57,14 @@ class RoiPoolAttrs(Attrs):
     layout: str = "NCHW"
 
 
-def _layout(attrs: Any) -> Layout:
+def _layout(attrs: RoiAlignAttrs | RoiPoolAttrs) -> Layout:
     found = spatial_layout(attrs.layout, "NCHW", "layout")
     if found.is_blocked:
         raise ValueError(f"layout '{attrs.layout}' has blocks; transform it first")
     return found
 
 
-def _infer(attrs: Any, data: Type, rois: Type) -> TensorType:
+def _infer(attrs: RoiAlignAttrs | RoiPoolAttrs, data: Type, rois: Type) -> TensorType:
     layout = _layout(attrs)
     kind = of_kind(tensor(data, "data", 4), "data", "float")
     regions = tensor(rois, "rois", 2)
@@ -81,7 +83,7 @@ def _infer(attrs: Any, data: Type, rois: Type) -> TensorType:
 class _Region:
     """What statements know about one region: along y and x its start, and the size of its bins."""
 
-    def __init__(self, ib: IRBuilder, rois: BufferVar, r: Any, data: BufferVar, layout: Layout):
+    def __init__(self, ib: IRBuilder, rois: BufferVar, r: Expr, data: BufferVar, layout: Layout):
         self.ib, self.rois, self.r, self.data, self.layout = ib, rois, r, data, layout
         self.sizes = {axis: data.shape[layout.index_of(axis)] for axis in "NHW"}
         number = convert(rois[r, 0], INT32)
@@ -91,7 +93,7 @@ class _Region:
         """An edge of the region as it is given."""
         return build.cast(FLOAT32, self.rois[self.r, 2 - axis + 2 * side])
 
-    def pixel(self, c: Any, y: Any, x: Any) -> Any:
+    def pixel(self, c: Expr, y: Expr, x: Expr) -> Expr:
         """An element of the region's image."""
         at = self.layout.index({"N": self.image, "C": c, "H": y, "W": x})
         return build.cast(FLOAT32, self.data[tuple(at)])
@@ -152,7 +154,7 @@ def _compute_align(attrs: RoiAlignAttrs, out: TensorType, data: Tensor, rois: Te
     return filled(out, [data, rois], fill, "T_roi_align")
 
 
-def _weighted_pixels(ib: IRBuilder, region: _Region, c: Any, at: list[Any]) -> list[Any]:
+def _weighted_pixels(ib: IRBuilder, region: _Region, c: Expr, at: Sequence[Expr]) -> list[Expr]:
     """The four pixels around a place, each times its weight; nothing beyond a pixel outside."""
     low, high, rest = [], [], []
     inside: Any = build.const(True)

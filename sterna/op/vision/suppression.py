@@ -1,4 +1,4 @@
-"""Lists of detections, each a row of numbers: vision.get_valid_counts, vision.non_max_suppression.
+"""Non-maximum suppression of rows: vision.get_valid_counts, vision.non_max_suppression.
 
 A row holds a score, a box (x1, y1, x2, y2 from coord_start on) and, if id_index is not negative, a
 class. Rows without a detection are filled with -1.
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.types import TensorType, TupleType, Type
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, of_kind, tensor
 from sterna.op.indexing import INT32, as_index, dims_of, within
@@ -22,7 +23,7 @@ from sterna.op.vision.nms import overlap
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import TupleWrapper
+from sterna.relay.expr import RelayExprLike, TupleWrapper
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor
@@ -167,7 +168,7 @@ def _compute_nms(
         good = KeyedPlaces(ib, order_key_type(FLOAT32), count, "score")
         kept = KeptBoxes(ib, count, 6 if by_class else 5)
 
-        def box(n: Any, row: Any) -> list[Any]:
+        def box(n: Expr, row: Expr) -> list[Expr]:
             read = [source[n, row, attrs.coord_start + i] for i in range(4)]
             ends = [build.minimum(read[0], read[2]), build.minimum(read[1], read[3]),
                     build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]
@@ -175,7 +176,7 @@ def _compute_nms(
             label = [ib.let("label", source[n, row, attrs.id_index])] if by_class else []
             return [*edges, ib.let("area", box_area(edges)), *label]
 
-        def drops(mine: Sequence[Any], other: Sequence[Any]) -> Any:
+        def drops(mine: Sequence[Expr], other: Sequence[Expr]) -> Expr:
             too_much = shared_part(ib, mine, other) >= build.const(attrs.iou_threshold, FLOAT32)
             return build.logical_and(too_much, mine[5].equal(other[5])) if by_class else too_much
 
@@ -216,7 +217,7 @@ def _compute_nms(
 
 
 def _clear(
-    ib: IRBuilder, outs: list[BufferVar], n: Any, count: Any, width: Any, attrs: NmsAttrs
+    ib: IRBuilder, outs: list[BufferVar], n: Expr, count: Dim, width: Dim, attrs: NmsAttrs
 ) -> None:
     with ib.for_range(0, count, name="k") as k:
         if attrs.return_indices:
@@ -257,10 +258,10 @@ def _reference_nms(attrs: NmsAttrs, data: Array, valid_count: Array, indices: Ar
 
 
 def _non_max_suppression(
-    data: Any, valid_count: Any, indices: Any, max_output_size: int = -1,
-    iou_threshold: float = 0.5, force_suppress: bool = False, top_k: int = -1,
-    coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
-    invalid_to_bottom: bool = False,
+    data: RelayExprLike, valid_count: RelayExprLike, indices: RelayExprLike,
+    max_output_size: int = -1, iou_threshold: float = 0.5, force_suppress: bool = False,
+    top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
+    return_indices: bool = True, invalid_to_bottom: bool = False,
 ) -> Any:
     """The rows that overlap no better one of their class by iou_threshold or more.
 

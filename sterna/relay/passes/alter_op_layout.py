@@ -8,7 +8,7 @@ from typing import Any
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Function
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.rewrite_layouts import rewrite_layouts
 
 
@@ -24,9 +24,10 @@ def AlterOpLayout(processor: Any = None) -> Pass:
 def alter_op_layout(func: Function, processor: Any) -> Function:
     """The function with every operator in the layout that it asks for."""
 
-    def alter(record: OpRecord, call: Call) -> Attrs | None:
-        if record.alter_layout is None or processor is None:
+    def alter(record: AnyOp, call: Call) -> Attrs | None:
+        rule = record.contraction.alter_layout
+        if rule is None or processor is None:
             return None
-        return record.alter_layout(call.attrs, call.args, processor)
+        return rule(call.attrs, call.args, processor)
 
     return rewrite_layouts(func, alter)

@@ -5,7 +5,7 @@
 
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import OpRecord, record_of
+from sterna.relay.op import AnyOp, record_of
 from sterna.relay.passes.fold_constant import fold_one
 from sterna.relay.passes.rewrite_calls import call_pass
 
@@ -15,7 +15,7 @@ def CanonicalizeOps() -> Pass:
     return call_pass("CanonicalizeOps", 3, canonicalize_ops)
 
 
-def canonicalize_ops(record: OpRecord, call: Call) -> RelayExpr | None:
+def canonicalize_ops(record: AnyOp, call: Call) -> RelayExpr | None:
     """A call by simpler operators."""
     return None if record.canonicalize is None else record.canonicalize(call.attrs, call.args)
 

@@ -13,7 +13,7 @@ from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.rewrite_calls import rewrite_calls
 
 
@@ -31,7 +31,8 @@ def ChooseImplementations(processor: Any = None) -> Pass:
 def choose_implementations(func: Function, processor: Any, growth: int) -> Function:
     """The function with what costs less in the place of contractions."""
 
-    def answer(record: OpRecord, call: Call) -> RelayExpr | None:
-        return None if record.implement is None else record.implement(call, processor, growth)
+    def answer(record: AnyOp, call: Call) -> RelayExpr | None:
+        rule = record.contraction.implement
+        return None if rule is None else rule(call, processor, growth)
 
     return rewrite_calls(func, answer)

@@ -95,13 +95,13 @@ def _groups(order: list[RelayExpr], operator: str) -> list[list[Call]]:
         inner = expr.operands() if not_primitive(expr) else ()  # type: ignore[attr-defined]
         depth[id(expr)] = 1 + max([depth[id(part)] for part in inner], default=0)
         record = rules_of(expr)
-        if record is None or record.name != operator or record.parallel is None:
+        if record is None or record.name != operator or record.contraction.parallel is None:
             continue
         assert isinstance(expr, Call)
-        key = _key(expr, record.parallel)
+        key = _key(expr, record.contraction.parallel)
         if key is not None:
             same = found.setdefault((id(expr.args[0]), depth[id(expr)], *key), [])
-            alike = [g for g in same if _alike(g[0], expr, record.parallel)]
+            alike = [g for g in same if _alike(g[0], expr, record.contraction.parallel)]
             alike[0].append(expr) if alike else same.append([expr])
     return [group for groups in found.values() for group in groups]
 
@@ -130,7 +130,8 @@ def _join(
     first = branches[0]
     record = record_of(first)
     assert record is not None
-    rule: ParallelRule = record.parallel
+    rule = record.contraction.parallel
+    assert rule is not None
     axis = _place(first, rule.result(first.attrs))
     extents = [_extent(branch, axis) for branch in branches]
     weights = Tuple(tuple(branch.args[1] for branch in branches))

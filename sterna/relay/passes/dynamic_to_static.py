@@ -5,7 +5,7 @@
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.fold_constant import fold_constant
 from sterna.relay.passes.rewrite_calls import rewrite_calls
 
@@ -32,5 +32,5 @@ def dynamic_to_static(func: Function) -> Function:
     return func
 
 
-def _answer(record: OpRecord, call: Call) -> RelayExpr | None:
+def _answer(record: AnyOp, call: Call) -> RelayExpr | None:
     return None if record.to_static is None else record.to_static(call.attrs, call.args)

@@ -5,7 +5,7 @@
 
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -14,6 +14,6 @@ def FastMath() -> Pass:
     return call_pass("FastMath", 4, fast_math)
 
 
-def fast_math(record: OpRecord, call: Call) -> RelayExpr | None:
+def fast_math(record: AnyOp, call: Call) -> RelayExpr | None:
     """A call of the faster operator, if there is one."""
     return None if record.fast is None else record.fast(call.attrs, call.args)

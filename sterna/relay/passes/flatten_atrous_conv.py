@@ -9,7 +9,7 @@ from typing import Any
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout import layout_of
-from sterna.relay.op import OpRecord, is_call_of, is_packed
+from sterna.relay.op import AnyOp, is_call_of, is_packed
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -18,7 +18,7 @@ def FlattenAtrousConv() -> Pass:
     return call_pass("FlattenAtrousConv", 0, flatten_atrous_conv)
 
 
-def flatten_atrous_conv(record: OpRecord, call: Call) -> RelayExpr | None:
+def flatten_atrous_conv(record: AnyOp, call: Call) -> RelayExpr | None:
     """The dilated convolution that a call gives, if it gives one."""
     if record.name != "nn.batch_to_space_nd" or not is_call_of(call.args[0], "nn.conv2d"):
         return None
@@ -26,14 +26,14 @@ def flatten_atrous_conv(record: OpRecord, call: Call) -> RelayExpr | None:
     assert isinstance(conv, Call)
     if is_packed(conv.attrs) or not is_call_of(conv.args[0], "nn.space_to_batch_nd"):
         return None
-    apart = conv.args[0]
-    assert isinstance(apart, Call)
+    space_to_batch = conv.args[0]
+    assert isinstance(space_to_batch, Call)
     back: Any = call.attrs
-    forth: Any = apart.attrs
+    forth: Any = space_to_batch.attrs
     attrs = _dilated(conv.attrs, forth, back)
     if attrs is None:
         return None
-    made = Call(conv.op, (apart.args[0], conv.args[1]), attrs)
+    made = Call(conv.op, (space_to_batch.args[0], conv.args[1]), attrs)
     return made if made.checked_type == call.checked_type else None
 
 

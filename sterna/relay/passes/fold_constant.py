@@ -16,11 +16,11 @@ from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.arrays import from_numpy, shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
-from sterna.relay.op import OpRecord, record_of
+from sterna.relay.op import AnyOp, record_of
 from sterna.relay.reference import reference_value
 from sterna.relay.traverse import not_primitive, rewrite
 
-Allows = Callable[[OpRecord, Call, int], bool]
+Allows = Callable[[AnyOp, Call, int], bool]
 
 # A result may be this much larger than the operands.
 GROWTH, SMALL_BYTES = 4, 1 << 20
@@ -56,7 +56,7 @@ def fold_one(new: RelayExpr, allows: Allows | None = None) -> RelayExpr:
     return evaluate(record, new)
 
 
-def evaluate(record: OpRecord, call: Call) -> RelayExpr:
+def evaluate(record: AnyOp, call: Call) -> RelayExpr:
     """The value of a call of constants, as a constant or a tuple of constants."""
     made = _constant(reference_value(record, call, map(_value, call.args)), call.checked_type)
     made.span = _name_of(call)
@@ -89,7 +89,7 @@ def _constant(value: Any, kind: Type) -> RelayExpr:
     return Constant(from_numpy(np.asarray(value), kind.dtype))  # type: ignore[attr-defined]
 
 
-def _worth_it(record: OpRecord, call: Call, allows: Allows | None) -> bool:
+def _worth_it(record: AnyOp, call: Call, allows: Allows | None) -> bool:
     made = flatten_type(call.checked_type)
     if not all(kind.is_static for kind in made):
         return False

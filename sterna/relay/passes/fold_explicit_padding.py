@@ -7,7 +7,7 @@
 from sterna.ir.transform import Pass
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.op import OpRecord, is_call_of
+from sterna.relay.op import AnyOp, is_call_of
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -16,7 +16,7 @@ def FoldExplicitPadding() -> Pass:
     return call_pass("FoldExplicitPadding", 0, fold_explicit_padding)
 
 
-def fold_explicit_padding(record: OpRecord, call: Call) -> RelayExpr | None:
+def fold_explicit_padding(record: AnyOp, call: Call) -> RelayExpr | None:
     """A call of the data without its border, if the operator's padding can be that border."""
     if record.take_border is None or not is_call_of(call.args[0], "nn.pad"):
         return None

@@ -107,7 +107,7 @@ def _scaled(
     record = rules_of(expr)
     if record is None or expr.checked_type != like.checked_type:
         return None
-    if record.scale is not None:
+    if record.contraction.scale is not None:
         return _weights_scaled(expr, factor)
     expr = canonical_call(expr)  # a bias is an addition
     record = record_of(expr)
@@ -126,8 +126,8 @@ def _scaled(
 
 def _weights_scaled(expr: Call, factor: Any) -> RelayExpr | None:
     record = record_of(expr)
-    assert record is not None and record.scale is not None
-    rule: ScaleRule = record.scale
+    assert record is not None and record.contraction.scale is not None
+    rule = record.contraction.scale
     axis = rule.result(expr.attrs)
     scaled = _scaled_weight(expr, expr.checked_type, factor, axis, rule.for_result)
     return None if scaled is None else _over(expr, expr.args[0], scaled)
@@ -179,13 +179,13 @@ def forward_fold_scale_axis(func: Function) -> Function:
 
     def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
         record = rules_of(new)
-        if record is None or record.scale is None or not isinstance(new, Call):
+        if record is None or record.contraction.scale is None or not isinstance(new, Call):
             return new
         product = new.args[0]
         if not is_call_of(product, "multiply"):
             return new
         assert isinstance(product, Call)
-        rule: ScaleRule = record.scale
+        rule = record.contraction.scale
         axis = rule.data(new.attrs)
         for data, factor in (product.args, product.args[::-1]):
             if isinstance(factor, Constant) and data.checked_type == product.checked_type:

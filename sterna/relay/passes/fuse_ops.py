@@ -233,7 +233,7 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
     anchors = {n.group.root(): n for n in graph.list if COMM_REDUCE <= n.pattern < TUPLE}
     for node in graph.list:
         record = record_of(node.expr)
-        if record is None or record.chain is None:
+        if record is None or record.contraction.chain is None:
             continue
         assert isinstance(node.expr, Call)
         data = graph.nodes[id(node.expr.args[0])]
@@ -243,7 +243,7 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
             continue
         if first.size + second.size > most or not isinstance(before.expr, Call):
             continue
-        if record.chain(node.expr, before.expr, processor):
+        if record.contraction.chain(node.expr, before.expr, processor):
             first.parent = second
             second.size += first.size
 

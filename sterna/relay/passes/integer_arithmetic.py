@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple
-from sterna.relay.op import OpRecord, rules_of
+from sterna.relay.op import AnyOp, rules_of
 from sterna.relay.passes.fold_constant import fold_one
-from sterna.relay.quantized import Quantized, QuantizedPair
+from sterna.relay.quantized import Quantized, QuantizedLike, QuantizedPair
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
 # Parameters of quantisation may be made of constants by calls; so small ones are computed here.
@@ -75,12 +75,12 @@ class _Rewriter:
         plain = rebuild(expr, {id(part): self.held[id(part)].plain() for part in inner})
         return _Held(fold_one(plain, _is_small))
 
-    def _operand(self, arg: RelayExpr) -> object:
+    def _operand(self, arg: RelayExpr) -> QuantizedLike:
         if isinstance(arg, Tuple):
             return [self._operand(part) for part in arg.fields]
         held = self.held[id(arg)]
         return held.plain() if held.integers is None else held.integers
 
 
-def _is_small(record: OpRecord, call: Call, size: int) -> bool:
+def _is_small(record: AnyOp, call: Call, size: int) -> bool:
     return size <= SMALL_BYTES

@@ -8,7 +8,7 @@ from typing import Any
 
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -17,7 +17,7 @@ def Legalize(target: Any = None) -> Pass:
     return call_pass("Legalize", 1, lambda record, call: legalize(record, call, target))
 
 
-def legalize(record: OpRecord, call: Call, target: Any) -> RelayExpr | None:
+def legalize(record: AnyOp, call: Call, target: Any) -> RelayExpr | None:
     """What the operator's record says for the target."""
     if record.legalize is None:
         return None

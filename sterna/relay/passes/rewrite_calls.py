@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple, TupleGetItem
-from sterna.relay.op import OpRecord, rules_of
+from sterna.relay.op import AnyOp, rules_of
 from sterna.relay.traverse import not_primitive, rewrite
 
 # What rewritings consist of.
 NEW = (Call, Tuple, TupleGetItem)
 
 # What stands for a call; None to leave it.
-Answer = Callable[[OpRecord, Call], RelayExpr | None]
+Answer = Callable[[AnyOp, Call], RelayExpr | None]
 
 
 def rewrite_calls(func: Function, answer: Answer) -> Function:

@@ -17,12 +17,12 @@ from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.layout import layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operand, rule_of
-from sterna.relay.op import OpRecord, call, rules_of
+from sterna.relay.op import AnyOp, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.errors import InternalError
 
 # Other attributes for a call that shall run in another layout; None to leave it.
-Alter = Callable[[OpRecord, Call], Attrs | None]
+Alter = Callable[[AnyOp, Call], Attrs | None]
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _Rewriter:
         made = rebuild(expr, {id(part): self._plain(self.held[id(part)]) for part in inner})
         return made
 
-    def _call(self, old: Call, record: OpRecord) -> _Held:
+    def _call(self, old: Call, record: AnyOp) -> _Held:
         altered = self.alter(record, old)
         rule = rule_of(record)
         plan = None

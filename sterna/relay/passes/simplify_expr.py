@@ -9,7 +9,7 @@ The rules stand with the operators: `rewrites` in their records.
 
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -23,7 +23,7 @@ def SimplifyExprPostAlterOp() -> Pass:
     return call_pass("SimplifyExprPostAlterOp", 0, simplify_expr)
 
 
-def simplify_expr(record: OpRecord, call: Call) -> RelayExpr | None:
+def simplify_expr(record: AnyOp, call: Call) -> RelayExpr | None:
     """What the first of the operator's rules that fits says."""
     for rule in record.rewrites:
         made = rule(call)

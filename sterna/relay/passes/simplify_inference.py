@@ -7,7 +7,7 @@
 
 from sterna.ir.transform import Pass
 from sterna.relay.expr import Call, RelayExpr
-from sterna.relay.op import OpRecord
+from sterna.relay.op import AnyOp
 from sterna.relay.passes.rewrite_calls import call_pass
 
 
@@ -16,6 +16,6 @@ def SimplifyInference() -> Pass:
     return call_pass("SimplifyInference", 0, simplify_inference)
 
 
-def simplify_inference(record: OpRecord, call: Call) -> RelayExpr | None:
+def simplify_inference(record: AnyOp, call: Call) -> RelayExpr | None:
     """What a call is when nothing is trained."""
     return None if record.simplify is None else record.simplify(call.attrs, call.args)

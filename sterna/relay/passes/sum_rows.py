@@ -100,10 +100,10 @@ def _can_sum(expr: RelayExpr, processor: Any) -> bool:
         return False
     anchor = _anchor(expr.op)
     record = record_of(anchor)
-    if anchor is None or record is None or record.gives_row_sums is None:
+    if anchor is None or record is None or record.contraction.gives_row_sums is None:
         return False
     same: bool = anchor.checked_type == expr.checked_type
-    return same and record.gives_row_sums(anchor, processor)
+    return same and record.contraction.gives_row_sums(anchor, processor)
 
 
 def _anchor(kernel: Function) -> Call | None:

@@ -18,7 +18,7 @@ from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
 from sterna.relay.arrays import float_info, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import OpRecord, call, rules_of
+from sterna.relay.op import AnyOp, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.dtype import DataType
 
@@ -85,7 +85,7 @@ class _Narrower:
         inner = old.operands()  # type: ignore[attr-defined]
         return rebuild(old, {id(e): self._like(self.made[id(e)], e.checked_type) for e in inner})
 
-    def _call(self, old: Call, record: OpRecord) -> RelayExpr:
+    def _call(self, old: Call, record: AnyOp) -> RelayExpr:
         args = [self.made[id(arg)] for arg in old.args]
         attrs: Any = old.attrs
         if self._is_narrow(record, attrs, old.args, args):
@@ -102,10 +102,11 @@ class _Narrower:
         return made
 
     def _is_narrow(
-        self, record: OpRecord, attrs: Any, old: tuple[RelayExpr, ...], args: list[RelayExpr]
+        self, record: AnyOp, attrs: Any, old: tuple[RelayExpr, ...], args: list[RelayExpr]
     ) -> bool:
         """Whether a call reads narrow floats."""
-        if record.stays_wide is not None and record.stays_wide(attrs, self.narrow):
+        stays_wide = record.contraction.stays_wide
+        if stays_wide is not None and stays_wide(attrs, self.narrow):
             return False
         leaves = [leaf for arg in args for leaf in _leaves(arg)]
         before = [kind for arg in old for kind in flatten_type(arg.checked_type)]

@@ -11,19 +11,11 @@ import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
-from sterna.schedule.byte_pair_kernels import ImageKernel, RowsKernel
+from sterna.schedule.byte_pair_kernel import ROWS, SIGN, PairKernel
 from sterna.schedule.byte_pair_steps import Steps, steps_of
-from sterna.schedule.byte_pair_tiles import ROWS, SIGN
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, dot_lanes
-from sterna.schedule.epilogue import Epilogue
-from sterna.schedule.implementation import (
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-    expect_shape,
-)
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 
@@ -37,12 +29,17 @@ class BytePairs(PackedImplementation):
     """Channels last in whole groups of four, one group of channels, weights with a sign."""
 
     name = "byte_pairs"
+    wants = "a contraction of bytes in whole groups of four"
+
+    def suits(self, made: Contraction) -> bool:
+        kinds = made.is_of_bytes and made.weight.is_int and made.out == INT32
+        return kinds and made.is_plain_image and made.depth % GROUP == 0
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         lanes = dot_lanes(made.outputs, processor)
-        if not processor.prefers_dot2 or not _suits(made) or lanes < LEAST_LANES:
+        if not processor.prefers_dot2 or not self.suits(made) or lanes < LEAST_LANES:
             return []
         steps = cheapest_steps(weights.reshape(made.outputs, -1, GROUP), lanes)
         cycles = made.pixels * steps.cost(lanes) / processor.threads
@@ -55,9 +52,7 @@ class BytePairs(PackedImplementation):
 
         return [Candidate(Plan(self.name), cycles, pack)]
 
-    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
-        if not _suits(made):
-            raise ValueError(f"bytes in whole groups of four are needed, not {made}")
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         groups, vectors, lanes, _ = (*operands[0].concrete_shape, 1, 1, 1, 1)[:4]
         panels, rest = divmod(made.outputs, max(1, vectors * lanes))
         if rest:
@@ -80,16 +75,10 @@ class BytePairs(PackedImplementation):
                 own[:, group_at[int(places[step])]] += weight[step].reshape(panel, GROUP)
         return plain.reshape(made.outputs, *made.window, made.depth)
 
-    def compute(
-        self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
-        data: Tensor, packed: Sequence[Tensor],
-    ) -> Tensor:
-        kernel: RowsKernel | ImageKernel
-        if made.is_pointwise and made.batch == made.result[0] == 1:
-            kernel = RowsKernel(made, packed[0], out.concrete_shape[:-1])
-        else:
-            kernel = ImageKernel(made, packed[0])
-        return kernel.tensor(epilogue, out, (data, *packed), "T_byte_pairs")
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> PairKernel:
+        return PairKernel(made, packed[0], out.concrete_shape[:-1])
 
 
 def cheapest_steps(weights: Array, lanes: int) -> Steps:
@@ -104,14 +93,6 @@ def cheapest_steps(weights: Array, lanes: int) -> Steps:
         narrow = steps_of(weights, lanes)
         best = narrow if narrow.cost(lanes) * NARROW < best.cost(lanes) else best
     return best
-
-
-def _suits(made: Contraction) -> bool:
-    kinds = [(kind.is_integer, kind.bits) for kind in (made.data, made.weight)]
-    if kinds != [(True, 8), (True, 8)] or not made.weight.is_int or made.out != INT32:
-        return False
-    plain = made.rank == 2 and made.groups == 1 and made.channels_last
-    return plain and made.depth % GROUP == 0 and made.macs > 0
 
 
 def _places(made: Contraction) -> Array:

@@ -5,7 +5,6 @@ halved and taken twice.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,52 +16,45 @@ from sterna.schedule.byte_pair_steps import fits_pairs
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.depthwise_bytes_kernel import (
     DepthwiseKernel,
+    Tile,
     pack_rows,
+    packed_shape,
     rows_together,
-    unpack_rows,
 )
 from sterna.schedule.dot4 import GROUP, INT32
-from sterna.schedule.epilogue import Epilogue, Finish, extern_with
-from sterna.schedule.implementation import (
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-    expect_shape,
-)
-from sterna.schedule.implementations.depthwise_dot4 import (
-    LEAST_LANES,
-    expect_depthwise_of_bytes,
-    is_depthwise_of_bytes,
-    lanes_of,
-)
+from sterna.schedule.implementation import Candidate, Plan, expect_shape
+from sterna.schedule.implementations.depthwise_dot4 import LEAST_LANES, DepthwiseDot4, lanes_of
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 from sterna.tir import add_pairs, dot2
-from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.ir_builder import BufferVar
 
 
 def halved(packed: Array) -> tuple[Array, Array]:
     """Packed weights in at most two parts, and how many of these each vector of channels has."""
     *_, vectors, lanes, group = packed.shape
-    pairs = packed.astype("int32").reshape(-1, vectors, lanes * group // 2, 2)
-    fits: Array = np.all(fits_pairs(pairs), axis=(0, 2))
     values = packed.astype("int32")
+    pairs = values.reshape(-1, vectors, lanes * group // 2, 2)
+    fits: Array = np.all(fits_pairs(pairs), axis=(0, 2))
     first = np.where(fits[:, None, None], values, values >> 1)
     parts = [first] if fits.all() else [first, values - first]
     return np.stack(parts).astype("int8"), np.where(fits, 1, 2).astype("int32")
 
 
-class DepthwiseDot2(PackedImplementation):
+class DepthwiseDot2(DepthwiseDot4):
     """Unsigned bytes by weights with a sign, most of which fit."""
 
     name = "depthwise_dot2"
+    wants = "a depthwise convolution of uint8 by int8"
+
+    def suits(self, made: Contraction) -> bool:
+        return super().suits(made) and made.data.is_uint and made.weight.is_int
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         lanes = processor.lanes(INT32)
-        if not processor.prefers_dot2 or not _suits(made):
+        if not processor.prefers_dot2 or not self.suits(made):
             return []
         if made.outputs % lanes or lanes < LEAST_LANES:
             return []
@@ -71,14 +63,9 @@ class DepthwiseDot2(PackedImplementation):
         cycles = made.pixels * made.outputs / lanes * each / processor.threads
         return [Candidate(Plan(self.name), cycles, lambda: parts)]
 
-    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
-        expect_depthwise_of_bytes(made)
-        if not _suits(made):
-            raise ValueError(f"data is uint8 and weight int8, not {made.data} and {made.weight}")
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         (parts, *_), lanes = operands[0].concrete_shape, lanes_of(made, operands[0])
-        vectors = made.outputs // lanes
-        rows = (rows_together(made), made.window[1], vectors, lanes, GROUP)
-        expect_shape(operands, (parts, *rows), (vectors,))
+        expect_shape(operands, (parts, *packed_shape(made, lanes)), (made.outputs // lanes,))
         if operands[1].dtype != INT32:
             raise ValueError(f"how many parts channels have is int32, not {operands[1].dtype}")
 
@@ -86,45 +73,28 @@ class DepthwiseDot2(PackedImplementation):
         weight, parts = operands
         has = np.arange(len(weight))[:, None] < parts
         total = (weight.astype(np.int32) * has[:, None, None, :, None, None]).sum(axis=0)
-        return unpack_rows(made, total)[..., None]
+        return super().unpack(made, plan, (total,))
 
-    def compute(
-        self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
-        data: Tensor, packed: Sequence[Tensor],
-    ) -> Tensor:
-        kernel = _PairsKernel(made, build.int_value(packed[0].shape[-2]) or 1)
-
-        def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-            first, weights, kernel.parts, result = buffers
-            kernel.finish = finish
-            kernel.write(ib, first, weights, result)
-
-        name = "T_depthwise_dot2"
-        return extern_with(epilogue, out, (data, *packed), write, name, kernel.describe())
-
-
-def _suits(made: Contraction) -> bool:
-    return is_depthwise_of_bytes(made) and made.data.is_uint and made.weight.is_int
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> DepthwiseKernel:
+        return _PairsKernel(made, build.int_value(packed[0].shape[-2]) or 1)
 
 
 class _PairsKernel(DepthwiseKernel):
     """The same loops over one part or two."""
 
     most_columns = 4
-    parts: BufferVar
-    number: Expr
 
-    def _products(
-        self, ib: IRBuilder, seen: BufferVar, weight: BufferVar, held: BufferVar, left: Expr,
-        columns: int, block: Expr, vector: Expr,
+    def add_products(
+        self, tile: Tile, held: BufferVar, vector: Expr, part: tuple[Expr, ...] = ()
     ) -> None:
-        with ib.for_range(0, self.parts[block * self.vectors + vector], name="part") as self.number:
-            super()._products(ib, seen, weight, held, left, columns, block, vector)
+        (parts,) = self.beside
+        count = parts[tile.piece.block * self.vectors + vector]
+        with self.ib.for_range(0, count, name="part") as number:
+            super().add_products(tile, held, vector, (number,))
 
-    def _factors(self, weight: BufferVar, at: tuple[Any, ...]) -> Expr:
-        return super()._factors(weight, (self.number, *at))
-
-    def _add(self, before: Expr, given: Expr, factors: Expr) -> Expr:
+    def add(self, before: Expr, given: Expr, factors: Expr) -> Expr:
         return add_pairs(before, dot2(given, factors))
 
 

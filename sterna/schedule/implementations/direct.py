@@ -18,7 +18,7 @@ from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 from sterna.schedule.cost import STREAMED, direct_cycles
 from sterna.schedule.dot4 import INT32, dot_width
 from sterna.schedule.expression import Expression, weight_axes, weight_layout
-from sterna.schedule.implementation import Candidate, Limits, Packing, Plan, expect_shape
+from sterna.schedule.implementation import Candidate, Packing, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import tile_of_group, tile_of_rows, tiles_of_group
 from sterna.schedule.sum_of_products import DIRECT
@@ -39,7 +39,7 @@ class Direct(Packing):
         return direct_cycles(made, processor, how.width if how.weights else None)
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         how = packing_of(made, processor)
         cycles = self.cycles(made, how, processor)

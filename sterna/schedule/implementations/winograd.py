@@ -10,19 +10,12 @@ from sterna.ir import build
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.epilogue import Epilogue, Finish, extern_with
-from sterna.schedule.implementation import (
-    Arranged,
-    Candidate,
-    Limits,
-    PackedImplementation,
-    Plan,
-)
+from sterna.schedule.implementation import Arranged, Candidate, PackedImplementation, Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.pixel_blocks import PixelBlocks
 from sterna.schedule.products import FLOAT32
 from sterna.schedule.register_tile import tile_of_rows
-from sterna.schedule.winograd_kernel import WinogradKernel
+from sterna.schedule.winograd_kernel import WinogradKernel, chunk_of
 from sterna.schedule.winograd_plan import (
     MOST_SIZE,
     SPLITS,
@@ -32,7 +25,6 @@ from sterna.schedule.winograd_plan import (
     winograd_plans,
 )
 from sterna.te import Tensor
-from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # It pays only if it is this much cheaper: weights grow.
 PAYS = 0.9
@@ -44,9 +36,18 @@ class Winograd(PackedImplementation):
     """Channels last, one group, float32."""
 
     name = "winograd"
+    wants = (
+        "a convolution of float32 with channels last, stride 1, one group, borders of 0 and a "
+        f"square window of {WINDOWS[0]} to {WINDOWS[-1]} rows"
+    )
+
+    def suits(self, made: Contraction) -> bool:
+        floats = {*made.dtypes} == {FLOAT32} and made.border == 0
+        steps = {*made.strides, *made.dilation} == {1} and made.window[0] == made.window[-1]
+        return floats and made.is_plain_image and steps and made.window[0] in WINDOWS
 
     def candidates(
-        self, made: Contraction, weights: Array, processor: Processor, limits: Limits
+        self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         blocks = None
         if {*made.strides} != {1}:
@@ -55,14 +56,12 @@ class Winograd(PackedImplementation):
                 return []
         seen = made if blocks is None else blocks.contraction(made)
         block = _block(seen, processor)
-        if not _suits(seen) or seen.outputs % block:
+        if not self.suits(seen) or seen.outputs % block:
             return []
         arranging = 0 if blocks is None else prod(blocks.shape) / ARRANGED / processor.threads
         together = processor.steps_together(FLOAT32, seen.inputs)
         found = []
         for way in winograd_plans(seen, block, processor):
-            if (way.m + seen.window[0] - 1) ** 2 * seen.inputs / made.products > limits.growth:
-                continue
             plan = Plan.of(
                 self.name, m=way.m, tiles=way.tiles, split=way.split, lanes=way.lanes,
                 registers=processor.registers_for(together), together=together,
@@ -74,15 +73,12 @@ class Winograd(PackedImplementation):
                 return (transform_weights(plain, m, block),)
 
             arranged = None if blocks is None else Arranged(seen, blocks.data)
-            found.append(Candidate(plan, (way.cycles + arranging) / PAYS, pack, arranged))
+            growth = (way.m + seen.window[0] - 1) ** 2 * seen.inputs / made.products
+            cycles = (way.cycles + arranging) / PAYS
+            found.append(Candidate(plan, cycles, pack, arranged, growth))
         return found
 
-    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
-        if not _suits(made):
-            raise ValueError(
-                f"Winograd needs float32, channels last, stride 1, one group, borders of 0 and "
-                f"windows of {WINDOWS[0]} to {WINDOWS[-1]} rows and columns, not {made}"
-            )
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         m, most = plan.integer("m"), MOST_SIZE - made.window[0] + 1
         if not 2 <= m <= most:
             raise ValueError(f"m should be 2 to {most}")
@@ -99,25 +95,11 @@ class Winograd(PackedImplementation):
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         return restore_weights(operands[0], plan.integer("m"), made.window[0])
 
-    def compute(
-        self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
-        data: Tensor, packed: Sequence[Tensor],
-    ) -> Tensor:
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> WinogradKernel:
         """What follows is computed while a tile of results is in registers."""
-        *_, block = (build.int_value(extent) or 1 for extent in packed[0].shape)
-        kernel = WinogradKernel(made, plan.integer("m"), block, plan.integer("lanes"))
-        kernel.plan(
-            plan.integer("tiles"), plan.integer("registers"), plan.integer("together"),
-            plan.text("split"),
-        )
-
-        def write(ib: IRBuilder, buffers: Sequence[BufferVar], finish: Finish | None) -> None:
-            kernel.finish = finish
-            kernel.data, kernel.weight, kernel.out = buffers
-            kernel.write(ib)
-
-        described = kernel.describe(plan.integer("products"))
-        return extern_with(epilogue, out, (data, *packed), write, "T_winograd", described)
+        return WinogradKernel(made, plan, build.int_value(packed[0].shape[-1]) or 1)
 
 
 def _expect_loops(made: Contraction, plan: Plan, block: int) -> None:
@@ -128,7 +110,7 @@ def _expect_loops(made: Contraction, plan: Plan, block: int) -> None:
         if plan.integer(name) < 1:
             raise ValueError(f"{name} should be at least 1")
     lanes, together = plan.integer("lanes"), plan.integer("together")
-    chunk = WinogradKernel(made, plan.integer("m"), block, lanes).chunk
+    chunk = chunk_of(made, lanes)
     if block % lanes or made.inputs % chunk or chunk % lanes or chunk % together:
         raise ValueError(
             f"lanes should divide blocks of {block} channels, and lanes and together the "
@@ -140,14 +122,6 @@ def _block(made: Contraction, processor: Processor) -> int:
     """Output channels that lie together."""
     width = made.result[-1]
     return tile_of_rows(processor, width, made.outputs, FLOAT32, made.inputs).columns
-
-
-def _suits(made: Contraction) -> bool:
-    plain = made.rank == 2 and made.groups == 1 and made.channels_last
-    steps = {*made.strides, *made.dilation} == {1} and made.window[0] == made.window[-1]
-    floats = set(made.dtypes) == {FLOAT32}
-    zeros = made.border == 0
-    return plain and steps and floats and zeros and made.window[0] in WINDOWS and made.macs > 0
 
 
 IMPLEMENTATION = Winograd()

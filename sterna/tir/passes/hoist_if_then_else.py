@@ -8,6 +8,7 @@ from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
 from sterna.tir.stmt import BufferLoad, For, IfThenElse, PrimFunc, Stmt
+from sterna.tir.threads import has_threads
 
 
 def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
@@ -15,6 +16,8 @@ def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
 
     Only conditions that the loop cannot change: they use neither its variable nor memory.
     """
+    if has_threads(func.body):  # where only some threads come by, none can wait for others
+        return func
     return func.with_body(_Hoister().rewrite(func.body))
 
 

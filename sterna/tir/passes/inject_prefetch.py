@@ -122,8 +122,8 @@ class _Lowering(Rewriter):
         first = self.analyzer.simplify(substitute(place, none))
         more = self.analyzer.simplify(place - first)
         bound = self.analyzer.bound(more)
-        apart = all(var in own for var in variables_in(more))
-        if not apart or bound.low < 0 or bound.high >= size:
+        is_own = all(var in own for var in variables_in(more))
+        if not is_own or bound.low < 0 or bound.high >= size:
             return self.clamped(place, build.const(size))
         return self.clamped(first, build.const(size - int(bound.high))) + more
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sterna.arith import Analyzer, detect_linear, interval
 from sterna.ir import build
-from sterna.ir.expr import GE, GT, LE, LT, Call, Expr, Var, variables_in
+from sterna.ir.expr import GE, GT, LE, LT, Call, Expr, Max, Min, Select, Var, variables_in
 from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.tir.config import LoopPartitionConfig
@@ -13,9 +13,11 @@ from sterna.tir.passes.hoist_if_then_else import conjuncts
 from sterna.tir.passes.remove_no_op import remove_no_op_in
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import AttrStmt, For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
+from sterna.tir.threads import has_threads
 
 HINT = "pragma_loop_partition_hint"
 _DEFAULT = LoopPartitionConfig()
+_OPPOSITE = {LT: GE, GE: LT, LE: GT, GT: LE}
 
 
 def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> PrimFunc:
@@ -27,6 +29,8 @@ def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> Pr
     A loop with the pragma loop_partition_hint is split wherever a condition in it begins to hold or
     to fail, so that a border does not slow down what lies inside it.
     """
+    if has_threads(func.body):  # threads would disagree about which part an iteration is in
+        return func
     return func.with_body(_Partitioner(config).rewrite(func.body))
 
 
@@ -47,11 +51,17 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
 
 
 def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
-    """The conditions inside a statement, with the loops around them."""
+    """The conditions inside a statement, and those of clamped indices, with the loops around."""
     if isinstance(stmt, For):
         inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
-    if isinstance(stmt, IfThenElse):
+    if isinstance(stmt, IfThenElse | Select):
         yield from ((part, inner) for part in conjuncts(stmt.condition))
+    if isinstance(stmt, Select) and type(stmt.condition) in _OPPOSITE:
+        condition = stmt.condition
+        yield _OPPOSITE[type(condition)](condition.a, condition.b), inner
+    if isinstance(stmt, Min | Max) and stmt.dtype.is_integer:
+        yield (stmt.a <= stmt.b if isinstance(stmt, Min) else stmt.a >= stmt.b), inner
+        yield (stmt.b <= stmt.a if isinstance(stmt, Min) else stmt.b >= stmt.a), inner
     if isinstance(stmt, Call) and stmt.op == "if_then_else":
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
     for child in stmt.children():
@@ -168,7 +178,8 @@ class _Partitioner(Rewriter):
         if loop.kind == "parallel":
             return self.branch(loop, inside)
         again = build.int_value(inside) is not None  # other guards may fail later
-        return seq(self.part(loop, begin, inside, False), self.part(loop, inside, end, again))
+        nested = again and _is_hinted(loop)  # a border may have hidden another
+        return seq(self.part(loop, begin, inside, nested), self.part(loop, inside, end, again))
 
     def part(self, loop: For, begin: Expr, end: Expr, again: bool) -> Stmt:
         var = Var(loop.var.name, loop.var.dtype)

@@ -40,7 +40,7 @@ def custom_places(
     if missing:
         raise ValueError(f"{PREFIX}{name} gives no place to the buffer {missing[0]}")
     places = [_place(name, buffer, pools, made[buffer]) for buffer in shown]
-    _check_apart(name, buffers, conflicts, places)
+    _check_disjoint(name, buffers, conflicts, places)
     return places
 
 
@@ -58,7 +58,7 @@ def _place(name: str, buffer: BufferInfo, pools: Sequence[PoolInfo], given: obje
     return number, offset
 
 
-def _check_apart(
+def _check_disjoint(
     name: str, buffers: Sequence[BufferInfo], conflicts: Sequence[Sequence[int]],
     places: Sequence[Place],
 ) -> None:

@@ -45,16 +45,16 @@ def _neighbour(
     size: int,
     source: random.Random,
 ) -> list[int]:
-    """The order with one buffer that ends highest, or one it meets, moved to an earlier turn."""
+    """The order with one buffer that ends highest, or one it meets, moved forward."""
     highest = [n for n in order if offsets[n] + buffers[n].size == size]
     chosen = source.choice(highest)
-    turns = {n: turn for turn, n in enumerate(order)}
+    positions = {n: position for position, n in enumerate(order)}
     if conflicts[chosen] and source.random() < 0.5:
         chosen = source.choice(conflicts[chosen])
-    earlier = [turns[n] for n in conflicts[chosen] if turns[n] < turns[chosen]]
-    turn = source.choice(earlier) if earlier else source.randrange(len(order))
+    earlier = [positions[n] for n in conflicts[chosen] if positions[n] < positions[chosen]]
+    position = source.choice(earlier) if earlier else source.randrange(len(order))
     moved = [n for n in order if n != chosen]
-    moved.insert(turn, chosen)
+    moved.insert(position, chosen)
     return moved
 
 

@@ -14,7 +14,7 @@ WORK_PER_SECOND = 300_000_000
 """What one second of a time limit stands for: plans must not depend on the machine."""
 
 FIRST_ALLOWANCE = 2_000_000
-"""The work that each order of the buffers may take at first; it doubles with every turn."""
+"""The work that each order of the buffers may take at first; it doubles with every attempt."""
 
 ALLOWANCE_OF_A_BUFFER = 1000
 """A large graph needs more: to look at each buffer takes that much."""
@@ -86,7 +86,7 @@ def _improve(found: Found, boxes: Sequence[_Box], budget: int, enough: int) -> N
             low = max(low, found.needed)
         else:
             low = target + 1
-        if low >= found.size:  # sizes that were given up get another turn
+        if low >= found.size:  # sizes that were given up get another attempt
             low = max(found.needed, enough)
         target = (low + found.size - 1) // 2
 
@@ -97,10 +97,10 @@ def _search(
     """A plan of this size, or the size that is needed, or neither; and the work that it took."""
     spent = 0
     least = max(FIRST_ALLOWANCE, ALLOWANCE_OF_A_BUFFER * len(boxes))
-    for turn in count():
-        allowance = least << min(turn, DOUBLINGS)
-        source = random.Random(turn)
-        factors = {b.number: source.uniform(0.7, 1.4) if turn > 1 else 1.0 for b in boxes}
+    for attempt in count():
+        allowance = least << min(attempt, DOUBLINGS)
+        source = random.Random(attempt)
+        factors = {b.number: source.uniform(0.7, 1.4) if attempt > 1 else 1.0 for b in boxes}
         for key in _ORDERS:
             order = sorted(boxes, key=lambda b: key(b, factors[b.number]), reverse=True)
             items = [(b.size, b.first, b.last) for b in order]

@@ -1,58 +1,26 @@
-"""Imports broken copies of models until its time is over; run by test_onnx_fuzz.py.
+"""Imports broken copies of models: an import succeeds, or raises ValueError or OpNotImplemented."""
 
-    python -m tests.frontend.fuzz_onnx SEED SECONDS FOLDER MODEL...
-
-The file at hand lies in FOLDER as broken.onnx, so that it is there when this process is gone. An
-import succeeds, or it raises ValueError or OpNotImplemented; all else ends the program.
-"""
-
-import faulthandler
+import base64
 import random
-import resource
-import sys
-import time
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx.backend.test
 from google.protobuf.message import Message
 from onnx import ModelProto
 
 from sterna.relay.frontend import from_onnx
 from sterna.support.errors import OpNotImplemented
+from sterna.testing.fuzz.fuzzer import Fuzzer
+from sterna.testing.fuzz.mutate import mutate
+from sterna.testing.fuzz.tape import Tape
 
-SLOWEST = 20.0
-MOST_MEMORY = 3 << 30
+LARGEST = 400_000  # bytes of a model, so that many are tried
 
 WHOLE = (0, 1, -1, 2, 3, 4, 7, 8, 16, 255, 65536, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**60,
          2**62, 2**63 - 1, -(2**63))
 REAL = (0.0, 1.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
-
-
-# ---- changes of bytes ----
-
-
-def broken_bytes(data: bytes, rng: random.Random) -> bytes:
-    """A few bytes changed, left out, repeated or put in, or the end cut off."""
-    made = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 4, 16))):
-        if not made:
-            break
-        place = rng.randrange(len(made))
-        length = rng.choice((1, 1, 2, 8, 64))
-        kind = rng.randrange(5)
-        if kind == 0:
-            made[place] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            made[place : place + length] = rng.randbytes(length)
-        elif kind == 2:
-            del made[place : place + length]
-        elif kind == 3:
-            made[place:place] = made[place : place + length]
-        else:
-            del made[place:]
-    return bytes(made)
 
 
 # ---- changes of fields ----
@@ -121,7 +89,7 @@ def _copy(value: Any) -> Any:
 
 def _scalar(field: Any, old: Any, root: Any, rng: random.Random) -> Any:
     if field.type == field.TYPE_BYTES:
-        return broken_bytes(old or b"\0\0\0\0", rng)
+        return mutate(old or b"\0\0\0\0", rng)
     if field.cpp_type == field.CPPTYPE_STRING:
         names = [
             value for part in messages(root) for inner, value in part.ListFields()
@@ -142,41 +110,57 @@ def _scalar(field: Any, old: Any, root: Any, rng: random.Random) -> Any:
 def broken(data: bytes, rng: random.Random) -> bytes:
     """A copy of a model with something wrong."""
     if rng.random() < 0.25:
-        return broken_bytes(data, rng)
+        return mutate(data, rng)
     model = ModelProto.FromString(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         break_field(model, rng)
     return bytes(model.SerializeToString())
 
 
-# ---- the run ----
+# ---- the fuzzer ----
 
 
-def run(seed: int, seconds: float, folder: Path, paths: Sequence[Path]) -> dict[str, int]:
-    """How often imports ended in which way."""
-    rng = random.Random(seed)
-    corpus = [path.read_bytes() for path in paths]
-    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, limit))
-    counts: dict[str, int] = {}
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        data = broken(rng.choice(corpus), rng)
-        (folder / "broken.onnx").write_bytes(data)
-        faulthandler.dump_traceback_later(SLOWEST, exit=True)
+class Importers(Fuzzer):
+    """Broken copies of models are imported or refused, and nothing else happens."""
+
+    name = "importers"
+    about = "models of ONNX with fields and bytes changed"
+    seconds = 20.0
+    memory = 3 << 30
+
+    def __init__(self) -> None:
+        self._models: list[bytes] = []
+
+    def prepare(self, folder: Path, corpus: Path | None) -> None:
+        """Read the models: those that come with ONNX, and those of the corpus, which count more."""
+        self._folder = folder
+        data = Path(next(iter(onnx.backend.test.__path__))) / "data"
+        given = sorted((corpus / "onnx").glob("*.onnx")) if corpus is not None else []
+        found = [*data.glob("*/*/model.onnx"), *given]
+        paths = sorted(path for path in found if path.stat().st_size < LARGEST)
+        self._models = [path.read_bytes() for path in [*3 * given, *paths]]
+
+    def check(self, tape: Tape) -> str:
+        """Import a broken model."""
+        path = self._folder / "broken.onnx"
+        path.write_bytes(broken(tape.choice(self._models), tape))
         try:
-            from_onnx(folder / "broken.onnx", freeze_params=rng.random() < 0.8)
-            ending = "imported"
+            from_onnx(path, freeze_params=tape.random() < 0.8)
         except (ValueError, OpNotImplemented) as error:
-            ending = type(error).__name__
             assert not isinstance(error.__cause__, MemoryError), "it took too much memory"
-        faulthandler.cancel_dump_traceback_later()
-        counts[ending] = counts.get(ending, 0) + 1
-    return counts
+            return type(error).__name__
+        return "imported"
+
+    def program(self, values: list[int], error: str) -> str:
+        """The model itself, whatever it was made from."""
+        tape = Tape(values=values)
+        data = base64.b64encode(broken(tape.choice(self._models), tape)).decode()
+        freeze = tape.random() < 0.8
+        return (
+            "import base64, pathlib\nfrom sterna.relay.frontend import from_onnx\n\n"
+            f"pathlib.Path('broken.onnx').write_bytes(base64.b64decode({data!r}))\n"
+            f"from_onnx('broken.onnx', freeze_params={freeze})\n"
+        )
 
 
-if __name__ == "__main__":
-    faulthandler.enable()
-    warnings.simplefilter("ignore")
-    print(run(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]),
-              [Path(name) for name in sys.argv[4:]]))
+FUZZER = Importers()

@@ -1,20 +1,9 @@
-/* SHA-256 and HMAC-SHA-256 (FIPS 180-4, RFC 2104). */
-#ifndef STERNA_RPC_SHA256_H_
-#define STERNA_RPC_SHA256_H_
+/* HMAC-SHA-256 (RFC 2104). */
+#ifndef STERNA_RPC_HMAC_H_
+#define STERNA_RPC_HMAC_H_
 
 #include "common.h"
-
-enum { SHA256_SIZE = 32, SHA256_BLOCK = 64 };
-
-typedef struct {
-  uint32_t state[8];
-  uint64_t size; /* of all that was added, in bytes */
-  uint8_t block[SHA256_BLOCK];
-} sha256;
-
-INTERNAL void sha256_begin(sha256 *hash);
-INTERNAL void sha256_add(sha256 *hash, const void *data, size_t size);
-INTERNAL void sha256_end(sha256 *hash, uint8_t out[SHA256_SIZE]);
+#include "sha256.h"
 
 /* The code of a message that comes in pieces. */
 typedef struct {

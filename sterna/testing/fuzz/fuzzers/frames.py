@@ -1,14 +1,6 @@
-"""Throws broken frames at the server's side: python -m tests.rpc.fuzz_frames SEED SECONDS FOLDER.
+"""Throws broken frames at the server's side: answers, and the end of the session, may follow."""
 
-Nothing but the documented may happen: answers, and the end of the session. What else is raised, and
-what takes longer than a few seconds, ends the process with a failure; the bytes are in FOLDER.
-"""
-
-import faulthandler
 import random
-import resource
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +11,11 @@ from sterna.rpc.streams import StreamEnded
 from sterna.rpc.values import Handle
 from sterna.runtime import Device, register_func
 from sterna.support.dtype import DataType
+from sterna.testing.fuzz.fuzzer import Fuzzer
+from sterna.testing.fuzz.mutate import mutate
+from sterna.testing.fuzz.tape import Tape
 
 MOST_BYTES = 64 << 20
-HANG_S = 20
 
 
 class Given:
@@ -101,47 +95,38 @@ class Maker:
         ]
         return chance.choice(makers)()
 
-    def broken(self, data: bytes) -> bytes:
-        """The same with something changed, cut out, doubled or put in."""
-        chance, made = self.chance, bytearray(data)
-        for _ in range(chance.randint(0, 3)):
-            at = chance.randrange(len(made) + 1)
-            what = chance.randrange(4)
-            if what == 0 and at < len(made):
-                made[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
-            elif what == 1:
-                del made[at : at + chance.choice([1, 4, 8])]
-            elif what == 2:
-                made[at:at] = made[at : at + 8]
-            else:
-                made[at:at] = chance.randbytes(chance.choice([1, 4, 8]))
-        return bytes(made)
+    def some_frames(self) -> bytes:
+        """A few frames, of which some are broken."""
+        parts = []
+        for _ in range(self.chance.randint(1, 12)):
+            part = self.any_frame()
+            parts.append(part if self.chance.random() < 0.7 else mutate(part, self.chance, (1, 2)))
+        return b"".join(parts)
 
 
-def main() -> None:
-    seed, seconds, folder = int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
-    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-    register_func("fuzz.same", lambda *args: list(args))
-    register_func("fuzz.call", lambda function, *args: function(*args))
-    maker = Maker(random.Random(seed))
-    session = SessionFolder(1 << 20, str(folder))
-    case = folder.parent / "broken.bin"
-    end, count, answered = time.monotonic() + seconds, 0, 0
-    while time.monotonic() < end:
-        data = b"".join(
-            maker.any_frame() if maker.chance.random() < 0.7 else maker.broken(maker.any_frame())
-            for _ in range(maker.chance.randint(1, 12))
-        )
-        case.write_bytes(data)
-        faulthandler.dump_traceback_later(HANG_S, exit=True)
-        stream = Given(data)
-        ServerPeer(stream, session, most_bytes=MOST_BYTES).serve()
-        faulthandler.cancel_dump_traceback_later()
-        count += 1
-        answered += stream.sent > 0
-    assert answered > count // 2, f"{answered} of {count} were answered: the frames are no good"
-    print(f"{count} sessions")
+class Frames(Fuzzer):
+    """Answers, and the end of the session: nothing else may happen."""
+
+    name = "frames"
+    about = "broken frames for the RPC server's side, in Python"
+    seconds = 20.0
+    memory = 8 << 30
+
+    def prepare(self, folder: Path, corpus: Path | None) -> None:
+        """Make the session's folder, and functions for clients to call."""
+        register_func("fuzz.same", lambda *args: list(args), override=True)
+        register_func("fuzz.call", lambda function, *args: function(*args), override=True)
+        (folder / "session").mkdir(exist_ok=True)
+        self._folder = folder
+        self._session = SessionFolder(1 << 20, str(folder / "session"))
+
+    def check(self, tape: Tape) -> str:
+        """Serve one session."""
+        stream = Given(Maker(tape).some_frames())
+        ServerPeer(stream, self._session, most_bytes=MOST_BYTES).serve()
+        written = {path.name for path in self._folder.iterdir()}
+        assert written <= {"session", "tape"}, f"there are files outside: {written}"
+        return "answered" if stream.sent else "silent"
 
 
-if __name__ == "__main__":
-    main()
+FUZZER = Frames()

@@ -1,4 +1,4 @@
-"""The protocol in bytes, written down once more: what tests send to the server in C."""
+"""The RPC protocol in bytes, written down once more: what is sent to the server in C."""
 
 import hmac
 import os
@@ -15,55 +15,67 @@ FLOAT32 = b"\x07" + struct.pack("<BBH", 2, 32, 1)
 
 
 def integer(number: int) -> bytes:
+    """A whole number."""
     return b"\3" + struct.pack("<q", number)
 
 
 def real(number: float) -> bytes:
+    """A floating-point number."""
     return b"\4" + struct.pack("<d", number)
 
 
 def text(value: str) -> bytes:
+    """Text."""
     data = value.encode()
     return b"\5" + struct.pack("<I", len(data)) + data
 
 
 def raw(data: bytes) -> bytes:
+    """Bytes."""
     return b"\6" + struct.pack("<I", len(data)) + data
 
 
 def shape(*dims: int) -> bytes:
+    """A shape."""
     return b"\x09" + struct.pack(f"<I{len(dims)}q", len(dims), *dims)
 
 
 def listed(*values: bytes) -> bytes:
+    """A list of values."""
     return b"\x0a" + struct.pack("<I", len(values)) + b"".join(values)
 
 
 def array(handle: int, dims: tuple[int, ...], offset: int = 0, owner: int = 1) -> bytes:
+    """A reference to an array."""
     head = struct.pack("<BQQ", owner, handle, offset) + CPU[1:] + FLOAT32[1:]
     return b"\x0b" + head + struct.pack(f"<I{len(dims)}q", len(dims), *dims)
 
 
 def function(handle: int, owner: int = 1) -> bytes:
+    """A reference to a function."""
     return b"\x0c" + struct.pack("<BQ", owner, handle)
 
 
 def module(handle: int) -> bytes:
+    """A reference to a module."""
     return b"\x0d" + struct.pack("<BQ", 1, handle)
 
 
 def frame(kind: int, *values: bytes, bulk: bytes = b"") -> bytes:
+    """A frame of any kind."""
     head = b"".join(values)
     return struct.pack("<2sBBIQ", b"SF", kind, 0, len(head), len(bulk)) + head + bulk
 
 
 def call(name: str, *values: bytes) -> bytes:
+    """A frame that calls a function by its name."""
     return frame(CALL, text(name), *values)
 
 
 def hello(
     secret: bytes | None = None, key: str = "", version: int = 1, service: int = 1
 ) -> bytes:
+    """The client's first words."""
     flags = 0 if secret is None else 1
     name = key.encode()
     return (
@@ -75,6 +87,7 @@ def hello(
 
 
 def receive(sock: socket.socket, size: int) -> bytes:
+    """So many bytes, or a ConnectionError."""
     data = b""
     while len(data) < size:
         part = sock.recv(size - len(data))

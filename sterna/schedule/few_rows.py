@@ -1,0 +1,118 @@
+"""Products of few rows with an operand that only the run knows, which is read once, as it lies.
+
+Packing would take longer than the product. Where neighbours in memory are steps of the sum, tiles
+of dot products collect it in the lanes of vectors; where they are columns, a few steps of the sum
+at a time are added to many columns, whose sums stay in the first cache.
+"""
+
+from sterna.schedule.choose import choose, near
+from sterna.schedule.default import vectorize_result
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.sum_of_products import SumOfProducts
+from sterna.te import ComputeOp, IterVar, Stage, Tensor
+
+# Steps of the sum that are added to sums in memory at once.
+STEPS = 4
+# Columns of a row that is computed alone: each sum waits for its own additions.
+COLUMNS_OF_A_ROW = 8
+MOST_SIDE = 4
+# Multiply-adds that are worth waking threads for.
+PARALLEL_PRODUCTS = 1 << 16
+
+
+def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -> str:
+    """Dot products of some rows and columns at once, with vectors along the sum."""
+    schedule, out = kernel.schedule, kernel.schedule[kernel.outputs[0]]
+    op = schedule[tile].op
+    assert isinstance(op, ComputeOp)
+    rows, columns = _dot_tile(kernel.processor, made, row)
+    outer = _tiles(out, made, row, rows, columns)
+    lanes = kernel.processor.lanes(made.dtype)
+    _, lane = schedule[tile].split(op.reduce_axis[0], factor=lanes)
+    partial = schedule[schedule.rfactor(tile, lane, factor_axis=len(op.axis))]
+    total = schedule[tile]
+    for stage in (partial, total):
+        stage.compute_at(out, outer[-1])
+    for axis in (*total.op.axis, *total.op.reduce_axis):
+        total.unroll(axis)
+    *own, vector = partial.op.axis
+    partial.reorder(*partial.op.reduce_axis, *own, vector)
+    partial.pragma(partial.op.reduce_axis[0], "loop_partition_hint", True)
+    for axis in own:
+        partial.unroll(axis)
+    partial.vectorize(vector)
+    _share(kernel, made, outer[:-1] or outer)
+    return f"dot products, {rows} x {columns} of them in registers"
+
+
+def _dot_tile(processor: Processor, made: SumOfProducts, row: int) -> tuple[int, int]:
+    """Rows and columns whose sums are in registers, beside a vector of each."""
+    sizes = made.sizes
+    if row == made.columns:
+        most = min(COLUMNS_OF_A_ROW, sizes[-1], processor.tile_registers // 2 - 1)
+        return 1, choose("columns", range(1, most + 1), near(most))
+    side = min(MOST_SIDE, int(processor.tile_registers**0.5) - 1)
+    rows, columns = min(side, sizes[row]), min(side, sizes[-1])
+    return choose("rows", range(1, rows + 1), near(rows)), columns
+
+
+def _tiles(
+    out: Stage, made: SumOfProducts, row: int, rows: int, columns: int
+) -> list[IterVar]:
+    """The loops over tiles of the result, which are written out."""
+    axes = list(out.op.axis)
+    wide, column = out.split(axes[-1], factor=columns)
+    outer, inside = [*axes[:-1], wide], [column]
+    if row != made.columns:
+        high, inner = out.split(axes[row], factor=rows)
+        out.unroll(inner)
+        outer = [*(axis for n, axis in enumerate(axes[:-1]) if n != row), wide, high]
+        inside = [inner, column]
+    out.reorder(*outer, *inside)
+    vectorize_result(out, column, columns)
+    return outer
+
+
+def schedule_streamed(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -> str:
+    """Sums of a block of columns in memory, to which a few steps of the sum are added at a time."""
+    schedule, out = kernel.schedule, kernel.schedule[kernel.outputs[0]]
+    lanes = kernel.processor.lanes(made.dtype)
+    block = _block(kernel.processor, made, row, lanes)
+    *others, last = list(out.op.axis)
+    rows = [others.pop(row)] if row != made.columns else []
+    wide, column = out.split(last, factor=block)
+    vectors, vector = out.split(column, factor=lanes)
+    out.reorder(*others, wide, *rows, vectors, vector)
+    out.vectorize(vector)
+    shared = _share(kernel, made, [*others, wide])
+    total = schedule[tile]
+    total.set_scope("global")
+    total.compute_at(out, shared)
+    *own, last = list(total.op.axis)
+    rows = [own.pop(row)] if row != made.columns else []
+    step, inner = total.split(total.op.reduce_axis[0], factor=STEPS)
+    vectors, vector = total.split(last, factor=lanes)
+    total.reorder(*own, step, vectors, inner, *rows, vector)
+    total.pragma(step, "loop_partition_hint", True)
+    for axis in (inner, *rows):
+        total.unroll(axis)
+    total.vectorize(vector)
+    return f"blocks of {block} columns, {STEPS} steps of the sum at a time"
+
+
+def _block(processor: Processor, made: SumOfProducts, row: int, lanes: int) -> int:
+    """Columns whose sums stay in the first cache, in at least as many blocks as threads."""
+    rows = 1 if row == made.columns else made.sizes[row]
+    room = processor.l1_bytes // 8 // (rows * made.dtype.bytes)
+    most = min(room, -(-made.sizes[-1] // processor.threads))
+    wanted = max(1, most // lanes)
+    return lanes * choose("vectors of a block", range(1, wanted + 1), near(wanted))
+
+
+def _share(kernel: Kernel, made: SumOfProducts, loops: list[IterVar]) -> IterVar:
+    """The loops that threads share, as one."""
+    out = kernel.schedule[kernel.outputs[0]]
+    shared = out.fuse(*loops) if len(loops) > 1 else loops[0]
+    if made.products >= PARALLEL_PRODUCTS:
+        out.parallel(shared)
+    return shared

@@ -1,0 +1,418 @@
+"""Cut a function into what the host does and the kernels that it launches on a device.
+
+The outermost loop over threads, and all that is inside, becomes a kernel: a function of its own
+whose body stands in a nest of loops over blocks and threads, once each. The loops over threads
+further inside are gone: each iteration is done by the thread of its number.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sterna.arith import substitute
+from sterna.ir import build
+from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
+from sterna.ir.node import Node, post_order
+from sterna.ir.visitor import ExprVisitor, Rewriter
+from sterna.tir.effects import has_effect
+from sterna.tir.passes.thread_sync import DivergentBarrierError, thread_sync
+from sterna.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    seq,
+)
+from sterna.tir.threads import BLOCKS, LAUNCHED, THREADS, is_shared, rank_of_scope
+
+TAKE_WORKSPACE = "__sterna_take_workspace"
+GIVE_WORKSPACE_BACK = "__sterna_give_workspace_back"
+
+# Private memory of a thread beyond this is taken from the device's own.
+MOST_PRIVATE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How many blocks and threads run a kernel."""
+
+    grid: tuple[Expr, Expr, Expr]
+    block: tuple[Expr, Expr, Expr]
+
+    @property
+    def block_size(self) -> int | None:
+        """The threads of a block, if that is known."""
+        sizes = [build.int_value(extent) for extent in self.block]
+        known = [size for size in sizes if size is not None]
+        return known[0] * known[1] * known[2] if len(known) == 3 else None
+
+
+def launch_of(kernel: PrimFunc) -> Launch:
+    """The numbers of blocks and threads that a kernel's outermost loops say."""
+    extents: dict[str, Expr] = {}
+    body = kernel.body
+    while isinstance(body, For) and body.kind == "thread":
+        extents[body.thread] = body.extent
+        body = body.body
+    one = build.const(1)
+    blocks = [extents.get(tag, one) for tag in BLOCKS]
+    threads = [extents.get(tag, one) for tag in THREADS]
+    return Launch((blocks[0], blocks[1], blocks[2]), (threads[0], threads[1], threads[2]))
+
+
+def split_host_device(func: PrimFunc) -> tuple[PrimFunc, list[PrimFunc]]:
+    """The host's part of a function, which calls kernels by name, and these kernels."""
+    splitter = _Splitter(func)
+    body = splitter.rewrite(func.body)
+    return func.with_body(body), splitter.kernels
+
+
+class UnboundError(ValueError):
+    """The host would work on memory of the device."""
+
+
+class _Splitter(Rewriter):
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.kernels: list[PrimFunc] = []
+        self.inside: list[Buffer] = []
+        """Memory of blocks and threads that is allocated outside of kernels."""
+        self.anchor = next((b.data for b in func.buffers if b is not None), None)
+
+    def visit_For(self, loop: For) -> Stmt:
+        if loop.kind == "thread":
+            return self.kernel(loop)
+        body = self.rewrite(loop.body)
+        return loop.with_body(body, "serial")  # launches are in order
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        buffer = allocate.buffer
+        if rank_of_scope(buffer.scope) > 0:
+            self.inside.append(buffer)
+            return self.rewrite(allocate.body)  # type: ignore[no-any-return]
+        return self.workspace(buffer, self.rewrite(allocate.body))
+
+    def workspace(self, buffer: Buffer, body: Stmt) -> Stmt:
+        """Memory of the device for as long as a statement of the host runs."""
+        size: Expr = build.const(buffer.dtype.bytes, "int64")
+        for extent in buffer.shape:
+            size = size * build.cast("int64", extent)
+        near = self.anchor if self.anchor is not None else build.const(0, "int64")
+        taken = Call(HANDLE, "call_packed", (StringImm(TAKE_WORKSPACE), near, size))
+        back = Call(INT32, "call_packed", (StringImm(GIVE_WORKSPACE_BACK), buffer.data))
+        return LetStmt(buffer.data, taken, seq(body, Evaluate(back)))
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        raise UnboundError(
+            f"{self.func.name}: {store.buffer.name} is in the memory of a device, and no thread of "
+            "it stores there: bind a loop of its stage to blockIdx.x or threadIdx.x"
+        )
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Expr:
+        raise UnboundError(
+            f"{self.func.name}: the host reads {load.buffer.name}, which is in the memory of a "
+            "device; compute what depends on it inside a loop that is bound to threads"
+        )
+
+    def kernel(self, loop: For) -> Stmt:
+        name = f"{self.func.name}_kernel"
+        if self.kernels:
+            name += str(len(self.kernels))
+        made = _make_kernel(name, loop, self.inside, self.func.attrs)
+        self.kernels.append(made.function)
+        launch = launch_of(made.function)
+        numbers = (*launch.grid, *launch.block, build.const(0))
+        call: Stmt = Evaluate(
+            Call(INT32, "call_packed", (StringImm(name), *made.function.params, *numbers))
+        )
+        for buffer in made.workspaces:
+            call = self.workspace(buffer, call)
+        return call
+
+
+@dataclass(slots=True)
+class _Made:
+    function: PrimFunc
+    workspaces: list[Buffer]
+
+
+def _make_kernel(
+    name: str, loop: For, outside: Sequence[Buffer], attrs: Mapping[str, Any]
+) -> _Made:
+    extents = _Extents(name)
+    extents.visit(loop)
+    threads = {tag: Var(tag, extents.of[tag].dtype) for tag in LAUNCHED if tag in extents.of}
+    try:
+        body, workspaces = _mapped(loop, extents.of, threads, at_leaves=False)
+    except DivergentBarrierError:
+        try:
+            body, workspaces = _mapped(loop, extents.of, threads, at_leaves=True)
+        except DivergentBarrierError as error:
+            raise ValueError(f"{name}: {error}") from None
+    used = _Uses()
+    used.visit(body)
+    for buffer in outside:
+        if buffer in used.buffers:
+            body = Allocate(buffer, body)
+            used.allocated.add(buffer)
+    for tag in reversed(LAUNCHED):
+        if tag in threads:
+            zero = build.const(0, extents.of[tag].dtype)
+            body = For(threads[tag], zero, extents.of[tag], "thread", body, tag)
+    free = _Uses()
+    free.visit(body)
+    buffers = [b for b in free.buffers if b not in free.allocated and b not in used.allocated]
+    addresses = {buffer.data for buffer in buffers}
+    own = {b.data for b in free.allocated | used.allocated}
+    scalars = [v for v in free.vars if v not in free.bound and v not in addresses | own]
+    params = (*(b.data for b in buffers), *scalars)
+    kept = {key: attrs[key] for key in ("noalias", "overlap") if key in attrs}
+    kernel = PrimFunc(
+        name, params, (*buffers, *(None for _ in scalars)), body,
+        {**kept, "kernel": True},
+    )
+    return _Made(kernel, workspaces)
+
+
+def _mapped(
+    loop: For, extents: Mapping[str, Expr], threads: Mapping[str, Var], at_leaves: bool
+) -> tuple[Stmt, list[Buffer]]:
+    mapper = _Mapper(extents, threads, at_leaves)
+    body = mapper.rewrite(loop)
+    of_block = {var: extents[tag] for tag, var in threads.items() if tag in THREADS}
+    if all(build.is_const(extent, 1) for extent in of_block.values()):
+        return body, mapper.workspaces  # nobody else is there to wait for
+    blocks = [extents[tag] for tag in BLOCKS if tag in extents]
+    one_block = all(build.is_const(extent, 1) for extent in blocks)
+    again = any(_runs_over_twice(loop, tag) for tag in threads)
+    return thread_sync(body, of_block, one_block and again), mapper.workspaces
+
+
+class _Extents(ExprVisitor):
+    """The largest extent of the loops over each thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.of: dict[str, Expr] = {}
+        self.inside: set[Var] = set()
+
+    def visit_For(self, loop: For) -> None:
+        if loop.kind == "thread" and loop.thread in LAUNCHED:
+            self.add(loop)
+        self.inside.add(loop.var)
+        self.visit(loop.body)
+
+    def visit_LetStmt(self, let: LetStmt) -> None:
+        self.inside.add(let.var)
+        self.visit_children(let)
+
+    def add(self, loop: For) -> None:
+        known, extent = self.of.get(loop.thread), loop.extent
+        if any(var in self.inside for var in _variables(extent)):
+            raise ValueError(
+                f"{self.name}: the number of {loop.thread} is {extent}, which is known only inside "
+                "the kernel; a launch needs it before"
+            )
+        if known is None:
+            self.of[loop.thread] = extent
+            return
+        a, b = build.int_value(known), build.int_value(extent)
+        if a is not None and b is not None:
+            self.of[loop.thread] = known if a >= b else extent
+        elif str(known) != str(extent):
+            self.of[loop.thread] = build.maximum(known, extent)
+
+
+def _variables(expr: Expr) -> list[Var]:
+    uses = _Uses()
+    uses.visit(expr)
+    return list(uses.vars)
+
+
+class _Mapper(Rewriter):
+    """Loops over threads become what the thread of each number does."""
+
+    def __init__(
+        self, extents: Mapping[str, Expr], threads: Mapping[str, Var], at_leaves: bool
+    ) -> None:
+        self.extents = extents
+        self.threads = threads
+        self.at_leaves = at_leaves
+        """Whether guards stand around single statements, so that all threads run all loops."""
+        self.around: list[str] = []
+        self.guards: dict[str, Expr] = {}
+        """By threads: which of them do the statement at hand."""
+        self.workspaces: list[Buffer] = []
+        self.slices: dict[Buffer, tuple[Buffer, Expr]] = {}
+
+    def visit_For(self, loop: For) -> Stmt:
+        if loop.kind != "thread":
+            kind = "serial" if loop.kind == "parallel" else loop.kind
+            return For(loop.var, self.rewrite(loop.min), self.rewrite(loop.extent), kind,
+                       self.rewrite(loop.body), "", loop.annotations)
+        if loop.thread not in LAUNCHED:  # a virtual thread
+            return For(loop.var, loop.min, loop.extent, "serial", self.rewrite(loop.body))
+        tag = loop.thread
+        thread = self.threads[tag]
+        number = build.cast(loop.var.dtype, thread)
+        body: Stmt = substitute(loop.body, {loop.var: loop.min + number})
+        is_all = str(loop.extent) == str(self.extents[tag])
+        # A loop over the same threads inside this one is theirs, whoever runs this one.
+        at_leaves = self.at_leaves or _runs_over(loop.body, tag)
+        outer = self.guards.pop(tag, None)
+        if not is_all and at_leaves:
+            self.guards[tag] = number < loop.extent
+        self.around.append(tag)
+        done: Stmt = self.rewrite(body)
+        if not is_all and not at_leaves:
+            done = IfThenElse(number < loop.extent, done)
+        self.around.pop()
+        self.guards.pop(tag, None)
+        if outer is not None:
+            self.guards[tag] = outer
+        return done
+
+    # ---- statements that one thread does ----
+
+    def guarded(self, stmt: Stmt, rank: int) -> Stmt:
+        """A statement that changes memory, done once by all threads that have it in common."""
+        common = {0: LAUNCHED, 1: THREADS}.get(rank, ())
+        for tag in common:
+            idle = tag in self.threads and tag not in self.around
+            if idle and not build.is_const(self.extents[tag], 1):
+                stmt = IfThenElse(self.threads[tag].equal(0), stmt)
+        for guard in self.guards.values():
+            stmt = IfThenElse(guard, stmt)
+        return stmt
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        indices = tuple(self.rewrite(index) for index in store.indices)
+        value = self.rewrite(store.value)
+        predicate = None if store.predicate is None else self.rewrite(store.predicate)
+        buffer, indices = self.placed(store.buffer, indices)
+        made = BufferStore(buffer, value, indices, predicate)
+        is_own = store.buffer in self.slices or rank_of_scope(store.buffer.scope) > 1
+        return self.guarded(made, 2 if is_own else rank_of_scope(buffer.scope))
+
+    def visit_Evaluate(self, evaluate: Evaluate) -> Stmt:
+        made = Evaluate(self.rewrite(evaluate.value))
+        return self.guarded(made, 0) if has_effect(made.value) else made
+
+    def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
+        return self.rewrite(attr.body)  # type: ignore[no-any-return]
+
+    # ---- memory ----
+
+    def visit_Allocate(self, allocate: Allocate) -> Stmt:
+        buffer = allocate.buffer
+        if is_shared(buffer.scope):
+            return Allocate(buffer, self.rewrite(allocate.body))
+        bytes_taken = buffer.known_bytes
+        if bytes_taken is not None and bytes_taken <= MOST_PRIVATE_BYTES:
+            own = Buffer(buffer.name, buffer.dtype, buffer.shape, "local", (), buffer.alignment)
+            body = _Renamer(buffer, own).rewrite(allocate.body)
+            return Allocate(own, self.rewrite(body))
+        self.slice_of(buffer)
+        return self.rewrite(allocate.body)  # type: ignore[no-any-return]
+
+    def slice_of(self, buffer: Buffer) -> None:
+        """Give each thread a part of memory of the device."""
+        size: Expr = build.const(1, "int64")
+        for extent in buffer.shape:
+            size = size * build.cast("int64", extent)
+        count: Expr = build.const(1, "int64")
+        number: Expr = build.const(0, "int64")
+        for tag in reversed(LAUNCHED):
+            if tag in self.threads:
+                extent = build.cast("int64", self.extents[tag])
+                number = number + build.cast("int64", self.threads[tag]) * count
+                count = count * extent
+        whole = Buffer(buffer.name, buffer.dtype, (count * size,))
+        self.workspaces.append(whole)
+        self.slices[buffer] = whole, number * size
+
+    def placed(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
+        found = self.slices.get(buffer)
+        if found is None:
+            return buffer, indices
+        whole, start = found
+        return whole, (start + build.cast("int64", buffer.offset_of(indices)),)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Expr:
+        indices = tuple(self.rewrite(index) for index in load.indices)
+        buffer, indices = self.placed(load.buffer, indices)
+        return BufferLoad(buffer, indices)
+
+
+def _runs_over(stmt: Stmt, tag: str) -> bool:
+    """Whether a loop over threads of a name is inside a statement."""
+    found: list[Node] = []
+    post_order(stmt, lambda n: found.append(n) if isinstance(n, For) and n.thread == tag else None)
+    return bool(found)
+
+
+def _runs_over_twice(stmt: Stmt, tag: str) -> bool:
+    """Whether a loop over threads of a name is inside another one."""
+    if isinstance(stmt, For) and stmt.thread == tag:
+        return _runs_over(stmt.body, tag)
+    return any(_runs_over_twice(part, tag) for part in stmt.children() if isinstance(part, Stmt))
+
+
+class _Renamer(Rewriter):
+    """Another buffer in the place of one."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        self.old, self.new = old, new
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.new if buffer is self.old else buffer
+
+    def visit_Var(self, var: Var) -> Var:
+        return self.new.data if var is self.old.data else var
+
+
+class _Uses(ExprVisitor):
+    """The variables and buffers of a statement."""
+
+    def __init__(self) -> None:
+        self.vars: dict[Var, None] = {}
+        self.bound: set[Var] = set()
+        self.buffers: dict[Buffer, None] = {}
+        self.allocated: set[Buffer] = set()
+
+    def visit_Var(self, var: Var) -> None:
+        self.vars[var] = None
+
+    def visit_For(self, loop: For) -> None:
+        self.bound.add(loop.var)
+        self.visit_children(loop)
+
+    def visit_LetStmt(self, let: LetStmt) -> None:
+        self.bound.add(let.var)
+        self.visit_children(let)
+
+    def visit_Let(self, let: Any) -> None:
+        self.bound.add(let.var)
+        self.visit_children(let)
+
+    def visit_Allocate(self, allocate: Allocate) -> None:
+        self.allocated.add(allocate.buffer)
+        self.visit(allocate.body)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.buffers[load.buffer] = None
+        for index in load.indices:
+            self.visit(index)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.buffers[store.buffer] = None
+        for part in (store.value, store.predicate, *store.indices):
+            if part is not None:
+                self.visit(part)

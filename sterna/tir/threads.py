@@ -1,0 +1,57 @@
+"""Threads of a GPU: their names, and who shares which memory.
+
+A kernel runs a grid of blocks, and each block a number of threads; both are counted in three
+dimensions. Virtual threads are loops that a schedule treats as threads.
+"""
+
+from sterna.ir.expr import INT32, Call, StringImm
+from sterna.ir.node import Node, post_order
+from sterna.tir.stmt import Evaluate, For, Stmt
+
+BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+LAUNCHED = (*BLOCKS, *THREADS)
+"""The threads whose numbers a launch says, in the order in which it says them."""
+
+# Which scopes are one piece of memory for a whole grid, a block or a thread.
+GRID, BLOCK, THREAD = range(3)
+
+
+def rank_of_thread(tag: str) -> int:
+    """What the iterations of a loop over threads of a name are: blocks or threads of a block."""
+    return GRID if tag.startswith("blockIdx") else BLOCK
+
+
+def rank_of_scope(scope: str) -> int:
+    """Who has one piece of memory of a scope in common."""
+    if scope in ("", "global"):
+        return GRID
+    return BLOCK if is_shared(scope) else THREAD
+
+
+def is_shared(scope: str) -> bool:
+    """Whether the threads of a block have memory of a scope in common."""
+    return scope.split(".")[0] == "shared"
+
+
+def has_threads(stmt: Stmt) -> bool:
+    """Whether loops over threads are inside a statement."""
+    found: list[Node] = []
+    post_order(
+        stmt, lambda n: found.append(n) if isinstance(n, For) and n.kind == "thread" else None
+    )
+    return bool(found)
+
+
+def barrier() -> Stmt:
+    """Threads of a block wait here for each other, and then see what each has written."""
+    return Evaluate(Call(INT32, "storage_sync", (StringImm("shared"),)))
+
+
+def is_barrier(stmt: Stmt) -> bool:
+    """Whether a statement is such a wait."""
+    return (
+        isinstance(stmt, Evaluate)
+        and isinstance(stmt.value, Call)
+        and stmt.value.op == "storage_sync"
+    )

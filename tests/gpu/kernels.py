@@ -1,0 +1,127 @@
+"""Schedules for GPUs that tests share, small enough for the interpreter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import sterna as tvm
+from sterna import te
+from sterna.te import Schedule, Tensor
+from sterna.tir.device_interpreter import run_on_device
+
+Reference = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A schedule, its arguments, the last of which is the result, and what it computes."""
+
+    schedule: Schedule
+    args: list[Tensor]
+    reference: Reference
+
+    def inputs(self, seed: int = 0) -> list[Any]:
+        """Arrays for all arguments but the last."""
+        rng = np.random.default_rng(seed)
+        return [
+            rng.standard_normal([int(extent) for extent in arg.shape]).astype(arg.dtype)
+            for arg in self.args[:-1]
+        ]
+
+    def check_interpreted(self, seeds: int = 2) -> None:
+        """Hold the interpreter, with its threads in some orders, against the reference."""
+        function = tvm.lower(self.schedule, self.args, name="example")["example"]
+        shape = [int(extent) for extent in self.args[-1].shape]
+        for seed in range(seeds):
+            arrays, result = self.inputs(), np.zeros(shape, self.args[-1].dtype)
+            run_on_device(function, *arrays, result, seed=seed)
+            np.testing.assert_allclose(result, self.reference(*arrays), rtol=1e-4, atol=1e-4)
+
+    def check_on(self, target: str) -> None:
+        """Hold what a device computes against the reference."""
+        built = tvm.build(self.schedule, self.args, target, name="example")
+        device = tvm.device(target)
+        arrays = self.inputs()
+        given = [tvm.nd.array(array, device) for array in arrays]
+        shape = [int(extent) for extent in self.args[-1].shape]
+        result = tvm.nd.empty(shape, self.args[-1].dtype, device)
+        built(*given, result)
+        np.testing.assert_allclose(
+            result.numpy(), self.reference(*arrays), rtol=1e-4, atol=1e-4
+        )
+
+
+def vector_add(n: int = 100, threads: int = 16) -> Example:
+    """An element for each thread, with a rest."""
+    a, b = (te.placeholder((n,), name=name) for name in "AB")
+    c = te.compute((n,), lambda i: a[i] + b[i], name="C")
+    schedule = te.create_schedule(c.op)
+    block, thread = schedule[c].split(c.op.axis[0], factor=threads)
+    schedule[c].bind(block, te.thread_axis("blockIdx.x"))
+    schedule[c].bind(thread, te.thread_axis("threadIdx.x"))
+    return Example(schedule, [a, b, c], np.add)
+
+
+def row_sums(rows: int = 5, length: int = 20, threads: int = 8, first: bool = True) -> Example:
+    """A block for each row, whose threads share the sum; first: their loop is the outer one."""
+    a = te.placeholder((rows, length), name="A")
+    k = te.reduce_axis((0, length), "k")
+    b = te.compute((rows,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    schedule = te.create_schedule(b.op)
+    outer, inner = schedule[b].split(k, factor=threads)
+    if first:
+        schedule[b].reorder(inner, outer)
+    schedule[b].bind(b.op.axis[0], te.thread_axis("blockIdx.x"))
+    schedule[b].bind(inner, te.thread_axis("threadIdx.x"))
+    return Example(schedule, [a, b], lambda a: a.sum(1))
+
+
+def whole_sum(length: int = 50, threads: int = 16) -> Example:
+    """One block adds everything up."""
+    a = te.placeholder((length,), name="A")
+    k = te.reduce_axis((0, length), "k")
+    b = te.compute((1,), lambda i: te.sum(a[k], axis=k), name="B")
+    schedule = te.create_schedule(b.op)
+    factored = schedule.rfactor(b, schedule[b].split(k, factor=threads)[1])
+    thread = te.thread_axis("threadIdx.x")
+    schedule[b].bind(schedule[b].op.reduce_axis[0], thread)
+    schedule[factored].compute_at(schedule[b], schedule[b].op.reduce_axis[0])
+    schedule[b].set_store_predicate(thread.var.equal(0))
+    return Example(schedule, [a, b], lambda a: a.sum(keepdims=True))
+
+
+def product(rows: int = 12, columns: int = 10, depth: int = 6, part: int = 4) -> Example:
+    """Tiles of both operands in shared memory, and a tile of results in registers."""
+    a = te.placeholder((rows, depth), name="A")
+    b = te.placeholder((depth, columns), name="B")
+    k = te.reduce_axis((0, depth), "k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    held = [s.cache_read(tensor, "shared", [c]) for tensor in (a, b)]
+    local = s.cache_write(c, "local")
+    y, x, y_own, x_own = s[c].tile(c.op.axis[0], c.op.axis[1], 8, 8)
+    y_thread, y_own = s[c].split(y_own, nparts=4)
+    x_thread, x_own = s[c].split(x_own, nparts=4)
+    s[c].reorder(y, x, y_thread, x_thread, y_own, x_own)
+    tags = ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
+    for axis, tag in zip((y, x, y_thread, x_thread), tags, strict=True):
+        s[c].bind(axis, te.thread_axis(tag))
+    s[local].compute_at(s[c], x_thread)
+    outer, inner = s[local].split(s[local].op.reduce_axis[0], factor=part)
+    s[local].reorder(outer, inner, *s[local].op.axis)
+    for tensor in held:
+        s[tensor].compute_at(s[local], outer)
+        rest, fast = s[tensor].split(s[tensor].fuse(*s[tensor].op.axis), factor=4)
+        _, slow = s[tensor].split(rest, factor=4)
+        s[tensor].bind(slow, te.thread_axis("threadIdx.y"))
+        s[tensor].bind(fast, te.thread_axis("threadIdx.x"))
+    return Example(s, [a, b, c], np.matmul)
+
+
+EXAMPLES: dict[str, Callable[[], Example]] = {
+    "vector_add": vector_add, "row_sums": row_sums,
+    "row_sums_in_parts": lambda: row_sums(first=False), "whole_sum": whole_sum,
+    "product": product,
+}

@@ -1,0 +1,149 @@
+"""Loops over threads: what host and kernels do, and what the interpreter reports."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sterna as tvm
+from sterna import te
+from sterna.arith import substitute
+from sterna.ir import build
+from sterna.ir.node import Node, post_order
+from sterna.tir.device_interpreter import DataRaceError, run_on_device
+from sterna.tir.passes import split_host_device as split_pass
+from sterna.tir.passes.split_host_device import launch_of, split_host_device
+from sterna.tir.passes.thread_sync import is_one_to_one
+from sterna.tir.stmt import Allocate, For, PrimFunc, Stmt
+from sterna.tir.threads import is_barrier
+from tests.gpu.kernels import EXAMPLES, Example, product, row_sums, vector_add
+
+
+def lowered(example: Example) -> PrimFunc:
+    function = tvm.lower(example.schedule, example.args, name="example")["example"]
+    assert isinstance(function, PrimFunc)
+    return function
+
+
+def barriers_of(kernel: PrimFunc) -> int:
+    found: list[Node] = []
+    post_order(kernel, lambda n: found.append(n) if is_barrier(n) else None)  # type: ignore[arg-type]
+    return len(found)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_threads_in_any_order_compute_the_same(name: str) -> None:
+    EXAMPLES[name]().check_interpreted()
+
+
+def test_a_launch_says_blocks_and_threads() -> None:
+    host, (kernel,) = split_host_device(lowered(vector_add(100, 16)))
+    launch = launch_of(kernel)
+    assert [build.int_value(n) for n in (*launch.grid, *launch.block)] == [7, 1, 1, 16, 1, 1]
+    assert launch.block_size == 16
+    assert [b.name for b in kernel.buffers if b is not None] == ["C", "A", "B"]
+    assert "example_kernel" in str(host)
+
+
+def test_barriers_stand_where_others_wrote_and_nowhere_else() -> None:
+    (alone,) = split_host_device(lowered(vector_add()))[1]
+    assert barriers_of(alone) == 0
+    (tiled,) = split_host_device(lowered(product()))[1]
+    assert barriers_of(tiled) == 2  # before tiles are fetched again, and before they are read
+    (sums,) = split_host_device(lowered(row_sums(threads=8)))[1]
+    assert barriers_of(sums) == 4  # three halvings, and the result
+
+
+@pytest.mark.parametrize("name", ["row_sums", "product", "whole_sum"])
+def test_a_missing_barrier_is_a_race(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_pass, "thread_sync", lambda body, threads, shares_global: body)
+    with pytest.raises(DataRaceError, match=r"example_kernel: two threads of a block touch one"):
+        EXAMPLES[name]().check_interpreted()
+
+
+def test_blocks_that_write_one_element_race() -> None:
+    example = vector_add(8, 1)
+    function = lowered(example)
+    (block,) = [f for f in [function.body] if isinstance(f, For)]
+    same: Stmt = substitute(block.body, {block.var: build.const(0)})
+    raced = function.with_body(block.with_body(same))
+    with pytest.raises(DataRaceError, match="two blocks touch one element of C"):
+        run_on_device(raced, *example.inputs(), np.zeros(8, "float32"))
+
+
+def test_a_barrier_in_a_branch_of_some_threads_is_moved_out() -> None:
+    """Fewer threads reduce than fetch: both share the block."""
+    rows, length = 3, 16
+    a = te.placeholder((rows, length), name="A")
+    k = te.reduce_axis((0, length), "k")
+    b = te.compute((rows,), lambda i: te.sum(a[i, k] * 2, axis=k), name="B")
+    schedule = te.create_schedule(b.op)
+    held = schedule.cache_read(a, "shared", [b])
+    outer, inner = schedule[b].split(k, factor=4)
+    schedule[b].reorder(inner, outer)
+    schedule[b].bind(b.op.axis[0], te.thread_axis("blockIdx.x"))
+    schedule[b].bind(inner, te.thread_axis("threadIdx.x"))
+    schedule[held].compute_at(schedule[b], b.op.axis[0])
+    _, fast = schedule[held].split(schedule[held].op.axis[1], factor=8)
+    schedule[held].bind(fast, te.thread_axis("threadIdx.x"))
+    example = Example(schedule, [a, b], lambda a: 2 * a.sum(1))
+    example.check_interpreted()
+    (kernel,) = split_host_device(lowered(example))[1]
+    assert launch_of(kernel).block_size == 8
+
+
+def test_large_memory_of_a_thread_is_taken_from_the_device() -> None:
+    a = te.placeholder((4, 3000), name="A")
+    b = te.compute((4, 3000), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((4, 3000), lambda i, j: b[i, 2999 - j], name="C")
+    schedule = te.create_schedule(c.op)
+    schedule[c].bind(c.op.axis[0], te.thread_axis("threadIdx.x"))
+    schedule[b].compute_at(schedule[c], c.op.axis[0])
+    function = lowered(Example(schedule, [a, c], np.copy))
+    host, (kernel,) = split_host_device(function)
+    found: list[Node] = []
+    post_order(kernel, lambda n: found.append(n) if isinstance(n, Allocate) else None)
+    assert not found and "__sterna_take_workspace" in str(host)
+
+
+def test_the_host_touches_no_memory_of_a_device() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i], name="B")
+    with pytest.raises(ValueError, match=r"B is in the memory of a device.*bind a loop"):
+        tvm.build(te.create_schedule(b.op), [a, b], "opencl")
+
+
+def test_the_number_of_threads_is_known_before_the_launch() -> None:
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] + 1, name="B")
+    schedule = te.create_schedule(b.op)
+    block, thread = schedule[b].split(b.op.axis[0], factor=8)
+    schedule[b].bind(block, te.thread_axis("blockIdx.x"))
+    schedule[b].bind(thread, te.thread_axis("threadIdx.x"))
+    function = tvm.lower(schedule, [a, b], name="example")["example"]
+    for size in (1, 8, 13):
+        x, y = np.arange(size, dtype="float32"), np.zeros(size, "float32")
+        run_on_device(function, x, y, size)
+        np.testing.assert_array_equal(y, x + 1)
+
+
+def test_an_index_that_differs_for_all_threads_is_seen() -> None:
+    i, j, other = (te.var(name) for name in ("i", "j", "other"))
+    spans = {i: build.const(4), j: build.const(8)}
+    assert is_one_to_one(i * 8 + j, spans)
+    assert is_one_to_one((i * 8 + j) // 3 * 3 + (i * 8 + j) % 3, spans)
+    assert not is_one_to_one(i * 7 + j, spans)
+    assert not is_one_to_one(j, spans)
+    assert not is_one_to_one(i * 8 + j + other, spans)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    rows=st.integers(1, 9), columns=st.integers(1, 9), depth=st.integers(1, 9),
+    part=st.integers(1, 5),
+)
+def test_products_of_any_size_have_no_races(
+    rows: int, columns: int, depth: int, part: int
+) -> None:
+    product(rows, columns, depth, part).check_interpreted(seeds=1)

@@ -1,0 +1,51 @@
+"""Products with operands that only the run knows: every way of reading them gives the same."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna
+from sterna import relay
+from sterna.ir.pass_context import PassContext
+from sterna.schedule.config import ANSWERS
+
+WAYS = ["as it lies", "panels", "dot products", "streamed"]
+SHAPES = [(33, 40, 1), (1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40), (40, 81, 33)]
+
+
+def product(
+    rows: int, depth: int, columns: int, turned: bool, batch: tuple[int, ...]
+) -> relay.Function:
+    """A matrix times a matrix, both inputs, with an epilogue."""
+    a = relay.var("a", shape=(*batch, rows, depth))
+    b = relay.var("b", shape=(*batch, columns, depth) if turned else (*batch, depth, columns))
+    if batch:
+        made = relay.nn.batch_matmul(a, b, transpose_b=turned)
+    else:
+        made = relay.nn.dense(a, b) if turned else relay.nn.matmul(a, b)
+    return relay.Function((a, b), relay.nn.relu(made))
+
+
+def run(func: relay.Function, inputs: list[Any], answers: dict[str, str]) -> Any:
+    with PassContext(opt_level=3, config={ANSWERS: answers}):
+        made = relay.build(sterna.IRModule.from_expr(func), target="llvm -mcpu=native")
+    executor = sterna.contrib.graph_executor.GraphModule(made["default"](sterna.cpu()))
+    executor.run(a=inputs[0], b=inputs[1])
+    return executor.get_output(0).numpy()
+
+
+@pytest.mark.parametrize(("shape", "turned"), [*itertools.product(SHAPES, (False, True))])
+def test_products(shape: tuple[int, int, int], turned: bool) -> None:
+    rows, depth, columns = shape
+    rng = np.random.default_rng(rows * depth)
+    batch = (2,) if rows == 9 else ()
+    a = rng.standard_normal((*batch, rows, depth)).astype("float32")
+    b = rng.standard_normal((*batch, depth, columns)).astype("float32")
+    expected = np.maximum(a @ b, 0)
+    given = np.ascontiguousarray(b.swapaxes(-1, -2)) if turned else b
+    func = product(rows, depth, columns, turned, batch)
+    for way in WAYS:
+        got = run(func, [a, given], {"free operand": way})
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4, err_msg=way)
