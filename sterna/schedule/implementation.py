@@ -88,9 +88,11 @@ class Candidate:
     """What the data becomes first, where it is not taken as it is."""
     growth: float = 0.0
     """How many times larger packed weights are than the model's; 0: they are as large."""
+    label: str = ""
+    """What answers call it, where that is not its plan: the one candidate of its kind."""
 
     def __str__(self) -> str:
-        return str(self.plan)
+        return self.label or str(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,20 @@ class Implementation(ABC):
         """
 
 
-class PackedImplementation(Implementation):
-    """One that computes with weights packed for it, in statements of its own."""
+class Packing(Implementation):
+    """One that computes with weights packed for it."""
+
+    @abstractmethod
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless a plan and its packed operands fit to a contraction."""
+
+    @abstractmethod
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        """The weights that were packed: (output channel, window, input channel of the group)."""
+
+
+class PackedImplementation(Packing):
+    """One that computes with packed weights in statements of its own."""
 
     wants: ClassVar[str]
     """Which contractions it computes, in words."""
@@ -129,10 +143,6 @@ class PackedImplementation(Implementation):
     @abstractmethod
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless packed operands have the types that the plan needs."""
-
-    @abstractmethod
-    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
-        """The weights that were packed: (output channel, window, input channel of the group)."""
 
     @abstractmethod
     def kernel(
@@ -162,9 +172,9 @@ def implementations() -> dict[str, Implementation]:
     return {each.name: each for each in found}
 
 
-def implementation_of(plan: Plan) -> PackedImplementation:
+def implementation_of(plan: Plan) -> Packing:
     """The implementation with packed weights that a plan names."""
-    packed = {n: i for n, i in implementations().items() if isinstance(i, PackedImplementation)}
+    packed = {n: i for n, i in implementations().items() if isinstance(i, Packing)}
     if plan.name not in packed:
         raise ValueError(f"there is no implementation '{plan.name}'; there are {', '.join(packed)}")
     return packed[plan.name]
@@ -185,13 +195,13 @@ def best_candidate(
 
     growth: how many times larger packed weights may be than the model's.
     """
-    found = [
-        candidate
-        for each in implementations().values()
-        for candidate in each.candidates(made, weights, processor)
-        if candidate.growth <= growth
-    ]
     with deciding(str(made)) as scope:
+        found = [
+            candidate
+            for each in implementations().values()
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= growth
+        ]
         taken = choose("implementation", found, lambda candidate: candidate.cycles)
     if taken.arranged is not None:
         with deciding(str(taken.arranged.contraction)) as arranged:
@@ -232,12 +242,13 @@ def compute_packed(
     attrs: Attrs, made: Contraction | None, out: TensorType, epilogue: Epilogue | None,
     data: Tensor, weights: Sequence[Tensor],
 ) -> Tensor | None:
-    """The statements of a call's implementation; None if its weights are not packed."""
+    """The statements of a call's implementation; None if it has none of its own."""
     plan = plan_of(attrs)
-    if plan is None:
+    found = None if plan is None else implementation_of(plan)
+    if plan is None or not isinstance(found, PackedImplementation):
         return None
     assert made is not None, "its type was inferred"
-    return implementation_of(plan).compute(made, plan, out, epilogue, data, weights)
+    return found.compute(made, plan, out, epilogue, data, weights)
 
 
 def unpacked(attrs: Attrs, made: Contraction | None, weights: Sequence[Array]) -> Array:

@@ -94,12 +94,22 @@ def tile_of_rows(
     ragged: bool = False,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
+    return _tiles_of_rows(
+        processor, rows, columns, dtype, depth, block, most_rows, throughput, ragged
+    ).choose()
+
+
+def _tiles_of_rows(
+    processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
+    block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
+    ragged: bool = False,
+) -> TileSpace:
     together = processor.steps_together(dtype, depth)
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
     return TileSpace(
         rows, columns, processor.lanes(dtype), processor.registers_for(together), block, most_rows,
         widths, together, throughput or processor.throughput, ragged,
-    ).choose()
+    )
 
 
 def tile_of_group(
@@ -110,8 +120,16 @@ def tile_of_group(
 
     A tile lies in one group, or a vector of it holds several whole groups.
     """
+    return _choose(tiles_of_group(processor, rows, columns, groups, dtype, depth, block))
+
+
+def tiles_of_group(
+    processor: Processor, rows: int, columns: int, groups: int, dtype: DataType, depth: int,
+    block: int | None = None,
+) -> dict[RegisterTile, float]:
+    """These tiles, with their cycles for each group and each step of the sum."""
     if groups == 1:
-        return tile_of_rows(processor, rows, columns, dtype, depth, block)
+        return _tiles_of_rows(processor, rows, columns, dtype, depth, block).cycles()
     lanes = processor.lanes(dtype)
     found = _tiles_across(processor, rows, columns, groups, lanes, depth, block)
     if not found or block is None:
@@ -122,7 +140,7 @@ def tile_of_group(
             rows, columns, lanes, processor.registers_for(together), block, widths=widths,
             together=together, throughput=processor.throughput,
         ).cycles()
-    return _choose(found)
+    return found
 
 
 def _tiles_across(
