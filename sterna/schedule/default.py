@@ -255,7 +255,9 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
 def _all_read_across(stage: Stage) -> IterVar | None:
     """The axis along which all that is read lies side by side, if it is not the last one."""
     assert isinstance(stage.op, ComputeOp)
-    *outer, last = stage.op.axis or [None]
+    if not stage.is_output or not stage.op.axis:
+        return None
+    *outer, last = stage.op.axis
     reads: list[ProducerLoad] = []
 
     def visit(node: object) -> None:
@@ -264,7 +266,7 @@ def _all_read_across(stage: Stage) -> IterVar | None:
 
     for part in stage.op.body:
         post_order(part, visit)
-    if not stage.is_output or last is None or not reads:
+    if not reads:
         return None
     across = next((axis for axis in outer if reads[0].indices[-1] is axis.var), None)
     if across is None or any(read.indices[-1] is not across.var for read in reads):
