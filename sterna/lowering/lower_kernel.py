@@ -20,7 +20,7 @@ from sterna.schedule.row_sums import sums_rows
 from sterna.target import Target, is_gpu
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
-from sterna.tir.passes.bind_rest import bind_rest
+from sterna.tir.passes.bind_threads import bind_threads
 from sterna.tir.stmt import Buffer, PrimFunc
 
 
@@ -91,7 +91,7 @@ def _lowered(
     arguments = [*inputs, *tensors.outputs]
     loops = lower_schedule(schedule, arguments, name)
     if is_gpu(target):
-        loops = bind_rest(loops)
+        loops = bind_threads(loops)
     return LoweredKernel(loops, len(arguments), record, found, choices, scope.decisions)
 
 

@@ -127,7 +127,7 @@ class PackedImplementation(Implementation):
         """Whether it computes such a contraction, on whatever processor."""
 
     @abstractmethod
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless packed operands have the types that the plan needs."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class PackedImplementation(Implementation):
         """Raise ValueError unless a plan and its packed operands fit to a contraction."""
         if not self.suits(made):
             raise ValueError(f"{self.wants} is needed, not {made}")
-        self.expect_packed(made, plan, operands)
+        self.expect_types(made, plan, operands)
 
     def compute(
         self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,

@@ -19,7 +19,7 @@ from sterna.support.dtype import DataType
 from sterna.target import is_gpu, processor_of
 from sterna.te import create_schedule, placeholder
 from sterna.te.lower import lower_schedule
-from sterna.tir.passes.bind_rest import bind_rest
+from sterna.tir.passes.bind_threads import bind_threads
 
 
 def arrays_of(case: Case, seed: int = 0) -> list[Any]:
@@ -102,7 +102,7 @@ def compiled(
     whole = tvm.target.Target(target)
     if not is_gpu(whole):
         return _run(tvm.build(schedule, [*inputs, *made], target), values, kind, whole)
-    loops = bind_rest(lower_schedule(schedule, [*inputs, *made], "kernel"))
+    loops = bind_threads(lower_schedule(schedule, [*inputs, *made], "kernel"))
     return _run(tvm.build(loops, target=target), values, kind, whole)
 
 

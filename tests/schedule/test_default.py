@@ -51,3 +51,13 @@ def test_reductions_over_any_axes(seed: int) -> None:
     axes = sorted(int(a) for a in rng.choice(3, int(rng.integers(1, 4)), replace=False))
     reduction = (relay.sum, relay.max, relay.mean)[seed % 3]
     check(reduction(relay.abs(relay.var("x", shape=shape)), axis=axes), PROCESSORS[seed % 5])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_transposes_of_any_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(2, 5))
+    shape = (*extents(rng, rank - 1), int(rng.choice([2, 3, 5, 16, 21])))
+    order = [int(axis) for axis in rng.permutation(rank)]
+    moved = relay.transpose(relay.var("x", shape=shape), axes=order)
+    check(relay.tanh(moved) if seed % 2 else moved, PROCESSORS[seed % 5])

@@ -91,9 +91,12 @@ class MemoryEmitter(ExprEmitter):
             return self._from_memory(dtype, self._load_scalar(buffer, offset))
         ramp = as_ramp(offset)
         stride = build.int_value(ramp[1]) if ramp else None
-        lanes = known_lanes(offset) if ramp is None and self.mask is None else None
+        apart = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
+        lanes = known_lanes(offset) if apart and self.mask is None else None
         if lanes is not None and 0 < max(lanes) - min(lanes) < 2 * len(lanes):
             raw = self._load_picked(buffer, lanes, offset.dtype)
+        elif lanes is not None and buffer.scope == "local":
+            raw = self._load_one_by_one(buffer, lanes, offset.dtype)
         elif ramp is None or stride not in (0, 1, -1, 2):
             raw = self._gather(buffer, offset)
         elif stride == 0:
@@ -181,6 +184,17 @@ class MemoryEmitter(ExprEmitter):
         return self.writer.value(
             f"shufflevector {whole} {row}, {whole} poison, <{len(lanes)} x i32> <{picks}>"
         )
+
+    def _load_one_by_one(self, buffer: Buffer, lanes: list[int], kind: DataType) -> str:
+        """Elements of registers: LLVM shuffles these once the memory behind them is gone."""
+        whole, element = "poison", memory_type(buffer.dtype)
+        for place, lane in enumerate(lanes):
+            one = self._load_scalar(buffer, build.const(lane, kind.element))
+            whole = self.writer.value(
+                f"insertelement {vector_type(element, len(lanes))} {whole}, {element} {one}, "
+                f"i64 {place}"
+            )
+        return whole
 
     def _gather(self, buffer: Buffer, offset: Expr) -> str:
         lanes = offset.dtype.lanes

@@ -30,6 +30,7 @@ from sterna.op.nn._conv_layout import (
     conv_layout,
     convert_conv,
 )
+from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
 from sterna.op.nn._conv_shape import (
     Conv1DAttrs,
     Conv2DAttrs,
@@ -50,17 +51,13 @@ from sterna.op.windows import (
     simple_index,
     whole_blocks,
 )
-from sterna.relay.arrays import Array, numpy_dtype, to_numpy
-from sterna.relay.expr import Constant, RelayExpr
-from sterna.relay.expr import const as const_of
+from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.layout import from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
-from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
 from sterna.schedule.chunked_sum import Places, expect_run, sum_products
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
-from sterna.schedule.dot4 import are_bytes
 from sterna.schedule.implementation import expect_packed, products_of
 from sterna.schedule.products import narrowed, result_dtype, widened
 from sterna.schedule.sum_of_products import CHANNEL, TAP
@@ -216,31 +213,6 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
     return padded_by(attrs.replace(border=int(value)), attrs.data_layout, width)
 
 
-def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    """A convolution of bytes along one axis as one of a single row, for which there is more."""
-    if not are_bytes(*[arg.checked_type for arg in args]):
-        return None
-    layouts, (data, weight) = Layouts.of(attrs), args
-    row = call_of("expand_dims", data, axis=layouts.data.index_of("W"))
-    place = layouts.kernel.index_of("W")
-    if isinstance(weight, Constant):  # which those who pack it must see
-        window: RelayExpr = const_of(np.expand_dims(to_numpy(weight.data), place))
-    else:
-        window = call_of("expand_dims", weight, axis=place)
-    own = {name: value for name, value in attrs.items() if name not in _PER_AXIS}
-    for name in ("data_layout", "kernel_layout", "out_layout"):
-        own[name] = own[name].replace("W", "HW")
-    made = call_of(
-        "nn.conv2d", row, window, **own, strides=(1, *attrs.strides), dilation=(1, *attrs.dilation),
-        padding=(0, *attrs.before, 0, *attrs.after),
-        kernel_size=attrs.kernel_size and (1, *attrs.kernel_size),
-    )
-    return call_of("squeeze", made, axis=(layouts.out.index_of("W"),))
-
-
-_PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
-
-
 def _stays_wide(attrs: Any, narrow: DataType) -> bool:
     """Instructions that multiply bfloat16 add up channels, of which groups have few or one each.
 
@@ -295,7 +267,7 @@ _register(1, Conv1DAttrs, [
         "data_layout": "NWC", "kernel_layout": "WIO", "padding": (1, 2), "strides": 2,
         "out_dtype": "int32",
     }),
-], canonicalize=_bytes_along_two_axes)
+], canonicalize=row_as_image)
 
 _register(2, Conv2DAttrs, [
     Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
@@ -329,4 +301,4 @@ _register(3, Conv3DAttrs, [
         "data_layout": "NDHWC", "kernel_layout": "DHWIO", "groups": 2,
         "padding": (1, 0, 0, 0, 1, 0),
     }),
-])
+], canonicalize=depth_as_channels)

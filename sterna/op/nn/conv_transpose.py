@@ -298,7 +298,7 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         compute=_compute,
         reference=_reference,
         macs=_macs,
-        legalize=by_phases if rank == 2 else None,
+        legalize=by_phases,
         pattern=OUT_ELEMWISE_FUSABLE,
         mixed_precision="always",
         cases=cases,

@@ -15,8 +15,8 @@ from sterna.op.windows import positive
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.schedule.default import schedule_rows
 from sterna.schedule.products import wide, widened
+from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, if_then_else, power, reduce_axis, select, sqrt
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum

@@ -40,7 +40,7 @@ class Amx(PackedImplementation):
         runs = weights.reshape(made.outputs, bands.runs, bands.run)
         return [Candidate(plan, bands.cycles() / processor.threads, lambda: (pack_tiles(runs),))]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         if plan.integer("threads") < 1:
             raise ValueError("threads should be at least 1")
         bands, group = Bands(made), GROUP_BYTES // made.data.bytes

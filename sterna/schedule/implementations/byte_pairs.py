@@ -52,7 +52,7 @@ class BytePairs(PackedImplementation):
 
         return [Candidate(Plan(self.name), cycles, pack)]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         groups, vectors, lanes, _ = (*operands[0].concrete_shape, 1, 1, 1, 1)[:4]
         panels, rest = divmod(made.outputs, max(1, vectors * lanes))
         if rest:

@@ -78,7 +78,7 @@ class Winograd(PackedImplementation):
             found.append(Candidate(plan, cycles, pack, arranged, growth))
         return found
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         m, most = plan.integer("m"), MOST_SIZE - made.window[0] + 1
         if not 2 <= m <= most:
             raise ValueError(f"m should be 2 to {most}")

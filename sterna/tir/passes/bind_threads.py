@@ -30,7 +30,7 @@ from sterna.tir.threads import rank_of_scope
 ROW_THREADS = 32
 
 
-def bind_rest(func: PrimFunc) -> PrimFunc:
+def bind_threads(func: PrimFunc) -> PrimFunc:
     """parallel for i in n: S   ->   for b in ceil(n / 32):  # blockIdx.x
                                         for t in 32:  # threadIdx.x
                                             if b*32 + t < n: S
