@@ -172,10 +172,15 @@ def test_a_run_times_compares_keeps_draws_and_goes_on(tmp_path: Path) -> None:
     (("--resume",), "--resume goes on with the file that --json names"),
     (("--json", "nowhere/found.json"), "there is no folder 'nowhere'"),
 ])
-def test_mistakes_are_told(arguments: tuple[str, ...], told: str) -> None:
+def test_mistakes_are_told(
+    arguments: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     require_module("onnxruntime")
-    done = run(*arguments)
-    assert done.returncode != 0 and told in done.stderr
+    monkeypatch.setattr(sys, "argv", ["layers.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        module("layers").main()
+    assert told in f"{ended.value.code}{capsys.readouterr().err}" and ended.value.code != 0
 
 
 # ---- exported networks ----

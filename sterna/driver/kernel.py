@@ -119,8 +119,8 @@ def _notes(
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
         seconds=seconds,
-        predicted_cycles=predicted and round(predicted.cycles, 1),
-        bound_cycles=predicted and round(predicted.bound, 1),
+        predicted_cycles=None if predicted is None else round(predicted.cycles, 1),
+        bound_cycles=None if predicted is None else round(predicted.bound, 1),
     )
 
 

@@ -23,7 +23,7 @@ FOUR = Processor(vector_bits=128, threads=4)
 
 def graph(make: Any, *shapes: tuple[int, ...]) -> Function:
     """A typed function of inputs of these shapes."""
-    given = [relay.var(f"x{at}", shape=shape) for at, shape in enumerate(shapes)]
+    given = tuple(relay.var(f"x{at}", shape=shape) for at, shape in enumerate(shapes))
     module = sterna.IRModule.from_expr(Function(given, make(*given)))
     function = relay.transform.InferType()(module)["main"]
     assert isinstance(function, Function) and flatten_type(function.body.checked_type)
@@ -111,7 +111,7 @@ def test_kernels_over_three_times_their_bound_are_far(
 
 def test_a_report_marks_kernels_that_are_far_from_their_bound() -> None:
     x = relay.var("x", shape=(128, 128))
-    report = sterna.compile(Function([x], relay.nn.relu(x))).report()
+    report = sterna.compile(Function((x,), relay.nn.relu(x))).report()
     (good,) = report.to_dict()["kernels"]
     assert good["bound_cycles"] > 0 and not good["over_three_times_bound"]
     assert "x bound" in str(report) and "Over three times" not in str(report)
@@ -123,5 +123,5 @@ def test_a_report_marks_kernels_that_are_far_from_their_bound() -> None:
 
 def test_predictions_are_plain_numbers() -> None:
     x, w = relay.var("x", shape=(8, 64)), relay.const(np.ones((32, 64), "float32"))
-    (only,) = sterna.compile(Function([x], relay.nn.dense(x, w))).report().kernels
+    (only,) = sterna.compile(Function((x,), relay.nn.dense(x, w))).report().kernels
     assert isinstance(only.predicted_cycles, float) and isinstance(only.times_bound, float)
