@@ -122,6 +122,15 @@ def test_broken_headers_without_a_seal_crash_nothing(
     refused(tmp_path / "heads")  # none of them ends the process
 
 
+def test_a_linker_is_given_objects_alone(folder: Path, tmp_path: Path) -> None:
+    """What is no object by its header is not looked at for names of sections that it lacks."""
+    data = bytearray((folder / "bare.o").read_bytes())
+    data[16:18], data[62:64] = b"\x21\0", b"\x40\0"
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "other.o").write_bytes(data)
+    assert refused(tmp_path / "kinds") == []
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_byte_counts(folder: Path, tmp_path: Path, form: str) -> None:
     """One changed byte, of the content or of the seal itself."""

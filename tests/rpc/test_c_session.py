@@ -332,7 +332,7 @@ def test_arrays_are_limited(tmp_path: Path) -> None:
 def test_memory_is_limited_if_nobody_says_how(tmp_path: Path) -> None:
     build_server(tmp_path / "server", machine_of(Target("llvm")).triple)
     wanted = os.sysconf("SC_PHYS_PAGES") // 4 * 3 * os.sysconf("SC_PAGE_SIZE")
-    for options, limits in ([[], [wanted, -1]], [["--max-memory", "0"], [-1, -1]]):
+    for limits, *options in ([[wanted, -1]], [[-1, -1], "--max-memory", "0"]):
         with (
             running([tmp_path / "server"], *map(str, options)) as server,
             socket.create_connection(("127.0.0.1", server.port)) as sock,
