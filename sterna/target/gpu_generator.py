@@ -12,7 +12,6 @@ from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
-from sterna.runtime.device import device
 from sterna.target.code_generator import CodeGenerator
 from sterna.target.target import Target
 from sterna.tir.passes.split_host_device import launch_of, split_host_device
@@ -50,11 +49,6 @@ class GPUGenerator(CodeGenerator):
         host = host_of(target)
         code = host.kind.code_generator().compile(on_host, host, name, [host])
         return DeviceCode(code, DeviceModule.make(self.device, programs))
-
-    def runs_here(self, target: Target) -> bool:
-        """Whether this machine has such a device, and runs its host's code."""
-        host = host_of(target)
-        return device(self.device).exist and host.kind.code_generator().runs_here(host)
 
     def triple(self, target: Target) -> str:
         """That of the host."""
