@@ -30,7 +30,8 @@ elif MAC:
     C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]
     RUNTIME_FLAGS = [*C_FLAGS, *SMALL]
     SHARED_NAME = "libsterna.dylib"
-    SHARED_FLAGS = ["-Wl,-install_name,@rpath/libsterna.dylib", "-Wl,-dead_strip"]
+    SHARED_FLAGS = ["-Wl,-install_name,@rpath/libsterna.dylib", "-Wl,-rpath,@loader_path",
+                    "-Wl,-dead_strip"]
     EXTENSION_FLAGS = ["-Wl,-rpath,@loader_path/../native/lib"]
 else:
     C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]

@@ -4,12 +4,13 @@ A device's programs are one module, which the host's module imports: host code f
 by name. runtime/gpu/kernels.h says how such modules lie in files and how kernels are called.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sterna.codegen.code import Code, Members
+from sterna.codegen.code import Code, KernelsCode, Members
 from sterna.runtime import Module, ModulePropertyMask, _core
 from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import device
@@ -38,6 +39,13 @@ class DeviceProgram:
     """Their names and parameters, a letter for each."""
     source: str
 
+    def to_bytes(self) -> bytes:
+        """As runtime/gpu/kernels.h describes it."""
+        content = [_number(len(self.kernels))]
+        for name, params in self.kernels:
+            content += [_text(name), _text(params)]
+        return b"".join([*content, _text(self.source)])
+
     @classmethod
     def of(cls, kernels: Sequence[PrimFunc], source: str) -> "DeviceProgram":
         """A program whose text is made already."""
@@ -64,13 +72,7 @@ class DeviceKernels:
 
     def to_bytes(self) -> bytes:
         """As runtime/gpu/kernels.h describes it."""
-        content = [_number(len(self.programs))]
-        for program in self.programs:
-            content.append(_number(len(program.kernels)))
-            for name, params in program.kernels:
-                content += [_text(name), _text(params)]
-            content.append(_text(program.source))
-        return b"".join(content)
+        return _number(len(self.programs)) + b"".join(each.to_bytes() for each in self.programs)
 
     @cached_property
     def loaded(self) -> Module:
@@ -114,6 +116,50 @@ class DeviceModule(Module):
     def get_source(self, fmt: str = "") -> str:
         """The programs as text."""
         return "\n".join(program.source for program in self._implementation.programs)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedKernel:
+    """A kernel of a graph: the host's object code, and the programs that it launches."""
+
+    host: bytes
+    programs: tuple[DeviceProgram, ...]
+
+    def to_bytes(self) -> bytes:
+        """Both as one piece, for other processes and the cache."""
+        told = json.dumps([[each.kernels, each.source] for each in self.programs]).encode()
+        return _number(len(told)) + told + self.host
+
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> "LaunchedKernel":
+        """What to_bytes packed."""
+        size = int.from_bytes(packed[:8], "little")
+        programs = [
+            DeviceProgram(tuple((name, params) for name, params in kernels), source)
+            for kernels, source in json.loads(packed[8 : 8 + size])
+        ]
+        return cls(packed[8 + size :], tuple(programs))
+
+
+class LaunchedKernels(KernelsCode):
+    """The kernels of a graph on a device, each compiled by itself."""
+
+    def __init__(
+        self, kernels: Mapping[str, bytes], text: Callable[[str], str], host: KernelsCode,
+        on_device: "DeviceModule",
+    ) -> None:
+        super().__init__(kernels, text)
+        self.host = host
+        self.kind = host.kind
+        self.device_modules = [on_device]
+
+    def find(self, name: str) -> int | PackedFunc | None:
+        self.host.context = self.context
+        return self.host.find(name)
+
+    def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
+        own = [(self.host, symbols) for _, symbols in members]
+        return self.host.write(folder, stem, own, table)
 
 
 class DeviceCode:

@@ -18,11 +18,19 @@ from sterna.frontend.onnx.importer import import_for
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import PassContext
 from sterna.relay.arrays import Array, from_numpy, to_numpy
-from sterna.runtime.device import cpu
+from sterna.runtime import Device as RuntimeDevice
+from sterna.runtime import cpu
 from sterna.runtime.graph_executor import GraphModule
+from sterna.target import Target, is_gpu
 
 TARGET = "llvm -mcpu=native"
 OPT_LEVEL = 3
+
+
+def device_of(target: Target) -> RuntimeDevice:
+    """The first device of those that a target's code runs on."""
+    kind = target.kind.device_type
+    return RuntimeDevice(kind, 0) if is_gpu(target) else cpu(0)
 
 
 @dataclass(slots=True)
@@ -40,7 +48,7 @@ class _Program:
         module, decisive = import_for(model, inputs)
         with PassContext(opt_level=level):
             library = build(module, target=target)
-        executor = GraphModule(library["default"](cpu(0)))
+        executor = GraphModule(library["default"](device_of(library.target)))
         values = {name: inputs[name].copy() for name in decisive}
         return cls(executor, values, _lengths(module, [each.name for each in model.graph.output]))
 

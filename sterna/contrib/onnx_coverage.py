@@ -76,11 +76,11 @@ def node_tests() -> dict[str, Any]:
 # ---- running ----
 
 
-def run_test(case: Any) -> float:
+def run_test(case: Any, target: str = TARGET) -> float:
     """The largest error in units of the last place; an exception if the test does not pass."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        prepared = SternaBackend.prepare(case.model, target=TARGET)
+        prepared = SternaBackend.prepare(case.model, target=target)
         worst = 0.0
         for inputs, expected in case.data_sets:
             wanted = [_array(value) for value in expected]

@@ -15,7 +15,7 @@ from sterna.ir.transform import PassContext
 from sterna.relay.expr import Function
 from sterna.support.cache import Cache
 from sterna.support.progress import Stage, stage
-from sterna.target import Target, machine_of
+from sterna.target import Target, host_of, machine_of
 from sterna.target.kind import registered
 from sterna.version import __version__
 
@@ -108,7 +108,7 @@ def _request(
 
 def _key(request: dict[str, Any], target: Target) -> str:
     """Everything that a kernel's code depends on, as text."""
-    made_by = [__version__, target.kind.fingerprint(), repr(machine_of(target))]
+    made_by = [__version__, target.kind.fingerprint(), repr(machine_of(host_of(target)))]
     return json.dumps([*made_by, request], sort_keys=True)
 
 

@@ -71,6 +71,11 @@ def build(
     chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
     wanted = _target(target, target_host)
     options = aot_options(chosen, around, wanted, workspace_memory_pools, constant_memory_pools)
+    if options is not None and is_gpu(wanted):
+        raise ValueError(
+            f"ahead-of-time code runs on processors; for the target {wanted.kind.name} build with "
+            'the graph executor, Executor("graph")'
+        )
     with stage("optimize the graph"), wanted, deciding("graph") as decided:
         mod, _ = optimize(ir_mod, wanted, params)
     main = mod["main"]

@@ -18,7 +18,7 @@ from sterna.ir.pass_context import PassContext
 from sterna.runtime import Module, NDArray, _core, load_param_dict
 from sterna.runtime.built_graph import BuiltGraph
 from sterna.support.cache import Cache
-from sterna.target import Target, machine_of
+from sterna.target import Target, host_of, machine_of
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.version import __version__
 
@@ -49,7 +49,7 @@ class Recipe:
             kind = recognise(path).name
             with open_plain(path) as (file, _):
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            machine = repr(machine_of(target))
+            machine = repr(machine_of(host_of(target)))
             made = [__version__, target.kind.fingerprint(), str(target), machine, told, settings,
                     digest]
             return cls(path, seen, json.dumps([kind, *made], sort_keys=True), target)
@@ -100,6 +100,8 @@ class CachedModel:
         assert isinstance(generator, KernelCodeGenerator)  # others' models are not kept
         find = generator.load(list(objects.values()))
         kernels: Module = _core.module_from_symbols(head["name"], find)
+        for module in generator.device_modules(list(objects.values())):
+            kernels.import_module(module)
         module = BuiltGraph(kernels, head["graph"], params, head["name"]).module()
         return cls(head, objects, params, module)
 

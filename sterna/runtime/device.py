@@ -59,6 +59,14 @@ class Device(_core.Device):
         ask = self._ask("attribute") if self.exist else None
         return None if ask is None else ask(self.device_id, _ATTRIBUTES[name])
 
+    def _number(self, name: str) -> int | None:
+        found = self._attribute(name)
+        return None if found is None else int(found)
+
+    def _text(self, name: str) -> str | None:
+        found = self._attribute(name)
+        return None if found is None else str(found)
+
     def _ask(self, what: str) -> Callable[..., Any] | None:
         """The function by which its back end answers a question, if it does."""
         kind = next((k for k, number in DEVICE_TYPES.items() if number == self.device_type), "")
@@ -76,63 +84,63 @@ class Device(_core.Device):
     @property
     def max_threads_per_block(self) -> int | None:
         """The threads of a block at most."""
-        return self._attribute("max_threads_per_block")
+        return self._number("max_threads_per_block")
 
     @property
     def warp_size(self) -> int | None:
         """Threads that run in step."""
-        return self._attribute("warp_size")
+        return self._number("warp_size")
 
     @property
     def max_shared_memory_per_block(self) -> int | None:
         """Bytes that the threads of a block share at most."""
-        return self._attribute("max_shared_memory_per_block")
+        return self._number("max_shared_memory_per_block")
 
     @property
     def compute_version(self) -> str | None:
         """What its maker calls its abilities."""
-        return self._attribute("compute_version")
+        return self._text("compute_version")
 
     @property
     def device_name(self) -> str | None:
         """What its maker calls it."""
-        return self._attribute("device_name")
+        return self._text("device_name")
 
     @property
     def max_clock_rate(self) -> int | None:
         """Its highest clock in kHz."""
-        return self._attribute("max_clock_rate")
+        return self._number("max_clock_rate")
 
     @property
     def multi_processor_count(self) -> int | None:
         """How many blocks run at once at least."""
-        return self._attribute("multi_processor_count")
+        return self._number("multi_processor_count")
 
     @property
     def max_thread_dimensions(self) -> list[int] | None:
         """The threads of a block at most in x, y and z."""
-        text = self._attribute("max_thread_dimensions")
-        return None if text is None else json.loads(text)
+        text = self._text("max_thread_dimensions")
+        return None if text is None else [int(size) for size in json.loads(text)]
 
     @property
     def driver_version(self) -> str | None:
         """That of what runs its kernels."""
-        return self._attribute("driver_version")
+        return self._text("driver_version")
 
     @property
     def l2_cache_size_bytes(self) -> int | None:
         """The cache that all blocks share."""
-        return self._attribute("l2_cache_size_bytes")
+        return self._number("l2_cache_size_bytes")
 
     @property
     def total_global_memory(self) -> int | None:
         """Bytes of its memory."""
-        return self._attribute("total_global_memory")
+        return self._number("total_global_memory")
 
     @property
     def available_global_memory(self) -> int | None:
         """Those that nobody uses now."""
-        return self._attribute("available_global_memory")
+        return self._number("available_global_memory")
 
 
 def device(name: str | int, index: int = 0) -> Device:

@@ -1,7 +1,7 @@
 """What code is made for: targets, their kinds, and the machines that they stand for."""
 
 from sterna.support.classic import classic_names
-from sterna.target.for_schedules import is_gpu, processor_of
+from sterna.target.for_schedules import host_of, is_gpu, processor_of
 from sterna.target.here import runs_here
 from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, instructions_of, machine_of
@@ -22,7 +22,8 @@ from sterna.target.target import Target
 
 __all__ = [
     "Machine", "Option", "Target", "TargetKind",
-    "adreno", "arm_cpu", "create", "cuda", "hexagon", "instructions_of", "intel_graphics", "is_gpu",
+    "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
+    "intel_graphics", "is_gpu",
     "list_tags", "machine_of", "mali", "needed", "processor_of", "register", "riscv_cpu", "rocm",
     "runs_here",
 ]

@@ -19,6 +19,7 @@ from typing import ClassVar
 from sterna.codegen import c
 from sterna.codegen.code import Code, KernelsCode
 from sterna.codegen.model_data import ModelData
+from sterna.runtime import Module
 from sterna.support import toolchain
 from sterna.target.here import runs_here
 from sterna.target.machine import machine_of
@@ -101,6 +102,10 @@ class KernelCodeGenerator(CodeGenerator):
     @abstractmethod
     def load(self, kernels: Sequence[bytes]) -> Callable[[str], int | None]:
         """What link made code of, loaded into this process: finds the address of a symbol."""
+
+    def device_modules(self, kernels: Sequence[bytes]) -> list[Module]:
+        """What these kernels launch on a device, for the module over them to import."""
+        return []
 
 
 class ProgramCodeGenerator(CodeGenerator):

@@ -10,6 +10,11 @@ def is_gpu(target: Target) -> bool:
     return "gpu" in target.kind.default_keys
 
 
+def host_of(target: Target) -> Target:
+    """The target of what launches a GPU's kernels; of others the target itself."""
+    return (target.host or Target("llvm")) if is_gpu(target) else target
+
+
 def processor_of(target: Target) -> Processor:
     """The processor of a target, as schedules see it: what its code generator can make use of."""
     if is_gpu(target):

@@ -2,18 +2,25 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from sterna.codegen.code import Code
-from sterna.codegen.device import DeviceCode, DeviceModule, DeviceProgram
+from sterna.codegen.code import Code, KernelsCode
+from sterna.codegen.device import (
+    DeviceCode,
+    DeviceModule,
+    DeviceProgram,
+    LaunchedKernel,
+    LaunchedKernels,
+)
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
-from sterna.runtime.device import device
-from sterna.target.code_generator import CodeGenerator
+from sterna.runtime import Module
+from sterna.target.code_generator import KernelCodeGenerator
+from sterna.target.for_schedules import host_of
 from sterna.target.target import Target
 from sterna.tir.passes.split_host_device import launch_of, split_host_device
 from sterna.tir.stmt import Allocate, PrimFunc
@@ -21,7 +28,7 @@ from sterna.tir.threads import is_shared
 from sterna.tir.wanted_array import WantedArray
 
 
-class GPUGenerator(CodeGenerator):
+class GPUGenerator(KernelCodeGenerator):
     """One that makes a program of kernels for each function, and lets LLVM make the host's code."""
 
     device: ClassVar[str]
@@ -35,6 +42,40 @@ class GPUGenerator(CodeGenerator):
         self, functions: Sequence[PrimFunc], target: Target, name: str,
         targets: Sequence[Target] = (),
     ) -> Code:
+        on_host, programs = self._split(functions, target)
+        host = host_of(target)
+        code = host.kind.code_generator().compile(on_host, host, name, [host])
+        return DeviceCode(code, DeviceModule.make(self.device, programs))
+
+    def compile_kernel(self, functions: Sequence[PrimFunc], target: Target, name: str) -> bytes:
+        on_host, programs = self._split(functions, target)
+        host = host_of(target)
+        code = _kernel_generator(host).compile_kernel(on_host, host, name)
+        return LaunchedKernel(code, tuple(programs)).to_bytes()
+
+    def link(
+        self, kernels: Mapping[str, bytes], target: Target, text: Callable[[str], str]
+    ) -> KernelsCode:
+        made = {name: LaunchedKernel.from_bytes(content) for name, content in kernels.items()}
+        host = host_of(target)
+        objects = {name: kernel.host for name, kernel in made.items()}
+        linked = _kernel_generator(host).link(objects, host, text)
+        programs = [program for kernel in made.values() for program in kernel.programs]
+        return LaunchedKernels(kernels, text, linked, DeviceModule.make(self.device, programs))
+
+    def load(self, kernels: Sequence[bytes]) -> Callable[[str], int | None]:
+        objects = [LaunchedKernel.from_bytes(content).host for content in kernels]
+        return _kernel_generator(Target("llvm")).load(objects)
+
+    def device_modules(self, kernels: Sequence[bytes]) -> list[Module]:
+        made = [LaunchedKernel.from_bytes(content) for content in kernels]
+        programs = [program for kernel in made for program in kernel.programs]
+        return [DeviceModule.make(self.device, programs)]
+
+    def _split(
+        self, functions: Sequence[PrimFunc], target: Target
+    ) -> tuple[list[PrimFunc], list[DeviceProgram]]:
+        """The host's functions, and a program of the kernels of each."""
         on_host: list[PrimFunc] = []
         programs: list[DeviceProgram] = []
         for function in functions:
@@ -47,14 +88,7 @@ class GPUGenerator(CodeGenerator):
                 check_limits(kernel, target)
             if kernels:
                 programs.append(DeviceProgram.of(kernels, self.program(kernels, target)))
-        host = host_of(target)
-        code = host.kind.code_generator().compile(on_host, host, name, [host])
-        return DeviceCode(code, DeviceModule.make(self.device, programs))
-
-    def runs_here(self, target: Target) -> bool:
-        """Whether this machine has such a device, and runs its host's code."""
-        host = host_of(target)
-        return device(self.device).exist and host.kind.code_generator().runs_here(host)
+        return on_host, programs
 
     def triple(self, target: Target) -> str:
         """That of the host."""
@@ -62,9 +96,13 @@ class GPUGenerator(CodeGenerator):
         return host.kind.code_generator().triple(host)
 
 
-def host_of(target: Target) -> Target:
-    """The target of what launches a target's kernels."""
-    return target.host or Target("llvm")
+def _kernel_generator(host: Target) -> KernelCodeGenerator:
+    generator = host.kind.code_generator()
+    if not isinstance(generator, KernelCodeGenerator):
+        raise ValueError(
+            f"the host of a GPU's kernels is compiled for llvm, not for {host.kind.name}"
+        )
+    return generator
 
 
 class _DeviceChecks(Rewriter):

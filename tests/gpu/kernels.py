@@ -120,8 +120,57 @@ def product(rows: int = 12, columns: int = 10, depth: int = 6, part: int = 4) ->
     return Example(s, [a, b, c], np.matmul)
 
 
+def product_of_virtual_threads() -> Example:
+    """A tile whose columns each thread takes two at a time, far apart."""
+    a, b = te.placeholder((4, 6), name="A"), te.placeholder((6, 16), name="B")
+    k = te.reduce_axis((0, 6), "k")
+    c = te.compute((4, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    held = s.cache_read(b, "shared", [c])
+    local = s.cache_write(c, "local")
+    virtual, inner = s[c].split(c.op.axis[1], nparts=2)
+    thread, own = s[c].split(inner, nparts=4)
+    s[c].reorder(c.op.axis[0], virtual, thread, own)
+    s[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[c].bind(virtual, te.thread_axis("vthread"))
+    s[c].bind(thread, te.thread_axis("threadIdx.x"))
+    s[local].compute_at(s[c], thread)
+    outer, _ = s[local].split(s[local].op.reduce_axis[0], factor=2)
+    s[local].reorder(outer, s[local].op.axis[1])
+    s[held].compute_at(s[local], outer)
+    _, fast = s[held].split(s[held].fuse(*s[held].op.axis), factor=4)
+    s[held].bind(fast, te.thread_axis("threadIdx.x"))
+    return Example(s, [a, b, c], np.matmul)
+
+
+def running_sums(steps: int = 5, width: int = 12) -> Example:
+    """A scan in one block, whose threads pass on what they wrote."""
+    a = te.placeholder((steps, width), name="A")
+    state = te.placeholder((steps, width), name="state")
+    init = te.compute((1, width), lambda _, i: a[0, i], name="init")
+    update = te.compute(
+        (steps, width), lambda t, i: state[t - 1, width - 1 - i] + a[t, i], name="update"
+    )
+    total = te.scan(init, update, state, inputs=[a], name="total")
+    s = te.create_schedule(total.op)
+    thread = te.thread_axis((0, 4), "threadIdx.x")
+    s[total].env_threads([thread])
+    for part in (init, update):
+        _, inner = s[part].split(part.op.axis[1], factor=4)
+        s[part].bind(inner, thread)
+
+    def reference(a: Any) -> Any:
+        rows = [a[0]]
+        for row in a[1:]:
+            rows.append(rows[-1][::-1] + row)
+        return np.stack(rows)
+
+    return Example(s, [a, total], reference)
+
+
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "vector_add": vector_add, "row_sums": row_sums,
     "row_sums_in_parts": lambda: row_sums(first=False), "whole_sum": whole_sum,
-    "product": product,
+    "product": product, "product_of_virtual_threads": product_of_virtual_threads,
+    "running_sums": running_sums,
 }

@@ -2,22 +2,23 @@
 
 import pytest
 
-from sterna.relay.op import Case, OpRecord, records
 from sterna.testing import requires_opencl
-from tests.op.harness import check_case
+from tests.op.on_opencl import cases, onnx_cases
 
 pytestmark = requires_opencl.marks()
 
-# A prime, so that over the operators first, second and later cases take turns.
-EVERY = 13
+# Primes, so that over the operators first, second and later cases take turns.
+EVERY, EVERY_OF_ONNX = 17, 97
 
-ALL = [
-    pytest.param(record, case, id=f"{record.name}-{place}")
-    for record in records().values()
-    for place, case in enumerate(record.cases)
-]
+SAMPLE = dict(list(cases("opencl").items())[::EVERY])
+ONNX = dict(list(onnx_cases("opencl").items())[::EVERY_OF_ONNX])
 
 
-@pytest.mark.parametrize(("record", "case"), ALL[::EVERY])
-def test_case(record: OpRecord, case: Case) -> None:
-    check_case(record, case, "opencl")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_case(name: str) -> None:
+    SAMPLE[name]()
+
+
+@pytest.mark.parametrize("name", ONNX)
+def test_onnx_node(name: str) -> None:
+    ONNX[name]()

@@ -124,8 +124,10 @@ class KernelWriter(FunctionWriter):
         )
 
     def check(self, stmt: S.AssertStmt) -> None:
-        """A device cannot raise errors; what the host can check, it has checked."""
-        self.line(f"/* {stmt.message.replace('*/', '')} */")
+        raise CodegenError(
+            f"{self.func.name}: a kernel on a device cannot end with an error, as it should unless "
+            f"{stmt.condition}: {stmt.message}"
+        )
 
     def _stored(self, stmt: S.BufferStore, value: Expr, lane: str) -> Any:
         dtype = stmt.buffer.dtype

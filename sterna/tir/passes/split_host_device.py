@@ -84,6 +84,8 @@ class _Splitter(Rewriter):
         self.kernels: list[PrimFunc] = []
         self.inside: list[Buffer] = []
         """Memory of blocks and threads that is allocated outside of kernels."""
+        self.read: list[tuple[Var, Expr]] = []
+        """Names of what is in the memory of the device, which only kernels can read."""
         self.anchor = next((b.data for b in func.buffers if b is not None), None)
 
     def visit_For(self, loop: For) -> Stmt:
@@ -109,6 +111,15 @@ class _Splitter(Rewriter):
         back = Call(INT32, "call_packed", (StringImm(GIVE_WORKSPACE_BACK), buffer.data))
         return LetStmt(buffer.data, taken, seq(body, Evaluate(back)))
 
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        if not _reads_memory(let.value):
+            kept: Stmt = self.rewrite_children(let)
+            return kept
+        self.read.append((let.var, let.value))
+        body: Stmt = self.rewrite(let.body)
+        self.read.pop()
+        return body
+
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         raise UnboundError(
             f"{self.func.name}: {store.buffer.name} is in the memory of a device, and no thread of "
@@ -125,6 +136,9 @@ class _Splitter(Rewriter):
         name = f"{self.func.name}_kernel"
         if self.kernels:
             name += str(len(self.kernels))
+        for var, value in reversed(self.read):
+            if var in _variables(loop):
+                loop = loop.with_body(LetStmt(var, value, loop.body))
         made = _make_kernel(name, loop, self.inside, self.func.attrs)
         self.kernels.append(made.function)
         launch = launch_of(made.function)
@@ -230,10 +244,16 @@ class _Extents(ExprVisitor):
             self.of[loop.thread] = build.maximum(known, extent)
 
 
-def _variables(expr: Expr) -> list[Var]:
+def _variables(node: Node) -> list[Var]:
+    uses = _Uses()
+    uses.visit(node)
+    return list(uses.vars)
+
+
+def _reads_memory(expr: Expr) -> bool:
     uses = _Uses()
     uses.visit(expr)
-    return list(uses.vars)
+    return bool(uses.buffers)
 
 
 class _Mapper(Rewriter):
