@@ -33,8 +33,10 @@ class Node:
     """The fields that define the node, in the order of its constructor."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """Those that may hold nodes."""
-    child_values: ClassVar[Callable[[Any], tuple[Any, ...]]] = staticmethod(lambda _: ())
+    child_values: ClassVar["staticmethod[[Any], tuple[Any, ...]]"] = staticmethod(lambda _: ())
     """Reads what those hold."""
+    IS_STATEMENT: ClassVar[bool] = False
+    """Whether it stands in no expression."""
     NAMESPACE: ClassVar[str] = ""
     """What distinguishes its class from one of the same name in another IR: "relay."."""
     CHECKS_FIELDS: ClassVar[bool] = False
