@@ -11,7 +11,7 @@ from tests.test_layering import FILES, RANKS
 
 # Lines of Python by folder; "" is the files beside the folders.
 BUDGET = {
-    "": 160, "arith": 3700, "as_tvm": 320, "cli": 1890, "codegen": 9620, "contrib": 830,
+    "": 160, "arith": 3700, "as_tvm": 320, "cli": 1890, "codegen": 9800, "contrib": 830,
     "driver": 2180, "exec": 200, "frontend": 5510, "ir": 3480, "isa": 990, "lowering": 1470,
     "micro": 3500, "model": 2130, "op": 23560, "relay": 7000, "rpc": 5020, "runtime": 1580,
     "schedule": 6670, "support": 2390, "target": 3860, "te": 4900, "testing": 1100, "tir": 10280,
