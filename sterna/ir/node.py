@@ -33,12 +33,17 @@ class Node:
     """The fields that define the node, in the order of its constructor."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """Those that may hold nodes."""
-    child_values: ClassVar[Callable[[Any], tuple[Any, ...]]] = staticmethod(lambda _: ())
-    """Reads what those hold."""
+    IS_STATEMENT: ClassVar[bool] = False
+    """Whether it stands in no expression."""
     NAMESPACE: ClassVar[str] = ""
     """What distinguishes its class from one of the same name in another IR: "relay."."""
     CHECKS_FIELDS: ClassVar[bool] = False
     """Whether its constructor refuses fields of wrong types by itself."""
+
+    @staticmethod
+    def child_values(node: "Node") -> tuple[Any, ...]:
+        """What the fields of a node that may hold nodes hold."""
+        return ()
 
     def same_as(self, other: object) -> bool:
         """Whether both are the same object."""
@@ -67,7 +72,8 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     made.CHILD_FIELDS = tuple(
         f.name for f in defining if f.type not in _PLAIN and get_origin(f.type) is not Literal
     )
-    made.child_values = staticmethod(_reader(made.CHILD_FIELDS))
+    read = staticmethod(_reader(made.CHILD_FIELDS))
+    made.child_values = read  # type: ignore[assignment, method-assign]
     name = class_name(made)
     known = NODE_CLASSES.setdefault(name, made)
     if known is not made and known.__module__ != made.__module__:

@@ -187,6 +187,8 @@ class Stmt(Node):
 
     __slots__ = ()
 
+    IS_STATEMENT = True
+
 
 @node
 class For(Stmt):
