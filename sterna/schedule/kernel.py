@@ -13,8 +13,18 @@ TABLE = "table"
 """The tag of stages of few elements that many others read: processors compute them once."""
 
 
+class ScheduleTargetKind(Protocol):
+    """What schedules ask of a kind of target."""
+
+    @property
+    def picks_instructions(self) -> bool: ...
+
+
 class ScheduleTarget(Protocol):
     """What schedules ask of a target."""
+
+    @property
+    def kind(self) -> ScheduleTargetKind: ...
 
     @property
     def keys(self) -> Sequence[str]: ...

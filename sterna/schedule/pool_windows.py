@@ -2,7 +2,8 @@
 
 Data that has a border is copied with it into a buffer that stays in the innermost cache, a plane
 or the rows that a band of windows sees, so that no vector meets a condition. Where channels are the
-last axis their vectors need none of this.
+last axis their vectors need none of this. Source code for another compiler, often one for a small
+machine, does without the buffer.
 """
 
 import math
@@ -32,7 +33,8 @@ def schedule_windows(kernel: Kernel) -> None:
     roots = [s for s in stages if s.attach_type == "root"]
     moving = [stage for stage in roots if _moves_along_last(stage)]
     result = kernel.schedule[kernel.outputs[0]]
-    fits = len(moving) == len(kernel.outputs) == 1
+    vectors = kernel.target is None or kernel.target.kind.picks_instructions
+    fits = vectors and len(moving) == len(kernel.outputs) == 1
     if not fits or len(result.op.axis) != len(moving[0].op.axis):
         _inline_elements(roots)
         schedule_default(kernel)
