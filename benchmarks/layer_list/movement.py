@@ -185,7 +185,7 @@ for _name, _shape, _scale, _attributes, _more in (
     ("linear", (1, 64, 64, 64), 2, {"mode": "linear", **_PYTORCH}, "8"),
     ("linear_corners", (1, 64, 32, 32), 2,
      {"mode": "linear", "coordinate_transformation_mode": "align_corners"}, ""),
-    ("linear_down", (1, 3, 640, 640), 0.35, {"mode": "linear", **_PYTORCH}, ""),
+    ("linear_down", (1, 3, 640, 640), 0.375, {"mode": "linear", **_PYTORCH}, ""),
     ("cubic", (1, 3, 128, 128), 2, {"mode": "cubic", "cubic_coeff_a": -0.75, **_PYTORCH}, ""),
     ("nearest_half", (1, 64, 64, 64), 0.5, {"mode": "nearest", **_PYTORCH}, ""),
 ):
