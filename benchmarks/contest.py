@@ -25,6 +25,8 @@ OURS = "sterna"
 THREADS = ("STERNA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Seconds in which an engine must have loaded a model, or have finished a turn.
 PATIENCE = 120.0
+# A peer that takes so many times what the fastest one takes has no further turns.
+HOPELESS = 3.0
 
 
 class EngineError(Exception):
@@ -187,11 +189,13 @@ def contest(
             failures[engine.name] = str(error)
     best = dict.fromkeys(loaded, math.inf)
     for _ in range(rounds):
+        least = min((taken for name, taken in best.items() if name != OURS), default=math.inf)
         for engine in engines:
-            if engine.name not in best:
+            last = best.get(engine.name)
+            if last is None or (engine.name != OURS and HOPELESS * least < last < math.inf):
                 continue
             try:
-                best[engine.name] = min(best[engine.name], engine.time(seconds))
+                best[engine.name] = min(last, engine.time(seconds))
             except EngineError as error:
                 failures[engine.name] = str(error)
                 del best[engine.name]

@@ -84,6 +84,7 @@ COMPUTED = {
     "sterna/ir/transform.py": "transform.py of every folder: the passes that it registers",
     "sterna/op/__init__.py": "the operators in its own folders, by listing",
     "sterna/target/kind.py": "code generators and schedules, as kinds and packages name them",
+    "sterna/testing/fuzz/fuzzer.py": "a fuzzer's module, as the command line names it",
     "sterna/support/discovery.py": "what its callers name: this file is how modules are listed",
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sterna.relay.op import ContractionRules, OpRecord
+from sterna.relay.op import Case, ContractionRules, OpRecord
 from tests.support import ROOT
 
 RECORDS = ROOT / "sterna" / "relay" / "op.py"
@@ -90,7 +90,9 @@ def test_a_record_holds_what_any_operator_may_have() -> None:
     assert len(OpRecord.__dataclass_fields__) <= MOST_FIELDS
 
 
-@pytest.mark.parametrize("record", [OpRecord, ContractionRules], ids=lambda record: record.__name__)
+@pytest.mark.parametrize(
+    "record", [OpRecord, ContractionRules, Case], ids=lambda record: record.__name__
+)
 def test_every_field_of_a_record_is_explained(record: type) -> None:
     (made,) = (
         node for node in modules()[RECORDS].body

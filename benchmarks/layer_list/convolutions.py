@@ -11,6 +11,7 @@ from layer_list.layer import Layer, layers_of
 from layer_list.operators import Conv, Extents
 
 LAYERS: list[Layer] = []
+_row: tuple[Any, ...]
 
 
 def _add(
@@ -119,9 +120,8 @@ for _row in (
     ("squeeze_excite", 48, 1152, 1, "8"),
     ("squeeze_excite", 1152, 48, 1, "q 8"), ("hrnet", 36, 18, 32), ("genet", 640, 1920, 7),
 ):
-    _network, _in, _out, _image, *_rest = _row
-    _add("conv-pointwise", str(_network), int(_in), int(_out), int(_image), 1,
-         "".join(map(str, _rest)))
+    _network, _in, _out, _size, *_rest = _row
+    _add("conv-pointwise", _network, _in, _out, _size, 1, *_rest)
 for _name, _in, _out, _image, _more in (
     ("resnet18", 64, 128, 56, "q"), ("resnet50", 256, 512, 56, "f"),
     ("resnet50", 512, 1024, 28, "8"),

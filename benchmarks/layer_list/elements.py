@@ -7,6 +7,9 @@ from layer_list.layer import Graph, Layer, Make, layers_of
 from layer_list.operators import Extents, activation, extents, told
 
 LAYERS: list[Layer] = []
+_shape: tuple[int, ...]
+_a: tuple[int, ...]
+_b: tuple[int, ...]
 
 
 def _add(kind: str, name: str, make: Make, variants: str = "") -> None:

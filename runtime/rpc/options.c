@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "listen.h"
 
@@ -23,7 +24,8 @@ static const char help[] =
     "  --load-library A:B    libraries to load at first\n"
     "  --max-sessions N      at a time (1)\n"
     "  --max-seconds S       longest session; 0: any\n"
-    "  --max-memory BYTES    of a session's process, and of its arrays; 0: any; suffixes K, M, G\n"
+    "  --max-memory BYTES    of a session's process, and of its arrays (three quarters of the\n"
+    "                        machine's); 0: any; suffixes K, M, G\n"
     "  --max-disk BYTES      of a session's files (8G)\n"
     "  --max-cpu S           processor seconds of a session; 0: any\n"
     "  --silent              print nothing but errors\n"
@@ -156,10 +158,18 @@ shared_secret options_secret(const server_options *o) {
   return (shared_secret){o->has_secret ? o->secret : NULL, o->secret_size};
 }
 
+/* Three quarters of the machine's memory, where the system tells. */
+static void choose_memory(session_limits *limits) {
+  if (limits->memory_bytes != UINT64_MAX) return;
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  limits->memory_bytes = pages > 0 && size > 0 ? (uint64_t)pages / 4 * 3 * (uint64_t)size : 0;
+  limits->is_default = 1;
+}
+
 int options_parse(int argc, char **argv, server_options *out) {
   *out = (server_options){.host = "127.0.0.1", .key = "", .custom_address = "", .libraries = "",
                           .port = 9090, .port_end = 9199, .sessions = 1,
-                          .limits.file_bytes = (uint64_t)8 << 30};
+                          .limits = {.memory_bytes = UINT64_MAX, .file_bytes = (uint64_t)8 << 30}};
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--help")) return fputs(help, stdout), 1;
     if (!strcmp(argv[i], "--version")) return printf("sterna %s\n", sterna_version()), 1;
@@ -175,5 +185,6 @@ int options_parse(int argc, char **argv, server_options *out) {
       i++;
   }
   if (!out->port) out->port_end = 0;
+  choose_memory(&out->limits);
   return read_secret(out) || check_options(out) ? -1 : 0;
 }

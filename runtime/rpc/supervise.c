@@ -40,7 +40,7 @@ static void limit(int resource, uint64_t most) {
 
 static void apply(const session_limits *limits) {
   limit(RLIMIT_CORE, 0);
-  if (limits->memory_bytes) limit(RLIMIT_AS, limits->memory_bytes);
+  if (limits->memory_bytes) limit(limits->is_default ? RLIMIT_DATA : RLIMIT_AS, limits->memory_bytes);
   if (limits->file_bytes) limit(RLIMIT_FSIZE, limits->file_bytes);
   if (limits->cpu_seconds) limit(RLIMIT_CPU, limits->cpu_seconds);
   signal(SIGXFSZ, SIG_IGN); /* a file that is too large is an error of the call that writes it */

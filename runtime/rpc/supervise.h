@@ -9,6 +9,7 @@
 /* What a session may use; 0: as much as there is. */
 typedef struct {
   uint64_t memory_bytes, file_bytes, cpu_seconds;
+  int is_default; /* nobody has named memory_bytes: then files that are mapped do not count */
 } session_limits;
 
 /* How a session ended. */

@@ -30,6 +30,9 @@ from sterna.ir.expr import (
 )
 from sterna.support.dtype import DataType
 
+# Chains of operators shorter than this may recurse.
+SHORT = 16
+
 _FOLDED_FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
@@ -146,6 +149,8 @@ class Analyzer(Vectors):
                 break
             spine.append(first)
             first = first.a
+        if expr.dtype.is_integer and len(spine) < SHORT:
+            return  # it is read as a whole, and its parts would be simplified for nothing
         for node in reversed(spine):
             self.simplify(node)
 

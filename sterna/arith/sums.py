@@ -135,7 +135,22 @@ class Sums:
 
     def equal(self, a: Expr, b: Expr) -> bool:
         """Whether two expressions are easily seen to be equal."""
-        return a is b or (a.dtype is b.dtype and self.key(a) == self.key(b))
+        if a is b:
+            return True
+        if a.dtype is not b.dtype:
+            return False
+        if a.dtype.is_integer and a.dtype.lanes == 1:
+            return self.key(a) == self.key(b)
+        return type(a) is type(b) and self._equal_fields(a, b)
+
+    def _equal_fields(self, a: Expr, b: Expr) -> bool:
+        """The same for two expressions of one class, which are no sums: field by field."""
+        if isinstance(a, (FloatImm, Var)) or (isinstance(a, Call) and a.op not in PURE_CALLS):
+            return self.key(a) == self.key(b)
+        return all(
+            self._key_of_field(getattr(a, name)) == self._key_of_field(getattr(b, name))
+            for name in a.FIELDS
+        )
 
     # ---- sums ----
 

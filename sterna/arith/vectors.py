@@ -91,16 +91,18 @@ class Vectors(Conditions):
 
     def _spread(self, scalar: Expr, lanes: int) -> Expr | None:
         """The vector whose lanes a scalar gives; None when it is no ramp and no broadcast."""
-        used = self.free(scalar).intersection(self._lanes.values())
-        if not used:
-            return Broadcast(scalar, lanes)
         dtype = scalar.dtype
         if not is_index(dtype) or isinstance(scalar, CompareExpr):
-            return None
+            uses_lane = not self.free(scalar).isdisjoint(self._lanes.values())
+            return None if uses_lane else Broadcast(scalar, lanes)
+        total = self.sum_of(scalar)
+        used = self.state.variables(total).intersection(self._lanes.values())
+        if not used:
+            return Broadcast(scalar, lanes)
         indices = {self.state.var_atom(var).index for var in used}
         base: Sum = {}
         stride: Sum = {}
-        for mono, value in self.sum_of(scalar).items():
+        for mono, value in total.items():
             factors = indices.intersection(mono)
             if not factors:
                 if any(self.state.atoms[i].variables & used for i in mono):

@@ -9,7 +9,7 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
 from sterna.cli.output import progress, short_name, shortened, show
-from sterna.runtime.node_times import Bounds, NodeTimes
+from sterna.runtime.node_times import MORE_THAN_THREE_TIMES, Bounds, NodeTime, NodeTimes, tell_far
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
 from sterna.support.write_aside import write_aside
@@ -71,7 +71,14 @@ def _text(times: NodeTimes, in_order: bool) -> str:
         return lay_out(columns, total)
     shares = [times.share_of_bound(node) for node in nodes]
     columns.append(("Bound (%)", [_number(s and 100 * s) for s in shares]))
-    return f"{lay_out(columns, total)}\n\n{_bounds(times.bounds)}"
+    parts = [lay_out(columns, total), _bounds(times.bounds)]
+    far = [node for node in nodes if times.is_far(node)]
+    parts += [f"{MORE_THAN_THREE_TIMES}: {tell_far(_times_bound(times, far))}"] if far else []
+    return "\n\n".join(parts)
+
+
+def _times_bound(times: NodeTimes, nodes: Sequence[NodeTime]) -> list[tuple[str, float]]:
+    return [(short_name(node.name), 1 / (times.share_of_bound(node) or 1)) for node in nodes]
 
 
 def _bounds(bounds: Bounds) -> str:

@@ -46,6 +46,10 @@ def names_of(functions: Sequence[PrimFunc]) -> list[str]:
     return [*names, "_library_ctx"] if Part(functions).calls_by_name() else names
 
 
+SUPPORT = ""
+"""Beside the names of kernels: what they share."""
+
+
 class KernelsCode(ABC):
     """Kernels that were compiled one by one: their symbols are settled."""
 
@@ -56,7 +60,7 @@ class KernelsCode(ABC):
     def __init__(self, kernels: Mapping[str, bytes], text: Callable[[str], str]) -> None:
         """kernels: what was compiled, by name; text: gives all of it in a form."""
         self.kernels = kernels
-        self.names = list(kernels)
+        self.names = [name for name in kernels if name != SUPPORT]
         self._text = text
 
     @abstractmethod

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sterna.ir.expr import Call, StringImm
 from sterna.ir.node import Node, post_order
-from sterna.tir.stmt import AttrStmt, PrimFunc
+from sterna.tir.stmt import AttrStmt, PrimFunc, statements_in
 
 _LANGUAGES = ("c", "llvm")
 
@@ -30,16 +30,14 @@ def imported_texts(functions: Iterable[PrimFunc], language: str) -> list[str]:
 def _texts(func: PrimFunc) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {language: [] for language in _LANGUAGES}
 
-    def look(node: Node) -> None:
-        if not isinstance(node, AttrStmt):
-            return
-        language = node.key.removeprefix("pragma_import_")
-        if language in texts and language != node.key:
-            if not isinstance(node.value, StringImm):
-                raise ValueError(f"{func.name}: import_{language} takes text, not {node.value}")
-            texts[language].append(node.value.value)
-
-    post_order(func, look)
+    for stmt in statements_in(func.body):
+        if not isinstance(stmt, AttrStmt):
+            continue
+        language = stmt.key.removeprefix("pragma_import_")
+        if language in texts and language != stmt.key:
+            if not isinstance(stmt.value, StringImm):
+                raise ValueError(f"{func.name}: import_{language} takes text, not {stmt.value}")
+            texts[language].append(stmt.value.value)
     return texts
 
 

@@ -223,7 +223,8 @@ def _with_operands(entry: EntryFunction, name: str) -> PrimFunc:
     tensors = [*entry.inputs, *entry.outputs]
     buffers = tuple(tensor.memory() for tensor in tensors)
     declared = tuple(tensor.declared() for tensor in tensors)
-    attrs = {"external": True, "declared": declared, "noalias": False}
+    written = tuple(range(len(entry.inputs), len(tensors)))
+    attrs = {"external": True, "declared": declared, "noalias": False, "written": written}
     params = tuple(buffer.data for buffer in buffers)
     return PrimFunc(name, params, buffers, nothing(), attrs)
 

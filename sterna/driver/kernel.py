@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
+from sterna.lowering.predict import Prediction, predict
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
 from sterna.support.collection import without_collection
@@ -44,6 +45,11 @@ class KernelNotes:
     """Inputs whose memory an output may lie in, both by their places."""
     seconds: float = 0.0
     """What compiling it took, when it was compiled."""
+    predicted_cycles: float | None = None
+    """Of the thread that ends last, by a static throughput model of its loops; None where only the
+    run tells."""
+    bound_cycles: float | None = None
+    """The fewest that the processor needs for its operations and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,12 @@ def annotated_functions(
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion(), without_collection():
-        lowered = lower_kernel(function, name, processor_of(target), target)
+        processor = processor_of(target)
+        lowered = lower_kernel(function, name, processor, target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
-        notes = _notes(lowered, loops, time.perf_counter() - start)
+        predicted = predict(function, loops, processor)
+        notes = _notes(lowered, loops, predicted, time.perf_counter() - start)
         return functions, replace(notes, take_over=allowed)
 
 
@@ -98,7 +106,9 @@ def _sharing(
     return made, [(source, target - inputs) for source, target in allowed]
 
 
-def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNotes:
+def _notes(
+    lowered: LoweredKernel, loops: PrimFunc, predicted: Prediction | None, seconds: float
+) -> KernelNotes:
     workspace = workspace_of(loops)
     return KernelNotes(
         anchor=lowered.anchor.name,
@@ -109,6 +119,8 @@ def _notes(lowered: LoweredKernel, loops: PrimFunc, seconds: float) -> KernelNot
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
         seconds=seconds,
+        predicted_cycles=None if predicted is None else round(predicted.cycles, 1),
+        bound_cycles=None if predicted is None else round(predicted.bound, 1),
     )
 
 

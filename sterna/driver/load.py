@@ -63,5 +63,5 @@ def _objects(path: Path) -> list[bytes]:
 def _checked(view: FileView, is_known: bool) -> bytes:
     """An object, which is looked through before it is linked unless a seal vouches for it."""
     if not is_known:
-        check_elf(view)
+        check_elf(view, is_object=True)
     return view.read(0, view.size)

@@ -114,10 +114,10 @@ class PassTimingInstrument(PassInstrument):
 
 def _render(span: _Span, indent: str, outer: float, total: float, lines: list[str]) -> None:
     own = span.seconds - sum(inner.seconds for inner in span.inner)
-    share, whole = (100 * span.seconds / t if t else 0.0 for t in (outer, total))
+    fraction, whole = (100 * span.seconds / t if t else 0.0 for t in (outer, total))
     lines.append(
         f"{indent}{span.info.name}: {span.seconds * 1e6:.0f}us [{own * 1e6:.0f}us] "
-        f"({share:.2f}%; {whole:.2f}%)"
+        f"({fraction:.2f}%; {whole:.2f}%)"
     )
     for inner in span.inner:
         _render(inner, indent + "\t", span.seconds, total, lines)

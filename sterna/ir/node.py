@@ -10,6 +10,7 @@ comparisons with `==` (see expr.py).
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
 
 from sterna.support.dtype import DataType
@@ -32,10 +33,17 @@ class Node:
     """The fields that define the node, in the order of its constructor."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """Those that may hold nodes."""
+    IS_STATEMENT: ClassVar[bool] = False
+    """Whether it stands in no expression."""
     NAMESPACE: ClassVar[str] = ""
     """What distinguishes its class from one of the same name in another IR: "relay."."""
     CHECKS_FIELDS: ClassVar[bool] = False
     """Whether its constructor refuses fields of wrong types by itself."""
+
+    @staticmethod
+    def child_values(node: "Node") -> tuple[Any, ...]:
+        """What the fields of a node that may hold nodes hold."""
+        return ()
 
     def same_as(self, other: object) -> bool:
         """Whether both are the same object."""
@@ -44,8 +52,7 @@ class Node:
     def children(self) -> "list[Node]":
         """The nodes in the fields, in order."""
         found: list[Node] = []
-        for name in self.CHILD_FIELDS:
-            value = getattr(self, name)
+        for value in self.child_values(self):
             if isinstance(value, Node):
                 found.append(value)
             elif value is not None:
@@ -65,12 +72,22 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     made.CHILD_FIELDS = tuple(
         f.name for f in defining if f.type not in _PLAIN and get_origin(f.type) is not Literal
     )
+    read = staticmethod(_reader(made.CHILD_FIELDS))
+    made.child_values = read  # type: ignore[assignment, method-assign]
     name = class_name(made)
     known = NODE_CLASSES.setdefault(name, made)
     if known is not made and known.__module__ != made.__module__:
         raise TypeError(f"two nodes are named {name}")
     NODE_CLASSES[name] = made
     return made
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that gives some fields of a node."""
+    if not names:
+        return lambda _: ()
+    read = attrgetter(*names)
+    return read if len(names) > 1 else lambda node: (read(node),)
 
 
 def class_name(kind: type[Node]) -> str:
@@ -110,8 +127,7 @@ def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
 def map_children(original: NodeType, change: Callable[[Node], Node]) -> NodeType:
     """The node with every child replaced; the same object when no child changed."""
     changed = {}
-    for name in original.CHILD_FIELDS:
-        before = getattr(original, name)
+    for name, before in zip(original.CHILD_FIELDS, original.child_values(original), strict=True):
         if isinstance(before, Node):
             after = change(before)
         elif before:

@@ -7,6 +7,7 @@ through. A method that names no node class is refused when the class is made.
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from sterna.ir.expr import Expr
 from sterna.ir.node import NODE_CLASSES, Node, map_children
 
 
@@ -15,6 +16,7 @@ class _Dispatcher:
 
     _methods: ClassVar[dict[str, Callable[..., Any]]] = {}
     _found: ClassVar[dict[type, Callable[..., Any] | None]] = {}
+    _skips_expressions: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -26,12 +28,32 @@ class _Dispatcher:
                         raise TypeError(f"{cls.__name__}.{name}: there is no node {name[6:]}")
                     found[name[6:]] = method
         cls._methods, cls._found = found, {}
+        only_statements = found and all(NODE_CLASSES[name].IS_STATEMENT for name in found)
+        cls._skips_expressions = bool(only_statements) and not cls._overrides_walk()
+
+    @classmethod
+    def _overrides_walk(cls) -> bool:
+        """Whether a subclass sees nodes by other means than methods for their classes."""
+        return any(
+            name in vars(base)
+            for base in cls.__mro__
+            if base.__module__ != __name__
+            for name in ("visit", "visit_children", "rewrite", "rewrite_children")
+        )
 
     def _method(self, kind: type) -> Callable[..., Any] | None:
         if kind not in self._found:
             named = (self._methods.get(base.__name__) for base in kind.__mro__)
-            self._found[kind] = next((method for method in named if method is not None), None)
+            method = next((method for method in named if method is not None), None)
+            if method is None and self._skips_expressions and issubclass(kind, Expr):
+                method = _keep
+            self._found[kind] = method
         return self._found[kind]
+
+
+def _keep(_: _Dispatcher, node: Node) -> Node:
+    """An expression in which a visitor of statements finds nothing."""
+    return node
 
 
 class ExprVisitor(_Dispatcher):

@@ -158,7 +158,9 @@ class _Maker:
             *(t.declared() for t in tensors), *self.constant_pools,
             *(t.declared() for t in results), *self.pools,
         )
-        attrs = {"declared": declared, "noalias": False}
+        written = {*outputs, *self.pools}
+        places = tuple(place for place, buffer in enumerate(every) if buffer in written)
+        attrs = {"declared": declared, "noalias": False, "written": places}
         function = PrimFunc(name, tuple(b.data for b in every), every, body, attrs)
         given = [(n, 0) for n in graph.inputs if graph.nodes[n].name not in graph.params]
         return EntryFunction(

@@ -14,7 +14,7 @@ from sterna.relay.expr import Call, Function, RelayExpr
 from sterna.relay.op import AnyOp, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Decision, Scope, deciding
-from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.kernel import TABLE, Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
 from sterna.target import Target, is_gpu
@@ -107,7 +107,7 @@ def schedule_kernel(
 ) -> tuple[Schedule, dict[str, Any]]:
     """The schedule of a kernel, as it was found for its anchor."""
     schedule = create_schedule([tensor.op for tensor in tensors.outputs])
-    _inline_others(schedule, tensors, found.is_generic)
+    _inline_others(schedule, tensors, found.is_generic, found.key == "cpu")
     record, outputs = tensors.anchor_record, list(tensors.outputs)
     sums = outputs.pop() if record.contraction.gives_row_sums and sums_rows(outputs) else None
     kernel = Kernel(schedule, tensors.anchor, outputs, processor, tensors.is_flat, sums, target)
@@ -115,12 +115,17 @@ def schedule_kernel(
     return schedule, kernel.choices
 
 
-def _inline_others(schedule: Schedule, tensors: KernelTensors, all_alike: bool) -> None:
+def _inline_others(
+    schedule: Schedule, tensors: KernelTensors, all_alike: bool, keep_tables: bool
+) -> None:
     """Compute the elementwise operators around the anchor where they are read.
 
     all_alike: whether the schedule that follows treats the anchor's own stages as any others.
+    keep_tables: whether tables stay in memory.
     """
     whole = _read_whole(schedule)
+    if keep_tables:
+        whole |= {stage.op for stage in schedule.stages if stage.op.tag == TABLE}
     for stage in schedule.stages:
         op = stage.op
         if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output or op in whole:

@@ -174,13 +174,13 @@ class BoardModule(Module):
         def evaluate() -> BenchmarkResult:
             board.run()
             calls, results = number, []
-            for turn in range(repeat):
+            for done in range(1, repeat + 1):
                 seconds, tries = board.driven.time(calls), 1
                 while seconds * calls * 1e3 < min_repeat_ms and tries < limit_zero_time_iterations:
                     calls = max(int(min_repeat_ms * 1e-3 / seconds), int(calls * GROWTH)) + 1
                     seconds, tries = board.driven.time(calls), tries + 1
                 results.append(seconds)
-                if cooldown_interval_ms and (turn + 1) % repeats_to_cooldown == 0:
+                if cooldown_interval_ms and done % repeats_to_cooldown == 0:
                     time.sleep(cooldown_interval_ms * 1e-3)
             return BenchmarkResult(results)
 

@@ -27,7 +27,7 @@ def write_to_cache(recipe: Recipe, build: BuildRecord) -> None:
     weights = sum(array.nbytes for array in params.values())
     if cache.folder is None or weights > cache.limit // LARGEST_PART:
         return
-    if not isinstance(code, KernelsCode) or not code.kernels or not runs_here(recipe.target):
+    if not isinstance(code, KernelsCode) or not code.names or not runs_here(recipe.target):
         return
     if not recipe.is_current() or not recognise(recipe.path).holds_all(recipe.path):
         return

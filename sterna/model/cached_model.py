@@ -76,7 +76,7 @@ class CachedModel:
     head: Mapping[str, Any]
     """Its graph, and what there is to tell about its kernels."""
     objects: dict[str, bytes]
-    """Kernels by name, as object code."""
+    """Kernels by name, and what they share, as object code."""
     params: dict[str, NDArray]
     module: Module
     """What makes executors of it."""

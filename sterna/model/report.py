@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sterna.runtime.node_times import FAR, MORE_THAN_THREE_TIMES, tell_far
 from sterna.support.dtype import DataType
 from sterna.support.table import count, lay_out, show_bytes, show_seconds
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from sterna.driver.kernel import KernelNotes
     from sterna.model.arguments import TensorSpec
     from sterna.model.compiled_model import CompiledModel
+
+
+# Kernels of fewer cycles, some microseconds, are not marked: their calls cost as much.
+SHORT_CYCLES = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,23 @@ class KernelReport:
     """Memory that one call takes beside its operands, on all threads together."""
     seconds: float
     """What compiling it took, now or when it was put into the cache."""
+    predicted_cycles: float | None = None
+    """Of the thread that ends last, by a static model of its loops; None where the run tells."""
+    bound_cycles: float | None = None
+    """The fewest that the processor needs for its operations and its bytes."""
+
+    @property
+    def times_bound(self) -> float | None:
+        """How many times its bound it is predicted to take."""
+        if self.predicted_cycles is None or not self.bound_cycles:
+            return None
+        return self.predicted_cycles / self.bound_cycles
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it is predicted to take over three times its bound; short kernels are not."""
+        times, cycles = self.times_bound, self.predicted_cycles or 0.0
+        return times is not None and times > FAR and cycles >= SHORT_CYCLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +108,8 @@ class Report:
         """All of it as plain values."""
         made = asdict(self)
         made["memory"]["total"] = self.memory.total
+        for kernel, held in zip(self.kernels, made["kernels"], strict=True):
+            held["over_three_times_bound"] = kernel.is_far
         return made
 
     def to_json(self) -> str:
@@ -93,7 +117,8 @@ class Report:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([*self._head(), "", self._table(), "", *self._memory(), *self._stages()])
+        parts = [*self._far(), *self._memory(), *self._stages()]
+        return "\n".join([*self._head(), "", self._table(), "", *parts])
 
     @property
     def counts(self) -> str:
@@ -117,8 +142,13 @@ class Report:
             ("Why", [", ".join(f"{n}: {v}" for n, v in k.choices.items()) or k.why
                      for k in kernels]),
             ("MFLOP", [f"{k.flops * 1e-6:.1f}" for k in kernels]),
+            ("x bound", [_times(k) for k in kernels]),
             ("Workspace", [show_bytes(k.workspace_bytes) for k in kernels]),
         ])
+
+    def _far(self) -> list[str]:
+        far = [(k.name, k.times_bound or 0.0) for k in self.kernels if k.is_far]
+        return [f"{MORE_THAN_THREE_TIMES}, as predicted: {tell_far(far)}"] if far else []
 
     def _memory(self) -> list[str]:
         memory = self.memory
@@ -188,7 +218,15 @@ def _kernel(
         workspace_bytes=int(attrs.get("workspace", 0))
         + threads * int(attrs.get("workspace_of_thread", 0)),
         seconds=0.0 if notes is None else notes.seconds,
+        predicted_cycles=None if notes is None else notes.predicted_cycles,
+        bound_cycles=None if notes is None else notes.bound_cycles,
     )
+
+
+def _times(kernel: KernelReport) -> str:
+    """How many times its bound a kernel takes; marked if that is far."""
+    times = kernel.times_bound
+    return "" if times is None else f"{times:.1f}{'!' if kernel.is_far else ''}"
 
 
 def _bytes(spec: "TensorSpec") -> int:

@@ -199,8 +199,6 @@ def multiplied(
     turned = getattr(attrs, "transpose_b", True)
     if getattr(attrs, "transpose_a", False) or attrs.out_dtype:
         return None
-    if getattr(attrs, "weight_layout", "NC") != "NC":
-        return None
     factors = _factors(operands, 0 if turned else 1)
     if factors is None or len(factors[0].shape) < 2:
         return None

@@ -18,6 +18,7 @@ from sterna.ir.types import TensorType
 from sterna.op.elementwise import Numbers, quiet
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
+from sterna.schedule.kernel import TABLE
 from sterna.schedule.products import FLOAT32, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, ceil, compute, floor, if_then_else, round
@@ -180,6 +181,14 @@ class Scaling:
             weights = [weight / total for weight in weights]
         return [(np.clip(first + i, 0, self.size - 1), w) for i, w in enumerate(weights)]
 
+    def repeats(self) -> int | None:
+        """How often each element stands in the result, in order, if that is all there is to it."""
+        times, rest = divmod(self.result, max(1, self.size))
+        if rest or self.method != "nearest_neighbor":
+            return None
+        places = self.taps()[0][0]
+        return times if np.array_equal(places, np.arange(self.result) // max(1, times)) else None
+
     def outside(self) -> Array:
         """`is_outside` of all places."""
         at = np.array([self.source(place, float) for place in range(self.result)])
@@ -239,10 +248,15 @@ def stretched(
 
 def _tables(scaling: Scaling, dtype: DataType, name: str) -> list[tuple[Tensor, Tensor | None]]:
     count = len(scaling.reads(const(0), dtype))
+    known = isinstance(scaling.size, int) and isinstance(scaling.result, int)
+    repeats = scaling.repeats() if known else None
 
     def stage(tap: int, part: int, what: str) -> Tensor:
-        made: Tensor = compute((scaling.result,), lambda i: scaling.reads(i, dtype)[tap][part],
-                               name=f"{name}_{what}{tap}")
+        def element(i: Expr) -> Any:
+            return i // repeats if repeats else scaling.reads(i, dtype)[tap][part]
+
+        made: Tensor = compute((scaling.result,), element, name=f"{name}_{what}{tap}",
+                               tag=TABLE if known and not repeats else "")
         return made
 
     return [

@@ -20,7 +20,9 @@ from sterna.op.recurrent_steps import by_layout, units_of_block
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call
+from sterna.schedule.choose import choose, deciding, near
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide
 from sterna.target import Target, instructions_of
 from sterna.te import Tensor
@@ -59,7 +61,11 @@ def in_steps(
         return None
     weight, recurrence, *others = weights.fields
     given = dict(zip(attrs.given, others, strict=True))
-    packing = _Packing(network.gates, kinds[2].concrete_shape[2], len(attrs.directions))
+    size = kinds[2].concrete_shape[2]
+    with deciding(f"nn.{network.name} {kinds[0]!r}"):
+        units = units_of_block(network.gates, size)
+        together = _sequences_together(instructions_of(target).whole_vector_bits)
+    packing = _Packing(network.gates, size, len(attrs.directions), units)
     first, second, features = kinds[0].concrete_shape
     rows = packing.of_gates(weight)
     projected = call(
@@ -78,12 +84,17 @@ def in_steps(
     operands |= given
     shape = (first, second, *packing.shape)
     options = {name: value for name, value in attrs.items() if name != "given"}
-    wide_vectors = instructions_of(target).whole_vector_bits >= WIDE_VECTOR_BITS
     return call(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],
-        rows=ROWS_OF_WIDE_VECTORS if wide_vectors else 1, **options,
+        rows=together, **options,
     )
+
+
+def _sequences_together(bits: int) -> int:
+    """How many sequences share the weights that are loaded, at most."""
+    preferred = ROWS_OF_WIDE_VECTORS if bits >= WIDE_VECTOR_BITS else 1
+    return choose("sequences together", range(1, ROWS_OF_WIDE_VECTORS + 1), near(preferred))
 
 
 def _biases(
@@ -107,9 +118,8 @@ def _biases(
 class _Packing:
     """Gates of a network's units by blocks."""
 
-    def __init__(self, gates: int, size: int, count: int) -> None:
-        self.gates, self.size, self.count = gates, size, count
-        self.units = units_of_block(gates, size)
+    def __init__(self, gates: int, size: int, count: int, units: int) -> None:
+        self.gates, self.size, self.count, self.units = gates, size, count, max(1, units)
         self.blocks = -(-size // self.units)
         self.shape = (count, self.blocks, gates, self.units)
         self.numbers = math.prod(self.shape)
@@ -146,8 +156,8 @@ def _infer(network: Network, attrs: StepsAttrs, projected: Type, weights: Type) 
         raise ValueError(f"weights are columns, {', '.join(attrs.given)}, not {len(kinds)} tensors")
     operands = _operands(attrs, kinds)
     same_dtype([x, operands["columns"]], ["projected", "columns"])
-    size = tensor(operands["columns"], "columns", 5).concrete_shape[2]
-    packing = _Packing(network.gates, size, len(attrs.directions))
+    *_, size, _, units = tensor(operands["columns"], "columns", 5).concrete_shape
+    packing = _Packing(network.gates, size, len(attrs.directions), units)
     count, blocks, gates, units = packing.shape
     first, second = x.concrete_shape[:2]
     time, batch = by_layout(attrs, (first, second))
@@ -183,8 +193,8 @@ def _reference(
     """The whole network, whose input comes through the weights unchanged."""
     operands = _operands(attrs, weights)
     columns = operands.pop("columns")
-    count, _, size, gates, _ = columns.shape
-    packing = _Packing(gates, size, count)
+    count, _, size, gates, units = columns.shape
+    packing = _Packing(gates, size, count, units)
     rows = packing.rows_of(projected)
     each = gates * size
     weight = np.zeros((count, each, count * each), projected.dtype)
@@ -203,9 +213,21 @@ def _reference(
     return network.reference(attrs.replace(given=tuple(given)), x, parts)
 
 
+def _contraction(attrs: StepsAttrs, projected: TensorType, weights: TupleType) -> Contraction:
+    """The states of all steps times the recurrence's weights, a step after the other."""
+    _, blocks, size, gates, units = tensors(weights, "weights")[0].concrete_shape
+    time, batch = by_layout(attrs, projected.concrete_shape[:2])
+    count, kind = len(attrs.directions), projected.dtype
+    rows = time * batch * count
+    return Contraction(
+        batch=1, image=(1, rows), inputs=size, result=(1, rows), outputs=blocks * gates * units,
+        data=kind, weight=kind, out=kind, data_layout="NC", out_layout="NC",
+        matrices=max(1, time * count),
+    )
+
+
 def _macs(attrs: StepsAttrs, out: TupleType, projected: TensorType, weights: TupleType) -> int:
-    columns = tensors(weights, "weights")[0].concrete_shape
-    return math.prod(projected.concrete_shape[:2]) * math.prod(columns)
+    return _contraction(attrs, projected, weights).macs
 
 
 def record_of_steps(network: Network, cases: list[Case]) -> OpRecord[StepsAttrs]:
@@ -217,6 +239,7 @@ def record_of_steps(network: Network, cases: list[Case]) -> OpRecord[StepsAttrs]
         infer=lambda attrs, *kinds: _infer(network, attrs, *kinds),
         compute=lambda attrs, out, *inputs: _compute(network, attrs, out, *inputs),
         reference=lambda attrs, *arrays: _reference(network, attrs, *arrays),
+        contraction=ContractionRules(describe=_contraction),
         macs=_macs,
         num_outputs=1 + network.states,
         pattern=OPAQUE,

@@ -208,8 +208,8 @@ def _tournament(
             best.set(build.minimum(best.get(), key_at(group * width + e)))
         groups.put(group, best.get(), group)
 
-    share = "parallel" if alone and length >= SHARED_LENGTH else "serial"
-    with ib.for_range(0, whole, name="g", dtype=kind, kind=share) as g:
+    loop = "parallel" if alone and length >= SHARED_LENGTH else "serial"
+    with ib.for_range(0, whole, name="g", dtype=kind, kind=loop) as g:
         enter(g, width)
     if rest:
         enter(build.const(whole, kind), rest)

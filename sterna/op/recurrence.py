@@ -26,6 +26,7 @@ from sterna.relay.attributes import Attrs
 from sterna.schedule.default import PARALLEL_ELEMENTS, extents_of, schedule_elements
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.products import wide, widened
+from sterna.schedule.sum_of_products import CHANNEL, describe_sum
 from sterna.te import ComputeOp, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 from sterna.tir import if_then_else
@@ -170,6 +171,7 @@ class Network:
             ),
             name=f"T_{self.name}_input",
         )
+        describe_sum(projected, [CHANNEL])
         operands = {"columns": packed(recurrence, "columns")}
         if "bias" in given:
             both = packed(given.pop("bias"), "bias")  # first those of the input, gate by gate

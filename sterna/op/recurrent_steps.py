@@ -15,6 +15,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import Dim
 from sterna.op.gates import Gate
+from sterna.schedule.choose import choose, near
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 T = TypeVar("T")
@@ -29,10 +30,10 @@ STATES = ("initial_h", "initial_c")
 
 def units_of_block(gates: int, size: int) -> int:
     """The units that are computed together, a power of two."""
-    units = 1
-    while units < size and units * 2 * gates <= BLOCK:
-        units *= 2
-    return units
+    powers = [1 << place for place in range(max(1, size - 1).bit_length() + 1)]
+    offered = [n for n in powers if n == 1 or (n < 2 * size and n * gates <= 2 * BLOCK)]
+    fitting = [n for n in offered if n == 1 or n * gates <= BLOCK]
+    return choose("units of a block", offered, near(fitting[-1]))
 
 
 class Options(Protocol):

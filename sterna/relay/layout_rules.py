@@ -65,9 +65,9 @@ class LayoutPlan:
     attrs: Attrs | None
 
 
-# An operand that is a tuple comes as a list.
-Operands = Sequence[Any]
-Rule = Callable[[Any, Any, Operands], LayoutPlan | None]
+Operands = Sequence[Operand]
+# An operand that is a tuple comes as a list of operands, as rules of such operators know.
+Rule = Callable[[Any, Any, Sequence[Any]], LayoutPlan | None]
 
 
 def rule_of(record: AnyOp) -> Rule | None:
@@ -135,7 +135,7 @@ def along_axis(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
     return LayoutPlan((laid, *[None] * (len(operands) - 1)), (laid,), moved)
 
 
-def joined(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
+def joined(attrs: Any, old: Any, operands: Sequence[Operands]) -> LayoutPlan | None:
     """Tuples of tensors joined along an axis; all get the layout that most of them have."""
     parts = operands[0]
     known = [part.laid for part in parts if part.laid is not None]

@@ -19,7 +19,7 @@ from sterna.support.classic import MOVED, find_moved
 from sterna.support.dtype import DataType
 
 if TYPE_CHECKING:
-    from sterna.relay.layout_rules import LayoutPlan, Operands
+    from sterna.relay.layout_rules import LayoutPlan
     from sterna.relay.passes.combine_parallel import ParallelRule
     from sterna.relay.passes.fold_scale_axis import ScaleRule
     from sterna.relay.quantized import QuantizedLike, QuantizedResult
@@ -42,7 +42,9 @@ class Case:
     inputs: tuple[Any, ...]
     """Per input a shape (float32), a pair of shape and dtype, an array, or a list of such."""
     attrs: dict[str, Any] = field(default_factory=dict)
+    """Attributes by name; the others have their defaults."""
     tolerance: float = 1e-5
+    """How far a result may be from the reference, absolutely and for its size."""
 
 
 # The class of an operator's attributes; None of one that has none.
@@ -161,7 +163,7 @@ class OpRecord(Generic[AttrsType]):
     integer: "Callable[[AttrsType, Sequence[QuantizedLike]], QuantizedResult] | None" = None
     """integer(attrs, operands): itself on the integers of quantised operands; a rule, see
     quantized.py."""
-    layout: "Callable[[AttrsType, AttrsType, Operands], LayoutPlan | None] | None" = None
+    layout: "Callable[[AttrsType, AttrsType, Sequence[Any]], LayoutPlan | None] | None" = None
     """How layouts pass through it: a rule, see layout_rules.py."""
     take_border: Callable[[AttrsType, Border, float], AttrsType | None] | None = None
     """take_border(attrs, pad_width, value): its attributes with data's border in its padding."""

@@ -78,11 +78,11 @@ class GraphModuleDebug(GraphModule):
         self.set_input(**input_dict)
         times = ndarray.empty((len(self.nodes),), "int64", self.module.home or cpu(0))
         run_timed = self.module["run_timed"]
-        runs = []
+        timings = []
         for _ in range(repeat):
             run_timed(times)
-            runs.append(times.numpy())
-        took = [median(int(run[i]) for run in runs) * 1e-9 for i in range(len(self.nodes))]
+            timings.append(times.numpy())
+        took = [median(int(run[i]) for run in timings) * 1e-9 for i in range(len(self.nodes))]
         calls = [self._node_time(i, took[i]) for i, n in enumerate(self.nodes) if n["op"] != "null"]
         return NodeTimes(calls, bounds)
 

@@ -6,12 +6,14 @@ An operator says what is computed; this room says how. A kernel is made in these
    groups, types, layouts. Convolutions, dense layers and products of matrices are all such.
 2. **Implementation.** The pass ChooseImplementations asks every file in `implementations/` which
    plans suit the contraction on the processor and what they cost, in cycles of the thread that ends
-   last, by one cost model (cost.py): direct, Winograd, AMX, byte pairs, depthwise dot products. The
-   cheapest is taken and weights are packed for it; nn.conv2d stays nn.conv2d, with a plan.
-3. **Stages.** The direct way is a tensor expression whose sum carries its description
-   (sum_of_products.py): what its axes run over and how operands are read. It is implicit GEMM:
-   windows are read where they lie, without the copies of im2col. Other implementations write
-   statements of their own (`*_kernel.py`), with the epilogue in registers (epilogue.py).
+   last, by one cost model (cost.py): direct, split-K, blocked GEMM, Winograd, AMX, byte pairs,
+   depthwise dot products. The cheapest is taken, and it packs the weights; nn.conv2d stays
+   nn.conv2d, with a plan.
+3. **Stages.** The first three are tensor expressions (expression.py) whose sum carries its
+   description (sum_of_products.py): what its axes run over, how operands are read, and the plan's
+   name. They are implicit GEMM: windows are read where they lie, without the copies of im2col.
+   Others write statements of their own (`*_kernel.py`, on the base in statement_kernel.py), with
+   the epilogue in registers (epilogue.py).
 4. **Schedule.** registry.py finds the schedule of the kernel's anchor by the keys of the target;
    direct_conv.py, depthwise_conv.py, gemm.py, blocked_gemm.py, conv_chain.py, split_k.py,
    attention.py and default.py (elementwise, reductions, rows) place loops around a

@@ -7,24 +7,36 @@ sums is collected in memory, a few columns wide, until the whole sum has been th
 
 from dataclasses import dataclass
 
-from sterna.schedule.choose import choose, near
+from sterna.schedule.choose import choose
+from sterna.schedule.cost import STREAMED
 from sterna.schedule.default import schedule_as_written, vectorize_result
 from sterna.schedule.gemm import (
     UNROLLED_STEPS,
     Plan,
     fetch_ahead,
+    most_rows,
     only_sum,
     place_others,
     plan_of,
     schedule_contraction,
     tile_sum,
 )
-from sterna.schedule.kernel import Kernel
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.products import wide
+from sterna.schedule.register_tile import TileSpace
 from sterna.schedule.sum_of_products import SumOfProducts, description_of
+from sterna.support.dtype import DataType
 from sterna.te import ComputeOp, IterVar, Stage
 
+# A block has at least so many tiles, one below the other.
+LEAST_TILES = 4
+# What a piece costs before its first column, in columns.
+START = 0.05
 # Lower blocks read the weights too often, shorter ones spend too much on collecting their sums.
 LEAST_ROWS, MOST_ROWS, LEAST_DEPTH = 96, 256, 128
+
+
+BLOCKED = "blocked_gemm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,20 @@ class Blocks:
     columns: int
     """Columns of tiles whose sums are collected together."""
 
+    def __str__(self) -> str:
+        """240 rows, 128 deep, 3 tiles wide"""
+        return f"{self.rows} rows, {self.depth} deep, {self.columns} tiles wide"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedBlocks:
+    """The rows, the depths and the numbers of pieces that suit a product."""
+
+    rows: list[int]
+    depths: list[int]
+    pieces: list[int]
+    """Into how many pieces columns of tiles are cut."""
+
 
 def schedule_product(kernel: Kernel) -> None:
     """A register tile with its epilogue; large data in blocks that stay in the second cache."""
@@ -45,16 +71,21 @@ def schedule_product(kernel: Kernel) -> None:
         return
     total = only_sum(kernel)
     made = None if total is None else description_of(total)
-    plain = made is not None and not made.is_dot and not made.chunk_roles
-    blocks = blocks_of(kernel, made) if made is not None and plain else None
+    blocks = None
+    if total is not None and made is not None and made.implementation == BLOCKED:
+        blocks = _blocks_of(kernel, made)
+        kernel.choices["blocks"] = str(blocks or "none, its data fits into this cache")
     if total is None or made is None or blocks is None:
         schedule_contraction(kernel)
-        return
+    else:
+        _schedule_blocks(kernel, total, made, blocks)
+
+
+def _schedule_blocks(
+    kernel: Kernel, total: ComputeOp, made: SumOfProducts, blocks: Blocks
+) -> None:
     plan = plan_of(kernel, made, blocks.rows)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
-    kernel.choices["blocks"] = (
-        f"{blocks.rows} rows, {blocks.depth} deep, {blocks.columns} tiles wide"
-    )
     schedule, out = kernel.schedule, kernel.outputs[0]
     place_others(kernel, total)
     is_result = schedule[out].op is total
@@ -70,49 +101,57 @@ def schedule_product(kernel: Kernel) -> None:
     fetch_ahead(schedule[partial], made, plan.row, columns, step)
 
 
-def blocks_of(kernel: Kernel, made: SumOfProducts) -> Blocks | None:
-    """The blocks of a product; None if its data fits into the cache, or it has no such form."""
-    plan = plan_of(kernel, made)
-    sizes, width = made.sizes, plan.tile.columns
-    depth = made.steps[0] if len(made.steps) == 1 else None
-    if depth is None or plan.row == made.columns or made.block != width:
+def offered_blocks(
+    rows: int, depth: int, units: int, width: int, dtype: DataType, processor: Processor
+) -> OfferedBlocks | None:
+    """The blocks of a product with tiles of some columns; None if its data fits into the cache."""
+    cache, item, columns = processor.l2_bytes, wide(dtype).bytes, units // width
+    if columns < 4 or units % width or rows * depth * item <= cache // 2:
         return None
-    cache, item = kernel.processor.l2_bytes, made.dtype.bytes
-    columns = sizes[-1] // width
-    if columns < 4 or sizes[-1] % width or sizes[plan.row] * depth * item <= cache // 2:
-        return None
-    rows = _rows_of_a_block(sizes[plan.row])
-    fitting = [
+    heights = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0] or [rows]
+    highest = max(heights)
+    depths = [
         block
         for block in range(LEAST_DEPTH, depth + 1)
-        if depth % block == 0
-        and block % UNROLLED_STEPS == 0
-        and block * (rows + 2 * width) * item <= cache // 2
+        if depth % block == block % UNROLLED_STEPS == 0
+        and block * (highest + 2 * width) * item <= cache // 2
     ]
-    pieces = _pieces(columns, kernel.processor.threads, rows * width * item, cache // 8)
-    if not fitting or pieces is None or rows < 4 * plan.tile.rows:
-        return None
-    depth = choose("block depth", fitting, near(max(fitting)))
-    return Blocks(rows, depth, columns // pieces)
-
-
-def _rows_of_a_block(rows: int) -> int:
-    """The most that are not too many and leave none over; all if there is no such number."""
-    fitting = [n for n in range(LEAST_ROWS, MOST_ROWS + 1) if rows % n == 0] or [rows]
-    return choose("block rows", fitting, near(max(fitting)))
-
-
-def _pieces(columns: int, threads: int, column_bytes: int, most_bytes: int) -> int | None:
-    """Into how many pieces columns are cut: some for each thread, of sums that are not too many."""
-    fitting = [
+    pieces = [
         n
-        for n in range(threads, columns + 1)
-        if columns % n == 0 and columns // n * column_bytes <= most_bytes
+        for n in range(processor.threads, columns + 1)
+        if columns % n == 0 and columns // n * highest * width * item <= cache // 8
     ]
-    if not fitting:
+    together = processor.steps_together(wide(dtype), depth)
+    tile = TileSpace(
+        rows, units, processor.lanes(wide(dtype)), processor.registers_for(together), width,
+        most_rows(depth * item), together=together, throughput=processor.smt_throughput,
+    ).cheapest()
+    tall = highest >= LEAST_TILES * tile.rows
+    return OfferedBlocks(heights, depths, pieces) if depths and pieces and tall else None
+
+
+def _blocks_of(kernel: Kernel, made: SumOfProducts) -> Blocks | None:
+    """The highest and deepest blocks that fit, in as few pieces as keep all threads busy.
+
+    None on another processor than weights were packed for, where all of the data fits.
+    """
+    rows, units, depth = made.sizes[made.row_axis()], made.sizes[-1], made.depths[0]
+    processor, width = kernel.processor, made.block or 1
+    offered = offered_blocks(rows, depth, units, width, made.dtype, processor)
+    if offered is None:
         return None
-    even = min([n for n in fitting if n % threads == 0] or fitting)
-    return choose("block columns", fitting, near(even))
+    lanes, threads = processor.lanes(made.dtype), processor.threads
+    weights = depth * units * made.dtype.bytes / STREAMED
+    high = choose("block rows", offered.rows, lambda n: rows // n * weights / threads)
+    sums = 2 * rows * units / lanes / threads
+    deep = choose("block depth", offered.depths, lambda n: depth // n * sums)
+    columns = units // width
+
+    def end(pieces: int) -> float:
+        """When the last thread is done, in columns of tiles."""
+        return -(-pieces // threads) * (columns // pieces + START)
+
+    return Blocks(high, deep, columns // choose("block columns", offered.pieces, end))
 
 
 def _tile_result(stage: Stage, plan: Plan, blocks: Blocks) -> IterVar:

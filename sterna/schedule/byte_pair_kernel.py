@@ -1,28 +1,38 @@
-"""Contractions of bytes by dot2, pairs of products in 16 bits: the loops around register tiles.
+"""Contractions of bytes by dot2, pairs of products in 16 bits: vpmaddubsw.
 
+Weights lie in the steps of byte_pair_steps.py, in which no sum leaves 16 bits, so that it is exact.
 Rows of data whose border (halo) or sign is not what the instruction wants are copied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr
-from sterna.schedule.byte_pair_tiles import ROWS, PairTiles
+from sterna.ir.expr import Broadcast, Call, Expr
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.halo import HaloRows
-from sterna.schedule.statement_kernel import places_of
+from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
+from sterna.tir import add_pairs, dot2
 from sterna.tir.ir_builder import BufferVar
 
+# The rows of register tiles by their vectors, the best first.
+ROWS = {2: 4, 3: 4, 1: 8}
+# Vectors that are narrowed to bytes together.
+VECTORS = 4
 # What of the data is read again for all panels, and how many pieces find a thread.
 SEEN_BYTES, PIECES = 48 * 1024, 16
 # What data with a sign counts more.
 SIGN = 128
 UINT8 = DataType("uint8")
+
+Four = Callable[[int, Expr], Expr]
+"""The four bytes of a result of a tile that lie so far from its first."""
 
 
 def raised(value: Expr) -> Expr:
@@ -80,12 +90,16 @@ class Band:
     """The rows of data that they read with their border, where these were copied."""
 
 
-class PairKernel(PairTiles):
+class PairKernel(StatementKernel):
     """The statements of a contraction: some lines and some channels after the other."""
 
     def __init__(self, made: Contraction, weight: Tensor, outer: Sequence[int]) -> None:
         """outer: the extents of the result before its channels."""
-        super().__init__(weight, made.outputs)
+        _, self.vectors, self.lanes, _ = (build.int_value(extent) or 1 for extent in weight.shape)
+        self.panel = self.vectors * self.lanes
+        panels = made.outputs // self.panel
+        self.panels = max(n for n in range(1, VECTORS // self.vectors + 1) if panels % n == 0)
+        self.block = self.panels * self.panel
         self.outer, self.rows = outer, min(ROWS[self.vectors], made.result[1])
         self.is_matrix = made.is_pointwise and made.batch == made.result[0] == 1
         lines = Lines.of_matrix(made, self.rows) if self.is_matrix else Lines.of_image(made)
@@ -153,19 +167,71 @@ class PairKernel(PairTiles):
         if rest:
             self._tile(band, line, build.const(whole * self.rows), rest, block)
 
+    # ---- register tiles ----
+
     def _tile(self, band: Band, line: Expr, left: Expr, columns: int, block: Expr) -> None:
-        """Some results of a line."""
-        lines, (down, across) = self.lines, self.made.strides
-        start = line * (lines.down * self.halo.size) + left * lines.across
+        """Some results of a line for a block of channels, and what follows them."""
+        four = self._bytes(band, line, left)
+        with self.ib.new_scope():
+            total = self.ib.allocate("int32", (columns, self.block), name="total")
+            with self.ib.for_range(0, self.panels, name="panel") as panel:
+                self._sum(four, total, columns, block * self.panels + panel, panel)
+            for column in range(columns):
+                self._store(total, column, block, self._place(band, line, left + column))
 
-        def place_of(column: int, down: int = 1, across: int = 1) -> Sequence[Expr]:
-            if self.is_matrix:
-                return places_of((band.first + line) * self.rows + left + column, self.outer)
-            return band.image, (band.first + line) * down, (left + column) * across
+    def _place(
+        self, band: Band, line: Expr, column: Expr, down: int = 1, across: int = 1
+    ) -> Sequence[Expr]:
+        """The index of a result without its channel; of a pixel of the data with its steps."""
+        if self.is_matrix:
+            return places_of((band.first + line) * self.rows + column, self.outer)
+        return band.image, (band.first + line) * down, column * across
 
-        def four(column: int, place: Expr) -> Expr:
-            if band.seen is None:
-                return self.data.vload((*place_of(column, down, across), place), GROUP)
-            return band.seen.vload(start + column * lines.across + place, GROUP)
+    def _bytes(self, band: Band, line: Expr, left: Expr) -> Four:
+        """What the results of a line read, from a column on."""
+        seen, across = band.seen, self.lines.across
+        if seen is not None:
+            start = line * (self.lines.down * self.halo.size) + left * across
+            return lambda column, place: seen.vload(start + column * across + place, GROUP)
+        return lambda column, place: self.data.vload(
+            (*self._place(band, line, left + column, *self.made.strides), place), GROUP
+        )
 
-        self.tile(four, columns, block, place_of)
+    def _store(self, total: BufferVar, column: int, block: Expr, at: Sequence[Expr]) -> None:
+        """What a result has summed, less what that is too large by where data has a sign."""
+        first, (_, _, *lifted) = block * self.block, self.beside
+
+        def sum_of(lane: Expr) -> Expr:
+            value: Expr = total[column, lane]
+            return value - lifted[0][first + lane] if lifted else value
+
+        self.store_channels(at, first, self.block, sum_of)
+
+    def _sum(self, four: Four, total: BufferVar, columns: int, panel: Expr, own: Expr) -> None:
+        """One panel in registers."""
+        ib, lanes, (_, starts, *_) = self.ib, self.lanes, self.beside
+        with ib.new_scope():
+            held = ib.allocate("int32", (columns, self.vectors, lanes), name="held", scope="local")
+            for column, n in np.ndindex(columns, self.vectors):
+                held[column, n, 0] = Broadcast(build.const(0, "int32"), lanes)
+            begin, alone, end = starts[panel, 0], starts[panel, 1], starts[panel + 1, 0]
+            with ib.for_range(0, (alone - begin) // 2, name="step") as step:
+                first = begin + step * 2
+                self._step(four, held, columns, (first, first + 1))
+            with ib.for_range(alone, end, name="group") as group:
+                self._step(four, held, columns, (group,))
+            for column, n in np.ndindex(columns, self.vectors):
+                total[column, own * self.panel + n * lanes] = held.vload((column, n, 0), lanes)
+
+    def _step(self, four: Four, held: BufferVar, columns: int, groups: Sequence[Expr]) -> None:
+        """What is summed in 16 bits, added to all sums."""
+        ib, (places, *_), width = self.ib, self.beside, GROUP * self.lanes
+        with ib.new_scope():
+            away = [ib.let("place", places[group]) for group in groups]
+            for column, n in np.ndindex(columns, self.vectors):
+                pairs = [
+                    dot2(four(column, place), self.weight.vload((group, n, 0, 0), width))
+                    for group, place in zip(groups, away, strict=True)
+                ]
+                words = pairs[0] if len(pairs) == 1 else pairs[0] + pairs[1]
+                held[column, n, 0] = add_pairs(held.vload((column, n, 0), self.lanes), words)

@@ -4,6 +4,12 @@ An untuned build takes the cheapest candidate by the analytic cost model. An ans
 the setting schedule.answers of a PassContext, replaces it where it is offered: {"tile": "4 x 16"}
 everywhere, {"<scope>/tile": ...} in one kernel or layer. What was asked, offered and taken is
 recorded for the build report, and so are answers that were not offered.
+
+Costs are cycles by cost.py, or of one step of a register tile. Some questions have a rule instead,
+and cost what a candidate is away from its answer (`near`, or 0 and 1), because the model sees no
+difference that measurements show: unrolled steps, columns of depthwise tiles, parts of split-K,
+band rows of chains, loops that threads share, layouts of data, blocks of recurrent units, whether
+weights come by bands or by parts. An answer from outside replaces these all the same.
 """
 
 import heapq

@@ -3,8 +3,9 @@
     out[n, x, o] = sum(data[n, x * stride + t * dilation - before, c] * weight[o, t, c])
 
 over the taps t of a window and the channels c of o's group. Convolutions of any rank are such, and
-so are dense layers and products of matrices: their rows are the pixels of one line. An operator
-makes the description once; costs, packers and schedules read it.
+so are dense layers and products of matrices: their rows are the pixels of one line. A transposed
+one adds to out[n, x * stride + t * dilation - before, o]. An operator makes the description once;
+costs, packers and schedules read it.
 """
 
 import math
@@ -42,6 +43,11 @@ class Contraction:
     """What lies outside of the data: of quantised data its zero point."""
     data_layout: str = "NHWC"
     out_layout: str = "NHWC"
+    """NC: of rows of a matrix, which are the pixels of one line."""
+    matrices: int = 1
+    """Into how many matrices these rows fall, each times the same weights."""
+    transposed: bool = False
+    """Whether each pixel of the data adds its products to a window of the result."""
 
     @property
     def rank(self) -> int:
@@ -71,7 +77,8 @@ class Contraction:
     @property
     def macs(self) -> int:
         """Multiply-adds."""
-        return self.pixels * self.outputs * self.products
+        places = self.batch * math.prod(self.image) if self.transposed else self.pixels
+        return places * self.outputs * self.products
 
     @property
     def weight_bytes(self) -> int:
@@ -86,7 +93,8 @@ class Contraction:
     @property
     def is_pointwise(self) -> bool:
         """Whether nothing is read but the pixel at the same place."""
-        return {*self.window, *self.strides} == {1} and not self.is_padded
+        still = {*self.window, *self.strides} == {1} and not self.is_padded
+        return still and not self.transposed
 
     @property
     def is_depthwise(self) -> bool:
@@ -100,9 +108,32 @@ class Contraction:
 
     @property
     def channels_last(self) -> bool:
-        """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin."""
-        layout = f"N{'DHW'[3 - self.rank :]}C"
-        return self.data_layout == self.out_layout == layout
+        """Whether data and result are images, of rows, of pixels, of channels: NHWC and its kin.
+
+        So are the rows of a product of matrices.
+        """
+        layout = f"N{self.spatial}C"
+        return self.is_matrix or self.data_layout == self.out_layout == layout
+
+    @property
+    def spatial(self) -> str:
+        """The letters of its spatial axes."""
+        return "DHW"[3 - self.rank :]
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a product of matrices: a dense layer."""
+        return self.data_layout == self.out_layout == "NC"
+
+    @property
+    def rows(self) -> int:
+        """Of a product of matrices: the rows of each."""
+        return self.pixels // self.matrices
+
+    @property
+    def is_plain_image(self) -> bool:
+        """Whether it is one of images with channels last, all in one group, and not empty."""
+        return self.rank == 2 and self.groups == 1 and self.channels_last and self.macs > 0
 
     @property
     def dtypes(self) -> tuple[DataType, DataType, DataType]:

@@ -5,33 +5,41 @@ one band of rows after the other, and what lies between them is never in memory.
 the height of the window less its step; those rows are computed twice.
 """
 
-from typing import Any
+import math
+from dataclasses import dataclass
 
-from sterna.ir.types import TensorType
+from sterna.ir.types import Type, flatten_type
 from sterna.relay.expr import Call
-from sterna.relay.layout import layout_of
-from sterna.relay.op import is_call_of
-from sterna.schedule.choose import choose, near
+from sterna.schedule.choose import choose, deciding, near
 from sterna.schedule.chunked_sum_stages import sums_of
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import side_by_side, steps_of, write_out
+from sterna.schedule.cost import KERNEL, STREAMED, products_per_cycle, regions
 from sterna.schedule.default import extents_of, schedule_as_written, vectorize_result
 from sterna.schedule.depthwise_conv import depthwise_columns, write_window_out
 from sterna.schedule.direct_conv import schedule_conv
 from sterna.schedule.gemm import load_together
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.packed import contraction_of_call, expression_of
 from sterna.schedule.register_tile import tile_of_rows
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards
-from sterna.schedule.split_k import averages_itself, is_squeeze, schedule_squeeze
-from sterna.schedule.sum_of_products import description_of
+from sterna.schedule.split_k import averages_itself, is_split, schedule_split_k
+from sterna.schedule.sum_of_products import DIRECT, description_of
 from sterna.te import ComputeOp, IterVar, Stage, Tensor
 
 # The largest share of what lies between that is computed twice.
 MOST_TWICE = 1 / 8
 
 
-def is_direct(conv: Call) -> bool:
-    """Whether a convolution runs as a sum of products, and by no other implementation."""
-    return not conv.attrs.implementation  # type: ignore[union-attr]
+APART, TOGETHER = "apart", "in one kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What two calls cost beside their products, in cycles: apart, and in one kernel."""
+
+    apart: float
+    together: float
 
 
 def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
@@ -40,55 +48,60 @@ def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
     One of a single pixel with the average that this is. A depthwise one with the one before it
     where what lies between them leaves the second cache and little of it is computed twice.
     """
-    if not is_direct(conv):
+    chain = _chain_of(conv, before, processor)
+    if chain is None:
         return False
-    if not is_call_of(before, "nn.conv2d"):
-        return averages_itself(conv, before, processor)
-    if not is_direct(before):
-        return False
-    kinds = [part.checked_type for part in (conv, conv.args[0], before)]
-    known = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
-    if len(known) < len(kinds) or known[1] != known[2]:
-        return False
-    result, between, _ = known
-    if not _is_depthwise(conv, between.shape[-1]) or not _is_of_single_pixels(before):
-        return False
-    attrs: Any = conv.attrs
-    _, _, wide, channels = between.concrete_shape
-    row = wide * channels * between.dtype.bytes
-    if channels % processor.lanes(between.dtype) or between.dtype != result.dtype:
-        return False
-    if not between.dtype.is_float:
-        return False
-    if between.concrete_shape[1] * row <= processor.l2_bytes // 2:
-        return False
-    window, step = _window(conv)[0], attrs.strides[0]
-    rows = rows_of_a_band(result.concrete_shape[1], row, window, step, processor)
-    return bool(max(0, window - step) <= MOST_TWICE * rows * step)
+    costs = {APART: chain.apart, TOGETHER: chain.together}
+    with deciding(str(contraction_of_call(conv))):
+        return choose("chain", tuple(costs), costs.__getitem__) == TOGETHER
 
 
-def _is_depthwise(conv: Call, channels: Any) -> bool:
-    attrs: Any = conv.attrs
-    layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
-    alone = attrs.groups == channels > 1 and attrs.kernel_layout == "HWOI" and not attrs.border
-    weights: Any = conv.args[1].checked_type
-    return alone and layouts == {"NHWC"} and set(attrs.dilation) == {1} and weights.shape[-1] == 1
+def _chain_of(conv: Call, before: Call, processor: Processor) -> Chain | None:
+    """The costs of two calls that can run in one kernel; None if they cannot."""
+    if averages_itself(conv, before):
+        image = _bytes_of(before.args[0].checked_type)
+        far = image > processor.l2_bytes  # parts of lines come from there, in several passes
+        moved = KERNEL + 2 * _bytes_of(before.checked_type) / STREAMED
+        return Chain(moved + regions(1, processor), image / STREAMED if far else 0.0)
+    second, first = contraction_of_call(conv), contraction_of_call(before)
+    if first is None or second is None or conv.args[0].checked_type != before.checked_type:
+        return None
+    if not _reads_channels(conv, second, processor) or not _is_of_single_pixels(before, first):
+        return None
+    row = second.image[1] * second.inputs * second.data.bytes
+    window, step = second.window[0], second.strides[0]
+    rows = rows_of_a_band(second.result[0], row, window, step, processor)
+    twice = max(0, window - step) / (rows * step)
+    if twice > MOST_TWICE:
+        return None
+    far = second.image[0] * row > processor.l2_bytes // 2
+    moved = 2 * _bytes_of(before.checked_type) / STREAMED if far else 0.0
+    products = first.macs / products_per_cycle(processor) / processor.threads
+    return Chain(moved, twice * products)
 
 
-def _is_of_single_pixels(conv: Call) -> bool:
-    attrs: Any = conv.attrs
-    layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
-    moves = {*attrs.strides, *_window(conv)} != {1} or any((*attrs.before, *attrs.after))
-    data: Any = conv.args[0].checked_type
-    at_once = attrs.run in (0, data.shape[-1])
-    return layouts == {"NHWC"} and attrs.groups == 1 and not moves and at_once
+def _reads_channels(conv: Call, made: Contraction, processor: Processor) -> bool:
+    """Whether a convolution is a depthwise one of whole vectors of floats, channels last."""
+    how = expression_of(conv.attrs)
+    if how is None or not made.is_depthwise or not made.channels_last or made.rank != 2:
+        return False
+    layout = how.weights or conv.attrs.kernel_layout  # type: ignore[union-attr]
+    plain = layout == "HWOI" and made.border == 0 and {*made.dilation} == {1}
+    floats = made.data.is_float and made.data == made.out
+    return plain and floats and made.outputs % processor.lanes(made.out) == 0
 
 
-def _window(conv: Call) -> tuple[Any, Any]:
-    attrs: Any = conv.attrs
-    weights: Any = conv.args[1].checked_type
-    extents = layout_of(attrs.kernel_layout).dims(weights.shape)
-    return extents["H"], extents["W"]
+def _is_of_single_pixels(conv: Call, made: Contraction) -> bool:
+    """Whether a convolution is a pointwise one, channels last, whose sums are made at once."""
+    how = expression_of(conv.attrs)
+    if how is None or how.schedule != DIRECT or how.flat or how.chunk not in (0, made.depth):
+        return False
+    return made.is_pointwise and made.channels_last and not made.is_matrix and made.groups == 1
+
+
+def _bytes_of(kind: Type) -> int:
+    kinds = flatten_type(kind)
+    return sum(math.prod(each.concrete_shape) * each.dtype.bytes for each in kinds)
 
 
 def rows_of_a_band(
@@ -110,8 +123,8 @@ def schedule_convs(kernel: Kernel) -> None:
     described = [found for total in sums if (found := description_of(total)) is not None]
     if len(sums) == len(described) == 2 and len(kernel.outputs) == 1:
         _schedule_chain(kernel, sums[0], sums[1])
-    elif is_squeeze(kernel, sums):
-        schedule_squeeze(kernel, sums)
+    elif sums and is_split(kernel, sums[-1]):
+        schedule_split_k(kernel, sums)
     else:
         schedule_conv(kernel)
     if kernel.row_sums is not None:
@@ -120,11 +133,8 @@ def schedule_convs(kernel: Kernel) -> None:
 
 def gives_row_sums(conv: Call, processor: Processor) -> bool:
     """Whether a convolution is a depthwise one of whole vectors of floats."""
-    kind = conv.checked_type
-    assert isinstance(kind, TensorType)
-    channels: Any = kind.shape[-1]
-    whole = is_direct(conv) and kind.dtype.is_float and channels % processor.lanes(kind.dtype) == 0
-    return whole and _is_depthwise(conv, channels)
+    made = contraction_of_call(conv)
+    return made is not None and _reads_channels(conv, made, processor)
 
 
 def _schedule_chain(kernel: Kernel, first: ComputeOp, second: ComputeOp) -> None:

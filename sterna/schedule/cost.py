@@ -12,6 +12,8 @@ from sterna.schedule.products import FLOAT32
 STREAMED = 8
 # Cycles until threads have begun and ended together.
 REGION = 3000
+# Cycles until a kernel has begun. Split-K makes the average in its own that one pixel mostly is.
+KERNEL = 1000
 # What it takes to make vectors of float32 of narrow weights, and how many rows share them.
 WIDENED, ROWS_OF_VECTORS = 2, 8
 # Dot products of bytes of a cycle.
@@ -21,8 +23,8 @@ DOTS = 1.6
 BY_WORDS = 5
 
 
-def direct_cycles(made: Contraction, processor: Processor) -> float:
-    """What sums of products in register tiles take."""
+def direct_cycles(made: Contraction, processor: Processor, columns: int | None = None) -> float:
+    """What sums of products in register tiles take, of so many columns if that is known."""
     if made.data.is_integer and made.data.bits == 8:
         return _cycles_of_bytes(made, processor) / processor.threads
     if made.data == "bfloat16":
@@ -30,7 +32,7 @@ def direct_cycles(made: Contraction, processor: Processor) -> float:
         widened = WIDENED * -(-made.pixels // ROWS_OF_VECTORS)
         cycles = vectors * (made.pixels + widened) / processor.throughput.multiply_adds
         return cycles / processor.threads
-    return _cycles_of_floats(made, processor)
+    return _cycles_of_floats(made, processor, columns or made.outputs)
 
 
 def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
@@ -42,12 +44,36 @@ def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     return steps * BY_WORDS
 
 
-def _cycles_of_floats(made: Contraction, processor: Processor) -> float:
-    weights = made.outputs * made.products * made.weight.bytes
-    cycles = made.macs / products_per_cycle(processor) / processor.threads
-    large = weights > processor.l2_bytes // 2  # threads share channels then, else rows
+def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> float:
+    """Threads share the pixels; where there is but one, the columns of tiles."""
+    tiles = -(-made.outputs // columns)
+    threads = min(processor.threads, tiles) if made.pixels == 1 else processor.threads
+    large = made.weight_bytes > processor.l2_bytes // 2  # threads share channels then, else rows
     share = 1 / processor.threads if large else 1.0
-    return cycles + arriving(weights * share, processor) + regions(1, processor)
+    cycles = made.macs / products_per_cycle(processor) / threads
+    cycles += arriving(made.weight_bytes * share, processor) + regions(1, processor)
+    cycles += KERNEL if made.pixels == 1 else 0.0
+    data = made.rows * made.depth * made.data.bytes
+    if made.is_matrix and data > processor.l2_bytes // 2:  # it comes again for every column
+        cycles += made.matrices * data * (tiles - 1) / STREAMED / processor.threads
+    return cycles
+
+
+def blocked_cycles(made: Contraction, depth: int, processor: Processor) -> float:
+    """The same in blocks of so many elements of the sum, which stay in the cache.
+
+    What they add to the sums is loaded and stored.
+    """
+    vectors = made.pixels * made.outputs / processor.lanes(FLOAT32)
+    collected = 2 * vectors * (made.depth // depth) / processor.threads
+    return direct_cycles(made, processor) + collected
+
+
+def split_sum_cycles(made: Contraction, parts: int, processor: Processor) -> float:
+    """What one pixel takes whose sum threads share, in so many parts that are added at the end."""
+    cycles = made.macs / products_per_cycle(processor) / processor.threads
+    cycles += arriving(made.weight_bytes / processor.threads, processor) + regions(1, processor)
+    return cycles + parts * -(-made.outputs // processor.lanes(FLOAT32))
 
 
 def products_per_cycle(processor: Processor) -> int:

@@ -9,20 +9,29 @@ from sterna.ir.node import post_order
 from sterna.schedule.choose import choose, near
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.registry import generic_schedule
-from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
-from sterna.te.tensor import VECTORIZED, ProducerLoad, Reduce
+from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
+from sterna.te.tensor import ProducerLoad, Reduce
 from sterna.tir.intrinsics import INTRINSICS
 
 # Work below this many elements is not worth waking threads for.
 PARALLEL_ELEMENTS = 8192
 # Into how many pieces parallel work is cut: enough to balance over any number of threads.
 PIECES = 64
-# Rows longer than this are long enough for processors to see by themselves what comes next.
-LONGEST_FETCHED_ROW = 8192
+# The bits of a line of the caches.
+LINE_BITS = 512
+# A side of the squares that are transposed in registers, and the least extent that has some.
+LARGEST_SIDE = 8
+SMALLEST_TILE = 4
 # Vectors that collect a sum side by side.
 CHAINS = 4
 # Registers that this many side by side need: each has some values, and all share coefficients.
 REGISTERS_FOR_CHAINS = 32
+# Reductions of so many elements read whole rows at a time; a part of a row of sums of so many
+# elements stays in the cache, and each of them takes so many rows at once.
+LONG_REDUCTION = 16
+LONGEST_PART = 2048
+ROWS_AT_ONCE = (4, 3)
+PIECES_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
 # Vectors of results that are reduced at once at most.
@@ -81,6 +90,8 @@ def schedule_default(kernel: Kernel) -> None:
                 schedule_reduction(kernel, stage)
             elif _brings_together(stage, kernel.processor):
                 _schedule_together(kernel, stage)
+            elif not kernel.is_flat and (along := _all_read_across(stage)) is not None:
+                _transpose_tiles(kernel, stage, along)
             else:
                 schedule_elements(stage, kernel.processor, kernel.is_flat)
 
@@ -101,6 +112,9 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         return
     sizes = extents_of(axes)
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
+    across = None if flat else _read_across(stage)
+    if across is not None:  # whole lines are written while they are in the cache
+        lanes = max(lanes, LINE_BITS // max(8, stage.op.output(0).dtype.bits))
     if flat:
         axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
     *outer, inner = axes
@@ -114,7 +128,6 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         sizes.pop()
     work = math.prod(sizes) * lanes
     uneven = len(outer) == len(axes) > 1 and extents_of([inner])[0] % lanes > 0
-    across = None if flat else _read_across(stage)
     if across is not None and math.prod(sizes) >= processor.threads * extents_of([across])[0]:
         place = outer.index(across)
         sizes.pop(place)
@@ -125,38 +138,47 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, sizes)
-    _split_at_borders(stage)
+    split_at_borders(stage)
 
 
 def vectors_at_once(stage: Stage, processor: Processor) -> int:
-    """How many vectors run side by side: several where each waits for a polynomial's last step."""
-    if not _computes_polynomials(stage):
+    """How many vectors run side by side: several where each waits for a polynomial's last step.
+
+    Half as many where one is computed in float64, which takes two vectors itself.
+    """
+    names = _functions_of(stage)
+    if not names:
         return 1
-    return CHAINS if processor.vector_registers >= REGISTERS_FOR_CHAINS else CHAINS // 2
+    few = processor.vector_registers < REGISTERS_FOR_CHAINS
+    doubled = any(INTRINSICS[name].in_double for name in names)
+    return max(1, CHAINS >> few + doubled)
 
 
-def _computes_polynomials(stage: Stage) -> bool:
-    """Whether a stage, or one that is computed where it reads it, calls a mathematical function."""
-    assert stage.schedule is not None
-    found = False
+def _functions_of(stage: Stage) -> set[str]:
+    """The polynomials that a stage, or those that are computed where it reads them, asks for."""
+    schedule = stage.schedule
+    assert schedule is not None
+    found: set[str] = set()
+    seen = [stage]
 
     def visit(item: object) -> None:
-        nonlocal found
         if isinstance(item, Call) and item.op in INTRINSICS:
             row = INTRINSICS[item.op]
-            found = found or row.name == "reinterpret" or bool(row.polynomial and not row.llvm)
-        elif isinstance(item, ProducerLoad):
-            maker = stage.schedule.stage_map.get(item.tensor.op)  # type: ignore[union-attr]
-            inlined = maker is not None and maker.attach_type == "inline"
-            found = found or (inlined and _computes_polynomials(maker))
+            if row.name == "reinterpret" or (row.polynomial and not row.llvm):
+                found.add(row.name)
+        elif isinstance(item, ProducerLoad) and item.tensor.op in schedule.stage_map:
+            maker = schedule.stage_map[item.tensor.op]
+            if maker.attach_type == "inline" and maker not in seen:
+                seen.append(maker)
 
-    assert isinstance(stage.op, ComputeOp)
-    for part in stage.op.body:
-        post_order(part, visit)
+    for one in seen:  # it grows on the way
+        if isinstance(one.op, ComputeOp):
+            for part in one.op.body:
+                post_order(part, visit)
     return found
 
 
-def _split_at_borders(stage: Stage) -> None:
+def split_at_borders(stage: Stage) -> None:
     """Loop partitioning of the two innermost loops: between borders lie whole vectors."""
     marked = {axis for axis, how in stage.iter_var_attrs.items() if how.kind is not None}
     for loop in [axis for axis in stage.leaf_iter_vars if axis not in marked][-2:]:
@@ -190,9 +212,9 @@ def _brings_together(stage: Stage, processor: Processor) -> bool:
         return False
     *_, row, last = stage.op.axis
     count, few = extent_of(row), extent_of(last)
-    if few not in (2, 4, 8) or count is None:
+    if few not in (2, 3, 4, 8) or count is None:
         return False
-    columns = processor.lanes(stage.op.output(0).dtype) // few
+    columns = _columns_together(processor.lanes(stage.op.output(0).dtype), few)
     reads: list[ProducerLoad] = []
 
     def visit(node: object) -> None:
@@ -206,6 +228,11 @@ def _brings_together(stage: Stage, processor: Processor) -> bool:
     return along and count >= columns >= 4
 
 
+def _columns_together(lanes: int, few: int) -> int:
+    """How many of the few lie in vectors that are stored at once: one vector, or one for each."""
+    return lanes // few if lanes % few == 0 and lanes // few >= 4 else lanes
+
+
 def _schedule_together(kernel: Kernel, stage: Stage) -> None:
     """Whole vectors along the rows that are read; a shuffle of a few of them is what is stored."""
     out = stage.op.output(0)
@@ -213,13 +240,70 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
     made.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
     *outer, row, last = stage.op.axis
     few = extents_of([last])[0]
-    across, column = stage.split(row, factor=kernel.processor.lanes(out.dtype) // few)
+    columns = _columns_together(kernel.processor.lanes(out.dtype), few)
+    across, column = stage.split(row, factor=columns)
     stage.pragma(across, "loop_partition_hint", True)
     stage.vectorize(stage.fuse(column, last))
     made.compute_at(stage, across)
     *_, which, along = made.op.axis
     made.unroll(which)
     made.vectorize(along)
+    if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
+        _parallelise(stage, outer, extents_of(outer))
+
+
+def _all_read_across(stage: Stage) -> IterVar | None:
+    """The axis along which all that is read lies side by side, if it is not the last one."""
+    assert isinstance(stage.op, ComputeOp)
+    if not stage.is_output or not stage.op.axis:
+        return None
+    *outer, last = stage.op.axis
+    reads: list[ProducerLoad] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, ProducerLoad) and node.indices:
+            reads.append(node)
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    if not reads:
+        return None
+    across = next((axis for axis in outer if reads[0].indices[-1] is axis.var), None)
+    if across is None or any(read.indices[-1] is not across.var for read in reads):
+        return None
+    rows, columns = extent_of(across), extent_of(last)
+    known = rows is not None and columns is not None and columns >= SMALLEST_TILE
+    return across if known and (rows or 0) >= 2 else None
+
+
+def _transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
+    """Transposes by register tiles: vectors along what is read, then vectors along the result.
+
+    Tiles that fill a line of the result follow each other.
+    """
+    out = stage.op.output(0)
+    place = list(stage.op.axis).index(across)
+    made = kernel.schedule[kernel.schedule.cache_write(out, "local")]
+    made.transform_layout(lambda *at: [*at[:place], *at[place + 1 :], at[place]])
+    *outer, last = stage.op.axis
+    across = outer.pop(place)
+    side = min(kernel.processor.lanes(out.dtype), LARGEST_SIDE)
+    rows = min(side, extents_of([across])[0])
+    lines, within = stage.split(last, factor=max(side, LINE_BITS // max(8, out.dtype.bits)))
+    squares, lane = stage.split(within, factor=side)
+    tiles, row = stage.split(across, factor=rows)
+    stage.reorder(*outer, lines, tiles, squares, row, lane)
+    stage.unroll(row)
+    stage.vectorize(lane)
+    made.compute_at(stage, squares)
+    *_, column, along = made.op.axis
+    if rows < SMALLEST_TILE:  # channels that lie side by side: whole rows of them are vectors
+        made.vectorize(made.fuse(column, along))
+    else:
+        made.unroll(column)
+        made.vectorize(along)
+    for loop in (lines, tiles, squares):
+        stage.pragma(loop, "loop_partition_hint", True)
     if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
         _parallelise(stage, outer, extents_of(outer))
 
@@ -255,13 +339,19 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     sizes = extents_of(axes)
     lanes = kernel.processor.lanes(stage.op.output(0).dtype)
     work = math.prod(sizes) * math.prod(extents_of(reduced))
+    together = _read_together(stage.op)
+    size = math.prod(extents_of(together))
+    in_registers = size <= (lanes if size % lanes else MOST_BESIDE * lanes)
+    if not in_registers and math.prod(extents_of(reduced)) >= LONG_REDUCTION:
+        _add_up_rows(kernel, stage, together, work >= PARALLEL_ELEMENTS)
+        return
     outer = axes
-    if axes and sizes[-1] >= lanes and not _along_last(stage.op):
+    if axes and sizes[-1] >= lanes and not along_last(stage.op):
         wide, narrow = stage.split(axes[-1], factor=lanes)
         pieces = -(-sizes[-1] // lanes)
         rows, threads = math.prod(sizes[:-1]), kernel.processor.threads
-        size = extent_of(axes[-1])
-        whole = lanes > 1 and size is not None and size % lanes == 0
+        last = extent_of(axes[-1])
+        whole = lanes > 1 and last is not None and last % lanes == 0
         beside = vectors_beside(rows, pieces, threads) if whole else 1
         wide, vector = stage.split(wide, factor=beside)
         stage.reorder(*axes[:-1], wide, *reduced, vector, narrow)
@@ -276,6 +366,58 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
                 kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
         _parallelise(stage, outer, sizes)
+
+
+def _read_together(op: Operation) -> list[IterVar]:
+    """The last axes whose elements lie side by side in all that is read, none of it a window."""
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    reads = [load.indices for load in loads_of(body) if load.indices]
+    count = 0
+    while reads and count < len(op.axis) and all(
+        len(read) > count and read[-count - 1] is op.axis[-count - 1].var for read in reads
+    ):
+        count += 1
+    found = op.axis[len(op.axis) - count :]
+    steps = {axis.var for axis in op.reduce_axis}
+    alone = all(index in steps or not steps & set(variables_in(index))
+                for read in reads for index in read)
+    return list(found) if alone and op.num_outputs == 1 else []
+
+
+def _add_up_rows(
+    kernel: Kernel, stage: Stage, together: Sequence[IterVar], parallel: bool
+) -> None:
+    """Reductions across rows: some rows at a time are added to a part that stays in the cache.
+
+    Memory is read in order; that each element is summed in the order of the rows stays as it is.
+    """
+    outer = list(stage.op.axis[: len(stage.op.axis) - len(together)])
+    reduced = list(stage.op.reduce_axis)
+    lanes = kernel.processor.lanes(stage.op.output(0).dtype)
+    size = math.prod(extents_of(together))
+    rows = math.prod(extents_of(outer))
+    least = -(-PIECES_OF_A_THREAD * kernel.processor.threads // rows) if parallel else 1
+    part = part_of_row(size, lanes, least)
+    parts, within = stage.split(stage.fuse(*together), factor=part)
+    wide, narrow = stage.split(within, factor=lanes)
+    count = extents_of(reduced)[-1]
+    at_once = next((n for n in ROWS_AT_ONCE if count % n == 0), ROWS_AT_ONCE[0])
+    step, beside = stage.split(reduced[-1], factor=at_once)
+    stage.reorder(*outer, parts, *reduced[:-1], step, wide, beside, narrow)
+    stage.unroll(beside)
+    stage.vectorize(narrow)
+    if parallel:
+        stage.parallel(stage.fuse(*outer, parts))
+
+
+def part_of_row(size: int, lanes: int, least: int) -> int:
+    """The part of a row that is reduced at once: in so many parts at least, of whole vectors."""
+    vectors = -(-size // lanes)
+    parts = min(vectors, max(least, -(-size // LONGEST_PART)))
+    even = next((n for n in range(parts, 2 * parts) if vectors % n == 0), parts)
+    return lanes * -(-vectors // even)
 
 
 def vectors_beside(rows: int, vectors: int, threads: int) -> int:
@@ -306,7 +448,7 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
     if count < UNEVEN_VECTORS * lanes:
         while lanes > 1 and (count % lanes or count < 2 * lanes):
             lanes //= 2
-    if lanes < 4 or op.num_outputs > 1 or not _along_last(op):
+    if lanes < 4 or op.num_outputs > 1 or not along_last(op):
         return []
     several = count >= 2 * CHAINS * lanes and (
         count % (CHAINS * lanes) == 0 or count >= UNEVEN_VECTORS * CHAINS * lanes
@@ -330,7 +472,7 @@ def _reduce_to(kernel: Kernel, stage: Stage, width: int) -> Tensor:
     return made
 
 
-def _along_last(op: Operation) -> bool:
+def along_last(op: Operation) -> bool:
     """Whether a reduction's innermost axis is the last index of something that it reads."""
     assert isinstance(op, ComputeOp)
     last = op.reduce_axis[-1].var
@@ -345,87 +487,3 @@ def _along_last(op: Operation) -> bool:
 
     post_order(body.source[0], visit)
     return found
-
-
-def schedule_rows(kernel: Kernel) -> None:
-    """Operators that reduce rows and use the results in the same rows, such as softmax.
-
-    All stages of a row run one after the other while the row is in the cache.
-    """
-    schedule, out = kernel.schedule, kernel.outputs[0]
-    sums = [s for s in schedule.stages if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
-    prefix = min((len(s.op.axis) for s in sums), default=0)
-    if len(kernel.outputs) != 1 or prefix >= out.ndim or not all(_along_last(s.op) for s in sums):
-        schedule_default(kernel)
-        return
-    result = schedule[out]
-    rows = result.fuse(*result.op.axis[:prefix]) if prefix else None
-    for stage in list(schedule.stages):
-        if not isinstance(stage.op, ComputeOp) or stage.attach_type != "root":
-            continue
-        partials = reduce_by_vectors(kernel, stage) if stage.op.reduce_axis else []
-        if not stage.op.reduce_axis:
-            _vectorise_rest(stage, prefix, kernel.processor)
-        if stage is not result and rows is not None:
-            stage.compute_at(result, rows)
-            for partial in partials:
-                schedule[partial].compute_at(result, rows)
-    if rows is not None and math.prod(extents_of(result.op.axis)) >= PARALLEL_ELEMENTS:
-        result.parallel(rows)
-        _fetch_next_row(schedule, result, rows, prefix)
-
-
-def _fetch_next_row(schedule: Schedule, result: Stage, rows: IterVar, prefix: int) -> None:
-    """Bring the next row closer while this one is computed.
-
-    Rows that another operator has made lie in the caches of all threads, and the first stage
-    would wait for each of their lines.
-    """
-    within = extents_of(result.op.axis[prefix:])
-    if math.prod(within) * result.op.output(0).dtype.bytes > LONGEST_FETCHED_ROW:
-        return
-    fetched: set[Operation] = set()
-    for stage in schedule.stages:
-        elementwise = isinstance(stage.op, ComputeOp) and not stage.op.reduce_axis
-        if elementwise and (stage is result or stage.attach_ivar is rows):
-            marks = stage.iter_var_attrs
-            vectors = {axis for axis, mark in marks.items() if mark.kind == VECTORIZED}
-            places = [axis for axis in stage.leaf_iter_vars if axis not in vectors]
-            for tensor in _read_in_step(schedule, stage.op):
-                if tensor.op not in fetched:
-                    stage.prefetch(tensor, places[-1], 1, rows)
-                    fetched.add(tensor.op)
-
-
-def _read_in_step(schedule: Schedule, op: Operation) -> list[Tensor]:
-    """What lies in memory and is read element by element at the indices of the result."""
-    assert isinstance(op, ComputeOp)
-    found: dict[Operation, Tensor] = {}
-
-    def look(item: object) -> None:
-        if not isinstance(item, ProducerLoad) or len(item.indices) != len(op.axis):
-            return
-        if any(i is not axis.var for i, axis in zip(item.indices, op.axis, strict=True)):
-            return
-        source = item.tensor.op
-        if isinstance(source, PlaceholderOp):
-            found[source] = item.tensor
-        elif schedule[item.tensor].attach_type == "inline":
-            found.update({tensor.op: tensor for tensor in _read_in_step(schedule, source)})
-
-    post_order(op.body[0], look)
-    return list(found.values())
-
-
-def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
-    """Vectors along the axes within a row."""
-    axes = list(stage.op.axis)[prefix:]
-    if not axes:
-        return
-    lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
-    size = extents_of(axes)[-1]
-    if size > lanes:
-        _, narrow = stage.split(axes[-1], factor=lanes)
-        stage.vectorize(narrow)
-    elif size > 1:
-        stage.vectorize(axes[-1])

@@ -1,7 +1,7 @@
 """Sums of products of bytes by an instruction that adds four of them: dot4.
 
 Weights lie in blocks of a register tile's columns, in these the four that one lane adds together:
-OHWI32o4i, NC32n4c. The innermost loops, over a vector's lanes and those four, are one instruction.
+OHWI32o4i, OI32o4i. The innermost loops, over a vector's lanes and those four, are one instruction.
 """
 
 import math
@@ -48,11 +48,16 @@ def dot_lanes(channels: int, processor: Processor) -> int:
     return lanes
 
 
+def takes_dot4(channels: int, depth: int, processor: Processor) -> bool:
+    """Whether sums of so many bytes for so many channels come in groups of four."""
+    return dot_lanes(channels, processor) >= LEAST_LANES and depth % GROUP == 0
+
+
 def dot_width(rows: int, channels: int, depth: int, processor: Processor) -> int | None:
     """How many channels a register tile has; None if an instruction would have too few lanes."""
-    lanes = dot_lanes(channels, processor)
-    if lanes < LEAST_LANES or depth % GROUP:
+    if not takes_dot4(channels, depth, processor):
         return None
+    lanes = dot_lanes(channels, processor)
     widths = tuple(n * lanes for n in range(1, 5) if channels % (n * lanes) == 0)
     return dot_tile(processor, rows, channels, lanes, depth, widths=widths).columns
 

@@ -73,6 +73,8 @@ def _operand(access: Access, made: SumOfProducts, row: int) -> FreeOperand | Non
     rows = 1 if row == made.columns else made.sizes[row]
     if access.beside == 0 and last == [columns, depth] and pitch == depth * item:
         return FreeOperand(access, True, rows)
+    if columns == 1 and last == [depth, 1]:  # a column is a row that lies upright
+        return FreeOperand(access, True, rows)
     if access.beside is None and last == [depth, columns] and pitch == item:
         return FreeOperand(access, False, rows)
     return None

@@ -157,7 +157,7 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         ).choose())
     return Plan(row, tile_of_rows(
         processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
-        processor.smt_throughput,
+        processor.smt_throughput, ragged=free_operand(made, row) is not None,
     ))
 
 
@@ -204,6 +204,9 @@ def _tile_result(
         tiles = [tile]
     # columns outside of rows: what is read per column stays in the cache over all rows
     loops = [*others[:1], vector_outer, *others[1:], *tiles]
+    whole = sizes[-1] % width == 0
+    if not whole:  # fused with others, the guard of the last columns would stay in all of them
+        loops = [*others, vector_outer, *tiles]
     inside = [vector]
     if plan.row != len(axes) - 1:
         row_outer, row = stage.split(axes[plan.row], factor=plan.tile.rows)
@@ -215,7 +218,12 @@ def _tile_result(
     if sizes[-1] > 1:
         lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
         vectorize_result(stage, vector, width, lanes)
-    shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    if whole:
+        shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
+    else:
+        first = math.prod(counts[id(axis)] for axis in others) >= kernel.processor.threads
+        shared = stage.fuse(*others) if others and first else vector_outer
+        stage.parallel(shared)
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
     return vector_outer if held else shared, loops[-1]
 

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from sterna.ir.types import TensorType
+from sterna.ir.types import TensorType, Type
 from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
@@ -29,6 +30,7 @@ FOLDER = "sterna.schedule.implementations"
 GROWTH = 8.0
 
 Choice = int | str
+T = TypeVar("T", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,16 @@ class Plan:
 
     def integer(self, name: str) -> int:
         """A choice that is a number."""
-        value = dict(self.choices).get(name)
-        if not isinstance(value, int):
-            raise ValueError(f"the implementation '{self}' has no number '{name}'")
-        return value
+        return self._choice(name, int, "number")
 
     def text(self, name: str) -> str:
         """A choice that is a word."""
+        return self._choice(name, str, "word")
+
+    def _choice(self, name: str, kind: type[T], what: str) -> T:
         value = dict(self.choices).get(name)
-        if not isinstance(value, str):
-            raise ValueError(f"the implementation '{self}' has no word '{name}'")
+        if not isinstance(value, kind):
+            raise ValueError(f"the implementation '{self}' has no {what} '{name}'")
         return value
 
     def __str__(self) -> str:
@@ -86,9 +88,11 @@ class Candidate:
     """What the data becomes first, where it is not taken as it is."""
     growth: float = 0.0
     """How many times larger packed weights are than the model's; 0: they are as large."""
+    label: str = ""
+    """What answers call it, where that is not its plan: the one candidate of its kind."""
 
     def __str__(self) -> str:
-        return str(self.plan)
+        return self.label or str(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,20 @@ class Implementation(ABC):
         """
 
 
-class PackedImplementation(Implementation):
-    """One that computes with weights packed for it, in statements of its own."""
+class Packing(Implementation):
+    """One that computes with weights packed for it."""
+
+    @abstractmethod
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        """Raise ValueError unless a plan and its packed operands fit to a contraction."""
+
+    @abstractmethod
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        """The weights that were packed: (output channel, window, input channel of the group)."""
+
+
+class PackedImplementation(Packing):
+    """One that computes with packed weights in statements of its own."""
 
     wants: ClassVar[str]
     """Which contractions it computes, in words."""
@@ -125,12 +141,8 @@ class PackedImplementation(Implementation):
         """Whether it computes such a contraction, on whatever processor."""
 
     @abstractmethod
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless packed operands have the types that the plan needs."""
-
-    @abstractmethod
-    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
-        """The weights that were packed: (output channel, window, input channel of the group)."""
 
     @abstractmethod
     def kernel(
@@ -142,7 +154,7 @@ class PackedImplementation(Implementation):
         """Raise ValueError unless a plan and its packed operands fit to a contraction."""
         if not self.suits(made):
             raise ValueError(f"{self.wants} is needed, not {made}")
-        self.expect_packed(made, plan, operands)
+        self.expect_types(made, plan, operands)
 
     def compute(
         self, made: Contraction, plan: Plan, out: TensorType, epilogue: Epilogue | None,
@@ -160,9 +172,9 @@ def implementations() -> dict[str, Implementation]:
     return {each.name: each for each in found}
 
 
-def implementation_of(plan: Plan) -> PackedImplementation:
+def implementation_of(plan: Plan) -> Packing:
     """The implementation with packed weights that a plan names."""
-    packed = {n: i for n, i in implementations().items() if isinstance(i, PackedImplementation)}
+    packed = {n: i for n, i in implementations().items() if isinstance(i, Packing)}
     if plan.name not in packed:
         raise ValueError(f"there is no implementation '{plan.name}'; there are {', '.join(packed)}")
     return packed[plan.name]
@@ -183,13 +195,13 @@ def best_candidate(
 
     growth: how many times larger packed weights may be than the model's.
     """
-    found = [
-        candidate
-        for each in implementations().values()
-        for candidate in each.candidates(made, weights, processor)
-        if candidate.growth <= growth
-    ]
     with deciding(str(made)) as scope:
+        found = [
+            candidate
+            for each in implementations().values()
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= growth
+        ]
         taken = choose("implementation", found, lambda candidate: candidate.cycles)
     if taken.arranged is not None:
         with deciding(str(taken.arranged.contraction)) as arranged:
@@ -202,3 +214,52 @@ def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, .
     assert candidate.pack is not None
     arranged = data if candidate.arranged is None else candidate.arranged.data(data)
     return (arranged, *(Constant(from_numpy(array)) for array in candidate.pack()))
+
+
+# ---- what operators ask, of calls whose weights are packed ----
+
+
+def plan_of(attrs: Attrs | None) -> Plan | None:
+    """The plan that a call's attributes hold; None if its weights are not packed."""
+    text = getattr(attrs, "implementation", "")
+    return Plan.parse(text) if text else None
+
+
+def expect_packed(attrs: Attrs, made: Contraction | None, weights: Sequence[Type]) -> None:
+    """Raise ValueError unless weights are packed as the call's plan wants them."""
+    plan = plan_of(attrs)
+    assert plan is not None
+    known = [kind for kind in weights if isinstance(kind, TensorType) and kind.is_static]
+    if made is None or len(known) < len(weights):
+        raise ValueError(f"the implementation '{plan}' needs known extents")
+    try:
+        implementation_of(plan).expect(made, plan, known)
+    except ValueError as error:
+        raise ValueError(f"the implementation '{plan}' does not fit: {error}") from None
+
+
+def compute_packed(
+    attrs: Attrs, made: Contraction | None, out: TensorType, epilogue: Epilogue | None,
+    data: Tensor, weights: Sequence[Tensor],
+) -> Tensor | None:
+    """The statements of a call's implementation; None if it has none of its own."""
+    plan = plan_of(attrs)
+    found = None if plan is None else implementation_of(plan)
+    if plan is None or not isinstance(found, PackedImplementation):
+        return None
+    assert made is not None, "its type was inferred"
+    return found.compute(made, plan, out, epilogue, data, weights)
+
+
+def unpacked(attrs: Attrs, made: Contraction | None, weights: Sequence[Array]) -> Array:
+    """The weights of a call before they were packed."""
+    plan = plan_of(attrs)
+    assert plan is not None and made is not None, "its type was inferred"
+    return implementation_of(plan).unpack(made, plan, weights)
+
+
+def products_of(attrs: Attrs, made: Contraction) -> int:
+    """Products of one element of the result in the model, without those that only fill up."""
+    plan = plan_of(attrs)
+    own = None if plan is None else dict(plan.choices).get("products")
+    return own if isinstance(own, int) else made.products

@@ -7,7 +7,10 @@ from typing import Any, Protocol
 from sterna.isa.processor import Processor
 from sterna.te import Schedule, Tensor
 
-__all__ = ["Kernel", "Processor"]
+__all__ = ["TABLE", "Kernel", "Processor"]
+
+TABLE = "table"
+"""The tag of stages of few elements that many others read: processors compute them once."""
 
 
 class ScheduleTarget(Protocol):

@@ -4,6 +4,7 @@ Constant weights are packed when a model is compiled. Of others some columns of 
 side by side, for all steps of the sum, before the rows pass by them: a panel stays in a cache.
 """
 
+from sterna.schedule.default import extents_of
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.sum_of_products import Access
 from sterna.schedule.transpose_tile import SIDES, transpose_intrinsic
@@ -46,7 +47,8 @@ def pack_panel(
 def _transpose(packed: Stage, panel: Access, width: int, lanes: int) -> None:
     packed.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
     *_, step, column = packed.op.axis
-    if panel.dtype.bits != 32 or lanes not in SIDES or width % lanes:
+    steps = extents_of([step])[0]
+    if panel.dtype.bits != 32 or lanes not in SIDES or width % lanes or steps < lanes:
         packed.vectorize(column)
         return
     row, inner = packed.split(step, factor=lanes)

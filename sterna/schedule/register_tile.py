@@ -39,7 +39,7 @@ class TileSpace:
 
     A step loads a row of the tile's vectors and broadcasts a number per row; the accumulators,
     those vectors and one broadcast are in registers. Rows beyond the last whole tile are a tile of
-    their own, and columns beyond it are computed one by one.
+    their own; columns beyond it are one too, or are computed one by one.
     """
 
     rows: int
@@ -55,6 +55,8 @@ class TileSpace:
     together: int = 1
     """Steps whose numbers of a row are loaded at once."""
     throughput: Throughput = COMMON
+    ragged: bool = False
+    """Whether columns beyond the last whole tile are a tile of their own."""
 
     def choose(self) -> RegisterTile:
         """The tile of the fewest cycles, or the one that is asked for."""
@@ -73,18 +75,41 @@ class TileSpace:
         """Of one step of the sum over so many rows of a tile."""
         return step_cycles(rows, vectors, self.together, self.throughput)
 
+    def row_cycles(self, count: int, vectors: int) -> float:
+        """Of one step over all rows, by tiles of so many and one of the rest."""
+        whole, rest = divmod(max(self.rows, 1), count)
+        last = self.step_cycles(rest, vectors) if rest else 0
+        return whole * self.step_cycles(count, vectors) + last
+
+    def beyond_cycles(self, count: int, columns: int) -> float:
+        """Of one step over all rows of so many columns beyond the last whole tile."""
+        if not self.ragged or not columns:
+            return 4 * columns * max(self.rows, 1)
+        return self.row_cycles(count, vectors_of(columns, self.lanes))
+
 
 def tile_of_rows(
     processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
     block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
+    ragged: bool = False,
 ) -> RegisterTile:
     """The tile of a sum over numbers that lie side by side in every row, so many of them."""
+    return _tiles_of_rows(
+        processor, rows, columns, dtype, depth, block, most_rows, throughput, ragged
+    ).choose()
+
+
+def _tiles_of_rows(
+    processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
+    block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
+    ragged: bool = False,
+) -> TileSpace:
     together = processor.steps_together(dtype, depth)
     widths = processor.tile_widths(dtype, columns) if block is None and rows > 1 else ()
     return TileSpace(
         rows, columns, processor.lanes(dtype), processor.registers_for(together), block, most_rows,
-        widths, together, throughput or processor.throughput,
-    ).choose()
+        widths, together, throughput or processor.throughput, ragged,
+    )
 
 
 def tile_of_group(
@@ -95,8 +120,16 @@ def tile_of_group(
 
     A tile lies in one group, or a vector of it holds several whole groups.
     """
+    return _choose(tiles_of_group(processor, rows, columns, groups, dtype, depth, block))
+
+
+def tiles_of_group(
+    processor: Processor, rows: int, columns: int, groups: int, dtype: DataType, depth: int,
+    block: int | None = None,
+) -> dict[RegisterTile, float]:
+    """These tiles, with their cycles for each group and each step of the sum."""
     if groups == 1:
-        return tile_of_rows(processor, rows, columns, dtype, depth, block)
+        return _tiles_of_rows(processor, rows, columns, dtype, depth, block).cycles()
     lanes = processor.lanes(dtype)
     found = _tiles_across(processor, rows, columns, groups, lanes, depth, block)
     if not found or block is None:
@@ -107,7 +140,7 @@ def tile_of_group(
             rows, columns, lanes, processor.registers_for(together), block, widths=widths,
             together=together, throughput=processor.throughput,
         ).cycles()
-    return _choose(found)
+    return found
 
 
 def _tiles_across(
@@ -152,14 +185,11 @@ def _cycles(space: TileSpace) -> dict[RegisterTile, float]:
     sizes: dict[RegisterTile, int] = {}
     for width in space.widths or ([space.block] if space.block else _widths(space)):
         vectors = vectors_of(width, lanes)
-        single = 4 * (columns % width) * rows
         fitting = rows_that_fit(vectors, space.registers, space.together)
         for count in range(1, min(rows, space.most_rows, fitting) + 1):
-            whole, rest = divmod(rows, count)
-            last = space.step_cycles(rest, vectors) if rest else 0
-            cycles = whole * space.step_cycles(count, vectors) + last
             tile = RegisterTile(count, width, space.together)
-            found[tile] = cycles * (columns // width) + single
+            found[tile] = space.row_cycles(count, vectors) * (columns // width)
+            found[tile] += space.beyond_cycles(count, columns % width)
             sizes[tile] = -count * vectors
     return {tile: found[tile] for tile in sorted(found, key=sizes.__getitem__)}
 

@@ -6,70 +6,60 @@ parts give is added at the end.
 """
 
 import math
-from typing import Any
 
-from sterna.ir.types import TensorType
-from sterna.relay.expr import Call
-from sterna.relay.layout import layout_of
-from sterna.relay.op import is_call_of
-from sterna.schedule.choose import choose
+from sterna.relay.expr import Call, Var
+from sterna.relay.op import record_of
+from sterna.schedule.choose import choose, near
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.default import (
     MOST_BESIDE,
     PARALLEL_ELEMENTS,
     extents_of,
     vectorize_result,
 )
-from sterna.schedule.gemm import ancestors
+from sterna.schedule.implementation import plan_of
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.sum_of_products import description_of
 from sterna.te import ComputeOp, Stage
 
+SPLIT_K = "split_k"
 # About so many parts of a sum: enough for many threads, and few to add.
 PARTS = 16
 
 
-def averages_itself(conv: Call, before: Call, processor: Processor) -> bool:
+def has_one_pixel(made: Contraction) -> bool:
+    """Whether a contraction is a pointwise convolution of one pixel of float32, channels last."""
+    floats = {*map(str, made.dtypes)} == {"float32"}
+    one = made.pixels == made.groups == made.taps == 1
+    return floats and one and made.out_layout == "NHWC"
+
+
+def fills_registers(made: Contraction, processor: Processor) -> bool:
+    """Whether a sum over channels in whole vectors gives few numbers, which registers hold."""
+    lanes = processor.lanes(made.out)
+    few = 1 < made.outputs <= min(made.depth - 1, lanes * processor.vector_registers // 2)
+    return few and made.depth % lanes == 0
+
+
+def averages_itself(conv: Call, before: Call) -> bool:
     """Whether a convolution runs in one kernel with the average over an image that it reads."""
-    kinds = [part.checked_type for part in (conv, *conv.args, before)]
-    if not is_call_of(before, "nn.global_avg_pool2d"):
+    record, plan = record_of(before), plan_of(conv.attrs)
+    if record is None or record.of_row_sums is None or plan is None or plan.name != SPLIT_K:
         return False
-    if not all(isinstance(k, TensorType) and k.is_static and k.dtype == "float32" for k in kinds):
-        return False
-    attrs: Any = conv.attrs
-    pool: Any = before.attrs
-    layouts = {attrs.data_layout, attrs.out_layout or attrs.data_layout}
-    layouts |= {pool.layout, pool.out_layout or pool.layout}
-    result, pixel, weight, average = (kind.concrete_shape for kind in kinds)  # type: ignore[attr-defined]
-    window = layout_of(attrs.kernel_layout).dims(weight)
-    if layouts != {"NHWC"} or attrs.groups > 1 or {window["H"], window["W"]} != {1}:
-        return False
-    return pixel == average and _gives_few(result, pixel[-1], processor)
+    sums = Var("sums", before.args[0].checked_type)
+    same = conv.args[0].checked_type == before.checked_type
+    return same and record.of_row_sums(before, sums) is not None
 
 
-def _gives_few(result: tuple[int, ...] | list[int], channels: int, processor: Processor) -> bool:
-    """Whether a sum over so many channels gives few numbers, which registers hold."""
-    *others, made = result
-    lanes = processor.vector_bits // 32
-    few = 1 < made <= min(channels - 1, lanes * processor.vector_registers // 2)
-    return math.prod(others) == 1 and few and channels % lanes == 0
+def is_split(kernel: Kernel, total: ComputeOp) -> bool:
+    """Whether a sum is planned so, and its channels fill this processor's vectors."""
+    made = description_of(total)
+    if made is None or made.implementation != SPLIT_K:
+        return False
+    return made.depths[0] % kernel.processor.lanes(kernel.outputs[0].dtype) == 0
 
 
-def is_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> bool:
-    """Whether a kernel is a convolution of one pixel to few channels, or of an average."""
-    if not 1 <= len(sums) <= 2 or len(kernel.outputs) != 1 or kernel.row_sums is not None:
-        return False
-    *averages, total = sums
-    made = None if (described := description_of(total)) is None else described.contraction
-    if made is None or made.groups > 1 or made.taps > 1 or made.out_layout != "NHWC":
-        return False
-    if {*map(str, made.dtypes)} != {"float32"}:
-        return False
-    if averages and averages[0] not in ancestors(total):
-        return False
-    return _gives_few((made.pixels, made.outputs), made.depth, kernel.processor)
-
-
-def schedule_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> None:
+def schedule_split_k(kernel: Kernel, sums: list[ComputeOp]) -> None:
     """The sum in parts that threads share, with the averages that they read."""
     *averages, total = sums
     schedule, out = kernel.schedule, kernel.outputs[0]
@@ -100,7 +90,7 @@ def schedule_squeeze(kernel: Kernel, sums: list[ComputeOp]) -> None:
 def _parts(vectors: int) -> int:
     """Into how many parts of the same size so many vectors are cut."""
     fitting = [n for n in range(1, vectors + 1) if vectors % n == 0]
-    return choose("split-K parts", fitting, lambda n: abs(n - PARTS))
+    return choose("split-K parts", fitting, near(PARTS))
 
 
 def _in_registers(kernel: Kernel, total: ComputeOp) -> Stage:

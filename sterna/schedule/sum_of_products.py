@@ -20,6 +20,9 @@ from sterna.te.tensor import ProducerLoad, Reduce
 CHANNEL, TAP = "channel", "tap"
 """What an axis of a sum runs over."""
 
+# The implementation that suits all sums.
+DIRECT = "direct"
+
 # What an extent counts as that only the run knows.
 UNKNOWN = 1024
 
@@ -67,6 +70,8 @@ class SumOfProducts:
     dtype: DataType
     """In which products are added."""
     contraction: Contraction | None
+    implementation: str
+    """The one whose schedule places the loops."""
 
     @property
     def sizes(self) -> list[int]:
@@ -154,7 +159,7 @@ def order_of(roles: Sequence[str]) -> list[int]:
 
 def describe_sum(
     total: Tensor, roles: Sequence[str], contraction: Contraction | None = None,
-    chunk_roles: Sequence[str] = (),
+    chunk_roles: Sequence[str] = (), implementation: str = DIRECT,
 ) -> Tensor:
     """Attach to a sum what it is; chunk_roles: those of a sum over chunks, which is given then."""
     op = total.op
@@ -169,6 +174,7 @@ def describe_sum(
         chunk_roles=tuple(chunk_roles),
         dtype=products.output(0).dtype,
         contraction=contraction,
+        implementation=implementation,
     )
     op.attrs[_KEY] = made
     if products is not op:

@@ -44,10 +44,10 @@ def transpose_intrinsic(dtype: str, side: int) -> TensorIntrin:
         rows: list[Expr] = [
             builder.let(f"row{n}", ins[0].vload((n, 0), f"{dtype}x{side}")) for n in range(side)
         ]
-        for apart, picks in _steps(side):
-            for one in (n for n in range(side) if not n & apart):
-                pair = (rows[one], rows[one + apart])
-                for row, lanes in zip((one, one + apart), picks, strict=True):
+        for distance, picks in _steps(side):
+            for one in (n for n in range(side) if not n & distance):
+                pair = (rows[one], rows[one + distance])
+                for row, lanes in zip((one, one + distance), picks, strict=True):
                     rows[row] = builder.let(f"row{row}", Shuffle(pair, lanes))
         for row, made in enumerate(rows):
             builder.emit(outs[0].vstore((_place(row), 0), made))
@@ -60,11 +60,11 @@ Picks = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _steps(side: int) -> list[tuple[int, Picks]]:
-    """How far apart rows are that meet, and which lanes of both each of them becomes."""
-    steps, apart = [(1, _interleaved(side))], 2
-    while apart < side:
-        steps.append((apart, _exchanged(side, apart)))
-        apart *= 2
+    """How far rows are from those that they meet, and which lanes of both each of them becomes."""
+    steps, distance = [(1, _interleaved(side))], 2
+    while distance < side:
+        steps.append((distance, _exchanged(side, distance)))
+        distance *= 2
     return steps
 
 

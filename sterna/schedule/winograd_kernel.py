@@ -35,13 +35,8 @@ class Block:
     seen: BufferVar
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
-    """All tiles at one position, and some output channels."""
-
-    position: Expr
-    channels: Expr
-    """The number of their block."""
+Products = tuple[Expr, Expr]
+"""The products of all tiles at a position with a block of output channels, by their numbers."""
 
 
 def chunk_of(made: Contraction, lanes: int) -> int:
@@ -99,8 +94,8 @@ class WinogradKernel(StatementKernel):
         with ib.for_range(0, blocks, name="channels", kind=kind) as channels:
             made = self._room_for_products(1)
             with ib.for_range(0, self.size**2, name="position") as position:
-                following = Products(build.minimum(position + 1, self.size**2 - 1), channels)
-                self._multiply(block, made, Products(position, channels), following)
+                following = (build.minimum(position + 1, self.size**2 - 1), channels)
+                self._multiply(block, made, (position, channels), following)
             with ib.for_range(0, block.count, name="tile") as tile:
                 self._transform_result(block, made, tile, channels)
 
@@ -111,10 +106,8 @@ class WinogradKernel(StatementKernel):
         self._transform_data(block, "parallel")
         parts = self.size**2 * blocks
         with ib.for_range(0, parts, name="part", kind="parallel") as part:
-            own, following = (
-                Products(number // blocks, number % blocks)
-                for number in (part, build.minimum(part + 1, parts - 1))
-            )
+            later = build.minimum(part + 1, parts - 1)
+            own, following = ((n // blocks, n % blocks) for n in (part, later))
             self._multiply(block, made, own, following)
         with ib.for_range(0, blocks * block.count, name="part", kind="parallel") as part:
             self._transform_result(block, made, part % block.count, part // block.count)
@@ -174,9 +167,7 @@ class WinogradKernel(StatementKernel):
         height, width = self.made.image
         return [top >= 0, top <= height - extent, left >= 0, left <= width - extent]
 
-    def _multiply(
-        self, block: Block, made: BufferVar, own: Products, following: Products
-    ) -> None:
+    def _multiply(self, block: Block, made: BufferVar, own: Products, following: Products) -> None:
         """The products of a block; those that follow have their weights come closer meanwhile."""
         whole, rest = divmod(self.each, self.rows)
         lines = range(0, self.block, LINE_BYTES // self.weight.dtype.bytes)
@@ -185,7 +176,7 @@ class WinogradKernel(StatementKernel):
         def ahead(turn: Expr) -> list[tuple[Expr, ...]]:
             """The lines of every channel that one of the whole groups fetches."""
             numbers = [build.minimum(turn * each + n, len(lines) - 1) for n in range(each)]
-            return [(following.position, following.channels, n * lines.step) for n in numbers]
+            return [(*following, number * lines.step) for number in numbers]
 
         with self.ib.for_range(0, whole, name="group") as group:
             self._group(block, made, own, group, self.rows, ahead(group))
@@ -198,7 +189,7 @@ class WinogradKernel(StatementKernel):
         ahead: Sequence[tuple[Expr, ...]],
     ) -> None:
         """Some tiles and a block of channels in registers, over all input channels."""
-        ib = self.ib
+        ib, (position, channels) = self.ib, own
         with ib.new_scope():
             total = ib.allocate(self.dtype, (rows, self.block), name="total", scope="local")
             zero = Broadcast(build.const(0.0, self.dtype), self.block)
@@ -208,18 +199,18 @@ class WinogradKernel(StatementKernel):
                 ib.for_range(0, self.inputs // self.chunk, name="chunk") as chunk,
                 ib.for_range(0, self.chunk // self.together, name="lane") as lane,
             ):
-                at = (group, chunk, own.position)
+                at = (group, chunk, position)
                 number = self._numbers(block, at, lane * self.together, rows)
                 for step in range(self.together):
                     channel = chunk * self.chunk + lane * self.together + step
                     if step % self._channels_of_a_line == 0:
                         self._fetch(ahead, channel)
-                    read = self.weight.vload((own.position, own.channels, channel, 0), self.block)
+                    read = self.weight.vload((position, channels, channel, 0), self.block)
                     with ib.for_range(0, rows, name="row", kind="unroll") as row:
                         product = Broadcast(number(row, step), self.block) * read
                         total[row, 0] = total.vload((row, 0), self.block) + product
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
-                index = (self._kept(own.channels), group, own.position, row, 0)
+                index = (self._kept(channels), group, position, row, 0)
                 made[index] = total.vload((row, 0), self.block)
 
     @property
@@ -246,9 +237,7 @@ class WinogradKernel(StatementKernel):
         """Which block of products is that of some channels: there is one for all, or for each."""
         return channels if self.split == "positions" else build.const(0)
 
-    def _transform_result(
-        self, block: Block, made: BufferVar, place: Expr, channels: Expr
-    ) -> None:
+    def _transform_result(self, block: Block, made: BufferVar, place: Expr, channels: Expr) -> None:
         """One tile and one block of channels."""
         ib, (top, left) = self.ib, self._corner(block.first + place)
         transform = self._transform(matrices(self.m, self.window).result)

@@ -22,16 +22,16 @@ def modules_of(package: str) -> list[ModuleType]:
 
 def load_everywhere(name: str, package: str = PACKAGE) -> list[ModuleType]:
     """The modules of this name in all folders of a package, loaded, by folder."""
-    places = {
+    folders = {
         path.parent.name
         for root in importlib.import_module(package).__path__
         for path in Path(root).glob(f"*/{name}.py")
     }
-    return [importlib.import_module(f"{package}.{place}.{name}") for place in sorted(places)]
+    return [importlib.import_module(f"{package}.{folder}.{name}") for folder in sorted(folders)]
 
 
-def load_name(place: str) -> Any:
+def load_name(path: str) -> Any:
     """What "module:name" says, or a whole module; it is loaded when it is first needed."""
-    module, _, name = place.partition(":")
+    module, _, name = path.partition(":")
     found = importlib.import_module(module)
     return getattr(found, name) if name else found

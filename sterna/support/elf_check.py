@@ -54,8 +54,11 @@ class _Form:
         return struct.iter_unpack(self.order + words, whole)
 
 
-def check_elf(view: FileView) -> None:
-    """A BrokenFileError if an ELF file speaks of what is not there; other files pass."""
+def check_elf(view: FileView, is_object: bool = False) -> None:
+    """A BrokenFileError if an ELF file speaks of what is not there; other files pass.
+
+    is_object: whether it is to be linked, which takes objects alone.
+    """
     if view.head(4) != b"\x7fELF":
         return
     ident = view.read(0, 16)
@@ -66,6 +69,8 @@ def check_elf(view: FileView) -> None:
         section_size, section_count, names = form.read(view, 0, form.header)
     if version != 1 or size != struct.calcsize(form.order + form.header):
         raise BrokenFileError("its ELF header is broken")
+    if is_object and kind != _RELOCATABLE:
+        raise BrokenFileError("it is no object file")
     if kind == _DYNAMIC:
         _expect_size(segment_size, form, form.segment, "program headers")
         _check_library(view, form, segments, segment_count)

@@ -94,11 +94,14 @@ class KernelCodeGenerator(CodeGenerator):
     def link(
         self, kernels: Mapping[str, bytes], target: Target, text: Callable[[str], str]
     ) -> KernelsCode:
-        """The code of a module of kernels; text: gives it in one of the forms."""
+        """The code of a module of kernels, with what they share under the name SUPPORT.
+
+        text: gives it in one of the forms.
+        """
 
     @abstractmethod
     def load(self, kernels: Sequence[bytes]) -> Callable[[str], int | None]:
-        """Kernels loaded into this process: what finds the address of a symbol."""
+        """What link made code of, loaded into this process: finds the address of a symbol."""
 
     def device_modules(self, kernels: Sequence[bytes]) -> list[Module]:
         """What these kernels launch on a device, for the module over them to import."""

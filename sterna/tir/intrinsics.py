@@ -234,7 +234,7 @@ _ROWS = (
     _math("tan", _guard(math.tan), "math_trig.tan", in_double=True),
     _math("asin", _guard(math.asin), "math_inverse.asin", in_double=True),
     _math("acos", _guard(math.acos), "math_inverse.acos", in_double=True),
-    _math("atan", math.atan, "math_inverse.atan", in_double=True),
+    _math("atan", math.atan, "math_inverse.atan"),
     _math("sinh", lambda x: math.copysign(_guard(math.sinh)(abs(x)), x), "math_inverse.sinh",
           in_double=True),
     _math("cosh", _guard(math.cosh), "math_inverse.cosh", in_double=True),

@@ -251,7 +251,7 @@ def _print_function(printer: Printer, node: PrimFunc) -> Printed:
         for var, buffer in pairs
     ]
     # Which parameters callers give, and what they were before flattening, is for the wrapper.
-    hidden = ("arguments", "declared")
+    hidden = ("arguments", "declared", "written")
     attrs = {key: value for key, value in node.attrs.items() if key not in hidden}
     lines = [f"@attrs({printer.value(attrs)})"] if attrs else []
     lines.append(f"def {node.name}({', '.join(params)}):")

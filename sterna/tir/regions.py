@@ -101,8 +101,8 @@ def find_regions(
             if way is not None:
                 _join(region, find_regions(way, numbers, region, 0, False))
     elif isinstance(stmt, For):
-        runs = (build.int_value(stmt.extent) or 0) > 0 and not region.ends
-        _join(region, find_regions(stmt.body, numbers, region, 0, runs))
+        is_run = (build.int_value(stmt.extent) or 0) > 0 and not region.ends
+        _join(region, find_regions(stmt.body, numbers, region, 0, is_run))
     elif isinstance(stmt, (LetStmt, Allocate, AttrStmt)):
         _join(region, find_regions(stmt.body, numbers, region, 0, not region.ends))
     elif not isinstance(stmt, Evaluate):

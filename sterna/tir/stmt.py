@@ -187,6 +187,8 @@ class Stmt(Node):
 
     __slots__ = ()
 
+    IS_STATEMENT = True
+
 
 @node
 class For(Stmt):
@@ -323,6 +325,17 @@ binds(For, "var")
 binds(LetStmt, "var")
 binds(Allocate, "buffer")
 binds(PrimFunc, "params", deep=("buffers",))
+
+
+def statements_in(root: Stmt) -> list[Stmt]:
+    """All statements in one, and it itself as the last; what expressions hold is not looked at."""
+    found, stack = [], [root]
+    while stack:
+        stmt = stack.pop()
+        found.append(stmt)
+        stack.extend(part for part in stmt.children() if isinstance(part, Stmt))
+    found.reverse()
+    return found
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sterna.cli import profile
 from sterna.model.bounds import measure_bounds
 from sterna.runtime import num_threads
+from sterna.runtime.node_times import Bounds, NodeTime, NodeTimes
 from sterna.target import Target, machine_of
 from tests.cli.conftest import Sterna
 from tests.support import require_module, require_program
@@ -69,6 +71,15 @@ def test_profile_shows_rates_and_writes_a_trace(sterna: Sterna, folder: Path) ->
     shown = sterna("profile", "dense.onnx", "--in-order").out
     assert "Bound (%)" in shown and "This machine: " in shown and "\nnn_dense" in shown
     assert "dense, activation" in shown
+
+
+def test_profile_names_kernels_over_three_times_their_bound() -> None:
+    far = NodeTime("tvmgen_default_fused_nn_dense", "f", 4e-3, 2, ((1, 8),), flops=1_000_000)
+    near = NodeTime("tvmgen_default_fused_add", "g", 1e-3, 2, ((1, 8),), flops=1_000_000)
+    shown = profile._text(NodeTimes([far, near], Bounds(gflops=1)), in_order=True)
+    assert shown.endswith("\n\nOver three times their bound: nn_dense 4 x")
+    shown = profile._text(NodeTimes([near], Bounds(gflops=1)), in_order=True)
+    assert "Over three times" not in shown
 
 
 def test_bounds_are_those_of_a_machine() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import te
+from sterna import relay, te
 from tests.support import require_program
 
 MESSAGE = (
@@ -73,3 +73,17 @@ def test_elements_of_less_than_a_byte_are_refused_too() -> None:
     assert not frozen.any()
     f(locked, values)
     assert not values.numpy().any()
+
+
+def test_outputs_of_whole_networks_are_refused_too() -> None:
+    x = relay.var("x", shape=(4,))
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(x)))
+    lib = relay.build(module, target="llvm", executor=relay.backend.Executor("aot"))
+    entry = lib.lib["tvmgen_default___tvm_main__"]
+    frozen, result, workspace = read_only(4), np.ones(4, "float32"), np.zeros(1, "uint8")
+    with pytest.raises(ValueError, match="argument output is written to, but the array is read"):
+        entry(result, frozen, workspace)
+    with pytest.raises(ValueError, match="argument workspace is written to, but the array is read"):
+        entry(frozen, result, np.frombuffer(b"w", "uint8"))
+    entry(frozen, result, workspace)
+    assert not result.any()

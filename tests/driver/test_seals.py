@@ -80,7 +80,8 @@ def write_mutants(
 ) -> None:
     """So many files that differ from one that is right."""
     into.mkdir()
-    rng, made = random.Random(form), set()
+    rng = random.Random(form)
+    made: set[bytes] = set()
     while len(made) < count:
         changed = change(data, rng)
         if changed != data and len(changed) > 0:
@@ -119,6 +120,15 @@ def test_broken_headers_without_a_seal_crash_nothing(
     assert refused(tmp_path / "cut") == []
     write_mutants(tmp_path / "heads", data, form, lambda d, rng: mutate_head(d, rng, 64), 40)
     refused(tmp_path / "heads")  # none of them ends the process
+
+
+def test_a_linker_is_given_objects_alone(folder: Path, tmp_path: Path) -> None:
+    """What is no object by its header is not looked at for names of sections that it lacks."""
+    data = bytearray((folder / "bare.o").read_bytes())
+    data[16:18], data[62:64] = b"\x21\0", b"\x40\0"
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "other.o").write_bytes(data)
+    assert refused(tmp_path / "kinds") == []
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,4 +1,4 @@
-"""Convolutions of bytes along one axis, which run as those of images of one row."""
+"""Convolutions along one and three axes, which run as those of images."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
+from sterna.relay.op import find
 from tests.schedule.byte_layers import convolved, extremes
 
 LAYERS: dict[str, Any] = {
@@ -41,8 +42,72 @@ def test_layers(kind: str) -> None:
     np.testing.assert_array_equal(module.get_output(0).numpy(), want[:, :, 0])
 
 
-def test_floats_stay_as_they_are() -> None:
-    x, w = relay.var("x", shape=(1, 4, 9)), relay.const(np.ones((8, 4, 3), "float32"))
+FLOATS: dict[str, Any] = {
+    "rows": ((2, 5, 19), (7, 5, 3), {"strides": 2, "padding": (2, 1)}),
+    "dilated rows": ((1, 8, 23), (8, 8, 3), {"dilation": 4, "padding": 4}),
+    "grouped rows": ((1, 8, 9), (6, 4, 2), {"groups": 2}),
+    "volumes": ((2, 3, 5, 6, 7), (8, 3, 3, 3, 2), {"padding": (1, 1, 0), "strides": (2, 1, 2)}),
+    "dilated volumes": ((1, 4, 7, 5, 5), (8, 4, 2, 2, 2), {"dilation": (3, 1, 2)}),
+    "along depth": ((1, 6, 5, 4, 3), (8, 6, 3, 1, 1), {"padding": (1, 0, 0), "strides": (2, 1, 1)}),
+    "images": ((2, 4, 3, 6, 6), (8, 2, 1, 3, 3), {"groups": 2, "padding": (0, 1, 1)}),
+    "pixels": ((1, 5, 2, 3, 3), (16, 5, 1, 1, 1), {}),
+}
+
+
+def defined(name: str, data: Any, weight: Any, attrs: dict[str, Any]) -> Any:
+    """What a convolution is, by its own definition."""
+    record = find(f"nn.{name}")
+    assert record.attrs is not None and record.reference is not None
+    return record.reference(record.attrs(**attrs), data, weight)
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats(kind: str, is_free: bool) -> None:
+    shape, kernel, attrs = FLOATS[kind]
+    rng = np.random.default_rng(len(kind))
+    x, w = (rng.standard_normal(s).astype("float32") for s in (shape, kernel))
+    name = f"conv{len(shape) - 2}d"
+    made = relay.nn.relu(getattr(relay.nn, name)(
+        relay.var("x", shape=shape), relay.var("w", shape=kernel) if is_free else relay.const(w),
+        channels=kernel[0], kernel_size=kernel[2:], **attrs,
+    ))
     with tvm.transform.PassContext(opt_level=3):
-        lib = relay.build(tvm.IRModule.from_expr(relay.nn.conv1d(x, w)), target="llvm")
-    assert "conv1d" in lib.get_graph_json()
+        lib = relay.build(tvm.IRModule.from_expr(made), target="llvm")
+    assert name not in lib.get_graph_json()
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x, **({"w": w} if is_free else {}))
+    full = {"channels": kernel[0], "kernel_size": kernel[2:], **attrs}
+    want = np.maximum(defined(name, x, w, full), 0)
+    np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_what_stands_between_rows_stays_with_their_images() -> None:
+    x = relay.var("x", shape=(1, 8, 20))
+    first, second = (relay.const(np.full((8, 8, 3), 0.1 * n, "float32")) for n in (1, 2))
+    bias = relay.const(np.arange(8, dtype="float32").reshape(8, 1))
+    between = relay.nn.relu(relay.add(relay.nn.conv1d(x, first, padding=1), bias))
+    made = relay.add(relay.nn.conv1d(between, second, padding=1), between)
+    with tvm.transform.PassContext(opt_level=3):
+        text = str(relay.optimize(tvm.IRModule.from_expr(relay.nn.relu(made)), "llvm")[0])
+    assert text.count("nn.conv2d") == 2
+    assert text.count("expand_dims") <= 1
+
+
+def test_rows_in_a_row_compute_what_they_are() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((1, 8, 20)).astype("float32")
+    weights = [rng.standard_normal((8, 8, 3)).astype("float32") for _ in range(2)]
+    bias = rng.standard_normal((8, 1)).astype("float32")
+    between = np.maximum(defined("conv1d", x, weights[0], {"padding": 1}) + bias, 0)
+    want = defined("conv1d", between, weights[1], {"padding": 1}) + between
+    row = relay.var("x", shape=x.shape)
+    inner = relay.nn.relu(
+        relay.add(relay.nn.conv1d(row, relay.const(weights[0]), padding=1), relay.const(bias))
+    )
+    made = relay.add(relay.nn.conv1d(inner, relay.const(weights[1]), padding=1), inner)
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(made), target="llvm")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x)
+    np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ from sterna import relay, te
 from sterna.contrib import graph_executor
 from sterna.relay.arrays import Array
 from sterna.relay.op import find
-from sterna.schedule.chunked_sum import MOST, run_of
+from sterna.schedule.chunked_sum import MOST, chunk_of
 from sterna.target import Target, machine_of
 from tests.op.on_aarch64 import run_on_aarch64
 
@@ -68,47 +68,51 @@ def test_arithmetic_is_that_of_numpy(target: str) -> None:
         np.testing.assert_array_equal(one, other, err_msg=tensor.op.name)
 
 
-# ---- runs ----
+# ---- chunks ----
 
 
-@pytest.mark.parametrize(("sizes", "run"), [
+@pytest.mark.parametrize(("sizes", "chunk"), [
     ([64], 64), ([768], 64), ([37], 37), ([67], 0), ([160], 40), ([3, 7, 7], 21), ([3, 3, 3], 27),
     ([16, 3, 3], 48), ([64, 3, 3], 64), ([48, 3, 3], 48), ([96, 1, 1], 48), ([3, 3], 9), ([0], 0),
 ])
-def test_how_long_runs_are(sizes: list[int], run: int) -> None:
-    assert run_of(sizes) == run
-    assert run <= MOST
+def test_how_long_chunks_are(sizes: list[int], chunk: int) -> None:
+    assert chunk_of(sizes) == chunk
+    assert chunk <= MOST
 
 
-def bound(magnitudes: Array, run: int, steps: int) -> Array:
+def bound(magnitudes: Array, chunk: int, steps: int) -> Array:
     """How far a sum may be off, given that of its products' magnitudes: each addition rounds by
-    half a step, in the run and where it is stored; sums in float32 by much less."""
-    return magnitudes * ((run + 2) * STEP / 2 + steps * 2.0**-24) + 1e-6
+    half a step, in the chunk and where it is stored; sums in float32 by much less."""
+    return magnitudes * ((chunk + 2) * STEP / 2 + steps * 2.0**-24) + 1e-6
 
 
-@pytest.mark.parametrize("run", [0, 4, 16, 48])
-def test_a_product_in_runs(run: int) -> None:
+@pytest.mark.parametrize("chunk", [0, 4, 16, 48])
+def test_a_product_in_chunks(chunk: int) -> None:
     """On targets that compute with half and on those that do not."""
-    rng = np.random.default_rng(run)
+    rng = np.random.default_rng(chunk)
     x, w = rng.standard_normal((3, 48)).astype("float16"), rng.standard_normal((8, 48))
     w = w.astype("float16")
     data = relay.var("x", shape=x.shape, dtype="float16")
-    made = relay.nn.dense(data, relay.const(w), run=run)
+    plan = f"direct(weights=OI, chunk={chunk})"
+    made = relay.nn.dense(data, relay.const(w), units=8, implementation=plan)
     wide = [each.astype("float64") for each in (x, w)]
     want = wide[0] @ wide[1].T
-    limit = bound(np.abs(wide[0]) @ np.abs(wide[1]).T, run, 48)
-    for target, level in ((NATIVE, 3 if run else 1), ("llvm", 1), ("c", 1)):
+    limit = bound(np.abs(wide[0]) @ np.abs(wide[1]).T, chunk, 48)
+    for target, level in ((NATIVE, 3 if chunk else 1), ("llvm", 1), ("c", 1)):
         found = ran(made, {"x": x}, target, level)
         assert np.all(np.abs(found - want) <= limit), target
 
 
-def test_runs_that_do_not_fit_are_refused() -> None:
+def test_chunks_that_do_not_fit_are_refused() -> None:
     x, w = relay.var("x", shape=(2, 48)), relay.var("w", shape=(5, 48))
-    with pytest.raises(ValueError, match=r"run is 0, a divisor of 48, which are summed.*not 7"):
-        relay.nn.dense(x, w, run=7).checked_type  # noqa: B018
+    with pytest.raises(ValueError, match=r"chunk is 0, a divisor of 48, which are summed.*not 7"):
+        made = relay.nn.dense(x, w, units=5, implementation="direct(weights=OI, chunk=7)")
+        made.checked_type  # noqa: B018
     image, kernel = relay.var("x", shape=(1, 8, 5, 5)), relay.var("w", shape=(4, 8, 3, 3))
     with pytest.raises(ValueError, match=r"of a row of the window.*not 9"):
-        relay.nn.conv2d(image, kernel, run=9).checked_type  # noqa: B018
+        plan = "direct(weights=OIHW, chunk=9)"
+        made = relay.nn.conv2d(image, kernel, channels=4, kernel_size=3, implementation=plan)
+        made.checked_type  # noqa: B018
 
 
 # ---- layers ----

@@ -97,6 +97,6 @@ def test_blocks_are_powers_of_two_and_hold_few_numbers() -> None:
 
 def test_steps_refuse_what_is_not_packed() -> None:
     projected = relay.var("p", shape=(3, 1, 1, 2, 4, 16))
-    columns = relay.var("c", shape=(1, 2, 20, 4, 8))
+    columns = relay.var("c", shape=(1, 2, 20, 3, 16))
     with pytest.raises(TypeInferenceError, match=r"columns has shape \(1, 2, 20, 4, 16\), not"):
         relay.nn.lstm_steps(projected, relay.Tuple((columns,)))

@@ -4,6 +4,7 @@ Constants are folded by the operators' references, so references and kernels mus
 numbers of which one may spread to many.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -21,36 +22,43 @@ ANY_ZERO = ("clip", "nn.relu")
 # Nearly 0 stands for 0 where the exponential of -Inf is that of a number that is low enough.
 NEARLY_ZERO = ("sigmoid",)
 
+# Contractions, norms and pools, of which one number reaches many results: few are special there.
+SPREADING = re.compile(r"nn\.(\w*(conv|dense|matmul|norm|softmax|pool|attention)|lrn)")
+
 SWEPT = [
     pytest.param(record, case, id=f"{record.name}-{place}")
     for record in records().values()
     if record.compute is not None and not record.name.startswith(("dyn.", "fast_"))
-    and (record.pattern <= COMM_REDUCE or record.name.startswith("image."))
+    and (record.pattern <= COMM_REDUCE or record.name.startswith("image.")
+         or SPREADING.match(record.name))
     for place, case in enumerate(record.cases)
     if any(array.dtype.kind == "f" for array in flatten(arrays_of(case)))
 ]
 
 
-def _with_special(value: Any, rng: np.random.Generator) -> Any:
-    """An array of which every sixth element is special."""
+def _with_special(value: Any, rng: np.random.Generator, part: int) -> Any:
+    """An array of which one element in so many is special."""
     if isinstance(value, list):
-        return [_with_special(item, rng) for item in value]
+        return [_with_special(item, rng, part) for item in value]
     if value.dtype.kind != "f" or not value.size:
         return value
     made = np.array(value)
-    count = max(1, made.size // 6)
+    count = max(1, made.size // part)
     places = rng.choice(made.size, count, replace=False)
-    made.reshape(-1)[places] = np.resize(SPECIAL, count).astype(made.dtype)
+    chosen = np.resize(np.roll(SPECIAL, rng.integers(len(SPECIAL))), count)
+    made.reshape(-1)[places] = chosen.astype(made.dtype)
     return made
 
 
 def _operands(record: AnyOp, case: Case) -> list[Any]:
-    """Those of a case; scales are no data, and stay."""
+    """Those of a case; scales and weights are no data, and stay."""
     rng = np.random.default_rng(1)
     names = [*record.inputs, *[""] * len(case.inputs)]
+    spreads = SPREADING.match(record.name) is not None
     return [
-        value if "scale" in name else _with_special(value, rng)
-        for name, value in zip(names, arrays_of(case), strict=False)
+        value if "scale" in name or (spreads and place)
+        else _with_special(value, rng, 40 if spreads else 6)
+        for place, (name, value) in enumerate(zip(names, arrays_of(case), strict=False))
     ]
 
 

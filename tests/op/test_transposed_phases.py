@@ -17,7 +17,9 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
     ((1, 4, 5, 6), (4, 3, 5, 3), {"strides": 3, "padding": (1, 0, 2, 1)}, True),
     ((1, 4, 5, 6), (4, 3, 3, 3), {"padding": 1}, True),
     ((1, 4, 5, 6), (4, 3, 2, 3), {"strides": 4}, True),
-    ((1, 4, 5, 6), (4, 3, 3, 3), {"strides": (2, 1)}, False),
+    ((1, 4, 5, 6), (4, 3, 3, 3), {"strides": (2, 1)}, True),
+    ((2, 4, 7), (4, 3, 5), {"strides": 3, "padding": (1, 2), "output_padding": 1}, True),
+    ((1, 3, 3, 4, 5), (3, 2, 2, 3, 2), {"strides": (1, 2, 2), "padding": (0, 1, 0)}, True),
     ((1, 4, 5, 6), (4, 3, 3, 3), {"strides": 2, "padding": 4}, False),
     ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "groups": 2}, False),
     ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "dilation": 2}, False),
@@ -32,15 +34,16 @@ def test_they_compute_what_they_are(
     data, weight = (rng.standard_normal(s).astype("float32") for s in (shape, window))
     x = relay.var("x", shape=shape)
     full = {"strides": 1, "padding": 0, **attrs}
-    body = relay.nn.relu(relay.nn.conv2d_transpose(x, relay.const(weight), **full))
+    name = f"conv{len(shape) - 2}d_transpose"
+    body = relay.nn.relu(getattr(relay.nn, name)(x, relay.const(weight), **full))
     mod = tvm.IRModule.from_expr(relay.Function((x,), body))
     with tvm.transform.PassContext(opt_level=3):
         text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
         lib = relay.build(mod, target="llvm -mcpu=native")
-    assert ("nn.conv2d_transpose" in text) != replaced
+    assert (f"nn.{name}" in text) != replaced
     m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     m.run(x=data)
-    record = find("nn.conv2d_transpose")
+    record = find(f"nn.{name}")
     assert record.attrs is not None and record.reference is not None
     want = np.maximum(record.reference(record.attrs(**full), data, weight), 0)
     np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)

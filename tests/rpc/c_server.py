@@ -66,6 +66,11 @@ def memory_of(process: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
+def is_sanitized(program: Path) -> bool:
+    """Whether a program was built with the address sanitizer."""
+    return b"__asan_init" in program.read_bytes()
+
+
 @dataclass
 class Running:
     """A server that runs."""
@@ -104,8 +109,10 @@ def running(
         environment["STERNA_RPC_SECRET"] = secret
     with open(log, "wb") as file:
         words = [str(word) for word in command]
+        # A sanitizer's own memory is more than any limit.
+        unlimited = ["--max-memory", "0"] if is_sanitized(Path(words[-1])) else []
         process = subprocess.Popen(
-            [*words, "--port", "0", *options], stderr=file, env=environment, cwd=os.sep
+            [*words, "--port", "0", *unlimited, *options], stderr=file, env=environment, cwd=os.sep
         )
     try:
         end = time.monotonic() + 60

@@ -1,6 +1,7 @@
 """The server in C beside the one in Python: the same client, the same results."""
 
 import os
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -326,6 +327,20 @@ def test_arrays_are_limited(tmp_path: Path) -> None:
         with pytest.raises(MemoryError, match="may take 314572800 bytes"):
             tvm.nd.empty((290 << 20,), "uint8", remote.cpu(0))
         assert len(kept) == 4 and remote.listdir() == []
+
+
+def test_memory_is_limited_if_nobody_says_how(tmp_path: Path) -> None:
+    build_server(tmp_path / "server", machine_of(Target("llvm")).triple)
+    wanted = os.sysconf("SC_PHYS_PAGES") // 4 * 3 * os.sysconf("SC_PAGE_SIZE")
+    for limits, *options in ([[wanted, -1]], [[-1, -1], "--max-memory", "0"]):
+        with (
+            running([tmp_path / "server"], *map(str, options)) as server,
+            socket.create_connection(("127.0.0.1", server.port)) as sock,
+        ):
+            assert wire.shake_hands(sock) == 0
+            session = server.session()
+            kinds = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
+            assert [resource.prlimit(session, kind)[0] for kind in kinds] == limits
 
 
 def test_the_processors_time_is_limited(sanitized: Path, library: Path) -> None:

@@ -3,33 +3,23 @@
 import contextlib
 import random
 import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from sterna import rpc
 from sterna.rpc.handshake import SESSION, Hello, client_side
+from sterna.testing.fuzz.fuzzers import frames
+from sterna.testing.fuzz.runner import fuzz
 from tests.rpc.support import TestServer, limited
-from tests.support import ROOT
 
 
-def test_no_frame_harms_a_server(tmp_path: Path, search_seconds: float) -> None:
+def test_no_frame_harms_a_server(search_seconds: float) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
-    print(f"seed {seed}")
-    folder = tmp_path / "session"
-    folder.mkdir()
-    words = ["tests.rpc.fuzz_frames", str(seed), str(search_seconds), str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True,
-        timeout=search_seconds + 120, check=False,
-    )
-    if done.returncode:
-        said = (done.stdout + done.stderr)[-4000:]
-        pytest.fail(f"seed {seed}, {tmp_path / 'broken.bin'} ended with {done.returncode}:\n{said}")
-    assert sorted(tmp_path.iterdir()) == [tmp_path / "broken.bin", folder]
+    (tally,) = fuzz([frames.FUZZER], search_seconds, seed, None)
+    assert tally.endings["answered"] > tally.cases // 2, "the frames are no good"
+    if tally.findings:
+        pytest.fail(f"seed {seed}: {tally.findings[0].error}\n{tally.findings[0].program}")
 
 
 def test_no_greeting_harms_a_server(

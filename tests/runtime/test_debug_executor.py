@@ -89,6 +89,17 @@ def test_instructions_of_functions_take_the_place_of_multiply_adds() -> None:
     assert node.gflops() == 0.5
 
 
+@pytest.mark.parametrize(("seconds", "far"), [(7e-3, True), (5e-3, False)])
+def test_a_node_over_three_times_its_bound_is_marked(seconds: float, far: bool) -> None:
+    node = NodeTime("conv", "f", seconds, 2, ((1, 8),), flops=4_000_000)
+    short = NodeTime("relu", "g", 4e-6, 1, ((1, 8),), flops=10)
+    times = NodeTimes([node, short], Bounds(gflops=2))
+    assert times.is_far(node) == far
+    assert not times.is_far(short), "the call takes most of it"
+    assert not NodeTimes([node]).is_far(node), "nothing is known of the machine"
+    assert [n["over_three_times_bound"] for n in times.to_dict()["nodes"]] == [far, False]
+
+
 READS = [(1_000, 16), (1_000_000, 8), (10_000_000, 2)]
 
 

@@ -29,8 +29,9 @@ def plans_in(mod: Any) -> list[str]:
 
 
 def names_in(mod: Any) -> list[str]:
-    """The implementations of these plans."""
-    return [Plan.parse(plan).name for plan in plans_in(mod)]
+    """The implementations of these plans, without direct, which suits everything."""
+    found = [Plan.parse(plan).name for plan in plans_in(mod)]
+    return [name for name in found if name != "direct"]
 
 
 def implemented_for(made: Any, target: str) -> list[str]:

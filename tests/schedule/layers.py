@@ -17,6 +17,7 @@ from tests.op.harness import kind
 # Vectors of 128, 256 and 512 bits; products of bytes by fours, in pairs, in tiles, or none.
 PROCESSORS = {
     "neon": Processor(128, 32, by_element_fma=True),
+    "a small cache": Processor(128, 32, by_element_fma=True, l2_bytes=1 << 17, threads=2),
     "neon with dots": Processor(128, 32, by_element_fma=True, has_dot4=True, threads=2),
     "avx2": Processor(256, 16, has_dot2=True, threads=2),
     "avx512": Processor(512, 32, l2_bytes=1 << 20, has_dot2=True, threads=3),
@@ -47,7 +48,8 @@ class Layer:
         if self.is_dense:
             rows = int(np.prod(self.data[:-1]))
             return Contraction(
-                1, (1, rows), self.data[-1], (1, rows), self.weight[0], data, weight, out
+                1, (1, rows), self.data[-1], (1, rows), self.weight[0], data, weight, out,
+                data_layout="NC", out_layout="NC",
             )
         attrs = Conv2DAttrs(
             data_layout="NHWC", kernel_layout="OHWI", out_dtype=out, **self.attrs
@@ -99,7 +101,7 @@ HALVES = ("bfloat16",) * 3
 WIDENED = ("bfloat16", "bfloat16", "float32")
 BYTES = ("uint8", "int8", "int32")
 SIGNED = ("int8", "int8", "int32")
-FAMILIES = ("windows", "stem", "pointwise", "depthwise", "dense")
+FAMILIES = ("windows", "stem", "pointwise", "depthwise", "dense", "one pixel", "many rows")
 
 
 @st.composite
@@ -110,6 +112,11 @@ def layers(draw: st.DrawFn, family: str, dtypes: tuple[str, str, str]) -> Layer:
         return draw(st.integers(low, high))
 
     inputs, outputs = 4 * number(1, 4), 8 * number(1, 4)
+    if family == "one pixel":
+        few = 32 * number(1, 4)
+        return Layer((1, 1, 1, few), (number(2, 16), 1, 1, few), dtypes)
+    if family == "many rows":
+        return Layer((8 * number(5, 8), 512), (64, 512), dtypes)
     if family == "dense":
         rows = (number(1, 20),) if draw(st.booleans()) else (number(1, 3), number(1, 7))
         return Layer((*rows, inputs), (outputs, inputs), dtypes)
@@ -139,6 +146,8 @@ SAMPLES: dict[tuple[str, tuple[str, str, str]], Layer] = {
         "pointwise": Layer((1, 4, 5, 8), (16, 1, 1, 8), dtypes),
         "depthwise": Layer((1, 4, 5, 16), (16, 3, 3, 1), dtypes, {"groups": 16}),
         "dense": Layer((5, 8), (16, 8), dtypes),
+        "one pixel": Layer((1, 1, 1, 1024), (8, 1, 1, 1024), dtypes),
+        "many rows": Layer((48, 512), (64, 512), dtypes),
     }[family]
     for family in FAMILIES
     for dtypes in (FLOATS, HALVES, WIDENED, BYTES, SIGNED)

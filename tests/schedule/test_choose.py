@@ -113,8 +113,6 @@ def test_plans_are_asked_for_what_they_have() -> None:
         plan.text("m")
     with pytest.raises(ValueError, match="there is no implementation 'im2col'; there are amx, "):
         implementation_of(Plan("im2col"))
-    with pytest.raises(ValueError, match="there is no implementation 'direct'"):
-        implementation_of(Plan("direct"))  # which packs nothing
 
 
 # ---- implementations of layers ----
@@ -179,7 +177,8 @@ def test_every_implementation_can_be_answered(name: str) -> None:
     seen: set[str] = set()
     for answer in answers:
         mod = implement(func, processor, answer)
-        assert plans_in(mod) == ([] if answer == "direct" else [answer])
+        (plan,) = plans_in(mod)
+        assert plan == answer or Plan.parse(plan).name == answer
         short = answer.split("tiles=")[0]  # one kernel for each transform, not for each sharing
         if short in seen:
             continue

@@ -28,3 +28,36 @@ def test_borders(mode: str) -> None:
         width = [(0, 0), *(tuple(map(int, rng.integers(0, 5, 2))) for _ in range(2))]
         x = relay.var("x", shape=shape)
         check(relay.nn.relu(relay.nn.pad(x, pad_width=width, pad_mode=mode)), processor)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_windows_along_the_last_axis(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = 1 + seed % 3
+    window = [int(size) for size in rng.integers(1, 6, rank)]
+    shape = (1, 3, *(int(rng.integers(6, 40 if rank < 3 else 12)) for _ in range(rank)))
+    padding = [int(rng.integers(0, (size + 1) // 2)) for size in window] * 2
+    options = {"pool_size": window, "strides": [int(s) for s in rng.integers(1, 4, rank)],
+               "padding": padding, "layout": "NC" + "DHW"[3 - rank:]}
+    kind = "max" if seed % 2 else "avg"
+    pool = getattr(relay.nn, f"{kind}_pool{rank}d")
+    check(relay.tanh(pool(relay.var("x", shape=shape), **options)), PROCESSORS[seed % 5])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reductions_over_any_axes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(size) for size in rng.integers(3, 45, 3))
+    axes = sorted(int(a) for a in rng.choice(3, int(rng.integers(1, 4)), replace=False))
+    reduction = (relay.sum, relay.max, relay.mean)[seed % 3]
+    check(reduction(relay.abs(relay.var("x", shape=shape)), axis=axes), PROCESSORS[seed % 5])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_transposes_of_any_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(2, 5))
+    shape = (*extents(rng, rank - 1), int(rng.choice([2, 3, 5, 16, 21])))
+    order = [int(axis) for axis in rng.permutation(rank)]
+    moved = relay.transpose(relay.var("x", shape=shape), axes=order)
+    check(relay.tanh(moved) if seed % 2 else moved, PROCESSORS[seed % 5])

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 import sterna as tvm
 from sterna import relay
+from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.op.nn._conv_layout import alter_conv2d
+from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.nn.conv import reference_conv
 from sterna.relay.layout import from_plain, layout_of, to_plain
+from sterna.schedule.implementations.direct import packing_of
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import group_widths
 
@@ -81,15 +84,21 @@ def check(layer: Grouped, kernel_layout: str = "") -> tuple[Any, dict[str, Any]]
     call.checked_type  # noqa: B018  (arguments get their types)
     plain: Any = call.attrs
     want = to_plain(reference_conv(plain, own, weight), layout_of(layer.data_layout), "NCHW")
-    altered: Any = alter_conv2d(plain, call.args, PROCESSORS[layer.processor])
-    if kernel_layout:
-        altered = altered.replace(kernel_layout=kernel_layout)
+    processor = PROCESSORS[layer.processor]
+    altered: Any = alter_conv2d(plain, call.args, processor) or plain
+    contraction = contraction_of(
+        altered, TensorType(from_plain(data, "NCHW", layout_of(altered.data_layout)).shape),
+        TensorType(shape),
+    )
+    assert contraction is not None
+    packing = kernel_layout or packing_of(contraction, processor).weights
+    altered = altered.replace(kernel_layout=packing)
     laid = from_plain(data, "NCHW", layout_of(altered.data_layout))
     packed = from_plain(weight, "OIHW", layout_of(altered.kernel_layout))
     x, w = relay.var("x", shape=laid.shape), relay.var("w", shape=packed.shape)
     made = relay.nn.relu(relay.nn.conv2d(x, w, **dict(altered.items())))
     kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(made))["main"].body.op
-    lowered = lower_kernel(kernel, "kernel", PROCESSORS[layer.processor])
+    lowered = lower_kernel(kernel, "kernel", processor)
     out = tvm.nd.empty(kernel.body.checked_type.shape)
     built = tvm.build(lowered.function, target="llvm")["kernel"]
     built(tvm.nd.array(laid), tvm.nd.array(packed), out)

@@ -24,6 +24,7 @@ from sterna.schedule.cost import regions
 from sterna.schedule.implementation import (
     Candidate,
     PackedImplementation,
+    Packing,
     implementations,
 )
 from sterna.schedule.implementations.winograd import PAYS
@@ -33,7 +34,9 @@ from tests.schedule.implemented import plans_in, run_built
 from tests.schedule.layers import PROCESSORS, SAMPLES, Layer, layers
 
 EVERY = list(implementations())
-PACKED = [n for n, each in implementations().items() if isinstance(each, PackedImplementation)]
+PACKED = [n for n, each in implementations().items() if isinstance(each, Packing)]
+# Those that suit some numbers of rows only.
+OF_SOME_SIZES = ("blocked_gemm", "split_k")
 
 
 def candidates(name: str, layer: Layer, processor: str, weight: Array) -> list[Candidate]:
@@ -82,7 +85,7 @@ def packed_alone(func: relay.Function, processor: str, candidate: Candidate) -> 
              relay.transform.ChooseImplementations(PROCESSORS[processor])]
     with tvm.transform.PassContext(opt_level=3, config=config):
         mod = tvm.transform.Sequential(order)(tvm.IRModule.from_expr(func))
-    assert plans_in(mod) == [str(candidate)]
+    assert plans_in(mod) == [str(candidate.plan)]
     return mod
 
 
@@ -157,7 +160,9 @@ def test_costs_are_cycles_that_grow_with_the_work(name: str, data: Any) -> None:
     least = []
     for count in (1, 4, 16):
         found = candidates(name, layer.times(count), processor, weight)
-        assert found, "it suits any number of images"
+        if not found:
+            assert count > 1 and name in OF_SOME_SIZES, "it suits any number of images"
+            return
         assert all(math.isfinite(each.cycles) and each.cycles > 0 for each in found)
         labels = [str(each) for each in found]
         assert len(set(labels)) == len(labels), "candidates are told apart by their text"
@@ -173,7 +178,7 @@ def test_costs_are_cycles_that_grow_with_the_work(name: str, data: Any) -> None:
 def test_packed_weights_are_accepted_and_unpacked(name: str, data: Any) -> None:
     layer, _, candidate, _, weight = data.draw(cases(name))
     own = implementations()[name]
-    assert isinstance(own, PackedImplementation) and candidate.pack is not None
+    assert isinstance(own, Packing) and candidate.pack is not None
     packed = candidate.pack()
     made = layer.contraction if candidate.arranged is None else candidate.arranged.contraction
     own.expect(made, candidate.plan, [type_of(each) for each in packed])  # type: ignore[misc]
@@ -230,7 +235,7 @@ def small(name: str) -> tuple[Layer, str, Candidate]:
     raise AssertionError(f"'{name}' arranges the data of every sample")
 
 
-@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("name", [n for n in PACKED if n != "blocked_gemm"])  # never small
 def test_the_interpreter_of_loops_agrees(name: str) -> None:
     layer, processor, candidate = small(name)
     numbers, weight = layer.numbers(3, 20)
@@ -238,7 +243,8 @@ def test_the_interpreter_of_loops_agrees(name: str) -> None:
     func = relay.Function((x,), with_bias(made) if layer.dtypes[2] != "bfloat16" else made)
     fused = relay.transform.FuseOps(2)(packed_alone(func, processor, candidate))["main"].body
     kernel = lower_kernel(fused.op, "kernel", PROCESSORS[processor])
-    flat = tvm.tir.transform.FlattenBuffer()  # vectors run over several rows of weights
+    order = [tvm.tir.transform.InjectPrefetch(), tvm.tir.transform.FlattenBuffer()]
+    flat = tvm.transform.Sequential(order)  # vectors run over several rows of weights
     loops = flat(tvm.IRModule({"kernel": kernel.function}))["kernel"]
     want = interpret(func, numbers)
     found = np.zeros(want.shape, want.dtype)
@@ -273,7 +279,7 @@ def test_no_pass_changes_what_is_packed(name: str) -> None:
     numbers, weight = layer.numbers(3, 20)
     x, made = layer.call(weight)
     mod = packed_alone(relay.Function((x,), made), processor, candidate)
-    call, layered = packed_call(mod), not layer.is_dense
+    call, layered = packed_call(mod), not layer.is_dense and min(layer.data[1:3]) > 2
     width = [(0, 0), (1, 1), (1, 1), (0, 0)] if layered else [(0, 0)] * len(layer.data)
     inner = tuple(slice(first, -first or None) for first, _ in width)
     apart = relay.var("x", shape=numbers[inner].shape, dtype=layer.dtypes[0])
@@ -294,7 +300,7 @@ def test_no_pass_changes_what_is_packed(name: str) -> None:
         ]
         built = tvm.transform.Sequential(everything)(tvm.IRModule.from_expr(func))
         built = relay.optimize(built, target="llvm")[0]
-    assert set(plans_in(built)) == {str(candidate)}
+    assert set(plans_in(built)) == {str(candidate.plan)}
     for found, wanted in zip(interpret(built["main"], own), want, strict=True):
         size = float(np.abs(wanted.astype("float64")).max()) + 1.0
         error = np.abs(found.astype("float64") - wanted.astype("float64")).max()
@@ -315,7 +321,7 @@ def test_graphs_are_written_and_read(name: str) -> None:
     assert not structural_equal(plain, mod["main"])
     with tvm.transform.PassContext(opt_level=3):
         built = relay.optimize(again, target="llvm")[0]
-    assert plans_in(built) == [str(candidate)], "what is packed stays as it is"
+    assert plans_in(built) == [str(candidate.plan)], "what is packed stays as it is"
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -326,11 +332,13 @@ def test_wrong_packed_weights_are_refused(name: str) -> None:
     operands = [arg.data.numpy() for arg in call.args[1:]]  # type: ignore[attr-defined]
     wrong: list[list[Array]] = [[*operands, operands[0]], operands[:-1]]
     for place, operand in enumerate(operands):
-        others = [operand[0], operand[None], operand.astype("float16")]
+        others = [operand[0], operand[None]]
+        if isinstance(implementations()[name], PackedImplementation):  # others take any type
+            others.append(operand.astype("float16"))
         wrong += [[*operands[:place], other, *operands[place + 1 :]] for other in others]
     for each in wrong:
         held = [relay.const(array) for array in each]
-        pattern = re.escape(f"'{candidate}'") if held else "takes data, weight"
+        pattern = re.escape(f"'{candidate.plan}'") if held else "takes data, weight"
         with pytest.raises(ValueError, match=pattern):
             Call(call.op, (call.args[0], *held), call.attrs)
 
@@ -353,5 +361,5 @@ def test_extents_must_be_known(name: str) -> None:
     x, made = layer.call(layer.numbers(3, 20)[1])
     call = packed_call(packed_alone(relay.Function((x,), made), processor, candidate))
     any_count = relay.var("x", shape=(relay.Any(), *layer.data[1:]), dtype=layer.dtypes[0])
-    with pytest.raises(ValueError, match=re.escape(f"'{candidate}' needs known extents")):
+    with pytest.raises(ValueError, match=re.escape(f"'{candidate.plan}' needs known extents")):
         Call(call.op, (any_count, *call.args[1:]), call.attrs)

@@ -11,9 +11,12 @@ from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.interpreter import interpret
 from sterna.schedule.default import vectors_beside
+from sterna.schedule.implementation import best_candidate
 from sterna.schedule.kernel import Processor
+from sterna.schedule.packed import contraction_of_call
 from sterna.schedule.register_tile import TileSpace
 
+BLOCKED = "blocked_gemm(weights=OI16o)"
 PROCESSORS = [
     Processor(128, 16), Processor(256, 16), Processor(512, 32), Processor(32, 8),
     Processor(128, 32, by_element_fma=True),
@@ -83,7 +86,7 @@ def test_products(seed: int) -> None:
 def test_long_sums_in_blocks(shape: tuple[int, ...], threads: int, bare: bool) -> None:
     processor = Processor(256, 16, l2_bytes=128 * 1024, threads=threads)
     x, w = relay.var("x", shape=(*shape, 1024)), relay.var("w", shape=(12, 1024, 16))
-    body = relay.nn.dense(x, w, weight_layout="NC16n")
+    body = relay.nn.dense(x, w, units=192, implementation=BLOCKED)
     if not bare:
         body = relay.add(relay.nn.relu(body), relay.var("r", shape=(*shape, 192)))
     main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
@@ -96,7 +99,8 @@ def test_long_sums_in_blocks(shape: tuple[int, ...], threads: int, bare: bool) -
 def test_many_rows_in_blocks() -> None:
     processor = Processor(256, 16, l2_bytes=512 * 1024, threads=2)
     x, w = relay.var("x", shape=(2, 480, 256)), relay.var("w", shape=(6, 256, 16))
-    body = relay.add(relay.nn.dense(x, w, weight_layout="NC16n"), relay.var("b", shape=(96,)))
+    body = relay.nn.dense(x, w, units=96, implementation=BLOCKED)
+    body = relay.add(body, relay.var("b", shape=(96,)))
     main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
     choices = lower_kernel(main.body.op, "kernel", processor).choices
     assert choices["blocks"] == "240 rows, 128 deep, 3 tiles wide"
@@ -104,18 +108,20 @@ def test_many_rows_in_blocks() -> None:
 
 
 def test_short_sums_are_not_cut() -> None:
-    x, w = relay.var("x", shape=(64, 512)), relay.var("w", shape=(12, 512, 16))
-    body = relay.nn.dense(x, w, weight_layout="NC16n")
-    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    x, w = relay.var("x", shape=(64, 512)), np.zeros((192, 1, 1, 512), "float32")
+    call = relay.nn.dense(x, relay.const(w.reshape(192, 512)))
+    made = contraction_of_call(call)
+    assert made is not None
     for l2_bytes, cut in ((128 * 1024, True), (512 * 1024, False)):
         processor = Processor(256, 16, l2_bytes=l2_bytes)
-        assert ("blocks" in lower_kernel(main.body.op, "kernel", processor).choices) is cut
+        found = best_candidate(made, w, processor)
+        assert found.plan.name == ("blocked_gemm" if cut else "direct")
 
 
 def test_rows_whole_pages_apart_make_lower_tiles() -> None:
     for depth, rows in ((1023, 14), (1024, 8)):
         x, w = relay.var("x", shape=(112, depth)), relay.var("w", shape=(2, depth, 32))
-        body = relay.nn.dense(x, w, weight_layout="NC32n")
+        body = relay.nn.dense(x, w, units=64, implementation="direct(weights=OI32o)")
         main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
         processor = Processor(512, 32, l2_bytes=1 << 21)
         assert lower_kernel(main.body.op, "kernel", processor).choices["tile"] == f"{rows} x 32"

@@ -2,11 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel
+from sterna.relay.infer import TypeInferenceError
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementation import best_candidate
 from sterna.schedule.kernel import Processor
+from sterna.support.dtype import DataType
 from tests.schedule.primitives import check_kernel, kernels
 
 WIDE, AVX2 = Processor(512, 32, threads=2), Processor(256, 16)
@@ -14,7 +19,8 @@ NEON = Processor(128, 32, by_element_fma=True, threads=2)
 
 
 def squeezed(
-    pixel: Any, channels: int, block: int | None = None, dtype: str = "float32", bare: bool = False
+    pixel: Any, channels: int, block: int | None = None, bare: bool = False,
+    implementation: str = "split_k",
 ) -> Any:
     """A convolution of one pixel, with packed weights if a block is given, and swish."""
     depth = pixel.checked_type.shape[3]
@@ -22,11 +28,14 @@ def squeezed(
     layout = "HWIO"
     if block is not None:
         shape, layout = (channels // block, 1, 1, depth, block), f"OHWI{block}o"
-    w = relay.var("w", shape=shape, dtype=dtype)
-    made = relay.nn.conv2d(pixel, w, data_layout="NHWC", kernel_layout=layout)
+    w = relay.var("w", shape=shape)
+    made = relay.nn.conv2d(
+        pixel, w, data_layout="NHWC", kernel_layout="OHWI", channels=channels, kernel_size=(1, 1),
+        implementation=f"{implementation}(weights={layout})",
+    )
     if bare:
         return made
-    made = relay.add(made, relay.var("b", shape=(channels,), dtype=dtype))
+    made = relay.add(made, relay.var("b", shape=(channels,)))
     return relay.multiply(made, relay.sigmoid(made))
 
 
@@ -57,30 +66,55 @@ def test_averages_are_made_in_the_parts_that_read_them(case: Any, processor: Pro
 
 def test_the_sum_alone_is_shared() -> None:
     pixel = relay.var("x", shape=(1, 1, 1, 640))
-    for body in (squeezed(pixel, 20), squeezed(pixel, 16, 16, bare=True)):
+    for body in (squeezed(pixel, 20), squeezed(pixel, 16, 16, True)):
         lowered = check(body, WIDE)
         assert lowered.choices["schedule"] == "one pixel, 640 channels in 20 parts"
         assert "parallel" in str(lowered.function)
 
 
+def best(channels: int, depth: int, pixels: int = 1, dtype: str = "float32") -> str:
+    """The implementation that costs least."""
+    kind = DataType(dtype)
+    made = Contraction(1, (1, pixels), depth, (1, pixels), channels, kind, kind, kind)
+    weights = np.zeros((channels, 1, 1, depth), dtype)
+    return best_candidate(made, weights, WIDE).plan.name
+
+
+def test_what_it_is_for() -> None:
+    assert best(8, 64) == "split_k"
+    assert best(8, 64, pixels=2) == "direct"
+    assert best(8, 20) == "direct", "parts of vectors"
+    assert best(96, 64) == "direct", "more channels"
+    assert best(1, 64) == "direct"
+    assert best(16, 64, dtype="float16") == "direct"
+
+
 @pytest.mark.parametrize(
-    "body",
+    "pixel",
     [
-        lambda: squeezed(average(7, 7, 64, batch=2), 8),
-        lambda: squeezed(average(7, 7, 20), 8),
-        lambda: squeezed(average(7, 7, 64), 96),
-        lambda: squeezed(relay.nn.global_max_pool2d(relay.var("x", shape=(1, 5, 5, 64)),
-                                                    layout="NHWC"), 8),
-        lambda: squeezed(average(1, 5, 64, layout="NCHW"), 8),
-        lambda: squeezed(average(7, 7, 64), 1),
+        lambda: relay.nn.global_max_pool2d(relay.var("x", shape=(1, 5, 5, 64)), layout="NHWC"),
+        lambda: average(1, 5, 64, layout="NCHW"),
     ],
-    ids=["two images", "parts of vectors", "more channels", "the largest", "other axes", "one"],
+    ids=["the largest", "other axes"],
 )
-def test_what_is_computed_apart(body: Any) -> None:
-    assert len(kernels(body(), WIDE)) == 2
+def test_what_is_computed_apart(pixel: Any) -> None:
+    image = pixel()
+    one = image.checked_type.shape[:3] == (1, 1, 1)
+    made = squeezed(image if one else relay.transpose(image, [0, 2, 3, 1]), 8)
+    assert len(kernels(made, WIDE)) == 2
 
 
-def test_narrow_floats_are_summed_as_before() -> None:
-    pixel = relay.var("x", shape=(1, 1, 1, 64), dtype="float16")
-    lowered = check(squeezed(pixel, 16, 16, "float16"), WIDE, 4e-3)
-    assert not lowered.choices["schedule"].startswith("one pixel")
+def test_a_large_image_is_averaged_apart() -> None:
+    small = Processor(512, 32, threads=2, l2_bytes=1 << 17)
+    assert len(kernels(squeezed(average(56, 56, 144), 6), small)) == 2
+    assert len(kernels(squeezed(average(7, 7, 144), 6), small)) == 1
+
+
+def test_direct_sums_take_no_average() -> None:
+    made = squeezed(average(7, 7, 64), 8, implementation="direct")
+    assert len(kernels(made, WIDE)) == 2
+
+
+def test_more_pixels_are_refused() -> None:
+    with pytest.raises(TypeInferenceError, match=r"split_k.* one pixel of float32"):
+        squeezed(relay.var("x", shape=(1, 2, 1, 64)), 8).checked_type  # noqa: B018

@@ -38,7 +38,7 @@ class OuterProducts(PackedImplementation):
         cycles = 2 * steps / processor.throughput.loads / processor.threads
         return [Candidate(Plan(self.name), cycles, lambda: (_packed(made, weights),))]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         expect_shape(operands, (made.inputs, made.outputs))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sterna.codegen.llvm.code import LLVMCode, LLVMKernels
     from sterna.codegen.llvm.compiled import CompiledModule
+    from sterna.codegen.llvm.emitter import Support
     from sterna.codegen.llvm.function import generate, symbol_of
     from sterna.codegen.llvm.jit import JitModule
     from sterna.codegen.llvm.machine import LLVMOptions
     from sterna.codegen.llvm.model import linked_model_object, model_object
+    from sterna.codegen.llvm.support import support_object
 
 _WHERE = {
     "CompiledModule": "compiled",
@@ -17,15 +19,17 @@ _WHERE = {
     "LLVMCode": "code",
     "LLVMKernels": "code",
     "LLVMOptions": "machine",
+    "Support": "emitter",
     "generate": "function",
     "linked_model_object": "model",
     "model_object": "model",
+    "support_object": "support",
     "symbol_of": "function",
 }
 
 __all__ = [
-    "CompiledModule", "JitModule", "LLVMCode", "LLVMKernels", "LLVMOptions", "generate",
-    "linked_model_object", "model_object", "symbol_of",
+    "CompiledModule", "JitModule", "LLVMCode", "LLVMKernels", "LLVMOptions", "Support", "generate",
+    "linked_model_object", "model_object", "support_object", "symbol_of",
 ]
 
 

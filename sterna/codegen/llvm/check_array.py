@@ -44,9 +44,7 @@ def wrong_argument(module: ModuleWriter) -> str:
     """i32 (ptr kind, ptr wanted, ptr words, ptr end): sets an error and returns -1."""
 
     def write() -> str:
-        parameters = "ptr %kind, ptr %wanted, ptr %words, ptr %end"
         return f"""\
-define internal i32 @"sterna.wrong_argument"({parameters}) {MAKES_ERRORS} {{
 entry:
   %message = alloca [{MESSAGE_BYTES} x i8], align 1
   %last = getelementptr i8, ptr %message, i32 {MESSAGE_BYTES - 1}
@@ -82,10 +80,12 @@ done:
   store i8 0, ptr %to
   %code = call i32 {host.fail(module)}(ptr %kind, ptr %message)
   ret i32 -1
-}}
 """
 
-    return module.helper("sterna.wrong_argument", write)
+    return module.support(
+        "sterna.wrong_argument", "i32", "ptr %kind, ptr %wanted, ptr %words, ptr %end",
+        MAKES_ERRORS, write,
+    )
 
 
 def check_array(module: ModuleWriter) -> str:
@@ -108,7 +108,6 @@ def check_array(module: ModuleWriter) -> str:
         ]
         kinds, middles, ends = (", ".join(each) for each in chosen)
         return f"""\
-define internal i32 @"sterna.check_array"(ptr %any, ptr %wanted) noinline {ATTRIBUTES} {{
 entry:
   %kind = load i32, ptr %any
   %value = getelementptr inbounds {ANY}, ptr %any, i32 0, i32 2
@@ -206,7 +205,8 @@ wrong:
   %end = phi ptr {ends}
   %code = call i32 {wrong_argument(module)}(ptr %error, ptr %wanted, ptr %words, ptr %end)
   ret i32 -1
-}}
 """
 
-    return module.helper("sterna.check_array", write)
+    return module.support(
+        "sterna.check_array", "i32", "ptr %any, ptr %wanted", f"noinline {ATTRIBUTES}", write
+    )

@@ -75,7 +75,7 @@ class LLVMKernels(KernelsCode):
     def find(self, name: str) -> int | PackedFunc | None:
         if not self.runs_here:
             raise _elsewhere(self.options.triple)
-        return self.jit.find(f"__tvm_ffi_{name}") if self.kernels else None
+        return self.jit.find(f"__tvm_ffi_{name}") if self.names else None
 
     @computed_once
     def jit(self) -> JitModule:

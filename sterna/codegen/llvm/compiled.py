@@ -3,10 +3,18 @@
 import llvmlite.binding as llvm
 
 from sterna.codegen.imports import imported_texts, llvm_intrinsics
+from sterna.codegen.llvm.emitter import Support
 from sterna.codegen.llvm.function import generate
 from sterna.codegen.llvm.jit import JitModule
-from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, optimize
+from sterna.codegen.llvm.machine import (
+    LOCK,
+    LLVMOptions,
+    create_machine,
+    optimize,
+    optimize_functions,
+)
 from sterna.codegen.llvm.out_of_process import compile_out_of_process
+from sterna.codegen.llvm.scalar_loops import has_scalar_loops
 from sterna.codegen.part import Functions, as_parts
 from sterna.support.errors import InternalError
 
@@ -20,13 +28,17 @@ class CompiledModule:
         options: LLVMOptions | None = None,
         name: str = "sterna",
         table: bytes = b"",
+        support: Support = Support.OWN,
     ) -> None:
         self.options = options or LLVMOptions.native()
-        self._text = generate(functions, self.options, name, table)
+        self._text = generate(functions, self.options, name, table, support)
+        every = [function for part in as_parts(functions) for function in part.functions]
+        is_kernel = support is Support.ELSEWHERE and self.options.opt_level > 0
+        has_vectors = is_kernel and not has_scalar_loops(every)
+        self._optimize = optimize_functions if has_vectors else optimize
         self._optimized: str | None = None
         self._assembly: str | None = None
         self._object: bytes | None = None
-        every = [function for part in as_parts(functions) for function in part.functions]
         imports, intrinsics = imported_texts(every, "llvm"), llvm_intrinsics(every)
         if imports or intrinsics:
             self._text, self._object = compile_out_of_process(
@@ -72,5 +84,5 @@ class CompiledModule:
             module.verify()
         except RuntimeError as error:
             raise InternalError(f"the generated LLVM IR is wrong: {error}") from None
-        optimize(module, machine, self.options.opt_level)
+        self._optimize(module, machine, self.options.opt_level)
         return module, machine

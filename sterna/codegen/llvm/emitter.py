@@ -1,6 +1,7 @@
 """Text of LLVM modules and functions, written line by line."""
 
 from collections.abc import Callable
+from enum import Enum
 
 from sterna.codegen.llvm.machine import (
     Abilities,
@@ -27,12 +28,21 @@ attributes #3 = { nounwind cold noinline optnone "no-builtins" }
 """
 
 
+class Support(Enum):
+    """Where the functions that kernels share are, see support.py."""
+
+    OWN = "in the module, for itself alone"
+    DEFINED = "in the module, for all objects of the program"
+    ELSEWHERE = "in another object of the program"
+
+
 class ModuleWriter:
     """The text of a module: globals, functions, declarations and metadata, in order of need."""
 
-    def __init__(self, options: LLVMOptions, name: str) -> None:
+    def __init__(self, options: LLVMOptions, name: str, support: Support = Support.OWN) -> None:
         self.options = options
         self.name = name
+        self._support = support
         self.pointer_bits = pointer_bits(options)
         self.index_type = f"i{self.pointer_bits}"
         self.is_elf = object_format(options) == "ELF"
@@ -106,6 +116,21 @@ class ModuleWriter:
             self._helpers.add(name)
             self.functions.append(write())
         return symbol(name)
+
+    def support(
+        self, name: str, result: str, parameters: str, attributes: str, body: Callable[[], str]
+    ) -> str:
+        """The symbol of a function that the kernels of a program share."""
+        head = f"{result} {symbol(name)}({parameters})"
+        if self._support is Support.ELSEWHERE:
+            self._declarations[name] = f"declare hidden {head}"
+            return symbol(name)
+        shared = self._support is Support.DEFINED
+        comdat = " comdat" if shared and self.is_coff else ""
+        if comdat and name not in self._helpers:
+            self.globals.append(f"${symbol(name)[1:]} = comdat any")
+        start = f"define {'weak_odr hidden' if shared else 'internal'} {head} {attributes}{comdat}"
+        return self.helper(name, lambda: f"{start} {{\n{body()}}}\n")
 
     def metadata(self, text: str) -> str:
         """The number of a metadata node."""

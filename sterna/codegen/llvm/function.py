@@ -1,7 +1,7 @@
 """Functions: kernels, packed functions, and the bodies of parallel loops."""
 
 from sterna.codegen.llvm import host
-from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
+from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter, Support
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import hex_quoted, symbol, value_type
@@ -17,13 +17,14 @@ from sterna.tir.stmt import Buffer, For, PrimFunc
 
 
 def generate(
-    functions: Functions, options: LLVMOptions, module_name: str = "sterna", table: bytes = b""
+    functions: Functions, options: LLVMOptions, module_name: str = "sterna", table: bytes = b"",
+    support: Support = Support.OWN,
 ) -> str:
     """The text of an LLVM module with these functions; the same for the same input.
 
     table: says which modules they belong to, where these are several.
     """
-    module = ModuleWriter(options, module_name)
+    module = ModuleWriter(options, module_name, support)
     host.define_host(module)
     if table:
         export = "dllexport " if module.is_coff else ""

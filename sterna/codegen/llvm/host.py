@@ -65,7 +65,6 @@ foreign:
 done:
   ret i32 -1"""
         return f"""\
-define internal i32 @"sterna.fail"(ptr %kind, ptr %message) {MAKES_ERRORS} {{
   %host = load ptr, ptr @{HOST}
   %alone = icmp eq ptr %host, null
   br i1 %alone, label %without, label %with
@@ -75,10 +74,11 @@ with:
   ret i32 -1
 without:
   {other}
-}}
 """
 
-    return module.helper("sterna.fail", write)
+    return module.support(
+        "sterna.fail", "i32", "ptr %kind, ptr %message", MAKES_ERRORS, write
+    )
 
 
 def number_type(module: ModuleWriter) -> DataType:
@@ -166,7 +166,6 @@ def parallel(module: ModuleWriter) -> str:
 
     def write() -> str:
         return f"""\
-define internal i32 @"sterna.parallel"(ptr %body, ptr %data, i64 %extent) {ATTRIBUTES} {{
   %threads.slot = alloca i32, align 4
   %some = icmp sgt i64 %extent, 0
   br i1 %some, label %start, label %nothing
@@ -203,10 +202,11 @@ share:
   %p.function = load ptr, ptr %p.slot
   %result = call i32 %p.function(ptr %body, ptr %data, i32 %tasks)
   ret i32 %result
-}}
 """
 
-    return module.helper("sterna.parallel", write)
+    return module.support(
+        "sterna.parallel", "i32", "ptr %body, ptr %data, i64 %extent", ATTRIBUTES, write
+    )
 
 
 def allocate(module: ModuleWriter) -> str:
@@ -239,7 +239,6 @@ align:
   store ptr %block, ptr %before
   ret ptr %used"""
         return f"""\
-define internal ptr @"sterna.allocate"(i64 %bytes) noinline {ATTRIBUTES} {{
   %host = load ptr, ptr @{HOST}
   %alone = icmp eq ptr %host, null
   br i1 %alone, label %without, label %with
@@ -249,10 +248,11 @@ with:
   ret ptr %result
 without:
   {other}
-}}
 """
 
-    return module.helper("sterna.allocate", write)
+    return module.support(
+        "sterna.allocate", "ptr", "i64 %bytes", f"noinline {ATTRIBUTES}", write
+    )
 
 
 def release(module: ModuleWriter) -> str:
@@ -268,7 +268,6 @@ def release(module: ModuleWriter) -> str:
   call void {weak}(ptr %block)
   ret void"""
         return f"""\
-define internal void @"sterna.release"(ptr %used) noinline {ATTRIBUTES} {{
   %host = load ptr, ptr @{HOST}
   %alone = icmp eq ptr %host, null
   br i1 %alone, label %without, label %with
@@ -278,10 +277,11 @@ with:
   ret void
 without:
   {other}
-}}
 """
 
-    return module.helper("sterna.release", write)
+    return module.support(
+        "sterna.release", "void", "ptr %used", f"noinline {ATTRIBUTES}", write
+    )
 
 
 def call(module: ModuleWriter) -> str:

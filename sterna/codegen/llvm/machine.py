@@ -170,11 +170,41 @@ def object_format(options: LLVMOptions) -> str:
 
 def optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, opt_level: int) -> None:
     """Runs LLVM's standard passes."""
+    builder = _pass_builder(machine, opt_level)
+    builder.getModulePassManager().run(module, builder)
+
+
+def optimize_functions(module: llvm.ModuleRef, machine: llvm.TargetMachine, opt_level: int) -> None:
+    """Runs LLVM's standard passes over each function once, and none that look for vectors.
+
+    The standard passes inline a function into its caller once it is simple, and then simplify it
+    there again. Here the loops of a kernel get into its task when everything else is done.
+    """
+    builder = _pass_builder(machine, opt_level)
+    _inline(module, builder)
+    passes = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    for function in module.functions:
+        alone = function.linkage is llvm.Linkage.internal and not function.is_declaration
+        if alone and b"noinline" not in b" ".join(function.attributes):
+            function.add_function_attribute("alwaysinline")
+    _inline(module, builder)
+
+
+def _pass_builder(machine: llvm.TargetMachine, opt_level: int) -> llvm.PassBuilder:
     tuning = llvm.create_pipeline_tuning_options(speed_level=opt_level)
     tuning.loop_vectorization = opt_level >= 2
     # Schedules say where vectors are. LLVM's search for more in straight lines finds little here,
     # and LLVM 22 aborts the process in it on some vectors that are no power of two.
     tuning.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, tuning)
-    manager = builder.getModulePassManager()
-    manager.run(module, builder)
+    return llvm.create_pass_builder(machine, tuning)
+
+
+def _inline(module: llvm.ModuleRef, builder: llvm.PassBuilder) -> None:
+    """Puts functions that ask for it into their callers, and drops what nobody calls then."""
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, builder)

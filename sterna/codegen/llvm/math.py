@@ -41,12 +41,14 @@ def computed_in(op: str, element: DataType) -> DataType:
     """The type in which a function of some type is computed."""
     if element.bits <= 16 and op not in _EXACT_ON_BITS:
         return DataType("float32")
-    if element.bits == 32 and (op in OUT_OF_LINE or INTRINSICS[op].in_double):
+    widened = op in OUT_OF_LINE or (op not in _WIDENS_ITSELF and INTRINSICS[op].in_double)
+    if element.bits == 32 and widened:
         return DataType("float64")
     return element
 
 
 _EXACT_ON_BITS = {"nextafter"}
+_WIDENS_ITSELF = {"pow"}
 
 
 def special_text(op: str, dtype: DataType) -> str | None:

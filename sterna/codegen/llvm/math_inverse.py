@@ -27,6 +27,8 @@ from sterna.ir.expr import Expr
 
 _PI_LOW = 1.2246467991473532e-16
 """What math.pi lacks."""
+_PI_LOW_32 = -8.742278000372475e-08
+"""What pi in float32 lacks."""
 
 
 def _small_atan(steps: Steps, x: Expr) -> Expr:
@@ -41,10 +43,9 @@ def _atan_positive(steps: Steps, x: Expr) -> Expr:
     top = select(large, constant(-1.0, x), select(middle, x - 1.0, x))
     bottom = select(large, x, select(middle, x + 1.0, constant(1.0, x)))
     t = steps(top / bottom)
-    zero = constant(0.0, x)
+    zero, lack = constant(0.0, x), _PI_LOW if x.dtype.bits == 64 else _PI_LOW_32
     base = select(large, constant(math.pi / 2, x), select(middle, constant(math.pi / 4, x), zero))
-    rest = select(large, constant(_PI_LOW / 2, x),
-                  select(middle, constant(_PI_LOW / 4, x), zero))
+    rest = select(large, constant(lack / 2, x), select(middle, constant(lack / 4, x), zero))
     return steps(base + (t + (_small_atan(steps, t) + rest)))
 
 

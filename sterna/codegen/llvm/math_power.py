@@ -2,7 +2,15 @@
 
 import math
 
-from sterna.codegen.llvm.math_exp import exp_minus_one, parts, reduced, scaled
+from sterna.codegen.llvm.math_exp import (
+    FORMATS,
+    exp_minus_one,
+    nearest,
+    parts,
+    power_of_two,
+    reduced,
+    scaled,
+)
 from sterna.codegen.llvm.polynomials import POLYNOMIALS
 from sterna.codegen.llvm.steps import (
     Steps,
@@ -11,7 +19,9 @@ from sterna.codegen.llvm.steps import (
     call,
     constant,
     float_of,
+    like,
     polynomial,
+    polynomial_by_pairs,
     with_sign,
 )
 from sterna.ir import build
@@ -72,18 +82,46 @@ def pow_(x: Expr, y: Expr) -> Expr:
     """x**y"""
     steps = Steps()
     size = steps(absolute(x))
+    power = _short_power if x.dtype.bits == 32 else _long_power
+    return steps.done(_with_power_limits(steps, x, y, size, power(steps, size, y)))
+
+
+def _short_power(steps: Steps, size: Expr, y: Expr) -> Expr:
+    """size**y in float32 for a positive finite size: by float64, which has the digits to spare."""
+    form = FORMATS[64]
+    x = steps(build.cast(like("float64", size), size))
+    moved = steps(bits_of(x) + constant((form.bias << form.fraction) - form.half_root, bits_of(x)))
+    mask = constant((1 << form.fraction) - 1, moved)
+    f = steps(float_of((moved & mask) + constant(form.half_root, moved)) - 1.0)
+    e = build.cast(like("float64", x), (moved >> form.fraction) - form.bias)
+    log = steps(e * constant(math.log(2), x) + f * polynomial(f, POLYNOMIALS["pow_log", 64]))
+    held = steps(build.minimum(constant(200.0, x), build.maximum(
+        constant(-200.0, x), log * build.cast(x.dtype, y))))
+    whole, n = nearest(steps, held * constant(1 / math.log(2), x))
+    r = steps(held - whole * constant(math.log(2), x))
+    tail = polynomial_by_pairs(r, POLYNOMIALS["pow_exp", 64])
+    value = (r + r * r * tail + 1.0) * power_of_two(n)
+    return steps(build.cast(size.dtype, value))
+
+
+def _long_power(steps: Steps, size: Expr, y: Expr) -> Expr:
+    """size**y in float64 for a positive finite size."""
     usable = build.logical_and(size > 0.0, size < math.inf)
-    safe = steps(select(usable, size, constant(1.0, x)))
+    safe = steps(select(usable, size, constant(1.0, size)))
     high, low = _long_log(steps, safe)
-    held = steps(build.minimum(constant(1e300, x), build.maximum(constant(-1e300, x), y)))
+    held = steps(build.minimum(constant(1e300, size), build.maximum(constant(-1e300, size), y)))
     p, p_low = _product(steps, held, high)
     p_low = steps(p_low + held * low)
     inside = absolute(p) < 800.0
-    p_low = steps(select(inside, p_low, constant(0.0, x)))
-    p = steps(build.minimum(constant(750.0, x), build.maximum(constant(-800.0, x), p)))
+    p_low = steps(select(inside, p_low, constant(0.0, size)))
+    p = steps(build.minimum(constant(750.0, size), build.maximum(constant(-800.0, size), p)))
     r, n = reduced(steps, p)
     value = steps(exp_minus_one(steps, steps(r + p_low)) + 1.0)
-    power = steps(scaled(steps, value, n))
+    return steps(scaled(steps, value, n))
+
+
+def _with_power_limits(steps: Steps, x: Expr, y: Expr, size: Expr, power: Expr) -> Expr:
+    """A power of |x| as that of x, and what x**y is where one of them has no usual value."""
     zero, infinity = constant(0.0, x), constant(math.inf, x)
     power = select(build.equal(size, 0.0), select(y < 0.0, infinity, zero), power)
     power = select(build.equal(size, math.inf), select(y < 0.0, zero, infinity), power)
@@ -101,7 +139,7 @@ def pow_(x: Expr, y: Expr) -> Expr:
     is_nan = build.logical_or(build.not_equal(x, x), build.not_equal(y, y))
     power = select(is_nan, x + y, power)
     trivial = build.logical_or(build.equal(x, 1.0), build.equal(y, 0.0))
-    return steps.done(select(trivial, one, power))
+    return select(trivial, one, power)
 
 
 def hypot(x: Expr, y: Expr) -> Expr:

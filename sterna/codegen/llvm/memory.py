@@ -1,7 +1,7 @@
 """Loads and stores of scalars and vectors."""
 
 from sterna.codegen.llvm.expr import ExprEmitter
-from sterna.codegen.llvm.ranges import as_ramp, known_lanes
+from sterna.codegen.llvm.ranges import as_ramp, lanes_from_base
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
 from sterna.ir import build
 from sterna.ir.expr import Expr, IntImm
@@ -91,9 +91,12 @@ class MemoryEmitter(ExprEmitter):
             return self._from_memory(dtype, self._load_scalar(buffer, offset))
         ramp = as_ramp(offset)
         stride = build.int_value(ramp[1]) if ramp else None
-        lanes = known_lanes(offset) if ramp is None and self.mask is None else None
-        if lanes is not None and 0 < max(lanes) - min(lanes) < 2 * len(lanes):
-            raw = self._load_picked(buffer, lanes, offset.dtype)
+        apart = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
+        based = lanes_from_base(offset) if apart and self.mask is None else None
+        if based is not None and 0 < max(based[1]) - min(based[1]) < 2 * dtype.lanes:
+            raw = self._load_picked(buffer, *based)
+        elif based is not None and buffer.scope == "local":
+            raw = self._load_one_by_one(buffer, *based)
         elif ramp is None or stride not in (0, 1, -1, 2):
             raw = self._gather(buffer, offset)
         elif stride == 0:
@@ -171,16 +174,28 @@ class MemoryEmitter(ExprEmitter):
             f"shufflevector {kind} {rows[0]}, {kind} {rows[1]}, <{lanes} x i32> <{text}>"
         )
 
-    def _load_picked(self, buffer: Buffer, lanes: list[int], kind: DataType) -> str:
+    def _load_picked(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str:
         """Elements that lie near each other, in any order: the row that has them, and a shuffle."""
         first, element = min(lanes), memory_type(buffer.dtype)
         count = max(lanes) - first + 1
-        row = self._load_row(buffer, build.const(first, kind.element), count, None)
+        row = self._load_row(buffer, build.add(base, build.const(first, base.dtype)), count, None)
         picks = ", ".join(f"i32 {lane - first}" for lane in lanes)
         whole = vector_type(element, count)
         return self.writer.value(
             f"shufflevector {whole} {row}, {whole} poison, <{len(lanes)} x i32> <{picks}>"
         )
+
+    def _load_one_by_one(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str:
+        """Elements of registers: LLVM shuffles these once the memory behind them is gone."""
+        whole, element = "poison", memory_type(buffer.dtype)
+        for order, lane in enumerate(lanes):
+            place = build.add(base, build.const(lane, base.dtype))
+            one = self._load_scalar(buffer, place)
+            whole = self.writer.value(
+                f"insertelement {vector_type(element, len(lanes))} {whole}, {element} {one}, "
+                f"i64 {order}"
+            )
+        return whole
 
     def _gather(self, buffer: Buffer, offset: Expr) -> str:
         lanes = offset.dtype.lanes

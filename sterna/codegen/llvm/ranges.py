@@ -190,6 +190,19 @@ _EXACT: dict[type, Callable[[int, int], int]] = {
 }
 
 
+def lanes_from_base(index: Expr) -> tuple[Expr, list[int]] | None:
+    """A number that all lanes of a vector index share, and by how much each is above it."""
+    lanes = known_lanes(index)
+    if lanes is not None:
+        return build.const(0, index.dtype.element), lanes
+    if isinstance(index, Add):
+        for shared, rest in ((index.a, index.b), (index.b, index.a)):
+            found = lanes_from_base(rest) if isinstance(shared, Broadcast) else None
+            if found is not None and isinstance(shared, Broadcast):
+                return build.add(shared.value, found[0]), found[1]
+    return None
+
+
 def known_lanes(index: Expr) -> list[int] | None:
     """The lanes of a vector index that are known numbers, whichever way it is written."""
     number = build.int_value(index)

@@ -178,14 +178,14 @@ def _reference(attrs: GridSampleAttrs, data: Array, grid: Array) -> Array:
                            attrs.align_corners)
         taps.append(_array_taps(attrs, at, size))
     batch = np.arange(data.shape[0]).reshape(-1, *[1] * rank)
-    total: Any = np.zeros((data.shape[0], *grid.shape[2:], data.shape[1]), x.dtype)
+    total: Any = None
     for chosen in itertools.product(*taps):
         picked = np.moveaxis(x, 1, -1)[(batch, *[place for place, _, _ in chosen])]
         exists = np.logical_and.reduce([there for _, there, _ in chosen])
         picked = np.where(exists[..., None], picked, 0)
         for _, _, weight in chosen:
             picked = picked * weight[..., None]
-        total = total + picked
+        total = picked if total is None else total + picked  # -0 alone stays what it is
     made: Array = np.moveaxis(total, -1, 1).astype(data.dtype)
     return made
 

@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
-from sterna.op.nn._conv_factors import factors_apart
+from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_shape import ConvAttrs, Layouts, contraction_of
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.layout import to_plain
+from sterna.relay.layout import layout_of, to_plain
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
-from sterna.schedule.implementation import best_candidate, packed_operands
+from sterna.schedule.expression import Expression
+from sterna.schedule.implementation import best_candidate, compute_packed, packed_operands, unpacked
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, unpacked
+from sterna.schedule.packed import expression_of
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 
@@ -33,7 +34,7 @@ def grouped_weights(attrs: ConvAttrs, weight: Array, channels: int) -> Array:
 def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr | None:
     """A convolution with known weights, packed; None where it runs best as it stands."""
     attrs: Any = call.attrs
-    data, weight = factors_apart(call) if not attrs.implementation else call.args[:2]
+    data, weight = call.args[:2]
     x, w = data.checked_type, weight.checked_type
     if attrs.implementation or not isinstance(weight, Constant) or not isinstance(x, TensorType):
         return None
@@ -47,16 +48,29 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     if found.pack is None:
         return None
     seen = made if found.arranged is None else found.arranged.contraction
-    return Call(call.op, packed_operands(found, data), attrs.replace(
+    packed = attrs.replace(
         implementation=str(found.plan), channels=seen.outputs, kernel_size=seen.window,
-        strides=seen.strides, padding=(*seen.before, *seen.after),
-        data_layout=seen.data_layout, out_layout="", kernel_layout=_plain_layout(attrs),
-        out_dtype=seen.out, run=0, in_line=False,
-    ))
+        strides=seen.strides, padding=(*seen.before, *seen.after), data_layout=seen.data_layout,
+        out_layout="" if seen.out_layout == seen.data_layout else seen.out_layout,
+        kernel_layout=_plain_layout(attrs), out_dtype=seen.out,
+    )
+    operands, how = packed_operands(found, data), expression_of(packed)
+    if how is not None:
+        operands = factors_into_weights(made, layout_of(how.weights), *operands)
+    return Call(call.op, operands, packed)
 
 
 def _plain_layout(attrs: ConvAttrs) -> str:
     return f"O{Layouts.of(attrs).spatial}I"
+
+
+def as_expression(attrs: ConvAttrs) -> tuple[ConvAttrs, Expression]:
+    """How a convolution's sum is written, and the same convolution of weights in that layout."""
+    how = expression_of(attrs)
+    assert how is not None, "it has no statements of its own"
+    if how.weights:
+        attrs = attrs.replace(implementation="", kernel_layout=how.weights)
+    return attrs, how
 
 
 def compute_implemented(

@@ -1,28 +1,26 @@
 """The layouts of convolutions: which runs best on a processor, and how others pass through."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.op.nn._conv_shape import contraction_of
-from sterna.op.nn._in_line import of_single_pixels, pays_in_line
-from sterna.op.nn._whole_vectors import has_few_channels
+from sterna.op.nn._padded_channels import has_few_channels
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
-from sterna.relay.expr import RelayExpr
-from sterna.relay.infer import infer
+from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.layout import from_plain, layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
-from sterna.relay.op import find
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
-from sterna.schedule.chunked_sum import run_of, whole_run
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.dot4 import are_bytes, dot_width
+from sterna.schedule.dot4 import takes_dot4
+from sterna.schedule.implementations.direct import has_bytes, packing_of
 from sterna.schedule.kernel import Processor
-from sterna.schedule.register_tile import tile_of_group
 
 
 def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
@@ -49,10 +47,25 @@ def convert_conv(
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class Layouts2D:
+    """The layouts of a convolution's data and of its result."""
+
+    data: str
+    out: str
+
+    def __str__(self) -> str:
+        """NCHW -> NHWC"""
+        return f"{self.data} -> {self.out}"
+
+
+LAST = Layouts2D("NHWC", "NHWC")
+
+
 def alter_conv2d(
     attrs: Any, args: tuple[RelayExpr, ...], processor: Processor
 ) -> Attrs | None:
-    """Channels last, and weights packed by the register tile that will compute them.
+    """Channels last, in most cases.
 
     A few channels stay where they are: a tile reads them one by one, wherever they lie. So does
     everything where few channels are made by vectors of pixels.
@@ -63,74 +76,36 @@ def alter_conv2d(
     kinds = (data, weight.checked_type)
     if not plain or not all(isinstance(k, TensorType) and k.is_static for k in kinds):
         return None
-    kernel = layout_of(attrs.kernel_layout).dims(weight.checked_type.shape)  # type: ignore[attr-defined]
-    channels = layout_of(attrs.data_layout).dims(data.shape)["C"]
-    window: Any = [kernel[axis] for axis in "OHW"]
-    if _is_by_pixels(attrs, data, *window):
+    made = contraction_of(attrs, data, weight.checked_type)  # type: ignore[arg-type]
+    if made is None:
         return None
-    with deciding(str(contraction_of(attrs, data, weight.checked_type))):  # type: ignore[arg-type]
-        packed, line = _kernel_layout(attrs, args, kernel, channels, processor)
-    few = attrs.groups == 1 and type(channels) is int and channels <= UNROLLED_CHANNELS
-    few = few and not layout_of(packed).blocks_of("I")  # groups of channels lie together
-    few = few and str(data.dtype) not in processor.matrix_tiles  # which take whole windows
-    made: Attrs = attrs.replace(
-        data_layout=attrs.data_layout if few else "NHWC", kernel_layout=packed,
-        out_layout="NHWC" if few else "", run=_run(attrs, args, kernel, channels, processor),
-        in_line=line,
+    preferred = _best_layouts(made, processor)
+    here = Layouts2D(made.data_layout, made.out_layout)
+    offered = dict.fromkeys([LAST, Layouts2D(here.data, "NHWC"), here, preferred])
+    with deciding(str(made)):
+        laid = choose("layouts", list(offered), lambda each: each != preferred)
+    if laid == here and (isinstance(weight, Constant) or laid.out != "NHWC"):
+        return None
+    altered: Attrs = attrs.replace(
+        data_layout=laid.data, out_layout="" if laid.out == laid.data else laid.out
     )
-    return made
+    if isinstance(weight, Constant):  # which an implementation packs
+        return altered
+    with deciding(str(made)):
+        seen = replace(made, data_layout=laid.data, out_layout=laid.out)
+        packing = packing_of(seen, processor).weights
+    return altered.replace(kernel_layout=packing or attrs.kernel_layout)
 
 
-def _is_by_pixels(attrs: Any, data: TensorType, channels: int, height: int, width: int) -> bool:
-    plain = attrs.data_layout == (attrs.out_layout or attrs.data_layout) == "NCHW"
-    floats = data.dtype == "float32" and attrs.groups == 1
-    return plain and floats and has_few_channels(channels, height * width)
-
-
-def _run(
-    attrs: Any, args: tuple[RelayExpr, ...], kernel: dict[str, Any], channels: Any, p: Processor
-) -> int:
-    """How many products are summed in float16; all or none where there are several groups."""
-    result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
-    kinds = [result, *(arg.checked_type for arg in args)]
-    narrow = all(isinstance(kind, TensorType) and kind.dtype == "float16" for kind in kinds)
-    if attrs.run or not narrow or not p.fp16_arithmetic:
-        return int(attrs.run)
-    window = [kernel["H"], kernel["W"]]
-    if attrs.groups == 1:
-        return run_of([kernel["I"], *window])
-    return whole_run([1 if attrs.groups == channels else kernel["I"], *window])
-
-
-def _kernel_layout(
-    attrs: Any, args: tuple[RelayExpr, ...], kernel: dict[str, Any], channels: Any, p: Processor
-) -> tuple[str, bool]:
-    """The layout of the weights, and whether the image's pixels are computed as one row."""
-    if attrs.groups == channels > 1:
-        return "HWOI", False
-    result = find("nn.conv2d").infer(attrs, *[infer(arg) for arg in args])
-    assert isinstance(result, TensorType)
-    extents: Any = layout_of(attrs.out_layout or attrs.data_layout).dims(result.shape)
-    if attrs.groups > 1 and not result.dtype.is_float:
-        return "HWIO", False
-    if result.dtype == "int32" and are_bytes(*[arg.checked_type for arg in args]):
-        width = dot_width(int(extents["W"]), kernel["O"], kernel["I"], p)
-        return ("HWIO" if width is None else f"OHWI{width}o4i"), False
-    data: Any = args[0].checked_type
-    depth: Any = kernel["I"] if data.dtype == result.dtype else 1
-    depth = depth if depth > UNROLLED_CHANNELS or attrs.groups > 1 else 1
-    height, width = extents["H"], extents["W"]
-    columns = kernel["O"] // attrs.groups
-    tile = tile_of_group(p, width, columns, attrs.groups, result.dtype, depth)
-    alone = of_single_pixels(attrs, [kernel["H"], kernel["W"]]) and depth > 1 == tile.together
-    image = (height, width, max(kernel["O"], channels))
-    can = alone and not attrs.run
-    pays = can and pays_in_line(image, tile, result.dtype, p)
-    line = can and choose("one line of pixels", [False, True], lambda line: line is not pays)
-    if line:
-        tile = tile_of_group(p, height * width, columns, attrs.groups, result.dtype, depth)
-    packed = columns % tile.columns == 0 or attrs.groups > 1
-    return (f"OHWI{tile.columns}o", line) if packed else ("HWIO", False)
+def _best_layouts(made: Contraction, processor: Processor) -> Layouts2D:
+    here = Layouts2D(made.data_layout, made.out_layout)
+    floats = made.data == "float32" and made.groups == 1
+    if here == Layouts2D("NCHW", "NCHW") and floats and has_few_channels(made.outputs, made.taps):
+        return here
+    few = made.groups == 1 and made.inputs <= UNROLLED_CHANNELS
+    few = few and not (has_bytes(made) and takes_dot4(made.outputs, made.depth, processor))
+    few = few and str(made.data) not in processor.matrix_tiles  # which take whole windows
+    return Layouts2D(made.data_layout, "NHWC") if few else LAST
 
 
 def _channel(layout: str, axis: str) -> int | None:

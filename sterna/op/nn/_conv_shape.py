@@ -29,8 +29,6 @@ class ConvAttrs(Windowed):
     out_dtype: DataType = AS_DATA
     border: int = 0
     """What lies outside of the data: of quantised data its zero point."""
-    run: int = 0
-    """So many products are summed in the type of the result, their sums in a wider one."""
     implementation: str = ""
     """The plan that weights are packed for; channels and kernel_size tell what they were."""
 
@@ -57,8 +55,6 @@ class Conv2DAttrs(ConvAttrs):
     kernel_size: tuple[int, int] | None = None
     data_layout: str = "NCHW"
     kernel_layout: str = "OIHW"
-    in_line: bool = False
-    """Whether the pixels of an image are computed as one row, with windows of single pixels."""
 
 
 @attributes

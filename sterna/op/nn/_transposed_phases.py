@@ -7,10 +7,12 @@ m - j times place r + s*j of the window. For each r that is a convolution with a
 ceil(window / s) places, turned round; all of them together are one of s*s times as many channels.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sterna.op.dynamic import tensor_type
+from sterna.op.windows import SPATIAL
 from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import call
 from sterna.target import Target
@@ -56,57 +58,78 @@ class _Phases:
 def by_phases(
     attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
-    """A transposed convolution along two axes as one that is not transposed."""
+    """A transposed convolution as one that is not transposed."""
     data, weight = (tensor_type(arg) for arg in args)
-    plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
-    if plain != ("NCHW", "IOHW", "NCHW") or attrs.groups != 1 or attrs.dilation != (1, 1):
+    spatial = SPATIAL[len(attrs.strides)]
+    plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout)
+    if plain != (f"NC{spatial}", f"IO{spatial}", f"NC{spatial}"):
         return None
-    if not data.is_static or not weight.is_static or len({*attrs.strides}) != 1:
+    if attrs.groups != 1 or set(attrs.dilation) != {1}:
+        return None
+    if not data.is_static or not weight.is_static:
         return None
     if str(data.dtype) not in FLOATS or (attrs.out_dtype or data.dtype) != data.dtype:
         return None
-    stride = attrs.strides[0]
     inputs, outputs, *window = weight.concrete_shape
     axes = [
         _Phases(stride, n, k, before, (n - 1) * stride + k + more - before - after)
-        for n, k, more, before, after in zip(
-            data.concrete_shape[2:], window, attrs.output_padding, attrs.before, attrs.after,
-            strict=True,
+        for stride, n, k, more, before, after in zip(
+            attrs.strides, data.concrete_shape[2:], window, attrs.output_padding, attrs.before,
+            attrs.after, strict=True,
         )
     ]
     borders = [axis.border for axis in axes]
     if any(side < 0 for border in borders for side in border):
         return None
-    (top, bottom), (left, right) = borders
     made: RelayExpr = call(
-        "nn.conv2d", args[0], _turned(args[1], axes, inputs, outputs),
-        padding=(top, left, bottom, right), kernel_size=(axes[0].places, axes[1].places),
-        channels=stride * stride * outputs, out_dtype=attrs.out_dtype,
+        f"nn.conv{len(axes)}d", args[0], _turned(args[1], axes, inputs, outputs),
+        padding=(*(first for first, _ in borders), *(last for _, last in borders)),
+        kernel_size=tuple(axis.places for axis in axes),
+        channels=math.prod(attrs.strides) * outputs, out_dtype=attrs.out_dtype,
     )
-    if stride > 1:
-        made = call("nn.depth_to_space", made, block_size=stride)
+    made = _in_place(made, attrs.strides, outputs)
     begin = [axis.begin for axis in axes]
     end = [axis.begin + axis.result for axis in axes]
-    whole = [stride * (axis.extent + sum(axis.border) - axis.places + 1) for axis in axes]
-    if begin == [0, 0] and end == whole:
+    whole = [
+        axis.stride * (axis.extent + sum(axis.border) - axis.places + 1) for axis in axes
+    ]
+    if not any(begin) and end == whole:
         return made
-    return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=(2, 3))
+    spatial_axes = tuple(range(2, 2 + len(axes)))
+    return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=spatial_axes)
+
+
+def _in_place(made: RelayExpr, strides: tuple[int, ...], outputs: int) -> RelayExpr:
+    """What channels hold, between the elements that it belongs between."""
+    if set(strides) == {1}:
+        return made
+    if len(strides) == 2 and len({*strides}) == 1:
+        return call("nn.depth_to_space", made, block_size=strides[0])
+    batch, _, *extents = tensor_type(made).concrete_shape
+    rank = len(strides)
+    cut = call("reshape", made, newshape=(batch, *strides, outputs, *extents))
+    pairs = [axis for n in range(rank) for axis in (rank + 2 + n, 1 + n)]
+    moved = call("transpose", cut, axes=(0, rank + 1, *pairs))
+    whole = [extent * stride for extent, stride in zip(extents, strides, strict=True)]
+    return call("reshape", moved, newshape=(batch, outputs, *whole))
 
 
 def _turned(
     weight: RelayExpr, axes: list[_Phases], inputs: int, outputs: int
 ) -> RelayExpr:
     """The windows of all places between input elements, each as channels of their own."""
-    stride, places = axes[0].stride, [axis.places for axis in axes]
-    missing = tuple((0, axis.places * stride - axis.window) for axis in axes)
-    if missing != ((0, 0), (0, 0)):
+    strides, places = [axis.stride for axis in axes], [axis.places for axis in axes]
+    missing = tuple((0, axis.places * axis.stride - axis.window) for axis in axes)
+    if any(after for _, after in missing):
         zero = const(0.0, str(tensor_type(weight).dtype))
         weight = call("nn.pad", weight, zero, pad_width=((0, 0), (0, 0), *missing))
-    split = (inputs, outputs, places[0], stride, places[1], stride)
-    cut = call("reshape", weight, newshape=split)
-    channels = call("transpose", cut, axes=(3, 5, 1, 0, 2, 4))
-    joined = (stride * stride * outputs, inputs, *places)
+    split = [part for axis in axes for part in (axis.places, axis.stride)]
+    cut = call("reshape", weight, newshape=(inputs, outputs, *split))
+    steps = tuple(range(2, 2 + 2 * len(axes), 2))
+    between = tuple(step + 1 for step in steps)
+    channels = call("transpose", cut, axes=(*between, 1, 0, *steps))
+    joined = (math.prod(strides) * outputs, inputs, *places)
     made: RelayExpr = call("reshape", channels, newshape=joined)
-    for axis in (2, 3):
+    for axis in range(2, 2 + len(axes)):
         made = call("reverse", made, axis=axis)
     return made

@@ -374,7 +374,7 @@ _POWERS = [
     [Case(((1, 3, 4, 5),)), Case(((1, 4, 5, 3),), {"layout": "NHWC", "p": 3})],
     [Case((((1, 2, 3, 4, 5), "float16"),), {}, 2e-3)],
 ]
-_SHARES = [
+_EVEN = [
     [Case(((2, 3, 10),), {"output_size": 4}), Case(((2, 3, 9),), {"output_size": (3,)})],
     [Case(((1, 3, 7, 9),), {"output_size": (3, 4)}),
      Case(((1, 7, 9, 3),), {"output_size": (None, 2), "layout": "NHWC"}),
@@ -386,5 +386,5 @@ _SHARES = [
 _register("global", "max", _GLOBAL, _MAX, _WHOLE)
 _register("global", "avg", _GLOBAL, _AVG, _WHOLE_AVG)
 _register("global", "lp", _GLOBAL_LP, _LP, _POWERS)
-_register("adaptive", "max", _ADAPTIVE, _MAX, _SHARES)
-_register("adaptive", "avg", _ADAPTIVE, _AVG, _SHARES)
+_register("adaptive", "max", _ADAPTIVE, _MAX, _EVEN)
+_register("adaptive", "avg", _ADAPTIVE, _AVG, _EVEN)

@@ -13,11 +13,11 @@ import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.build import const
-from sterna.ir.types import TensorType, Type, same_dim
+from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import map_dims, tensor
 from sterna.op.integer_rules import convolved
-from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_implementation import (
+    as_expression,
     compute_implemented,
     grouped_weights,
     implement_conv,
@@ -30,6 +30,7 @@ from sterna.op.nn._conv_layout import (
     conv_layout,
     convert_conv,
 )
+from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
 from sterna.op.nn._conv_shape import (
     Conv1DAttrs,
     Conv2DAttrs,
@@ -40,8 +41,7 @@ from sterna.op.nn._conv_shape import (
     sizes_of,
     summed_axes,
 )
-from sterna.op.nn._in_line import expect_single_pixels, in_line, in_rows, one_row
-from sterna.op.nn._whole_vectors import with_whole_vectors
+from sterna.op.nn._padded_channels import with_whole_vectors
 from sterna.op.windows import (
     axis_names,
     pad_array,
@@ -50,22 +50,18 @@ from sterna.op.windows import (
     simple_index,
     whole_blocks,
 )
-from sterna.relay.arrays import Array, numpy_dtype, to_numpy
-from sterna.relay.expr import Constant, RelayExpr
-from sterna.relay.expr import const as const_of
+from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.layout import from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
-from sterna.relay.op import call as call_of
 from sterna.relay.quantized import int_range
-from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.chunked_sum import Places, sum_products
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_chain import gives_row_sums, runs_in_chain, schedule_convs
-from sterna.schedule.dot4 import are_bytes
-from sterna.schedule.packed import expect_packed, products_of
+from sterna.schedule.implementation import expect_packed, products_of
 from sterna.schedule.products import narrowed, result_dtype, widened
 from sterna.schedule.sum_of_products import CHANNEL, TAP
 from sterna.support.dtype import DataType
-from sterna.te import Tensor
+from sterna.te import Tensor, compute
 from sterna.te import all as all_of
 
 
@@ -81,9 +77,6 @@ def infer_conv(attrs: ConvAttrs, data: Type, *weights: Type) -> TensorType:
     extents = dict(zip(f"NC{layouts.spatial}",
                        [sizes.batch, sizes.out_channels, *sizes.result], strict=True))
     whole_blocks(layouts.out, sizes.out_channels)
-    if in_line(attrs):
-        expect_single_pixels(attrs, sizes.window)
-    expect_run(attrs.run, list(summed_axes(layouts, sizes).values()))
     return TensorType(layouts.out.shape(extents), result_dtype(attrs.out_dtype, x, w, "weight"))
 
 
@@ -115,6 +108,7 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
     packed = compute_implemented(attrs, out, None, data, *weights)
     if packed is not None:
         return packed
+    attrs, how = as_expression(attrs)
     layouts, (weight,) = Layouts.of(attrs), weights
     x, w = TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)
     sizes = sizes_of(attrs, x, w)
@@ -128,14 +122,14 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
         border = const(attrs.border, data.dtype)
         source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after, border)
 
-    shape = one_row(out.shape) if in_line(attrs) else out.shape
+    shape = _flat_pixels(out.shape) if how.flat else out.shape
 
     def product(indices: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
         ranges = Analyzer()
         for index, extent in zip(indices, shape, strict=True):
             ranges.bind(index, 0, extent)  # type: ignore[arg-type]
         place = layouts.out.coordinates(indices)
-        if in_line(attrs):
+        if how.flat:
             place["H"], place["W"] = place["W"] // out.shape[2], place["W"] % out.shape[2]
         own: Any = place["C"]
         read: Any = 0 if depthwise else places[0]
@@ -160,11 +154,26 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
 
     roles = [*([] if depthwise else [CHANNEL]), *[TAP] * len(sizes.window)]
     total = sum_products(
-        shape, axes, attrs.run, product, out.dtype, name, axis_names(layouts.out), roles,
-        contraction_of(attrs, x, w),
+        shape, axes, how.chunk, product, out.dtype, name, axis_names(layouts.out), roles,
+        contraction_of(attrs, x, w), how.schedule,
     )
     made = narrowed(total, out.dtype, f"{name}_cast")
-    return in_rows(made, out.shape, f"{name}_rows") if in_line(attrs) else made
+    return _in_rows(made, out.shape, f"{name}_rows") if how.flat else made
+
+
+def _flat_pixels(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The extents of an image whose pixels are one row: images of 7 x 7 leave none over in each."""
+    batch, height, width, channels = shape
+    return (batch, 1, height * width, channels)
+
+
+def _in_rows(flat: Tensor, shape: Sequence[Dim], name: str) -> Tensor:
+    """The pixels of an image in rows again."""
+    made: Tensor = compute(
+        shape, lambda n, h, w, c: flat(n, 0, h * shape[2] + w, c), name=name,
+        varargs_names=["n", "h", "w", "c"],
+    )
+    return made
 
 
 def reference_conv(attrs: ConvAttrs, data: Array, *weights: Array) -> Array:
@@ -214,31 +223,6 @@ def _take_border(attrs: ConvAttrs, width: Sequence[tuple[int, int]], value: floa
     if value != attrs.border and any((*attrs.before, *attrs.after)):
         return None
     return padded_by(attrs.replace(border=int(value)), attrs.data_layout, width)
-
-
-def _bytes_along_two_axes(attrs: Any, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-    """A convolution of bytes along one axis as one of a single row, for which there is more."""
-    if not are_bytes(*[arg.checked_type for arg in args]):
-        return None
-    layouts, (data, weight) = Layouts.of(attrs), args
-    row = call_of("expand_dims", data, axis=layouts.data.index_of("W"))
-    place = layouts.kernel.index_of("W")
-    if isinstance(weight, Constant):  # which those who pack it must see
-        window: RelayExpr = const_of(np.expand_dims(to_numpy(weight.data), place))
-    else:
-        window = call_of("expand_dims", weight, axis=place)
-    own = {name: value for name, value in attrs.items() if name not in _PER_AXIS}
-    for name in ("data_layout", "kernel_layout", "out_layout"):
-        own[name] = own[name].replace("W", "HW")
-    made = call_of(
-        "nn.conv2d", row, window, **own, strides=(1, *attrs.strides), dilation=(1, *attrs.dilation),
-        padding=(0, *attrs.before, 0, *attrs.after),
-        kernel_size=attrs.kernel_size and (1, *attrs.kernel_size),
-    )
-    return call_of("squeeze", made, axis=(layouts.out.index_of("W"),))
-
-
-_PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
 
 
 def _stays_wide(attrs: Any, narrow: DataType) -> bool:
@@ -295,7 +279,7 @@ _register(1, Conv1DAttrs, [
         "data_layout": "NWC", "kernel_layout": "WIO", "padding": (1, 2), "strides": 2,
         "out_dtype": "int32",
     }),
-], canonicalize=_bytes_along_two_axes)
+], canonicalize=row_as_image)
 
 _register(2, Conv2DAttrs, [
     Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
@@ -321,7 +305,7 @@ _register(2, Conv2DAttrs, [
     }),
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, implement=implement_conv,
            chain=runs_in_chain, gives_row_sums=gives_row_sums),
-          legalize=with_whole_vectors, rewrites=[factors_into_weights])
+          legalize=with_whole_vectors)
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
@@ -329,4 +313,4 @@ _register(3, Conv3DAttrs, [
         "data_layout": "NDHWC", "kernel_layout": "DHWIO", "groups": 2,
         "padding": (1, 0, 0, 0, 1, 0),
     }),
-])
+], canonicalize=depth_as_channels)

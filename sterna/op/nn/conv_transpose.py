@@ -30,8 +30,10 @@ from sterna.op.windows import (
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
 from sterna.relay.layout import from_plain, to_plain
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, wide, widened
+from sterna.schedule.sum_of_products import CHANNEL, TAP, describe_sum
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, if_then_else, reduce_axis
 from sterna.te import all as all_of
@@ -208,6 +210,7 @@ def _compute(attrs: ConvTransposeAttrs, out: TensorType, data: Tensor, weight: T
         return te_sum(product, axis=[rc, *[axis.reduce for axis in axes]])
 
     total: Tensor = compute(out.shape, element, name=name, varargs_names=axis_names(layouts.out))
+    describe_sum(total, [CHANNEL, *[TAP] * len(axes)], _contraction(attrs, x, w))
     return narrowed(total, out.dtype, f"{name}_cast")
 
 
@@ -282,10 +285,30 @@ def _reference(attrs: ConvTransposeAttrs, data: Array, weight: Array) -> Array:
     return from_plain(made.astype(numpy_dtype(dtype)), axes, layouts.out)
 
 
+def _contraction(attrs: ConvTransposeAttrs, data: Type, weight: Type) -> Contraction | None:
+    """The contraction that it is; None if some extents are unknown."""
+    assert isinstance(data, TensorType) and isinstance(weight, TensorType)
+    sizes, layouts = _sizes(attrs, data, weight), Layouts.of(attrs)
+    extents = (sizes.batch, sizes.in_channels, sizes.group, *sizes.extents, *sizes.window,
+               *sizes.result)
+    known = [extent for extent in extents if isinstance(extent, int)]
+    if len(known) < len(extents):
+        return None
+    (batch, inputs, group), rank = known[:3], len(attrs.strides)
+    image, window, result = (tuple(known[n : n + rank]) for n in range(3, 3 + 3 * rank, rank))
+    return Contraction(
+        batch=batch, image=image, inputs=inputs, result=result, outputs=group * attrs.groups,
+        data=data.dtype, weight=weight.dtype, out=DataType(attrs.out_dtype or data.dtype),
+        window=window, strides=attrs.strides, dilation=attrs.dilation, before=attrs.before,
+        after=attrs.after, groups=attrs.groups, data_layout=str(layouts.data),
+        out_layout=str(layouts.out), transposed=True,
+    )
+
+
 def _macs(attrs: ConvTransposeAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
-    sizes = _sizes(attrs, data, weight)
-    extents = [sizes.batch, sizes.in_channels, sizes.group, *sizes.window, *sizes.extents]
-    return math.prod(TensorType(tuple(extents)).concrete_shape)
+    made = _contraction(attrs, data, weight)
+    assert made is not None, "extents are known"
+    return made.macs
 
 
 def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> None:
@@ -297,8 +320,9 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         complete=_complete,
         compute=_compute,
         reference=_reference,
+        contraction=ContractionRules(describe=_contraction),
         macs=_macs,
-        legalize=by_phases if rank == 2 else None,
+        legalize=by_phases,
         pattern=OUT_ELEMWISE_FUSABLE,
         mixed_precision="always",
         cases=cases,

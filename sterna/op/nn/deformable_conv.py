@@ -124,10 +124,10 @@ def _compute(
             for right in (0, 1):
                 row, column = top.astype("int32") + down, left.astype("int32") + right
                 near_y, near_x = y - top, x - left
-                share = (near_y if down else 1.0 - near_y) * (near_x if right else 1.0 - near_x)
+                fraction = (near_y if down else 1.0 - near_y) * (near_x if right else 1.0 - near_x)
                 inside = all_of(row >= 0, row < height, column >= 0, column < width)
                 pixel = if_then_else(inside, data(n, c, row, column).astype(dtype), const(0, dtype))
-                total = total + share * pixel
+                total = total + fraction * pixel
         if mask is not None:
             p, q, i, j = at
             total = total * mask(n, (part * kh + p) * kw + q, i, j).astype(dtype)
@@ -177,8 +177,8 @@ def _reference(
     top, left = np.floor(y).astype("int64"), np.floor(x_at).astype("int64")
     samples: Array = np.zeros((*images.shape[:3], y.shape[-1]), x.dtype)
     for down, right in np.ndindex(2, 2):
-        share = (1 - np.abs(y - top - down)) * (1 - np.abs(x_at - left - right))
-        samples = samples + share[:, :, None] * _pixels(images, top + down, left + right)
+        fraction = (1 - np.abs(y - top - down)) * (1 - np.abs(x_at - left - right))
+        samples = samples + fraction[:, :, None] * _pixels(images, top + down, left + right)
     if mask is not None:
         samples = samples * widened(mask, dtype).reshape(batch, parts, 1, -1)
     columns = samples.reshape(batch, attrs.groups, inner * kh * kw, oh * ow)

@@ -8,35 +8,35 @@ import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
-from sterna.ir.types import Dim, TensorType, Type
+from sterna.ir.types import Dim, TensorType, Type, as_dim
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
-from sterna.op.nn._dense_layout import (
-    PLAIN,
-    alter_dense,
-    dense_contraction,
-    dense_layout,
-    plain_shape,
-    plain_weight,
-    weight_layout,
-)
-from sterna.op.nn._whole_vectors import with_whole_units
+from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.layout import layout_of
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
+from sterna.relay.op import call as call_of
 from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
-from sterna.schedule.chunked_sum import Places, expect_run, sum_products
+from sterna.schedule.chunked_sum import Places, sum_products
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
-from sterna.schedule.implementation import best_candidate, packed_operands
+from sterna.schedule.implementation import (
+    best_candidate,
+    compute_packed,
+    expect_packed,
+    packed_operands,
+    unpacked,
+)
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed import compute_packed, expect_packed, unpacked
+from sterna.schedule.packed import expression_of
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -49,10 +49,6 @@ class DenseAttrs(Attrs):
 
     units: int | None = None
     out_dtype: DataType = AS_DATA
-    weight_layout: str = "NC"
-    """N are units and C what is summed over; "NC16n" keeps 16 units side by side."""
-    run: int = 0
-    """So many products are summed in the type of the result, their sums in a wider one."""
     implementation: str = ""
     """The plan that weights are packed for; units tells how many there are."""
 
@@ -89,6 +85,28 @@ def _matrix(shape: Sequence[Dim], transposed: bool) -> tuple[Dim, Dim]:
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
+def dense_contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
+    """The contraction of rows of known extents: pixels of one line."""
+    *outer, depth = map(as_dim, data.shape)
+    units = attrs.units if attrs.implementation else as_dim(weight.shape[0])
+    known = [extent for extent in (*outer, depth, units) if isinstance(extent, int)]
+    if len(known) < len(outer) + 2:
+        return None
+    *lines, inputs, outputs = known
+    rows, matrix = math.prod(lines), max(reversed(lines), key=lambda n: min(n, 4), default=1)
+    kind = DataType(str(data.dtype))
+    return Contraction(
+        batch=1, image=(1, rows), inputs=inputs, result=(1, rows), outputs=outputs,
+        data=kind, weight=DataType(str(weight.dtype)), out=DataType(attrs.out_dtype or kind),
+        data_layout="NC", out_layout="NC", matrices=rows // max(1, matrix) or 1,
+    )
+
+
+def _contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
+    """The same; products of other kinds have none."""
+    return dense_contraction(attrs, data, weight) if isinstance(attrs, DenseAttrs) else None
+
+
 def _ranges(indices: Sequence[Expr], out: TensorType) -> Analyzer:
     ranges = Analyzer()
     for index, extent in zip(indices, out.shape, strict=True):
@@ -109,13 +127,12 @@ def _infer_dense(attrs: DenseAttrs, data: Type, *weights: Type) -> TensorType:
 def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) -> TensorType:
     turned, weight_turned = _transposed(attrs)
     a = at_least(data, names[0], 2 if turned else 1)
-    b = tensor(weight, names[1], 2 if weight_layout(attrs) is None else None)
+    b = tensor(weight, names[1], 2)
     rows, depth = _matrix(a.shape, turned)
-    deep, columns = _matrix(plain_shape(attrs, b.shape), weight_turned)
+    deep, columns = _matrix(b.shape, weight_turned)
     expect_dim(deep, depth, f"the inner dimension of {names[1]}")
     if attrs.units is not None:
         expect_dim(columns, attrs.units, f"{names[1]}'s number of units")
-    expect_run(getattr(attrs, "run", 0), [depth])
     outer = a.shape[:-1] if not turned else (*a.shape[:-2], rows)
     return TensorType((*outer, columns), result_dtype(attrs.out_dtype, a, b, names[1]))
 
@@ -142,22 +159,26 @@ def _complete(attrs: Any, data: Type | None, weight: Type | None) -> list[Type |
 def _compute(name: str) -> Any:
     def build(attrs: Any, out: TensorType, a: Tensor, b: Tensor) -> Tensor:
         turned, weight_turned = _transposed(attrs)
-        packed = weight_layout(attrs)
+        how = expression_of(attrs)
+        assert how is not None, "it has no statements of its own"
 
         def product(i: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
             (k,) = places
             batch, rows = (i[:-2], i[-2:-1]) if a.ndim > 1 else ((), ())
             left = (*batch, k, *rows) if turned else (*batch, *rows, k)
             right = (*batch, i[-1], k) if weight_turned else (*batch, k, i[-1])
-            if packed is not None:
-                right = tuple(simple_index(packed, {"N": i[-1], "C": k}, _ranges(i, out)))
+            if how.weights:
+                packed = layout_of(how.weights)
+                right = tuple(simple_index(packed, {"O": i[-1], "I": k}, _ranges(i, out)))
             first = read_broadcast(a, left).astype(kind)
             second = read_broadcast(b, right).astype(kind)
             return first * second, None
 
         depth: dict[str, Dim] = {"k": a.shape[-2 if turned else -1]}
-        run = getattr(attrs, "run", 0)
-        total = sum_products(out.shape, depth, run, product, out.dtype, f"T_{name}")
+        total = sum_products(
+            out.shape, depth, how.chunk, product, out.dtype, f"T_{name}",
+            contraction=_contraction(attrs, a, b), implementation=how.schedule,
+        )
         return narrowed(total, out.dtype, f"T_{name}_cast")
 
     return build
@@ -167,18 +188,20 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     """A dense layer with known weights, packed; None where it runs best as it stands."""
     attrs: Any = call.attrs
     data, weight = call.args[:2]
-    if attrs.implementation or not isinstance(weight, Constant) or tensor_type(data).ndim < 2:
+    if attrs.implementation or not isinstance(weight, Constant) or not tensor_type(data).is_static:
         return None
+    if tensor_type(data).ndim < 2:
+        row = call_of("expand_dims", data, axis=0)
+        return call_of("squeeze", Call(call.op, (row, weight), attrs), axis=(0,))
     made = dense_contraction(attrs, tensor_type(data), tensor_type(weight))
     if made is None:
         return None
-    plain = plain_weight(attrs, to_numpy(weight.data)).reshape(made.outputs, 1, 1, made.inputs)
+    plain = to_numpy(weight.data).reshape(made.outputs, 1, 1, made.inputs)
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     return Call(call.op, packed_operands(found, data), attrs.replace(
         implementation=str(found.plan), units=made.outputs, out_dtype=made.out,
-        weight_layout=PLAIN, run=0,
     ))
 
 
@@ -205,7 +228,7 @@ def _reference_dense(attrs: DenseAttrs, data: Array, *weights: Array) -> Array:
 def _reference(attrs: Any, a: Array, b: Array) -> Array:
     dtype = attrs.out_dtype or str(a.dtype)
     turned, weight_turned = _transposed(attrs)
-    left, right = widened(a, dtype), widened(plain_weight(attrs, b), dtype)
+    left, right = widened(a, dtype), widened(b, dtype)
     left = left.swapaxes(-1, -2) if turned else left
     right = right.swapaxes(-1, -2) if weight_turned else right
     product: Array = np.matmul(left, right)
@@ -250,7 +273,6 @@ register(OpRecord(
         describe=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
         implement=_implement,
         compute_with=_compute_implemented,
-        alter_layout=alter_dense,
         scale=_SCALE,
         parallel=_PARALLEL,
     ),
@@ -260,11 +282,10 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
     mixed_precision="always",
-    layout=dense_layout,
     legalize=with_whole_units,
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
-        Case(((3, 7), (2, 7, 4)), {"weight_layout": "NC4n"}),
+        Case(((3, 7), (2, 7, 4)), {"units": 8, "implementation": "direct(weights=OI4o)"}),
         Case(((2, 1, 3, 4), (6, 4))),
         Case((((3, 33), "int8"), ((4, 33), "int8")), {"out_dtype": "int32"}),
         Case((((3, 9), "uint8"), ((4, 9), "int8")), {"out_dtype": "int32"}),

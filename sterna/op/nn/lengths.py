@@ -15,8 +15,8 @@ from sterna.op.windows import positive
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.schedule.default import schedule_rows
 from sterna.schedule.products import wide, widened
+from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, if_then_else, power, reduce_axis, select, sqrt
 from sterna.te import all as all_of
 from sterna.te import sum as te_sum
@@ -115,10 +115,10 @@ def _compute_lrn(attrs: LRNAttrs, out: TensorType, data: Tensor) -> Tensor:
         return te_sum(if_then_else(inside, value * value, const(0, dtype)), axis=k)
 
     total = compute(out.shape, squares, name="T_lrn_sum")
-    share = attrs.alpha / attrs.size
+    coefficient = attrs.alpha / attrs.size
 
     def element(*i: Expr) -> Any:
-        divisor = power(total(*i) * share + attrs.bias, attrs.beta)
+        divisor = power(total(*i) * coefficient + attrs.bias, attrs.beta)
         return (data(*i).astype(dtype) / divisor).astype(out.dtype)
 
     made: Tensor = compute(out.shape, element, name="T_lrn")

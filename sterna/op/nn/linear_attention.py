@@ -19,7 +19,8 @@ from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, RelayExprLike, as_expr, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide, widened
 from sterna.te import Tensor
 from sterna.tir import op as t
@@ -163,6 +164,21 @@ def _reference(attrs: LinearAttentionAttrs, query: Array, *given: Array) -> list
     return [made.astype(query.dtype), state.astype(given[2].dtype)]
 
 
+def _contraction(
+    attrs: LinearAttentionAttrs, query: TensorType, key: TensorType, value: TensorType,
+    *others: Type,
+) -> Contraction | None:
+    """Queries times the states that they read; updates of the states are not among its products."""
+    if not query.is_static or not value.is_static:
+        return None
+    batch, heads, length, width = query.concrete_shape
+    rows, kind = batch * heads * length, query.dtype
+    return Contraction(
+        batch=1, image=(1, rows), inputs=width, result=(1, rows), outputs=value.concrete_shape[3],
+        data=kind, weight=kind, out=kind, data_layout="NC", out_layout="NC", matrices=max(1, rows),
+    )
+
+
 def _linear_attention(
     query: RelayExprLike, key: RelayExprLike, value: RelayExprLike,
     state: RelayExprLike | None = None, decay: RelayExprLike | None = None,
@@ -213,6 +229,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=quiet(_reference),
+    contraction=ContractionRules(describe=_contraction),
     num_outputs=2,
     builder=_linear_attention,
     pattern=OPAQUE,

@@ -16,8 +16,9 @@ from sterna.op.rows import Element, Rows, axes_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.schedule.default import schedule_default, schedule_rows
+from sterna.schedule.default import schedule_default
 from sterna.schedule.products import wide, widened
+from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, sqrt
 
 Axes = int | tuple[int, ...]

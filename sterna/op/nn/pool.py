@@ -37,6 +37,7 @@ from sterna.relay.attributes import attributes
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.schedule.pool_windows import schedule_windows
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
 from sterna.te import IterVar, Tensor, abs, compute, div, power, reduce_axis, sqrt
@@ -464,6 +465,7 @@ def _register(
             reference=reference,
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
+            schedules={"cpu": schedule_windows},
             take_border=_take_border(-np.inf if kind == "max" else 0.0),
             integer=carried(f"nn.max_pool{rank}d") if kind == "max" else None,
             cases=_CASES[kind][rank],

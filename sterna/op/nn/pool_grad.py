@@ -173,9 +173,9 @@ def _to_all(
 ) -> None:
     (top, bottom), (left, right) = window.bounds
     count = window.counted if attrs.count_include_pad else window.inside
-    share = ib.let("share", given / build.cast(given.dtype, build.as_expr(count)))
+    part = ib.let("part", given / build.cast(given.dtype, build.as_expr(count)))
     with ib.for_range(top, bottom, name="y") as y, ib.for_range(left, right, name="x") as x:
-        add(share, y, x)
+        add(part, y, x)
 
 
 def _reference(attrs: _GradAttrs, out_grad: Array, data: Array) -> Array:

@@ -18,10 +18,10 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
-from sterna.schedule.default import schedule_rows
 from sterna.schedule.exponential import with_quick_exp
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.products import narrowed, wide, widened
+from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, exp, log
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum

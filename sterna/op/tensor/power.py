@@ -1,21 +1,52 @@
 """Powers of floats and of integers."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 from sterna.ir import build
 from sterna.ir.build import bind
 from sterna.ir.expr import Expr
+from sterna.op.quantization import constant_of
 from sterna.op.tensor.binary import REALS, binary
 from sterna.relay.arrays import Array
 from sterna.relay.op import Case
+from sterna.schedule.products import wide
 from sterna.support.dtype import DataType
+from sterna.te.tensor import ProducerLoad
 from sterna.tir import op as t
 
 
 def _power(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_float:
-        return t.power(a, b)
+        known = constant_of(b.tensor) if isinstance(b, ProducerLoad) else None
+        short = None if known is None else _SHORT.get(known)
+        return t.power(a, b) if short is None else _in_wide(a, short)
     return bind(b, lambda exponent: _whole_power(a, exponent), "exponent")
+
+
+def _in_wide(a: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """A function of a float, computed in float32 at least."""
+    return bind(a.astype(wide(a.dtype)), function).astype(a.dtype)
+
+
+def _root(x: Expr) -> Expr:
+    """Of minus infinity it is infinity, and of minus 0 it is 0."""
+    return build.select(build.equal(x, -math.inf), -x, t.sqrt(x + 0.0))
+
+
+_SHORT: dict[float, Callable[[Expr], Expr]] = {
+    -2.0: lambda x: bind(1.0 / x, lambda inverse: inverse * inverse),
+    -1.0: lambda x: 1.0 / x,
+    -0.5: lambda x: 1.0 / _root(x),
+    0.5: _root,
+    1.0: lambda x: x,
+    2.0: lambda x: x * x,
+    3.0: lambda x: x * x * x,
+    4.0: lambda x: bind(x * x, lambda square: square * square),
+}
+"""Powers that products, a quotient or a root give, as exactly as power does."""
 
 
 def _whole_power(a: Expr, exponent: Expr) -> Expr:

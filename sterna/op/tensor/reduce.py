@@ -10,7 +10,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, not_empty, of_kind, tensor
-from sterna.op.indexing import divisor
+from sterna.op.indexing import dims_of, divisor
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -350,84 +350,50 @@ register(OpRecord(
 ))
 
 
-# A place and the value there.
-Pair = tuple[Expr, Expr]
-
-
-def _arg_reducer(largest: bool, last: bool) -> Any:
-    """Compares pairs of place and value; a NaN wins, and of equals the first or the last."""
-
-    def wins(a: Pair, b: Pair) -> Expr:
-        beats = a[1] > b[1] if largest else a[1] < b[1]
-        earlier = a[0] > b[0] if last else a[0] < b[0]
-        ties = build.logical_and(build.equal(a[1], b[1]), earlier)
-        if not a[1].dtype.is_float:
-            return build.logical_or(beats, ties)
-        a_nan, b_nan = isnan(a[1]), isnan(b[1])
-        both = build.logical_and(build.logical_and(a_nan, b_nan), earlier)
-        alone = build.logical_and(a_nan, build.logical_not(b_nan))
-        counts = build.logical_and(build.logical_or(beats, ties), build.logical_not(b_nan))
-        return build.logical_or(build.logical_or(alone, both), counts)
-
-    def combine(a: Pair, b: Pair) -> Pair:
-        takes = wins(a, b)
-        return select(takes, a[0], b[0]), select(takes, a[1], b[1])
-
-    def identity(place: DataType, value: DataType) -> Any:
-        limits = _Limits.of(value)
-        # a place behind all others: any real element wins against it
-        far = -1 if last else (1 << (place.bits - 1)) - 1
-        return build.const(far, place), build.const(
-            limits.lowest if largest else limits.highest, value
-        )
-
-    return comm_reducer(combine, identity, name="argmax" if largest else "argmin")
-
-
-class _Limits:
-    """The ends of a type's range; infinities for floats."""
-
-    def __init__(self, lowest: float, highest: float) -> None:
-        self.lowest, self.highest = lowest, highest
-
-    @staticmethod
-    def of(dtype: DataType) -> "_Limits":
-        """Those of an element type."""
-        if dtype.is_float:
-            return _Limits(-math.inf, math.inf)
-        if dtype.is_uint or dtype.is_bool:
-            return _Limits(0, (1 << dtype.bits) - 1)
-        return _Limits(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
-
-
 def _compute_arg(largest: bool) -> Callable[..., Tensor]:
+    """The extreme of each row first, then the first or the last place that has it.
+
+    Two reductions of numbers are vectors; one of pairs is not.
+    """
     name = "T_argmax" if largest else "T_argmin"
+    extreme_of = _extreme(name, te_max if largest else te_min, largest)
 
     def build_it(attrs: ArgReduceAttrs, out: TensorType, data: Tensor) -> Tensor:
         axes = reduced_axes(attrs, data.ndim)
         if not axes:  # each element stands alone
             zero: Tensor = compute(out.shape, lambda *_: build.const(0, out.dtype), name=name)
             return zero
-        reducer = _arg_reducer(largest, attrs.select_last_index)
-        ranges = {place: reduce_axis((0, data.shape[place]), f"k{place}") for place in axes}
+        kept = attrs.replace(keepdims=True)
+        compared = DataType("uint8") if data.dtype.is_bool else data.dtype
 
-        def total(*indices: Expr) -> Any:
-            rest = iter(indices)
-            read: list[Any] = []
-            flat: Any = build.const(0, out.dtype)
-            for place in range(data.ndim):
-                if place in ranges:
-                    read.append(ranges[place].var)
-                    step = build.cast(out.dtype, build.as_expr(data.shape[place]))
-                    flat = flat * step + build.cast(out.dtype, ranges[place].var)
-                    if attrs.keepdims:
-                        next(rest)
-                else:
-                    read.append(next(rest))
-            return reducer((flat, data(*read)), list(ranges.values()))
+        def value_of(*indices: Any) -> Any:
+            return data(*indices).astype(compared)
 
-        places, _ = compute(out.shape, total, name=f"{name}_pairs")
-        made: Tensor = compute(out.shape, lambda *i: places(*i), name=name)
+        rows = TensorType(reduced_shape(kept, tuple(dims_of(data))), compared)
+        extreme = reduce_tensor(kept, rows, data, extreme_of, value_of, f"{name}_value")
+        count = build.int_value(_count(attrs, data))
+        kind = DataType("int32") if count is not None and count < 1 << 31 else out.dtype
+        last = attrs.select_last_index
+        far = build.const(-1 if last else (1 << kind.bits - 1) - 1, kind)
+
+        def place_of(*indices: Any) -> Any:
+            place: Any = build.const(0, kind)
+            for axis in axes:
+                step = build.cast(kind, build.as_expr(data.shape[axis]))
+                place = place * step + build.cast(kind, indices[axis])
+            value = value_of(*indices)
+            row = [build.const(0) if i in axes else index for i, index in enumerate(indices)]
+            found = build.equal(value, extreme(*row))
+            if data.dtype.is_float:  # one that is no number is the extreme, and equals nothing
+                found = build.logical_or(found, isnan(value))
+            return select(found, place, far)
+
+        places = reduce_tensor(
+            attrs, out, data, te_max if last else te_min, place_of, f"{name}_place"
+        )
+        made: Tensor = compute(
+            out.shape, lambda *i: build.cast(out.dtype, places(*i)), name=name
+        )
         return made
 
     return build_it
@@ -461,6 +427,7 @@ for _name, _largest in (("argmax", True), ("argmin", False)):
             Case(((3, 4, 5),), {"axis": 1}),
             Case(((3, 4),), {"axis": (0, 1), "keepdims": True, "dtype": "int64"}),
             Case((((4, 6), "int8"),), {"axis": -1, "select_last_index": True}),
+            Case((((4, 37), "bool"),), {"axis": -1}),
             Case(((),)),
             Case(((2, 3),), {"axis": (), "keepdims": True}),
             Case((np.array([[1, np.nan, 3], [2, 2, 1]], "float32"),), {"axis": 1}),

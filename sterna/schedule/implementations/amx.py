@@ -26,8 +26,7 @@ class Amx(PackedImplementation):
         sums = SUMS.get(f"{made.data} {made.weight}")
         if sums is None or made.out not in (sums, made.data if made.data.is_float else sums):
             return False
-        plain = made.rank == 2 and made.groups == 1 and made.channels_last
-        return plain and made.data.bytes * Bands(made).run >= GROUP_BYTES and made.macs > 0
+        return made.is_plain_image and made.data.bytes * Bands(made).run >= GROUP_BYTES
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -41,7 +40,7 @@ class Amx(PackedImplementation):
         runs = weights.reshape(made.outputs, bands.runs, bands.run)
         return [Candidate(plan, bands.cycles() / processor.threads, lambda: (pack_tiles(runs),))]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         if plan.integer("threads") < 1:
             raise ValueError("threads should be at least 1")
         bands, group = Bands(made), GROUP_BYTES // made.data.bytes

@@ -11,9 +11,8 @@ import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
-from sterna.schedule.byte_pair_kernel import SIGN, PairKernel
+from sterna.schedule.byte_pair_kernel import ROWS, SIGN, PairKernel
 from sterna.schedule.byte_pair_steps import Steps, steps_of
-from sterna.schedule.byte_pair_tiles import ROWS
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, dot_lanes
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
@@ -33,10 +32,8 @@ class BytePairs(PackedImplementation):
     wants = "a contraction of bytes in whole groups of four"
 
     def suits(self, made: Contraction) -> bool:
-        if not made.is_of_bytes or not made.weight.is_int or made.out != INT32:
-            return False
-        plain = made.rank == 2 and made.groups == 1 and made.channels_last
-        return plain and made.depth % GROUP == 0 and made.macs > 0
+        kinds = made.is_of_bytes and made.weight.is_int and made.out == INT32
+        return kinds and made.is_plain_image and made.depth % GROUP == 0
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -55,7 +52,7 @@ class BytePairs(PackedImplementation):
 
         return [Candidate(Plan(self.name), cycles, pack)]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         groups, vectors, lanes, _ = (*operands[0].concrete_shape, 1, 1, 1, 1)[:4]
         panels, rest = divmod(made.outputs, max(1, vectors * lanes))
         if rest:

@@ -63,7 +63,7 @@ class DepthwiseDot2(DepthwiseDot4):
         cycles = made.pixels * made.outputs / lanes * each / processor.threads
         return [Candidate(Plan(self.name), cycles, lambda: parts)]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         (parts, *_), lanes = operands[0].concrete_shape, lanes_of(made, operands[0])
         expect_shape(operands, (parts, *packed_shape(made, lanes)), (made.outputs // lanes,))
         if operands[1].dtype != INT32:

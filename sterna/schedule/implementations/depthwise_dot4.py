@@ -48,7 +48,7 @@ class DepthwiseDot4(PackedImplementation):
         plain = weights[..., 0]
         return [Candidate(Plan(self.name), cycles, lambda: (pack_rows(made, plain, lanes),))]
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         expect_shape(operands, packed_shape(made, lanes_of(made, operands[0])))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:

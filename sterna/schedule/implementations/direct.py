@@ -1,26 +1,191 @@
 """Direct: sums of products in register tiles, computed by tensor expressions and their schedule.
 
-Every contraction can run this way; the layout passes have packed its weights for it.
+Every contraction can run this way. Weights are packed by the register tile that will compute them:
+the columns of a tile lie side by side for every step of the sum.
 """
 
+import math
 from collections.abc import Sequence
+from functools import partial
 
+from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
+from sterna.relay.layout import from_plain, layout_of, to_plain
+from sterna.schedule.choose import choose
+from sterna.schedule.chunked_sum import chunk_of, expect_chunk, whole_chunk
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.cost import direct_cycles
-from sterna.schedule.implementation import Candidate, Implementation, Plan
+from sterna.schedule.conv_stages import UNROLLED_CHANNELS
+from sterna.schedule.cost import STREAMED, direct_cycles
+from sterna.schedule.dot4 import INT32, dot_width
+from sterna.schedule.expression import Expression, weight_axes, weight_layout
+from sterna.schedule.implementation import Candidate, Packing, Plan, expect_shape
 from sterna.schedule.kernel import Processor
+from sterna.schedule.register_tile import tile_of_group, tile_of_rows, tiles_of_group
+from sterna.schedule.sum_of_products import DIRECT
+
+# Vectors side by side of the widest tile of a dense layer.
+WIDEST = 4
+# Pixels of an image of which threads make channels rather than rows.
+SHARED_BY_CHANNELS = 64
 
 
-class Direct(Implementation):
-    """The call as it stands."""
+class Direct(Packing):
+    """Any contraction; weights are packed for products of matrices and for channels last."""
 
-    name = "direct"
+    name = DIRECT
+
+    def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
+        """What it costs there with weights packed so; None if it does not suit."""
+        return direct_cycles(made, processor, how.width if how.weights else None)
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
-        return [Candidate(Plan(self.name), direct_cycles(made, processor))]
+        how = packing_of(made, processor)
+        cycles = self.cycles(made, how, processor)
+        if cycles is None:
+            return []
+        if not how.weights:
+            return [Candidate(Plan(self.name), cycles)]
+        plan = how.plan(self.name)
+        packed = partial(_packed, made, how, weights)
+        return [Candidate(plan, cycles, packed, label=self.name)]
+
+    def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        how = Expression.of(plan)
+        layout = weight_layout(made, how)
+        for axis, extent in _extents(made).items():
+            if extent % max(1, layout.factor_of(axis)):
+                raise ValueError(f"the blocks of {layout} do not divide {extent}, its {axis}")
+        expect_shape(operands, layout.shape(_extents(made)))  # type: ignore[arg-type]
+        if how.flat and (not made.is_pointwise or made.out_layout != "NHWC"):
+            raise ValueError("flat is for pointwise convolutions with results in the layout NHWC")
+        expect_chunk(how.chunk, _summed(made))
+
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        layout = weight_layout(made, Expression.of(plan))
+        plain = to_plain(operands[0], layout, weight_axes(made))
+        return plain.reshape(made.outputs, *made.window, made.depth)
+
+
+def _extents(made: Contraction) -> dict[str, int]:
+    window = () if made.is_matrix else made.window
+    return dict(zip(weight_axes(made), (made.outputs, *window, made.depth), strict=True))
+
+
+def _packed(made: Contraction, how: Expression, weights: Array) -> tuple[Array, ...]:
+    plain = weights.reshape(tuple(_extents(made).values()))
+    return (from_plain(plain, weight_axes(made), layout_of(how.weights)),)
+
+
+def packing_of(made: Contraction, processor: Processor) -> Expression:
+    """How weights are packed; as they are where a tile would not read them as vectors."""
+    if made.macs == 0:
+        return Expression()
+    if made.is_matrix:
+        return _packing_of_rows(made, processor)
+    if made.rank != 2 or made.out_layout != "NHWC" or made.data_layout not in ("NHWC", "NCHW"):
+        return Expression()
+    return _packing_of_images(made, processor)
+
+
+def has_bytes(made: Contraction) -> bool:
+    """Whether bytes are multiplied and summed in 32 bits."""
+    kinds = (made.data, made.weight)
+    return made.out == INT32 and all(kind.is_integer and kind.bits == 8 for kind in kinds)
+
+
+def _packing_of_images(made: Contraction, p: Processor) -> Expression:
+    """Of a convolution: window by window, the columns of a tile innermost."""
+    chunk = _chunk(made, p)
+    if made.groups == made.inputs > 1:
+        return Expression("HWOI", chunk)
+    if made.groups > 1 and not made.out.is_float:
+        return Expression("HWIO", chunk)
+    if has_bytes(made):
+        width = dot_width(made.result[1], made.outputs, made.depth, p)
+        return Expression("HWIO" if width is None else f"OHWI{width}o4i")
+    return _packing_of_tiles(made, p, chunk)
+
+
+def _packing_of_tiles(made: Contraction, p: Processor, chunk: int) -> Expression:
+    in_loop = made.depth > UNROLLED_CHANNELS or made.groups > 1
+    depth = made.depth if in_loop and made.data == made.out else 1
+    (height, width), columns = made.result, made.outputs // made.groups
+    tile = tile_of_group(p, width, columns, made.groups, made.out, depth)
+    flat = False
+    if made.is_pointwise and depth > 1 == tile.together and made.out.bits >= 32:
+        left_over = height > 1 and width % tile.rows != 0
+
+        def cycles(flat: bool) -> float:
+            rows, lines = (height * width, 1) if flat else (width, height)
+            found = tiles_of_group(p, rows, columns, made.groups, made.out, depth)
+            each = min(found.values()) * made.groups * depth / p.threads
+            return lines * each + (_arriving(made, tile.columns, p) if flat else 0.0)
+
+        flat = choose("flat pixels", [False, True] if left_over else [False], cycles)
+    if flat:
+        tile = tile_of_group(p, height * width, columns, made.groups, made.out, depth)
+    if columns % tile.columns and made.groups == 1:
+        return Expression("HWIO", chunk)
+    return Expression(f"OHWI{tile.columns}o", chunk, flat)
+
+
+def _arriving(made: Contraction, columns: int, p: Processor) -> float:
+    """Cycles in which pixels come to a thread that shares channels: once for every column of tiles.
+
+    None where all of them stay in the second cache, and few come from the threads that made them.
+    """
+    pixels = math.prod(made.result)
+    size = pixels * max(made.outputs, made.inputs) * made.out.bytes
+    near = p.threads == 1 or pixels <= SHARED_BY_CHANNELS
+    if near and size <= p.l2_bytes // 2:
+        return 0.0
+    return size * -(-made.outputs // columns) / STREAMED
+
+
+def _chunk(made: Contraction, p: Processor) -> int:
+    """How many products are summed in float16; all or none where there are several groups."""
+    if not p.fp16_arithmetic or {*map(str, made.dtypes)} != {"float16"}:
+        return 0
+    return chunk_of(_summed(made)) if made.groups == 1 else whole_chunk(_summed(made))
+
+
+def _summed(made: Contraction) -> list[int]:
+    """The extents of the sum; a depthwise one has only the window's."""
+    window = () if made.is_matrix else made.window
+    return [*window] if made.depth == 1 and window else [made.depth, *window]
+
+
+def _packing_of_rows(made: Contraction, p: Processor) -> Expression:
+    """Of a dense layer: a vector of units lies together for every step of the sum."""
+    if has_bytes(made):
+        wide = dot_width(made.pixels, made.outputs, made.depth, p)
+        return Expression() if wide is None else Expression(f"OI{wide}o4i")
+    lanes = p.lanes(made.data)
+    most = _columns_that_fit(made, lanes, p.l2_bytes // made.data.bytes)
+    width = tile_of_rows(
+        p, made.pixels, most, made.data, made.depth, throughput=p.smt_throughput
+    ).columns
+    while made.outputs % width:
+        width //= 2
+    if width < min(lanes, 4):
+        return Expression()
+    return Expression(f"OI{width}o", _chunk(made, p))
+
+
+def _columns_that_fit(made: Contraction, lanes: int, cache: int) -> int:
+    """How many units a tile may be wide: with those behind it, which are fetched meanwhile.
+
+    Both stay in the second cache, of so many elements, beside the data; data that is larger than
+    half of it comes in blocks, and nothing is fetched ahead of time for a single row.
+    """
+    rows, units, depth = made.pixels, made.outputs, made.depth
+    most = (cache - rows * depth) // max(1, 2 * depth)
+    if rows == 1 or 2 * rows * depth > cache or most >= WIDEST * lanes:
+        return units
+    fitting = [n * lanes for n in range(2, WIDEST) if units % (n * lanes) == 0]
+    return max([n for n in fitting if n <= most], default=min(fitting, default=units))
 
 
 IMPLEMENTATION = Direct()

@@ -42,10 +42,9 @@ class Winograd(PackedImplementation):
     )
 
     def suits(self, made: Contraction) -> bool:
-        plain = made.rank == 2 and made.groups == 1 and made.channels_last and made.border == 0
+        floats = {*made.dtypes} == {FLOAT32} and made.border == 0
         steps = {*made.strides, *made.dilation} == {1} and made.window[0] == made.window[-1]
-        floats = set(made.dtypes) == {FLOAT32}
-        return plain and steps and floats and made.window[0] in WINDOWS and made.macs > 0
+        return floats and made.is_plain_image and steps and made.window[0] in WINDOWS
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -79,7 +78,7 @@ class Winograd(PackedImplementation):
             found.append(Candidate(plan, cycles, pack, arranged, growth))
         return found
 
-    def expect_packed(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         m, most = plan.integer("m"), MOST_SIZE - made.window[0] + 1
         if not 2 <= m <= most:
             raise ValueError(f"m should be 2 to {most}")

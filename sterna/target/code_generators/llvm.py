@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sterna.codegen import llvm
-from sterna.codegen.code import Code, KernelsCode
+from sterna.codegen.code import SUPPORT, Code, KernelsCode
 from sterna.codegen.model_data import ModelData
 from sterna.target.abi import check_abi
 from sterna.target.code_generator import KernelCodeGenerator
@@ -34,12 +34,16 @@ class LLVMGenerator(KernelCodeGenerator):
         return llvm.LLVMCode(functions, options, name, self.runs_here(target))
 
     def compile_kernel(self, functions: Sequence[PrimFunc], target: Target, name: str) -> bytes:
-        return llvm.CompiledModule(functions, llvm_options(target), name).object_bytes()
+        options, elsewhere = llvm_options(target), llvm.Support.ELSEWHERE
+        return llvm.CompiledModule(functions, options, name, support=elsewhere).object_bytes()
 
     def link(
         self, kernels: Mapping[str, bytes], target: Target, text: Callable[[str], str]
     ) -> KernelsCode:
-        return llvm.LLVMKernels(kernels, text, llvm_options(target), self.runs_here(target))
+        options = llvm_options(target)
+        if SUPPORT not in kernels:
+            kernels = {SUPPORT: llvm.support_object(options), **kernels}
+        return llvm.LLVMKernels(kernels, text, options, self.runs_here(target))
 
     def load(self, kernels: Sequence[bytes]) -> Callable[[str], int | None]:
         return llvm.JitModule(*kernels).find

@@ -6,13 +6,22 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, StringImm, Var
-from sterna.ir.node import Node, post_order
+from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.buffer import decl_buffer
 from sterna.tir.ir_builder import BufferVar, IRBuilder, create
-from sterna.tir.stmt import Allocate, Buffer, BufferLoad, Evaluate, For, PrimFunc, Stmt
+from sterna.tir.stmt import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    Evaluate,
+    For,
+    PrimFunc,
+    Stmt,
+    statements_in,
+)
 from sterna.tir.tiles import GROUP_BYTES, ROW_BYTES, ROWS, SUMS, TILES, feature_of
 
 
@@ -24,8 +33,8 @@ def expand_tiles(func: PrimFunc, known: Sequence[str] = ()) -> PrimFunc:
     Unless all types that it multiplies are known to the target. A tile has one type throughout the
     function; its shape is looked up where it is used.
     """
-    dots: list[Call] = []
-    post_order(func.body, lambda node: dots.append(node) if _is_dot(node) else None)  # type: ignore[arg-type]
+    calls = [stmt.value for stmt in statements_in(func.body) if isinstance(stmt, Evaluate)]
+    dots = [call for call in calls if isinstance(call, Call) and _is_dot(call)]
     if all(feature_of(_kinds(dot)) in known for dot in dots):
         return func
     types: dict[int, DataType] = {}

@@ -4,7 +4,20 @@ from collections.abc import Iterator
 
 from sterna.arith import Analyzer, detect_linear, interval
 from sterna.ir import build
-from sterna.ir.expr import GE, GT, LE, LT, Call, Expr, Max, Min, Select, Var, variables_in
+from sterna.ir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Call,
+    CompareExpr,
+    Expr,
+    Max,
+    Min,
+    Select,
+    Var,
+    variables_in,
+)
 from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.tir.config import LoopPartitionConfig
@@ -17,7 +30,7 @@ from sterna.tir.threads import has_threads
 
 HINT = "pragma_loop_partition_hint"
 _DEFAULT = LoopPartitionConfig()
-_OPPOSITE = {LT: GE, GE: LT, LE: GT, GT: LE}
+_OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {LT: GE, GE: LT, LE: GT, GT: LE}
 
 
 def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> PrimFunc:
@@ -56,9 +69,8 @@ def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[
         inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
     if isinstance(stmt, IfThenElse | Select):
         yield from ((part, inner) for part in conjuncts(stmt.condition))
-    if isinstance(stmt, Select) and type(stmt.condition) in _OPPOSITE:
-        condition = stmt.condition
-        yield _OPPOSITE[type(condition)](condition.a, condition.b), inner
+    if isinstance(stmt, Select) and isinstance(stmt.condition, LT | GE | LE | GT):
+        yield _OPPOSITE[type(stmt.condition)](stmt.condition.a, stmt.condition.b), inner
     if isinstance(stmt, Min | Max) and stmt.dtype.is_integer:
         yield (stmt.a <= stmt.b if isinstance(stmt, Min) else stmt.a >= stmt.b), inner
         yield (stmt.b <= stmt.a if isinstance(stmt, Min) else stmt.b >= stmt.a), inner

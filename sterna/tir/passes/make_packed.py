@@ -40,7 +40,9 @@ class _Wrapper:
         self.args = Var("args", HANDLE)
         self.steps: list[tuple[Var, Expr] | Stmt] = []
         self.values: dict[Var, Expr] = {}
-        self.written = _stored_in(func.body)
+        # What other functions write through addresses stands in an attribute, by its place.
+        named = {func.buffers[place] for place in func.attrs.get("written", ())}
+        self.written = _stored_in(func.body) | named
         self.signature = f"{func.name}({', '.join(map(self.describe, range(arguments)))})"
 
     def describe(self, index: int) -> str:

@@ -82,13 +82,13 @@ class _Sharer(Rewriter):
             slot.size = max(slot.size, size)
             self.share(buffer, slot.buffer)
         alone = [buffer for buffer in buffers if buffer not in sizes]
-        return [*alone, *[self.grown(slot) for slot in slots]]
+        return [*alone, *[self.sized(slot) for slot in slots]]
 
     def share(self, buffer: Buffer, memory: Buffer) -> None:
         self.shared[buffer] = memory
         self.addresses[buffer.data] = memory.data
 
-    def grown(self, slot: _Slot) -> Buffer:
+    def sized(self, slot: _Slot) -> Buffer:
         """The slot's buffer, large enough for all that share it."""
         old = slot.buffer
         if build.int_value(old.shape[0]) == slot.size:

@@ -117,12 +117,15 @@ class Frames(Fuzzer):
         register_func("fuzz.same", lambda *args: list(args), override=True)
         register_func("fuzz.call", lambda function, *args: function(*args), override=True)
         (folder / "session").mkdir(exist_ok=True)
+        self._folder = folder
         self._session = SessionFolder(1 << 20, str(folder / "session"))
 
     def check(self, tape: Tape) -> str:
         """Serve one session."""
         stream = Given(Maker(tape).some_frames())
         ServerPeer(stream, self._session, most_bytes=MOST_BYTES).serve()
+        written = {path.name for path in self._folder.iterdir()}
+        assert written <= {"session", "tape"}, f"there are files outside: {written}"
         return "answered" if stream.sent else "silent"
 
 

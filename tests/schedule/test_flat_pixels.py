@@ -1,4 +1,4 @@
-"""Convolutions of single pixels whose images are computed as one row."""
+"""Pointwise convolutions whose images are computed as one row of pixels."""
 
 from typing import Any
 
@@ -8,17 +8,19 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.nn._conv_layout import alter_conv2d
 from sterna.relay.infer import TypeInferenceError
 from sterna.relay.interpreter import interpret
+from sterna.schedule.implementations.direct import packing_of
 from sterna.schedule.kernel import Processor
+from sterna.schedule.packed import contraction_of_call
 from sterna.target import Target, processor_of
 
 
 def conv(shape: Any, channels: int, **attrs: Any) -> Any:
     x, w = relay.var("x", shape=shape), relay.var("w", shape=(channels // 16, 1, 1, shape[3], 16))
     return relay.nn.conv2d(
-        x, w, data_layout="NHWC", kernel_layout="OHWI16o", in_line=True, **attrs
+        x, w, data_layout="NHWC", kernel_layout="OHWI", channels=channels, kernel_size=(1, 1),
+        implementation="direct(weights=OHWI16o, flat=1)", **attrs,
     )
 
 
@@ -42,12 +44,13 @@ def test_numbers_with_what_follows(shape: Any, threads: int, bits: int) -> None:
 
 
 def chosen(side: int, channels: int, target: str, **attrs: Any) -> bool:
-    x = relay.var("x", shape=(1, 32, side, side))
-    w = relay.const(np.zeros((channels, 32, *attrs.get("kernel_size", (1, 1))), "float32"))
-    mod = tvm.IRModule.from_expr(relay.nn.conv2d(x, w, **attrs))
-    call: Any = relay.transform.InferType()(mod)["main"].body
-    made: Any = alter_conv2d(call.attrs, call.args, processor_of(Target(target)))
-    return bool(made.in_line)
+    window = attrs.pop("kernel_size", (1, 1))
+    x = relay.var("x", shape=(1, side, side, 32))
+    w = relay.const(np.zeros((channels, *window, 32), "float32"))
+    call = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="OHWI", **attrs)
+    made = contraction_of_call(call)
+    assert made is not None
+    return packing_of(made, processor_of(Target(target))).flat
 
 
 def test_where_it_pays() -> None:
@@ -65,5 +68,5 @@ def test_where_it_pays() -> None:
 @pytest.mark.parametrize("attrs", [{"strides": (2, 2)}, {"padding": (1, 1)},
                                    {"out_layout": "NCHW"}])
 def test_only_single_pixels(attrs: Any) -> None:
-    with pytest.raises(TypeInferenceError, match="in_line is for windows of one pixel"):
+    with pytest.raises(TypeInferenceError, match="flat is for pointwise convolutions"):
         tvm.IRModule.from_expr(conv((1, 7, 7, 24), 16, **attrs))

@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
+from sterna.op.nn._conv_shape import contraction_of
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr, Tuple, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, find
-from sterna.schedule.register_tile import group_widths, vectors_of
-from sterna.target import instructions_of
+from sterna.schedule.choose import choose, deciding
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.conv_stages import UNROLLED_CHANNELS
+from sterna.schedule.cost import KERNEL, STREAMED
+from sterna.schedule.register_tile import group_widths, tiles_of_group, vectors_of
+from sterna.target import instructions_of, processor_of
 
-# Multiply-adds that are worth another kernel.
-LEAST_PRODUCTS = 1 << 18
-LEAST_PRODUCTS_OF_UNITS = 1 << 15
 # So few channels are computed by vectors of pixels, if the window is large enough to pay for it.
 FEW_CHANNELS = 4
 LARGE_WINDOW = 25
@@ -49,32 +51,37 @@ def with_whole_vectors(
     place = kernel.index_of("O")
     extents: Any = kernel.dims(kinds[1].shape)
     channels, window = extents["O"], extents["H"] * extents["W"]
-    if _products("nn.conv2d", attrs, kinds) < LEAST_PRODUCTS:
+    made = contraction_of(attrs, *kinds)
+    if made is None or made.macs == 0:
         return None
     if attrs.groups > 1:
-        return _with_whole_groups(attrs, args, extents, lanes)
+        return _with_whole_groups(attrs, args, made, target, lanes)
     if channels % (lanes // 2) == 0:
         return None
     if attrs.data_layout == "NCHW" and has_few_channels(channels, window):
         return None
-    more = -channels % lanes
+    more = _padding(made, lanes, target)
+    if not more:
+        return None
     own = {**dict(attrs.items()), "channels": channels + more}
-    made = call("nn.conv2d", data, _widened(weight, place, more), **own)
-    return call("strided_slice", made, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
+    wider = call("nn.conv2d", data, _widened(weight, place, more), **own)
+    return call("strided_slice", wider, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
 
 
 def _with_whole_groups(
-    attrs: Any, args: tuple[RelayExpr, ...], extents: dict[str, int], lanes: int
+    attrs: Any, args: tuple[RelayExpr, ...], made: Contraction, target: Any, lanes: int
 ) -> RelayExpr | None:
     """The same in each group, where no tile whose width divides it fills half as much of vectors.
 
     What was added is cut off group by group.
     """
     (data, weight), place = args, layout_of(attrs.kernel_layout).index_of("O")
-    own = extents["O"] // attrs.groups
-    more = -own % lanes
+    own = made.outputs // attrs.groups
     filled = max(width / (vectors_of(width, lanes) * lanes) for width in group_widths(own, lanes))
-    if extents["I"] == 1 or own / (own + more) <= 2 * filled:
+    if made.depth == 1 or own / (own + -own % lanes) <= 2 * filled:
+        return None
+    more = _padding(made, lanes, target)
+    if not more:
         return None
     assert isinstance(weight, Constant)
     plain = np.moveaxis(to_numpy(weight.data), place, 0)
@@ -82,10 +89,10 @@ def _with_whole_groups(
     wide = np.pad(apart, [(0, more if axis == 1 else 0) for axis in range(apart.ndim)])
     packed = np.moveaxis(wide.reshape(-1, *plain.shape[1:]), 0, place)
     given = {**dict(attrs.items()), "channels": attrs.groups * (own + more)}
-    made = call("nn.conv2d", data, const(np.ascontiguousarray(packed)), **given)
+    wider = call("nn.conv2d", data, const(np.ascontiguousarray(packed)), **given)
     axis = layout_of(_out_layout(attrs)).index_of("C")
     firsts = range(0, attrs.groups * (own + more), own + more)
-    parts = [call("strided_slice", made, begin=(n,), end=(n + own,), axes=(axis,)) for n in firsts]
+    parts = [call("strided_slice", wider, begin=(n,), end=(n + own,), axes=(axis,)) for n in firsts]
     return call("concatenate", Tuple(tuple(parts)), axis=axis)
 
 
@@ -93,19 +100,21 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     """A dense layer with known weights of float32, where vectors and its units do not fit."""
     data, weight = args
     lanes = _lanes(target)
-    if lanes is None or not isinstance(weight, Constant) or attrs.weight_layout != "NC":
+    if lanes is None or not isinstance(weight, Constant):
         return None
     kinds = _plain_floats(attrs, args)
     if kinds is None:
         return None
     units = kinds[1].concrete_shape[0]
-    if units % (lanes // 2) == 0 or _products("nn.dense", attrs, kinds) < LEAST_PRODUCTS_OF_UNITS:
+    described = None if units % (lanes // 2) == 0 else find("nn.dense").contraction.describe
+    made = None if described is None else described(attrs, *kinds)
+    more = 0 if made is None or made.macs == 0 else _padding(made, lanes, target)
+    if not more:
         return None
-    more = -units % lanes
     own = {**dict(attrs.items()), "units": units + more}
-    made = call("nn.dense", data, _widened(weight, 0, more), **own)
+    wider = call("nn.dense", data, _widened(weight, 0, more), **own)
     last = kinds[0].ndim - 1
-    return call("strided_slice", made, begin=(0,), end=(units,), axes=(last,))
+    return call("strided_slice", wider, begin=(0,), end=(units,), axes=(last,))
 
 
 def _plain_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] | None:
@@ -135,9 +144,21 @@ def _lanes(target: Any) -> int | None:
     return found.vector_registers.bits // 32 if found.provides("whole_vectors") else None
 
 
-def _products(name: str, attrs: Any, kinds: list[TensorType]) -> int:
-    record = find(name)
-    assert record.macs is not None
-    out = record.infer(attrs, *kinds)
-    assert isinstance(out, TensorType)
-    return record.macs(attrs, out, *kinds)
+def _padding(made: Contraction, lanes: int, target: Any) -> int:
+    """How many channels of zeros each group gets: none, or so many that they fill vectors.
+
+    In cycles: of the tiles' steps, and where channels are cut off of another kernel that copies.
+    """
+    processor, columns = processor_of(target), made.outputs // made.groups
+    depth = made.depth if made.depth > UNROLLED_CHANNELS or made.groups > 1 else 1
+
+    def cycles(padded: int) -> float:
+        rows = made.result[-1]
+        found = tiles_of_group(processor, rows, padded, made.groups, made.out, depth)
+        steps = made.products * made.groups * (made.pixels // rows)
+        copied = 2 * made.pixels * made.outputs * made.out.bytes / STREAMED
+        more = copied + KERNEL if padded > columns else 0.0
+        return min(found.values()) * steps / processor.threads + more
+
+    with deciding(str(made)):
+        return choose("padded channels", [columns, columns + -columns % lanes], cycles) - columns

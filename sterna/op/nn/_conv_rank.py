@@ -1,0 +1,197 @@
+"""Convolutions along one or three axes by those along two, for which there are more ways to run.
+
+    nn.conv1d(%x, %w)  ->  squeeze(nn.conv2d(expand_dims(%x), expand_dims(%w)))
+    nn.conv3d(%x, %w)  ->  an image for each step along depth, with the channels of its whole window
+
+A row is an image of one line. A window of several steps along depth reads as many images: side by
+side, as channels of one, they make the sum over depth part of the sum over channels.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.op.dynamic import tensor_type
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
+from sterna.relay.layout import Layout, layout_of
+from sterna.relay.op import BROADCAST, call, is_call_of, record_of
+
+if TYPE_CHECKING:
+    from sterna.op.nn._conv_shape import ConvAttrs
+
+PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
+# What several steps along depth are worth copying for: fewer products than these are soon read.
+LEAST_PRODUCTS = 16
+DEPTH_FIRST = (0, 2, 1, 3, 4)
+
+
+def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """A convolution along one axis as one of a single line."""
+    kinds = [arg.checked_type for arg in args]
+    layouts = [layout_of(attrs.data_layout), layout_of(attrs.kernel_layout)]
+    if attrs.implementation or any(layout.is_blocked for layout in layouts):
+        return None
+    if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
+        return None
+    place, (data, weight) = layouts[0].index_of("W"), args
+    own = {name: value for name, value in attrs.items() if name not in PER_AXIS}
+    for name in ("data_layout", "kernel_layout", "out_layout"):
+        own[name] = own[name].replace("W", "HW")
+    made = call(
+        "nn.conv2d", _line(data, place, {}), _window(weight, layouts[1]), **own,
+        strides=(1, *attrs.strides), dilation=(1, *attrs.dilation),
+        padding=(0, *attrs.before, 0, *attrs.after),
+        kernel_size=attrs.kernel_size and (1, *attrs.kernel_size),
+    )
+    out = layout_of(attrs.out_layout or attrs.data_layout)
+    return call("squeeze", made, axis=(out.index_of("W"),))
+
+
+def _window(weight: RelayExpr, layout: Layout) -> RelayExpr:
+    place = layout.index_of("W")
+    if isinstance(weight, Constant):  # which those who pack it must see
+        return const(np.expand_dims(to_numpy(weight.data), place))
+    return call("expand_dims", weight, axis=place)
+
+
+def _line(expr: RelayExpr, place: int, known: dict[RelayExpr, RelayExpr]) -> RelayExpr:
+    """A row as an image; elementwise operators behind other convolutions move to their images.
+
+    squeeze, relu, expand_dims  ->  relu
+    """
+    chain = _behind_images(expr, place)
+    if not chain:
+        return call("expand_dims", expr, axis=place)
+    for each in chain:
+        args = [known.get(arg) or _widened(arg, expr, place) for arg in each.args]
+        is_squeeze = is_call_of(each, "squeeze")
+        known[each] = each.args[0] if is_squeeze else Call(each.op, tuple(args), each.attrs)
+    return known[expr]
+
+
+def _behind_images(expr: RelayExpr, place: int) -> list[Call]:
+    """Elementwise calls of one shape from the images that they begin with up to one of them.
+
+    None where no image is at their beginning.
+    """
+    shape, found = tensor_type(expr).shape, False
+    order: list[Call] = []
+    stack: list[tuple[RelayExpr, bool]] = [(expr, False)]
+    seen: set[RelayExpr] = set()
+    while stack:
+        each, done = stack.pop()
+        if done:
+            assert isinstance(each, Call)
+            order.append(each)
+            continue
+        if each in seen or tensor_type(each).shape != shape or not isinstance(each, Call):
+            continue
+        seen.add(each)
+        if is_call_of(each, "squeeze"):
+            if each.attrs.axis != (place,):  # type: ignore[union-attr]
+                continue
+            found = True
+            order.append(each)
+        elif _is_elementwise(each):
+            stack.append((each, True))
+            stack += [(arg, False) for arg in each.args]
+    return order if found and expr in seen and order and order[-1] is expr else []
+
+
+def _is_elementwise(each: Call) -> bool:
+    record = record_of(each)
+    if record is None or record.pattern > BROADCAST:
+        return False
+    return record.attrs is None or "axis" not in record.attrs.FIELDS
+
+
+def _widened(arg: RelayExpr, whole: RelayExpr, place: int) -> RelayExpr:
+    """An operand that is broadcast, or comes from elsewhere, with the axis of one line."""
+    rank = tensor_type(arg).ndim
+    at = rank - (tensor_type(whole).ndim - place)
+    return arg if at < 0 else call("expand_dims", arg, axis=at)
+
+
+def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """A convolution along three axes as one of images."""
+    data, weight = (tensor_type(arg) for arg in args)
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout)
+    if layouts != ("NCDHW", "OIDHW", "NCDHW") or attrs.implementation:
+        return None
+    if not data.is_static or not weight.is_static or 0 in data.concrete_shape:
+        return None
+    outputs, inputs, *window = weight.concrete_shape
+    if (attrs.groups > 1 and window[0] > 1) or outputs * math.prod(window) < LEAST_PRODUCTS:
+        return None
+    if _is_along_depth(attrs, window):
+        return _lines_of_pixels(attrs, args, data.concrete_shape, weight.concrete_shape)
+    batch, _, extent, high, wide = data.concrete_shape
+    before, after = attrs.before[0], attrs.after[0]
+    (stride, *strides), (dilation, *dilations) = attrs.strides, attrs.dilation
+    reach = (window[0] - 1) * dilation + 1
+    steps = (extent + before + after - reach) // stride + 1
+    images = call("transpose", args[0], axes=DEPTH_FIRST)
+    if before or after:
+        border = const(attrs.border, str(data.dtype))
+        pad = ((0, 0), (before, after), (0, 0), (0, 0), (0, 0))
+        images = call("nn.pad", images, border, pad_width=pad)
+    if window[0] > 1 or stride > 1:
+        last = (steps - 1) * stride + 1
+        parts = [
+            call("strided_slice", images, begin=(n * dilation,), end=(n * dilation + last,),
+                 strides=(stride,), axes=(1,))
+            for n in range(window[0])
+        ]
+        images = parts[0] if len(parts) == 1 else call("concatenate", Tuple(tuple(parts)), axis=2)
+    channels = window[0] * inputs * attrs.groups
+    images = call("reshape", images, newshape=(batch * steps, channels, high, wide))
+    shape = (outputs, window[0] * inputs, *window[1:])
+    made = call(
+        "nn.conv2d", images, _reordered(args[1], shape), strides=tuple(strides),
+        dilation=tuple(dilations), padding=(*attrs.before[1:], *attrs.after[1:]),
+        groups=attrs.groups, channels=outputs, kernel_size=tuple(window[1:]),
+        out_dtype=attrs.out_dtype, border=attrs.border,
+    )
+    size = tensor_type(made).concrete_shape[2:]
+    made = call("reshape", made, newshape=(batch, steps, outputs, *size))
+    return call("transpose", made, axes=DEPTH_FIRST)
+
+
+def _is_along_depth(attrs: "ConvAttrs", window: list[int]) -> bool:
+    """Whether nothing is read but the pixel at the same place, of one image or several."""
+    beside = (*window[1:], *attrs.strides[1:])
+    return set(beside) == {1} and not any((*attrs.before[1:], *attrs.after[1:]))
+
+
+def _lines_of_pixels(
+    attrs: "ConvAttrs", args: tuple[RelayExpr, ...], data: tuple[int, ...], weight: tuple[int, ...]
+) -> RelayExpr:
+    """A convolution along depth alone, with the pixels of an image as one line: nothing is moved.
+    """
+    batch, channels, extent, high, wide = data
+    image = call("reshape", args[0], newshape=(batch, channels, extent, high * wide))
+    shape = (weight[0], weight[1], weight[2], 1)
+    made = call(
+        "nn.conv2d", image, _reshaped(args[1], shape), strides=(attrs.strides[0], 1),
+        dilation=(attrs.dilation[0], 1), padding=(attrs.before[0], 0, attrs.after[0], 0),
+        groups=attrs.groups, channels=attrs.channels, kernel_size=(weight[2], 1),
+        out_dtype=attrs.out_dtype, border=attrs.border,
+    )
+    outputs, steps = tensor_type(made).concrete_shape[1:3]
+    return call("reshape", made, newshape=(batch, outputs, steps, high, wide))
+
+
+def _reshaped(weight: RelayExpr, shape: tuple[int, ...]) -> RelayExpr:
+    if isinstance(weight, Constant):
+        return const(to_numpy(weight.data).reshape(shape))
+    return call("reshape", weight, newshape=shape)
+
+
+def _reordered(weight: RelayExpr, shape: tuple[int, ...]) -> RelayExpr:
+    """Weights with the window's steps along depth as channels."""
+    if isinstance(weight, Constant):
+        return const(to_numpy(weight.data).transpose(DEPTH_FIRST).reshape(shape))
+    return call("reshape", call("transpose", weight, axes=DEPTH_FIRST), newshape=shape)

@@ -1,0 +1,140 @@
+"""Pooling where neighbours along the last axis lie side by side: a vector of windows at once.
+
+Data that has a border is copied with it into a buffer that stays in the innermost cache, a plane
+or the rows that a band of windows sees, so that no vector meets a condition. Where channels are the
+last axis their vectors need none of this.
+"""
+
+import math
+
+from sterna.ir.expr import variables_in
+from sterna.schedule.default import (
+    PARALLEL_ELEMENTS,
+    extent_of,
+    extents_of,
+    loads_of,
+    schedule_default,
+    split_at_borders,
+)
+from sterna.schedule.kernel import Kernel, Processor
+from sterna.te import ComputeOp, IterVar, Stage
+from sterna.te.tensor import Reduce
+
+# Windows of so many elements are written out.
+MOST_UNROLLED = 32
+# Fewer windows side by side are no vector.
+LEAST_WINDOWS = 4
+
+
+def schedule_windows(kernel: Kernel) -> None:
+    """Windows side by side as vectors, out of planes or bands that have their border."""
+    stages = [s for s in kernel.schedule.stages if isinstance(s.op, ComputeOp)]
+    roots = [s for s in stages if s.attach_type == "root"]
+    moving = [stage for stage in roots if _moves_along_last(stage)]
+    result = kernel.schedule[kernel.outputs[0]]
+    fits = len(moving) == len(kernel.outputs) == 1
+    if not fits or len(result.op.axis) != len(moving[0].op.axis):
+        _inline_elements(roots)
+        schedule_default(kernel)
+        return
+    window = moving[0]
+    source = _source_of(window)
+    _inline_elements([stage for stage in roots if stage is not source])
+    _schedule(kernel.processor, result, window, source)
+
+
+def _moves_along_last(stage: Stage) -> bool:
+    """Whether the last axis and one of the window's are the last index of what is read."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    if not op.reduce_axis or not op.axis or op.num_outputs > 1:
+        return False
+    last, body = op.axis[-1], op.body[0]
+    assert isinstance(body, Reduce)
+    if (extent_of(last) or 0) < LEAST_WINDOWS:
+        return False
+    steps = {axis.var for axis in op.reduce_axis}
+    reads = [variables_in(load.indices[-1]) for load in loads_of(body) if load.indices]
+    return bool(reads) and all(last.var in names and steps & set(names) for names in reads)
+
+
+def _inline_elements(stages: list[Stage]) -> None:
+    """Compute where it is read what has no window."""
+    for stage in stages:
+        if not stage.op.reduce_axis and not stage.is_output:
+            stage.compute_inline()
+
+
+def _source_of(window: Stage) -> Stage | None:
+    """The stage of the data with its border, if it has one."""
+    assert window.schedule is not None and isinstance(window.op, ComputeOp)
+    body = window.op.body[0]
+    assert isinstance(body, Reduce)
+    (source, *others) = {load.tensor.op for load in loads_of(body)}
+    if others or not isinstance(source, ComputeOp):
+        return None
+    stage = window.schedule.stage_map[source]
+    return stage if stage.attach_type == "root" and not stage.is_output else None
+
+
+def _schedule(
+    processor: Processor, result: Stage, window: Stage, source: Stage | None
+) -> None:
+    *outer, last = result.op.axis
+    lanes = min(processor.lanes(result.op.output(0).dtype), extents_of([last])[0])
+    wide, narrow = result.split(last, factor=lanes)
+    result.vectorize(narrow)
+    steps = list(window.op.reduce_axis)
+    if window is result:
+        result.reorder(*outer, wide, *steps, narrow)
+    else:
+        window.compute_at(result, wide)
+        *fixed, along = window.op.axis
+        window.reorder(*fixed, *steps, along)
+        window.vectorize(along)
+    sizes = extents_of(steps)
+    written = math.prod(sizes) <= MOST_UNROLLED
+    for step in steps if written else steps[-1:]:
+        window.unroll(step)
+    work = math.prod(extents_of(result.op.axis)) * math.prod(sizes)
+    place = _share(processor, result, outer, source, work >= PARALLEL_ELEMENTS)
+    split_at_borders(result)
+    if source is not None and place is not None:
+        source.compute_at(result, place)
+        _, few = source.split(source.op.axis[-1], factor=processor.lanes(source.op.output(0).dtype))
+        source.vectorize(few)
+        split_at_borders(source)
+
+
+def _share(
+    processor: Processor, result: Stage, outer: list[IterVar], source: Stage | None, parallel: bool
+) -> IterVar | None:
+    """Share planes, or rows if these are few, among threads; gives where the source is made."""
+    if not outer:
+        return None
+    *planes, row = outer
+    if not planes or math.prod(extents_of(planes)) < 2 * processor.threads:
+        rows = result.fuse(*outer)
+        if parallel:
+            result.parallel(rows)
+        return rows
+    together = result.fuse(*planes)
+    if parallel:
+        result.parallel(together)
+    if source is None:
+        return None
+    made = source.op.output(0)
+    rank = len(source.op.axis) - len(planes)
+    plane = math.prod(extents_of(source.op.axis[-rank:])) * made.dtype.bytes
+    count = extents_of([row])[0]
+    band = rows_in(processor.l1_bytes // 2, plane, count)
+    if band == count:
+        return together
+    bands, _ = result.split(row, factor=band)
+    return bands
+
+
+def rows_in(bytes_at_once: int, plane: int, rows: int) -> int:
+    """How many rows of windows see so many bytes of a plane; a divisor of them if one is near."""
+    most = max(1, min(rows, bytes_at_once * rows // plane))
+    return next((n for n in range(most, most // 2, -1) if rows % n == 0), most)

@@ -1,0 +1,1 @@
+"""One fuzzer a file, found by listing."""

@@ -1,0 +1,221 @@
+"""The list of layers, the sampler, and runs over them beside other engines."""
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.support import ROOT, require_module
+
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmarks' modules can be imported."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def all_layers() -> list[Any]:
+    layers: list[Any] = module("layer_list.every").LAYERS
+    return layers
+
+
+# ---- the list ----
+
+
+def test_the_list_is_long_and_names_are_unique() -> None:
+    layers = all_layers()
+    assert len(layers) >= 400
+    assert [key for key, count in Counter(layer.key for layer in layers).items() if count > 1] == []
+
+
+def test_every_class_and_every_variant_is_there() -> None:
+    layers = all_layers()
+    kinds = Counter(layer.kind for layer in layers)
+    some = {"conv-grouped", "conv-3d", "conv-1d-dilated", "dense-row", "attention", "sort"}
+    assert some <= set(kinds)
+    variants = Counter(str(layer.variant) for layer in layers)
+    assert all(variants[name] >= 50 for name in ("", "batch8", "int8", "free"))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_layer_is_a_valid_model(part: int) -> None:
+    for layer in all_layers()[part::4]:
+        model, inputs = layer.build()
+        onnx.checker.check_model(model)
+        assert [value.name for value in model.graph.input] == list(inputs), layer.key
+        assert all(value.type.tensor_type.elem_type for value in model.graph.output), layer.key
+
+
+def test_a_layer_is_the_same_in_every_process() -> None:
+    layer = next(one for one in all_layers() if one.key == "conv/alexnet_3x3_256_256_13-free")
+    (first, given), (second, again) = layer.build(), layer.build()
+    assert first.SerializeToString() == second.SerializeToString()
+    assert all(np.array_equal(given[name], again[name]) for name in given)
+    assert len(given) == 3, "the weights and the bias are inputs"
+
+
+def test_a_variant_of_unknown_letters_is_refused() -> None:
+    with pytest.raises(ValueError, match="made of 8, q and f, not '8x'"):
+        module("layer_list.layer").Variant.parse("8x")
+
+
+# ---- the sampler ----
+
+
+def test_a_seed_draws_the_same_layers_and_another_one_others() -> None:
+    sample = module("layer_list.sample").sample
+    first = [layer.key for layer in sample(60, 3)]
+    assert first == [layer.key for layer in sample(60, 3)]
+    assert first[:20] == [layer.key for layer in sample(20, 3)]
+    assert len(set(first)) == 60
+    assert first != [layer.key for layer in sample(60, 4)]
+
+
+def test_drawn_layers_are_valid_models_of_every_class() -> None:
+    drawing = module("layer_list.sample")
+    layers = drawing.sample(2 * len(drawing.DRAWS), 11)
+    assert {layer.kind for layer in layers} == set(drawing.DRAWS)
+    for layer in layers:
+        onnx.checker.check_model(layer.build()[0])
+
+
+# ---- standings ----
+
+
+def made(key: str, ratio: float | None, **fields: Any) -> Any:
+    given = {"variant": "", "threads": 1, "times": {}, "fastest_peer": "onnxruntime",
+             "difference": 0.0, "same": True, **fields}
+    return module("standings").Standing(key=key, kind=key.split("/")[0], ratio=ratio, **given)
+
+
+def test_the_worst_comes_first_and_failures_before_it() -> None:
+    standings = module("standings")
+    found = [
+        made("a/slow", 0.5), made("a/fast", 2.0), made("b/wrong", 3.0, same=False),
+        made("b/fails", None, same=None, failures={"sterna": "no"}),
+        made("b/alone", None, same=None),
+    ]
+    order = [each.key for each in standings.worst_first(found)]
+    assert order == ["b/fails", "b/wrong", "a/slow", "a/fast", "b/alone"]
+
+
+def test_classes_are_summed_up_by_geometric_means() -> None:
+    standings = module("standings")
+    rows = standings.summary([made("a/x", 0.5), made("a/y", 2.0), made("b/z", 4.0)])
+    assert [row[0] for row in rows] == ["a", "b", "all"]
+    assert rows[0][2:6] == ("2", "1.00", "1 (50%)", "1 (50%)")
+    assert rows[2][3] == f"{(0.5 * 2 * 4) ** (1 / 3):.2f}"
+
+
+def test_the_picture_has_a_dot_for_each_ratio() -> None:
+    found = [made("a/x<y", 0.5), made("a/y", 2.0), made("b/z", 4000.0), made("b/none", None)]
+    drawn = module("standings").picture(found, "Layers")
+    assert drawn.count("<circle") == 3 and 'class="lost"' in drawn and "a/x&lt;y: 0.50" in drawn
+
+
+# ---- engines in processes ----
+
+
+def test_an_engine_that_cannot_take_a_model_is_left_out(tmp_path: Path) -> None:
+    require_module("onnxruntime")
+    contest = module("contest")
+    layer = next(one for one in all_layers() if one.key.startswith("softmax/Softmax_16x10"))
+    model, inputs = layer.build()
+    onnx.save(model, tmp_path / "layer.onnx")
+    engines = [contest.Engine("onnxruntime", 1), contest.Engine("unheard_of", 1)]
+    try:
+        found = contest.contest(engines, tmp_path / "layer.onnx", inputs, 1, 0.001)
+    finally:
+        for engine in engines:
+            engine.close()
+    assert set(found.times) == {"onnxruntime"} and "unheard_of" in found.failures
+    assert found.ratio is None and math.isnan(found.difference)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, str(BENCHMARKS / "layers.py"), *map(str, arguments)]
+    return subprocess.run(program, capture_output=True, text=True, timeout=300)
+
+
+def test_a_run_times_compares_keeps_draws_and_goes_on(tmp_path: Path) -> None:
+    require_module("onnxruntime")
+    kept, drawn = tmp_path / "found.json", tmp_path / "found.svg"
+    settings = ("--engines", "onnxruntime", "--rounds", 1, "--seconds", 0.001, "--json", kept)
+    done = run("--only", "dense-row/odd_1x333x77", *settings)
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(kept.read_text())["standings"]
+    assert one["same"] and one["ratio"] > 0 and one["share_of_bound"] > 0 and one["flops"] > 50_000
+    wider = ("--only", "dense-row/odd_1x333x77,Softmax_16x10", "--resume", "--picture", drawn)
+    done = run(*wider, *settings)
+    assert done.returncode == 0 and "[1/1]" in done.stderr, "what is known is not timed again"
+    assert "dense-row" in done.stdout and "softmax" in done.stdout
+    assert drawn.read_text().count("<circle") == 2
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (("--only", "no_such_layer"), "no layer has 'no_such_layer' in its name"),
+    (("--resume",), "--resume goes on with the file that --json names"),
+    (("--json", "nowhere/found.json"), "there is no folder 'nowhere'"),
+])
+def test_mistakes_are_told(
+    arguments: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    require_module("onnxruntime")
+    monkeypatch.setattr(sys, "argv", ["layers.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        module("layers").main()
+    assert told in f"{ended.value.code}{capsys.readouterr().err}" and ended.value.code != 0
+
+
+# ---- exported networks ----
+
+
+def test_thirty_networks_have_names_of_their_own() -> None:
+    networks = module("exported_networks").NETWORKS
+    assert len({network.key for network in networks}) == 30
+    assert {network.library for network in networks} == {"torchvision", "timm"}
+
+
+def test_a_network_is_exported_and_runs_as_torch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_module("torch")
+    import torch
+
+    import sterna
+
+    exported = module("exported_networks")
+
+    class Segmentation(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+
+        def forward(self, x: Any) -> Any:
+            return {"out": self.net(x)}
+
+    net = Segmentation().eval()
+    monkeypatch.setattr(exported.Network, "make", lambda self: net)
+    monkeypatch.setattr(exported, "prepare_torchvision", lambda: None)
+    task = exported.task_of(exported.Network("timm", "small", (1, 3, 8, 8)), tmp_path)
+    path, inputs = task.make(tmp_path)
+    assert path == tmp_path / "timm_small.onnx"
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(inputs["image"]))["out"].numpy()
+    assert np.allclose(sterna.compile(path).run(inputs)["result"], wanted, rtol=1e-4, atol=1e-5)
