@@ -451,7 +451,9 @@ STERNA_API int sterna_list_globals(sterna_any *out);   /* a list of text, sorted
  * 6  DEVICES AND ARRAYS
  *
  * A device type is usable once something has registered how to allocate and copy there; the CPU
- * always is.
+ * always is. When one that nobody has registered is first asked for, the library libsterna_<name>
+ * beside the runtime (libsterna_opencl.so) is loaded, if there is one, and its function
+ * int sterna_register_<name>(void) is called.
  */
 typedef struct sterna_device_api {
   void *self;

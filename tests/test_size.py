@@ -15,7 +15,7 @@ BUDGET = {
     "arith": 3700,
     "as_tvm": 320,
     "cli": 1990,
-    "codegen": 10390,
+    "codegen": 10650,
     "contrib": 830,
     "driver": 2240,
     "exec": 200,

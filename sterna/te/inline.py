@@ -8,6 +8,7 @@ from sterna.ir.expr import Call, Expr, IntImm, Let, Var, variables_in
 from sterna.ir.node import Node
 from sterna.te.schedule import Schedule, Stage
 from sterna.te.tensor import ComputeOp, ProducerLoad, Tensor, replace_loads
+from sterna.tir.copy import with_own_names
 
 
 def inline_stages(schedule: Schedule) -> None:
@@ -35,7 +36,7 @@ def _inline(schedule: Schedule, stage: Stage) -> None:
             return None
         at = {axis.var: index for axis, index in zip(op.axis, indices, strict=True)}
         body: Expr = substitute(op.body[tensor.value_index], at)
-        return body
+        return with_own_names(body)  # each reader binds its own
 
     for reader in schedule.stages:
         if reader is not stage and any(schedule[t] is stage for t in reader.op.input_tensors):

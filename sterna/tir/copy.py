@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sterna.ir.expr import Expr, Let, Var
+from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Prefetch, Stmt
 
@@ -16,6 +17,14 @@ def copy_stmt(
     Buffers of the outside may be others too; the values then say what their addresses are.
     """
     copied: Stmt = _Copier(values, buffers or {}).rewrite(stmt)
+    return copied
+
+
+def with_own_names(expr: Expr) -> Expr:
+    """The expression itself, or a copy with variables of its own if it binds some."""
+    found: list[Node] = []
+    post_order(expr, lambda node: found.append(node) if isinstance(node, Let) else None)
+    copied: Expr = _Copier({}, {}).rewrite(expr) if found else expr
     return copied
 
 

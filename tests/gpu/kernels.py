@@ -8,10 +8,16 @@ import numpy as np
 
 import sterna as tvm
 from sterna import te
+from sterna.ir import build
 from sterna.te import Schedule, Tensor
 from sterna.tir.device_interpreter import run_on_device
 
 Reference = Callable[..., Any]
+
+
+def shape_of(tensor: Tensor) -> list[int]:
+    """The extents of a tensor, which are numbers."""
+    return [build.int_value(extent) or 0 for extent in tensor.shape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +32,13 @@ class Example:
         """Arrays for all arguments but the last."""
         rng = np.random.default_rng(seed)
         return [
-            rng.standard_normal([int(extent) for extent in arg.shape]).astype(arg.dtype)
-            for arg in self.args[:-1]
+            rng.standard_normal(shape_of(arg)).astype(arg.dtype) for arg in self.args[:-1]
         ]
 
     def check_interpreted(self, seeds: int = 2) -> None:
         """Hold the interpreter, with its threads in some orders, against the reference."""
         function = tvm.lower(self.schedule, self.args, name="example")["example"]
-        shape = [int(extent) for extent in self.args[-1].shape]
+        shape = shape_of(self.args[-1])
         for seed in range(seeds):
             arrays, result = self.inputs(), np.zeros(shape, self.args[-1].dtype)
             run_on_device(function, *arrays, result, seed=seed)
@@ -45,7 +50,7 @@ class Example:
         device = tvm.device(target)
         arrays = self.inputs()
         given = [tvm.nd.array(array, device) for array in arrays]
-        shape = [int(extent) for extent in self.args[-1].shape]
+        shape = shape_of(self.args[-1])
         result = tvm.nd.empty(shape, self.args[-1].dtype, device)
         built(*given, result)
         np.testing.assert_allclose(

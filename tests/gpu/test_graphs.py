@@ -27,7 +27,7 @@ def network() -> tuple[tvm.IRModule, dict[str, Any]]:
         name: rng.standard_normal(shape).astype("float32")
         for name, shape in {"w": (8, 4, 3, 3), "b": (8,), "d": (40, 288)}.items()
     }
-    return tvm.IRModule.from_expr(relay.Function([x, w, b, d], y)), weights
+    return tvm.IRModule.from_expr(relay.Function((x, w, b, d), y)), weights
 
 
 def run(module: Any, device: Any, x: Any) -> Any:
@@ -56,8 +56,8 @@ def test_a_network_gives_what_it_gives_on_the_cpu(tmp_path: Path) -> None:
 def test_operators_of_statements_run_on_the_device() -> None:
     """Sorting, searching and running sums: loops of their own, in threads where they allow it."""
     x = relay.var("x", shape=(5, 9))
-    outs = relay.Tuple([relay.argsort(x, axis=1, dtype="int32"), relay.cumsum(x, axis=0)])
-    module = tvm.IRModule.from_expr(relay.Function([x], outs))
+    outs = relay.Tuple((relay.argsort(x, axis=1, dtype="int32"), relay.cumsum(x, axis=0)))
+    module = tvm.IRModule.from_expr(relay.Function((x,), outs))
     given = np.random.default_rng(2).standard_normal((5, 9)).astype("float32")
     executor = graph_executor.GraphModule(relay.build(module, "opencl")["default"](tvm.opencl()))
     executor.set_input("x", given)

@@ -168,7 +168,8 @@ def _tile_of(product: _Product, limits: Limits) -> Tile | None:
         fetched = 1 / tile.block_rows + 1 / tile.block_columns
         held = 1 / tile.rows + 1 / tile.columns
         threads = tile.row_threads * tile.column_threads
-        idle = max(1.0, BLOCKS / (across * down * blocks)) ** 0.5 * (256 / threads) ** 0.25
+        idle = math.sqrt(max(1.0, BLOCKS / (across * down * blocks)))
+        idle *= math.pow(256 / threads, 0.25)
         waits = 1 + 1 / tile.depth
         return work * (0.1 + 4 * fetched + held) * idle * waits
 
