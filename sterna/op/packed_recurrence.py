@@ -216,7 +216,8 @@ def _reference(
 def _contraction(attrs: StepsAttrs, projected: TensorType, weights: TupleType) -> Contraction:
     """The states of all steps times the recurrence's weights, a step after the other."""
     _, blocks, size, gates, units = tensors(weights, "weights")[0].concrete_shape
-    time, batch = by_layout(attrs, projected.concrete_shape[:2])
+    first, second, *_ = projected.concrete_shape
+    time, batch = by_layout(attrs, (first, second))
     count, kind = len(attrs.directions), projected.dtype
     rows = time * batch * count
     return Contraction(

@@ -15,6 +15,7 @@ HOME = (PACKAGE / "isa", PACKAGE / "target" / "processors")  # the latter are LL
 # Names that mean something else where they stand.
 OTHER_MEANINGS = {
     ("arith/sums.py", "fma"),  # the intrinsic of the loop IR
+    ("codegen/opencl/prelude.py", "fma"),  # a name that OpenCL C keeps for itself
     ("relay/text.py", "bf16"),  # how the text form writes numbers of bfloat16
     ("micro/platforms/arm.py", "vfp4d16sp"),  # an option of Zig's compiler
     ("target/tags.py", "neon"),  # the -mattr of boards that users of the classic API know

@@ -12,6 +12,7 @@ from sterna.ir.expr import (
     Call,
     CompareExpr,
     Expr,
+    Let,
     Max,
     Min,
     Select,
@@ -25,7 +26,7 @@ from sterna.tir.copy import copy_stmt
 from sterna.tir.passes.hoist_if_then_else import conjuncts
 from sterna.tir.passes.remove_no_op import remove_no_op_in
 from sterna.tir.passes.simplify import simplify_stmt
-from sterna.tir.stmt import AttrStmt, For, IfThenElse, PrimFunc, Stmt, is_nothing, seq
+from sterna.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, Stmt, is_nothing, seq
 from sterna.tir.threads import has_threads
 
 HINT = "pragma_loop_partition_hint"
@@ -76,8 +77,11 @@ def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[
         yield (stmt.b <= stmt.a if isinstance(stmt, Min) else stmt.b >= stmt.a), inner
     if isinstance(stmt, Call) and stmt.op == "if_then_else":
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
+    bound = stmt.var if isinstance(stmt, Let | LetStmt) else None
     for child in stmt.children():
-        yield from _borders(child, inner)
+        for condition, loops in _borders(child, inner):
+            if bound is None or bound not in variables_in(condition):
+                yield condition, loops
 
 
 def _is_hinted(loop: For) -> bool:
