@@ -13,8 +13,9 @@ from sterna.model.cached_model import SIZE, CachedModel, Recipe, model_cache
 from sterna.model.report import KernelFacts
 from sterna.runtime import save_param_dict
 from sterna.support.memory import give_back_memory
-from sterna.target import Target, runs_here
+from sterna.target import Target
 from sterna.target.code_generator import KernelCodeGenerator
+from sterna.target.here import runs_here
 
 # Of the bytes that models may take; a larger one would drive out all others.
 LARGEST_PART = 2

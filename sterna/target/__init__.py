@@ -2,7 +2,6 @@
 
 from sterna.support.classic import classic_names
 from sterna.target.for_schedules import host_of, is_gpu, processor_of
-from sterna.target.here import runs_here
 from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, instructions_of, machine_of
 from sterna.target.needed import needed
@@ -25,7 +24,6 @@ __all__ = [
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu",
     "list_tags", "machine_of", "mali", "needed", "processor_of", "register", "riscv_cpu", "rocm",
-    "runs_here",
 ]
 
 __getattr__ = classic_names(__name__)
