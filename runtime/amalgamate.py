@@ -13,6 +13,8 @@ TITLES = {
     "src": "The Sterna runtime in one file, made by amalgamate.py; sterna.h is its manual.",
     "rpc": "Sterna's RPC server in one file, made by amalgamate.py; it links with sterna.c.",
 }
+# Where size was asked for (-Os), clang is told to mean it: gcc does so by itself.
+SMALL = "#if defined(__clang__) && defined(__OPTIMIZE_SIZE__)\n#pragma clang attribute {}\n#endif\n"
 LOCAL_INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 
 
@@ -45,11 +47,12 @@ def amalgamate(folder: str = "src") -> str:
         seen.add(name)
         return LOCAL_INCLUDE.sub(inline, find_header(folder, name).read_text("utf-8"))
 
-    parts = [f"/* {TITLES[folder]} */\n", "#define STERNA_ONE_FILE\n"]
+    begin = SMALL.format("push(__attribute__((minsize)), apply_to = function)")
+    parts = [f"/* {TITLES[folder]} */\n", "#define STERNA_ONE_FILE\n", begin]
     for path in sources(folder):
         text = LOCAL_INCLUDE.sub(inline, path.read_text("utf-8"))
         parts.append(f"\n/* ==== {path.name} ==== */\n{text}")
-    return "".join(parts)
+    return "".join([*parts, "\n", SMALL.format("pop")])
 
 
 if __name__ == "__main__":

@@ -16,19 +16,16 @@
 #include <string.h>
 
 enum { SEAL_SIZE = 160, SEAL_MARK = 16, SEAL_DIGEST = 24, SEAL_END = 8, SEAL_PIECE = 16384 };
-/* Where it is looked for: some of it may be missing, or something may stand behind it. */
-enum { SEAL_WINDOW = 512, SEAL_AT = SEAL_WINDOW - SEAL_SIZE };
 
 /* 0: the content is what was sealed, or there is no seal. */
 static int compare_content(FILE *file) {
   static const char mark[] = "sterna-sealed-1\n-sterna\n";
-  uint8_t tail[SEAL_WINDOW], piece[SEAL_PIECE], *seal = tail + SEAL_AT;
-  if (fseek(file, -SEAL_WINDOW, SEEK_END)) return 0; /* too short for a library */
-  if (fread(tail, 1, SEAL_WINDOW, file) != SEAL_WINDOW) return -1;
-  int at = SEAL_WINDOW - SEAL_MARK;
-  while (at && memcmp(tail + at, mark, SEAL_MARK)) at--;
-  int has_end = !memcmp(seal + SEAL_SIZE - SEAL_END, mark + SEAL_MARK, SEAL_END);
-  if (!at && !has_end) return 0;
+  uint8_t seal[SEAL_SIZE], piece[SEAL_PIECE];
+  if (fseek(file, -SEAL_SIZE, SEEK_END)) return 0; /* too short for a library */
+  if (fread(seal, 1, SEAL_SIZE, file) != SEAL_SIZE) return -1;
+  int is_begun = !memcmp(seal, mark, SEAL_MARK);
+  int is_ended = !memcmp(seal + SEAL_SIZE - SEAL_END, mark + SEAL_MARK, SEAL_END);
+  if (!is_begun && !is_ended) return 0;
   uint64_t left = 0;
   for (int i = 7; i >= 0; i--) left = left << 8 | seal[SEAL_MARK + i];
   sha256 hash;
@@ -42,7 +39,7 @@ static int compare_content(FILE *file) {
   }
   if (fread(piece, 1, sizeof piece, file) != SEAL_SIZE) return -1; /* the seal follows, then nothing */
   sha256_end(&hash, piece);
-  return at != SEAL_AT || !has_end || memcmp(piece, seal + SEAL_DIGEST, SHA256_SIZE);
+  return !is_begun || !is_ended || memcmp(piece, seal + SEAL_DIGEST, SHA256_SIZE);
 }
 
 int seal_is_broken(const char *path) {

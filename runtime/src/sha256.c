@@ -56,9 +56,8 @@ __attribute__((target("+crypto"))) static void compress_fast(uint32_t state[8], 
 #include <immintrin.h>
 
 static int find_instructions(void) {
-  unsigned a, b = 0, c = 0, d;
-  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 19 & 1) /* SSE 4.1 */ &&
-         __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
+  unsigned a, b, c, d; /* what has these has SSE 4.1 too */
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
 }
 
 __attribute__((target("sha,sse4.1"))) static void compress_fast(uint32_t state[8], const uint8_t *block,

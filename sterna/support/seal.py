@@ -110,6 +110,15 @@ def check_file(path: Path, trust: Trust | None = None) -> bool:
         raise ValueError(f"cannot load '{path}': {error}") from None
 
 
+def find_seal(path: Path) -> bool:
+    """Whether there is a seal, without a look at the content; a ValueError if it is broken."""
+    try:
+        with open(path, "rb") as file:
+            return _find(view_of(file)) is not None
+    except BrokenFileError as error:
+        raise ValueError(f"cannot load '{path}': {error}") from None
+
+
 def is_sealed(path: Path) -> bool:
     """Whether there is a seal, whole or not, without a look at the content."""
     with open(path, "rb") as file:

@@ -12,7 +12,10 @@ from sterna.ir.pass_context import PassContext
 from sterna.schedule.config import ANSWERS
 
 WAYS = ["as it lies", "panels", "dot products", "streamed"]
-SHAPES = [(33, 40, 1), (1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40), (40, 81, 33)]
+SHAPES = [
+    (33, 40, 1), (8, 3, 16), (4, 2, 4), (1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40),
+    (40, 81, 33),
+]
 
 
 def product(

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,7 +106,7 @@ class Worker:
         words = [sys.executable, "-m", "sterna.testing.fuzz.worker", self.fuzzer.place]
         self._process = subprocess.Popen(
             [*words, self._folder.name, *self._corpus], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._said,
+            stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
         )
         if not self._receive(STARTING_S):
             self._said.seek(0)
@@ -128,7 +130,8 @@ class Worker:
 
     def _stop(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # with what it has started
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:

@@ -1,5 +1,6 @@
 """Broken frames for the RPC server in C, under sanitizers: no crash, no hang, nothing left over."""
 
+import atexit
 import io
 import os
 import random
@@ -242,6 +243,7 @@ class CServer(Fuzzer):
             words = [str(self._folder / "server"), "--port", "0", "--max-seconds", "10"]
             words += ["--max-memory", "0"]  # a sanitizer's own is more than any limit
             self._process = subprocess.Popen(words, stderr=log, env=settings, cwd=os.sep)
+        atexit.register(self._process.kill)
         end = time.monotonic() + 60
         while b"\n" not in self._log.read_bytes():
             assert self._process.poll() is None and time.monotonic() < end, self._log.read_text()
