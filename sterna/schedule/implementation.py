@@ -209,11 +209,15 @@ def best_candidate(
     return taken
 
 
-def packed_operands(candidate: Candidate, data: RelayExpr) -> tuple[RelayExpr, ...]:
-    """The data as a candidate takes it, and the weights that it packs."""
+def packed_operands(
+    candidate: Candidate, data: RelayExpr, weight: RelayExpr
+) -> tuple[RelayExpr, ...]:
+    """The data as a candidate takes it, and the weights that it packs, by the weights' name."""
     assert candidate.pack is not None
     arranged = data if candidate.arranged is None else candidate.arranged.data(data)
-    return (arranged, *(Constant(from_numpy(array)) for array in candidate.pack()))
+    packed = [Constant(from_numpy(array)) for array in candidate.pack()]
+    max(packed, key=lambda each: each.data.nbytes).span = weight.span
+    return (arranged, *packed)
 
 
 # ---- what operators ask, of calls whose weights are packed ----

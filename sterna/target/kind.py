@@ -60,8 +60,15 @@ class TargetKind:
     """The modules that register schedules for its keys, beside those in operators' records."""
     triple: str | None = None
     """LLVM's triple when -mtriple does not give one; "host" is the one of this machine."""
-    query_device: Callable[[int], Mapping[str, Value]] | None = None
-    """Reads options from a live device, for -from_device."""
+    query_device: Callable[[int], Mapping[str, Value]] | str | None = None
+    """Reads options from a live device, for -from_device; or the module that does, by ask."""
+
+    def device_query(self) -> Callable[[int], Mapping[str, Value]] | None:
+        """What reads options from a live device; None if nothing does."""
+        if not isinstance(self.query_device, str):
+            return self.query_device
+        found: Callable[[int], Mapping[str, Value]] = importlib.import_module(self.query_device).ask
+        return found
 
     def __str__(self) -> str:
         return self.name

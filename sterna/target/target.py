@@ -321,6 +321,7 @@ def _convert(kind: TargetKind, name: str, value: object, text: str) -> Value:
 
 
 def _ask_device(kind: TargetKind, index: int) -> dict[str, Value]:
-    if kind.query_device is None:
+    query = kind.device_query()
+    if query is None:
         raise ValueError(f"-from_device: a device of kind '{kind.name}' cannot be asked")
-    return dict(kind.query_device(index))
+    return dict(query(index))

@@ -54,7 +54,7 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
         out_layout="" if seen.out_layout == seen.data_layout else seen.out_layout,
         kernel_layout=_plain_layout(attrs), out_dtype=seen.out,
     )
-    operands, how = packed_operands(found, data), expression_of(packed)
+    operands, how = packed_operands(found, data, weight), expression_of(packed)
     if how is not None:
         operands = factors_into_weights(made, layout_of(how.weights), *operands)
     return Call(call.op, operands, packed)

@@ -200,7 +200,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
-    return Call(call.op, packed_operands(found, data), attrs.replace(
+    return Call(call.op, packed_operands(found, data, weight), attrs.replace(
         implementation=str(found.plan), units=made.outputs, out_dtype=made.out,
     ))
 
