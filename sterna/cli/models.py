@@ -13,7 +13,8 @@ from sterna.frontend.formats import importable_suffixes
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import COMPILED
 from sterna.runtime import set_num_threads
-from sterna.target import Target, runs_here
+from sterna.target import Target
+from sterna.target.here import runs_here
 
 
 def add_model(parser: argparse.ArgumentParser, compiled_too: bool = True) -> None:

@@ -36,6 +36,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.CanonicalizeCast(),  # after equal casts were joined; it takes them apart again
         T.FoldExplicitPadding(),  # before convolutions of rows become those of images
         T.CanonicalizeOps(),
+        T.Legalize(target),  # what rows and volumes have become, as images
         T.FlattenAtrousConv(),
         # layouts: after factors are in the weights, which are packed now
         T.AlterOpLayout(processor),

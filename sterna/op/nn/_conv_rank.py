@@ -7,7 +7,6 @@ A row is an image of one line. A window of several steps along depth reads as ma
 side, as channels of one, they make the sum over depth part of the sum over channels.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,23 +17,26 @@ from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.layout import Layout, layout_of
 from sterna.relay.op import BROADCAST, call, is_call_of, record_of
+from sterna.schedule.dot4 import are_bytes
 
 if TYPE_CHECKING:
     from sterna.op.nn._conv_shape import ConvAttrs
 
 PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
-# What several steps along depth are worth copying for: fewer products than these are soon read.
-LEAST_PRODUCTS = 16
+# Fewer channels than these run as fast as they lie: vectors of pixels read rows and volumes too.
+LEAST_OF_ROWS, LEAST_OF_VOLUMES = 8, 16
 DEPTH_FIRST = (0, 2, 1, 3, 4)
 
 
 def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     """A convolution along one axis as one of a single line."""
-    kinds = [arg.checked_type for arg in args]
+    kinds = [tensor_type(arg) for arg in args]
     layouts = [layout_of(attrs.data_layout), layout_of(attrs.kernel_layout)]
     if attrs.implementation or any(layout.is_blocked for layout in layouts):
         return None
-    if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
+    if not all(kind.is_static for kind in kinds):
+        return None
+    if not are_bytes(*kinds) and _least_channels(attrs, layouts, kinds) < LEAST_OF_ROWS:
         return None
     place, (data, weight) = layouts[0].index_of("W"), args
     own = {name: value for name, value in attrs.items() if name not in PER_AXIS}
@@ -48,6 +50,15 @@ def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr |
     )
     out = layout_of(attrs.out_layout or attrs.data_layout)
     return call("squeeze", made, axis=(out.index_of("W"),))
+
+
+def _least_channels(attrs: "ConvAttrs", layouts: list[Layout], kinds: list[TensorType]) -> int:
+    """The channels that it reads or makes, whichever are fewer; those of a group."""
+    data, weight = layouts
+    inputs = data.dims(kinds[0].concrete_shape)["C"]
+    outputs = weight.dims(kinds[1].concrete_shape)["O"]
+    assert isinstance(inputs, int) and isinstance(outputs, int)
+    return min(inputs, outputs) // attrs.groups
 
 
 def _window(weight: RelayExpr, layout: Layout) -> RelayExpr:
@@ -124,7 +135,10 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     if not data.is_static or not weight.is_static or 0 in data.concrete_shape:
         return None
     outputs, inputs, *window = weight.concrete_shape
-    if (attrs.groups > 1 and window[0] > 1) or outputs * math.prod(window) < LEAST_PRODUCTS:
+    if attrs.groups > 1 and window[0] > 1:
+        return None
+    few = min(outputs // attrs.groups, inputs * window[0]) < LEAST_OF_VOLUMES
+    if few and not are_bytes(data, weight):
         return None
     if _is_along_depth(attrs, window):
         return _lines_of_pixels(attrs, args, data.concrete_shape, weight.concrete_shape)

@@ -27,6 +27,8 @@ from sterna.target import instructions_of, processor_of
 # So few channels are computed by vectors of pixels, if the window is large enough to pay for it.
 FEW_CHANNELS = 4
 LARGE_WINDOW = 25
+# How much longer products take with weights that no tile's width divides: they are not packed.
+RAGGED = 2.0
 
 
 def has_few_channels(channels: int, window: int) -> bool:
@@ -157,8 +159,8 @@ def _padding(made: Contraction, lanes: int, target: Any) -> int:
         found = tiles_of_group(processor, rows, padded, made.groups, made.out, depth)
         steps = made.products * made.groups * (made.pixels // rows)
         copied = 2 * made.pixels * made.outputs * made.out.bytes / STREAMED
-        more = copied + KERNEL if padded > columns else 0.0
-        return min(found.values()) * steps / processor.threads + more
+        products = min(found.values()) * steps / processor.threads
+        return products + copied + KERNEL if padded > columns else RAGGED * products
 
     with deciding(str(made)):
         return choose("padded channels", [columns, columns + -columns % lanes], cycles) - columns

@@ -13,6 +13,7 @@ from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
+from sterna.op.nn._one_column import one_column_each, one_unit
 from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
@@ -282,7 +283,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
     mixed_precision="always",
-    legalize=with_whole_units,
+    legalize=lambda *call: one_unit(*call) or with_whole_units(*call),
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"units": 8, "implementation": "direct(weights=OI4o)"}),
@@ -316,6 +317,7 @@ register(OpRecord(
         Case(((7,), (7, 2))),
         Case((((2, 3), "int64"), ((3, 2), "int64"))),
     ],
+    legalize=one_unit,
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
 
@@ -331,7 +333,7 @@ register(OpRecord(
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     contraction=ContractionRules(parallel=_PARALLEL),
-    legalize=as_attention,
+    legalize=lambda *call: one_column_each(*call) or as_attention(*call),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
         Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),
