@@ -439,7 +439,7 @@ def test_a_proxy_leads_to_it(
 
 
 def test_a_program_behind_pipes(sanitized: Path, library: Path) -> None:
-    remote = rpc.PopenSession(str(sanitized), "--stdio")
+    remote = rpc.PopenSession(str(sanitized), "--stdio", "--max-memory", "0")  # shadow memory
     remote.upload(library)
     assert remote.load_module("tricks.so")["apply_twice"](lambda value: value + 1, 1) == 3
     remote.close()
