@@ -36,6 +36,8 @@ def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr |
         return None
     if not all(kind.is_static for kind in kinds):
         return None
+    if not are_bytes(*kinds) and _is_pointwise(layouts[1], kinds[1]):
+        return None  # a product of matrices as it lies
     if not are_bytes(*kinds) and _least_channels(attrs, layouts, kinds) < LEAST_OF_ROWS:
         return None
     place, (data, weight) = layouts[0].index_of("W"), args
@@ -50,6 +52,10 @@ def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr |
     )
     out = layout_of(attrs.out_layout or attrs.data_layout)
     return call("squeeze", made, axis=(out.index_of("W"),))
+
+
+def _is_pointwise(layout: Layout, weight: TensorType) -> bool:
+    return layout.dims(weight.concrete_shape)["W"] == 1
 
 
 def _least_channels(attrs: "ConvAttrs", layouts: list[Layout], kinds: list[TensorType]) -> int:
