@@ -10,6 +10,10 @@
  *      8  "-sterna\n"
  */
 #include "internal.h"
+#include "sha256.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #if defined(__wasm__)
 
@@ -20,11 +24,6 @@ int seal_is_broken(const char *path) {
 }
 
 #else
-
-#include "sha256.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum { SEAL_SIZE = 160, SEAL_MARK = 16, SEAL_DIGEST = 24, SEAL_END = 8, SEAL_PIECE = 16384 };
 
