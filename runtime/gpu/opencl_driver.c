@@ -1,6 +1,8 @@
 /* Finding OpenCL: the system's library of it, by name. */
 #include "opencl_driver.h"
 
+#include <stdlib.h>
+
 #if defined(_WIN32)
 #include <windows.h>
 #define OPEN(name) ((void *)LoadLibraryA(name))
@@ -20,7 +22,18 @@ static const char *const names[] = {"libOpenCL.so.1", "libOpenCL.so"};
 #define OPENCL_DEFINE(result, name, parameters) result(*name) parameters;
 OPENCL_FUNCTIONS(OPENCL_DEFINE)
 
+/* PoCL 3.1's loops over work-items miscompute kernels with barriers whose last group is partly idle;
+ * its replication of work-items does not. Other drivers do not read this. */
+static void prefer_replicated_work_items(void) {
+#if defined(_WIN32)
+  if (!getenv("POCL_WORK_GROUP_METHOD")) _putenv_s("POCL_WORK_GROUP_METHOD", "workitemrepl");
+#else
+  setenv("POCL_WORK_GROUP_METHOD", "workitemrepl", 0);
+#endif
+}
+
 int opencl_load(const char **why) {
+  prefer_replicated_work_items();
   void *library = NULL;
   for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++) library = OPEN(names[i]);
   if (!library) {

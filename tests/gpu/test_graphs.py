@@ -64,3 +64,15 @@ def test_operators_of_statements_run_on_the_device() -> None:
     executor.run()
     np.testing.assert_array_equal(executor.get_output(0).numpy(), given.argsort(1))
     np.testing.assert_allclose(executor.get_output(1).numpy(), given.cumsum(0), rtol=1e-5)
+
+
+def test_blocks_that_are_partly_idle() -> None:
+    """Barriers between tiles whose last block has threads without columns."""
+    a, b = relay.var("a", shape=(6, 4, 6)), relay.var("b", shape=(6, 6, 10))
+    product = relay.nn.batch_matmul(a, b, transpose_b=False)
+    lib = relay.build(tvm.IRModule.from_expr(relay.Function((a, b), product)), target="opencl")
+    module = graph_executor.GraphModule(lib["default"](tvm.opencl(0)))
+    rng = np.random.default_rng(5)
+    left, right = (rng.random(shape).astype("float32") for shape in ((6, 4, 6), (6, 6, 10)))
+    module.run(a=left, b=right)
+    np.testing.assert_allclose(module.get_output(0).numpy(), left @ right, rtol=1e-5)
