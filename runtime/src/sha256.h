@@ -20,8 +20,10 @@ typedef struct {
   uint8_t block[SHA256_BLOCK];
 } sha256;
 
+#if !defined(__wasm__) /* where nothing is loaded from files */
 INTERNAL void sha256_begin(sha256 *hash);
 INTERNAL void sha256_add(sha256 *hash, const void *data, size_t size);
 INTERNAL void sha256_end(sha256 *hash, uint8_t out[SHA256_SIZE]);
+#endif
 
 #endif

@@ -70,12 +70,14 @@ def defined(name: str, data: Any, weight: Any, attrs: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("is_free", [False, True])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_floats(kind: str, is_free: bool) -> None:
-    check_floats(*FLOATS[kind], is_free, True)
+    shape, kernel, attrs = FLOATS[kind]
+    check_floats(shape, kernel, attrs, is_free, True)
 
 
 @pytest.mark.parametrize("kind", FEW)
 def test_few_channels_stay_as_they_lie(kind: str) -> None:
-    check_floats(*FEW[kind], False, False)
+    shape, kernel, attrs = FEW[kind]
+    check_floats(shape, kernel, attrs, False, False)
 
 
 def check_floats(

@@ -55,7 +55,7 @@ def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr |
 
 
 def _is_pointwise(layout: Layout, weight: TensorType) -> bool:
-    return layout.dims(weight.concrete_shape)["W"] == 1
+    return bool(layout.dims(weight.concrete_shape)["W"] == 1)
 
 
 def _least_channels(attrs: "ConvAttrs", layouts: list[Layout], kinds: list[TensorType]) -> int:
