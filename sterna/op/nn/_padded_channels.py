@@ -27,7 +27,8 @@ from sterna.target import instructions_of, processor_of
 # So few channels are computed by vectors of pixels, if the window is large enough to pay for it.
 FEW_CHANNELS = 4
 LARGE_WINDOW = 25
-# How much longer products take with weights that no tile's width divides: they are not packed.
+# How much longer products take with weights that no tile's width divides, as they are not packed,
+# where these do not stay in the first cache.
 RAGGED = 2.0
 
 
@@ -160,7 +161,8 @@ def _padding(made: Contraction, lanes: int, target: Any) -> int:
         steps = made.products * made.groups * (made.pixels // rows)
         copied = 2 * made.pixels * made.outputs * made.out.bytes / STREAMED
         products = min(found.values()) * steps / processor.threads
-        return products + copied + KERNEL if padded > columns else RAGGED * products
+        unpacked = RAGGED if made.weight_bytes > processor.l1_bytes // 2 else 1.0
+        return products + copied + KERNEL if padded > columns else unpacked * products
 
     with deciding(str(made)):
         return choose("padded channels", [columns, columns + -columns % lanes], cycles) - columns
