@@ -27,7 +27,7 @@ def test_the_classic_order() -> None:
         "RemoveUnusedFunctions", "Legalize", "SimplifyInference", "EliminateCommonSubexpr",
         "CombineParallelConv2d", "CombineParallelDense", "CombineParallelBatchMatmul",
         "FoldConstant", "FoldScaleAxis", "SimplifyExpr", "CanonicalizeCast", "CanonicalizeOps",
-        "FlattenAtrousConv", "AlterOpLayout", "SimplifyExprPostAlterOp", "FastMath",
+        "Legalize", "FlattenAtrousConv", "AlterOpLayout", "SimplifyExprPostAlterOp", "FastMath",
         "FoldConstant", "FuseOps",
     ]
     kept = [name for name in names if name in classic]
