@@ -316,9 +316,14 @@ def test_an_interrupted_call_ends_its_session(server: TestServer) -> None:
     remote = server.connect(key="board")
     worker = remote.get_function("test.process")()
     sleep = remote.get_function("test.sleep")
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        sleep(30.0)
+    # programs in the background of a shell ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            sleep(30.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
     wait_until(lambda: not is_running(worker))
     with pytest.raises(rpc.RPCError, match="interrupted"):
         remote.listdir()
