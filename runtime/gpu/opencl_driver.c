@@ -1,4 +1,7 @@
 /* Finding OpenCL: the system's library of it, by name. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* setenv with -std=c11 */
+#endif
 #include "opencl_driver.h"
 
 #include <stdlib.h>
