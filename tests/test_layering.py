@@ -36,12 +36,12 @@ RANKS = {
     "driver": 8,
     "tune": 9,
     "micro": 9,
-    "model": 9,
-    "as_tvm": 10,
-    "cli": 10,
-    "exec": 10,
-    "contrib": 10,
-    "testing": 10,
+    "model": 10,
+    "as_tvm": 11,
+    "cli": 11,
+    "exec": 11,
+    "contrib": 11,
+    "testing": 11,
 }
 
 # Texts that name modules of a higher rank, by file or folder: the folders that they name, and why

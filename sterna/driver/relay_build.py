@@ -104,11 +104,13 @@ def _with_decisions(
     notes: Mapping[str, KernelNotes], functions: Mapping[str, Function], decided: Scope
 ) -> dict[str, KernelNotes]:
     """Notes of kernels with what was decided for their layers before they were kernels."""
+    before = {name: decided.of(scope_of(functions[name])) for name in notes}
     return {
-        name: replace(note, decisions={
-            **{q: str(d) for q, d in decided.of(scope_of(functions[name])).items()},
-            **note.decisions,
-        })
+        name: replace(
+            note,
+            decisions={**{q: str(d) for q, d in before[name].items()}, **note.decisions},
+            not_offered=[q for q, d in before[name].items() if d.is_stale] + note.not_offered,
+        )
         for name, note in notes.items()
     }
 

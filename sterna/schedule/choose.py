@@ -45,6 +45,11 @@ class Decision:
         """Whether what was taken came from outside."""
         return self.answer == self.taken
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the answer from outside was not offered."""
+        return self.answer is not None and not self.answered
+
     def __str__(self) -> str:
         """winograd(m=4) at 812 k of direct 1,604 k, 8 more"""
         costs = dict(self.offered)

@@ -1,0 +1,150 @@
+"""A network as the tuner sees it: built under answers, its questions, and the times of its layers.
+
+A layer is a scope of `choose`: all kernels of one contraction, by its text. What is not in a scope
+with questions, such as layout transforms, is the rest.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sterna.driver import GraphExecutorFactoryModule, relay_build
+from sterna.ir.module import IRModule
+from sterna.ir.structural import structural_hash
+from sterna.ir.transform import PassContext
+from sterna.lowering.graph import is_view
+from sterna.lowering.lower_kernel import ask_kernel, scope_of
+from sterna.lowering.unique_kernels import unique_kernels
+from sterna.relay.arrays import Array
+from sterna.runtime import Device, ndarray
+from sterna.runtime.debug_executor import GraphModuleDebug, create
+from sterna.schedule.choose import Decision, Scope, deciding
+from sterna.schedule.config import ANSWERS
+from sterna.target import Target
+
+Answers = Mapping[str, str]
+Offers = dict[str, dict[str, float]]
+"""By scope/question, what is offered at which cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What the schedules and layout passes of a network asked, and what was taken."""
+
+    taken: dict[str, str]
+    """By scope/question."""
+    kernels: Offers
+    """Asked where one kernel is scheduled: nothing else changes with the answer."""
+    graph: Offers
+    """Asked before there are kernels: others may change with the answer."""
+
+
+@dataclass(slots=True)
+class BuiltNetwork:
+    """A network that was built under answers, ready to run."""
+
+    executor: GraphModuleDebug
+    questions: Questions
+    scopes: list[str]
+    """Of each node that runs, in order."""
+    kernels: list[str]
+    """What tells each of them from others: what it computes, and the answers to its questions."""
+    times: Any = field(repr=False)
+
+    @classmethod
+    def build(
+        cls, mod: IRModule, params: Mapping[str, Any], target: Target, answers: Answers,
+        opt_level: int,
+    ) -> "BuiltNetwork":
+        """Compile a network under answers."""
+        with PassContext(opt_level, config={ANSWERS: dict(answers)}):
+            with deciding("network") as asked:
+                factory = relay_build.build(mod, target=target, params=params)
+            return cls._over(factory, target, asked, answers)
+
+    @classmethod
+    def _over(
+        cls, factory: GraphExecutorFactoryModule, target: Target, asked: Scope, answers: Answers
+    ) -> "BuiltNetwork":
+        device = Device(target.kind.device_type, 0)
+        executor = create(factory.graph_json, factory.lib, device)
+        executor.set_input(**factory.params)
+        found = unique_kernels(factory.ir_mod["main"], f"tvmgen_{factory.libmod_name}").functions
+        functions = {name: f for name, f in found.items() if not is_view(f)}
+        scopes = {name: scope_of(function) for name, function in functions.items()}
+        texts = {
+            name: f"{structural_hash(function)} {answers_text(answers_of(scopes[name], answers))}"
+            for name, function in functions.items()
+        }
+        names = [_function_of(node) for node in executor.nodes if node["op"] != "null"]
+        asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
+        return cls(
+            executor, _questions(asked, asked_by_kernels),
+            [scopes.get(name, "") for name in names], [texts.get(name, "") for name in names],
+            ndarray.empty((len(executor.nodes),), "int64"),
+        )
+
+    def outputs(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """What it computes."""
+        self.executor.set_input(**inputs)
+        self.executor.module["run"]()
+        return [self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs())]
+
+    def run(self) -> Array:
+        """The seconds of each node that runs."""
+        self.executor.module["run_timed"](self.times)
+        running = [i for i, node in enumerate(self.executor.nodes) if node["op"] != "null"]
+        seconds: Array = self.times.numpy()[running] * 1e-9
+        return seconds
+
+    def own_nodes(self, other: "BuiltNetwork") -> Array:
+        """Which of its nodes run kernels that the other network lacks."""
+        theirs = set(other.kernels)
+        return np.array([kernel not in theirs for kernel in self.kernels])
+
+
+def _function_of(node: Mapping[str, Any]) -> str:
+    name: str = node.get("attrs", {}).get("func_name", "")
+    return name
+
+
+def _questions(asked: Scope, of_kernels: Sequence[Scope]) -> Questions:
+    graph: Offers = {}
+    kernels: Offers = {}
+    taken: dict[str, str] = {}
+    for scope in _inner(asked):
+        _note(scope, graph, taken)
+    for scope in of_kernels:
+        _note(scope, kernels, taken)
+    for question in kernels:  # a question of both: a tile, which decides how weights are packed
+        if question in graph:
+            kernels[question] = {**graph.pop(question), **kernels[question]}
+    return Questions(taken, kernels, graph)
+
+
+def _inner(scope: Scope) -> list[Scope]:
+    return [each for part in scope.inner for each in (part, *_inner(part))]
+
+
+def _note(scope: Scope, offers: Offers, taken: dict[str, str]) -> None:
+    for name, decision in scope.decisions.items():
+        question = f"{scope.name}/{name}"
+        taken[question] = decision.taken
+        offers[question] = offers.get(question, {}) | _offered(decision)
+
+
+def _offered(decision: Decision) -> dict[str, float]:
+    return dict(decision.offered)
+
+
+def answers_of(scope: str, answers: Answers) -> dict[str, str]:
+    """Those to the questions of one scope."""
+    return {q: a for q, a in answers.items() if q.rpartition("/")[0] == scope}
+
+
+def answers_text(answers: Answers) -> str:
+    """The same text for the same answers."""
+    return json.dumps(dict(answers), sort_keys=True)

@@ -1,0 +1,183 @@
+"""A process that builds and times networks for the tuner: a crash or a hang costs this process.
+
+A message is a line of JSON on its input, and so is the answer on its output. The first names the
+folder that describes the network; each that follows asks for one comparison.
+"""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from sterna.ir.module import IRModule
+from sterna.ir.serialize import load_json, save_json
+from sterna.relay.arrays import Array
+from sterna.runtime import load_param_dict, save_param_dict, set_num_threads
+from sterna.target import Target, register
+from sterna.target.kind import registered
+from sterna.tune.measure import Bench, Measured, Times, WrongResult
+from sterna.tune.network import Answers, Questions
+
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
+from sterna.tune.worker import serve; serve()"
+_MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.npz", "about.json"
+
+
+class TrialError(RuntimeError):
+    """A trial gave no time; its text says why."""
+
+
+class Crashed(TrialError):
+    """The process ended."""
+
+
+class Hung(TrialError):
+    """The process did not answer in time."""
+
+
+class Wrong(TrialError):
+    """The build gave other numbers than the default."""
+
+
+class Refused(TrialError):
+    """The build could not be made."""
+
+
+_KINDS: dict[str, type[TrialError]] = {"wrong": Wrong, "refused": Refused}
+
+
+def write_network(
+    folder: Path, mod: IRModule, params: Mapping[str, Any], target: Target,
+    inputs: Mapping[str, Array], opt_level: int = 3, threads: int | None = None,
+) -> None:
+    """Everything that a worker must know, as files."""
+    (folder / _MODULE).write_text(save_json(mod), "utf-8")
+    (folder / _PARAMS).write_bytes(save_param_dict(dict(params)))
+    np.savez(folder / _INPUTS, **dict(inputs))
+    about = {"target": str(target), "opt_level": opt_level, "threads": threads,
+             "targets": registered()}
+    (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
+
+
+def read_network(folder: Path) -> Bench:
+    """The network that was written to a folder, ready to be built."""
+    about = json.loads((folder / _ABOUT).read_text("utf-8"))
+    for module in about["targets"]:
+        register(module)
+    if about["threads"] is not None:
+        set_num_threads(about["threads"])
+    params = load_param_dict((folder / _PARAMS).read_bytes())
+    with np.load(folder / _INPUTS, allow_pickle=False) as file:
+        inputs = {name: file[name] for name in file.files}
+    mod = load_json((folder / _MODULE).read_text("utf-8"))
+    return Bench(mod, params, Target(about["target"]), inputs, about["opt_level"])
+
+
+class Worker:
+    """A process that times one comparison at a time; it is started anew after it failed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def compare(
+        self, incumbent: Answers, challenger: Answers, seconds: float, timeout: float
+    ) -> Measured:
+        """Both in turns; raises TrialError."""
+        request = {"incumbent": dict(incumbent), "challenger": dict(challenger), "seconds": seconds}
+        return _measured(self._ask(request, timeout))
+
+    def _ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        process = self.process or self._started()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer: dict[str, Any] = json.loads(_line(process.stdout, timeout))
+        except TimeoutError:
+            self.close()
+            raise Hung(f"no answer within {timeout:.0f} s") from None
+        except (OSError, ValueError, EOFError):
+            status = self.close()
+            raise Crashed(f"the process ended with status {status}") from None
+        except BaseException:
+            self.close()  # what it would answer belongs to no question any more
+            raise
+        if "error" in answer:
+            raise _KINDS[answer["kind"]](answer["error"])
+        return answer
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", _START, json.dumps(sys.path), str(self.folder)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is the tuner's to handle
+        )
+        return self.process
+
+    def close(self) -> int | None:
+        """End the process; the result is its exit status."""
+        process, self.process = self.process, None
+        if process is None:
+            return None
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        try:
+            status = process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        process.stdout.close()
+        return status
+
+
+def _line(stream: IO[bytes], timeout: float) -> bytes:
+    """The next line of a process that may fall silent, or end."""
+    end, found = time.monotonic() + timeout, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while not found.endswith(b"\n"):
+            left = end - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise TimeoutError
+            part = os.read(stream.fileno(), 1 << 16)
+            if not part:
+                raise EOFError
+            found += part
+    return found
+
+
+def _measured(answer: Mapping[str, Any]) -> Measured:
+    return Measured(
+        {scope: Times(**times) for scope, times in answer["layers"].items()},
+        Times(**answer["changed"]), Times(**answer["total"]), Questions(**answer["questions"]),
+        answer["shares"],
+    )
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    output = sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing else may get between the answers
+    bench = read_network(Path(sys.argv[2]))
+    for line in sys.stdin.buffer:
+        output.write(json.dumps(_answer(bench, json.loads(line))).encode() + b"\n")
+        output.flush()
+
+
+def _answer(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        found = bench.compare(request["incumbent"], request["challenger"], request["seconds"])
+        return asdict(found)
+    except WrongResult as error:
+        return {"kind": "wrong", "error": str(error)}
+    except Exception as error:
+        return {"kind": "refused", "error": f"{type(error).__name__}: {error}"}
