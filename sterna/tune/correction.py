@@ -67,11 +67,13 @@ class Correction:
         corrected = bounded + (float(mean[at] @ values) if len(at) else 0.0)
         return Expected(corrected, math.sqrt(variance + unknown + 1e-12))
 
-    def _names(self, question: str, text: str, predicted: float) -> Mapping[str, tuple[float, float]]:
+    def _names(
+        self, question: str, text: str, predicted: float
+    ) -> Mapping[str, tuple[float, float]]:
         """What is known of a candidate: how much of it, and how far it may be off at first."""
         kind = question.rpartition("/")[2]
         return {f"slope {kind}": (predicted, SLOPE), f"question {kind}": (1.0, QUESTION),
-                f"{kind} = {text}": (1.0, TEXT)}
+                f"text {kind} = {text}": (1.0, TEXT)}
 
     def _features(self, question: str, text: str, predicted: float, add: bool) -> dict[int, float]:
         found = {}
@@ -103,7 +105,7 @@ class Correction:
 
 
 def _far(name: str) -> float:
-    return SLOPE if name.startswith("slope ") else QUESTION if name.startswith("question ") else TEXT
+    return {"slope": SLOPE, "question": QUESTION}.get(name.partition(" ")[0], TEXT)
 
 
 def _bounded(predicted: float) -> float:

@@ -71,7 +71,7 @@ class BuiltNetwork:
     ) -> "BuiltNetwork":
         device = Device(target.kind.device_type, 0)
         executor = create(factory.graph_json, factory.lib, device)
-        executor.set_input(**factory.params)
+        _set_inputs(executor, factory.params)
         found = unique_kernels(factory.ir_mod["main"], f"tvmgen_{factory.libmod_name}").functions
         functions = {name: f for name, f in found.items() if not is_view(f)}
         scopes = {name: scope_of(function) for name, function in functions.items()}
@@ -89,7 +89,7 @@ class BuiltNetwork:
 
     def outputs(self, inputs: Mapping[str, Array]) -> list[Array]:
         """What it computes."""
-        self.executor.set_input(**inputs)
+        _set_inputs(self.executor, inputs)
         self.executor.module["run"]()
         return [self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs())]
 
@@ -104,6 +104,11 @@ class BuiltNetwork:
         """Which of its nodes run kernels that the other network lacks."""
         theirs = set(other.kernels)
         return np.array([kernel not in theirs for kernel in self.kernels])
+
+
+def _set_inputs(executor: GraphModuleDebug, arrays: Mapping[str, Any]) -> None:
+    for name, array in arrays.items():
+        executor.set_input(name, array)
 
 
 def _function_of(node: Mapping[str, Any]) -> str:

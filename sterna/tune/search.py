@@ -225,7 +225,7 @@ class Search:
         self.trials[scope] = self.trials.get(scope, 0) + 1
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
-        """The incumbent beside itself: what it asks, and which parts of the time its layers take."""
+        """The incumbent beside itself: what it asks, and its layers' shares of the time."""
         return self.worker.compare(answers, answers, 0.0, self.budget.timeout)
 
     def _compare(self, challenger: Mapping[str, str]) -> Measured:

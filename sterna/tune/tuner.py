@@ -9,6 +9,7 @@ from typing import Any
 
 from sterna.ir.module import IRModule
 from sterna.ir.structural import structural_hash
+from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.relay.random_inputs import random_inputs
 from sterna.target import Target
@@ -43,7 +44,9 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class NetworkInput:
+    """What a network takes beside its parameters."""
+
     name: str
     shape: tuple[int, ...]
     dtype: str
@@ -66,31 +69,39 @@ def tune(
     where the search begins; an interrupt (Ctrl-C) ends it with everything kept.
     """
     limits = budget or Budget()
-    given = draw_inputs(mod, params) if inputs is None else inputs
+    given = random_inputs(network_inputs(mod, params)) if inputs is None else inputs
     with tempfile.TemporaryDirectory(prefix="sterna-tune-") as name:
         folder = Path(name)
         write_network(folder, mod, params, target, given, opt_level, threads)
         worker = Worker(folder)
         try:
-            return _tuned(worker, target, database, limits, watch, str(structural_hash(mod)))
+            return search_network(
+                worker, target, database, limits, watch, str(structural_hash(mod))
+            )
         finally:
             worker.close()
 
 
-def draw_inputs(mod: IRModule, params: Mapping[str, Any]) -> dict[str, Array]:
-    """Random arrays for what a network takes beside its parameters."""
-    free = [param for param in mod["main"].params if param.name_hint not in params]
-    specs = [
-        _Input(p.name_hint, tuple(p.type_annotation.concrete_shape), str(p.type_annotation.dtype))
-        for p in free
-    ]
-    return random_inputs(specs)
+def network_inputs(mod: IRModule, params: Mapping[str, Any]) -> list[NetworkInput]:
+    """The inputs of a network that are no parameters."""
+    found = []
+    for param in mod["main"].params:
+        kind = param.type_annotation
+        if param.name_hint not in params:
+            assert isinstance(kind, TensorType)
+            found.append(NetworkInput(param.name_hint, kind.concrete_shape, str(kind.dtype)))
+    return found
 
 
-def _tuned(
-    worker: Worker, target: Target, database: TuningDatabase, budget: Budget,
-    watch: Callable[[Progress], None], digest: str,
+def search_network(
+    worker: Worker,
+    target: Target,
+    database: TuningDatabase,
+    budget: Budget,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    digest: str = "",
 ) -> Outcome:
+    """The same for a network that a worker knows; digest: what it is called in the records."""
     search = Search(worker, budget, dict(database.answers(target)))
     search.know(database.trials(target))
     trials: list[Trial] = []

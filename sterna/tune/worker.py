@@ -61,9 +61,9 @@ def write_network(
     """Everything that a worker must know, as files."""
     (folder / _MODULE).write_text(save_json(mod), "utf-8")
     (folder / _PARAMS).write_bytes(save_param_dict(dict(params)))
-    np.savez(folder / _INPUTS, **dict(inputs))
+    np.savez(folder / _INPUTS, *inputs.values())
     about = {"target": str(target), "opt_level": opt_level, "threads": threads,
-             "targets": registered()}
+             "targets": registered(), "inputs": list(inputs)}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
 
 
@@ -76,7 +76,7 @@ def read_network(folder: Path) -> Bench:
         set_num_threads(about["threads"])
     params = load_param_dict((folder / _PARAMS).read_bytes())
     with np.load(folder / _INPUTS, allow_pickle=False) as file:
-        inputs = {name: file[name] for name in file.files}
+        inputs = {name: file[f"arr_{place}"] for place, name in enumerate(about["inputs"])}
     mod = load_json((folder / _MODULE).read_text("utf-8"))
     return Bench(mod, params, Target(about["target"]), inputs, about["opt_level"])
 
