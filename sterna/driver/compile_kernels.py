@@ -14,6 +14,7 @@ from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.lowering.lower_kernel import scope_of
 from sterna.relay.expr import Function
+from sterna.schedule.choose import answers_now
 from sterna.schedule.config import ANSWERS
 from sterna.support.cache import Cache
 from sterna.support.progress import Stage, stage
@@ -92,6 +93,8 @@ def _settings() -> dict[str, Any] | None:
         return None
     given = context.config.items()
     config = {key: value for key, value in given if key.startswith(KERNEL_SETTINGS)}
+    if answers := answers_now():
+        config[ANSWERS] = answers
     try:
         json.dumps(config)
     except TypeError:

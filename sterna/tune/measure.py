@@ -6,7 +6,8 @@ control: what they took more in one run than in the other is the machine's doing
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,16 @@ import numpy as np
 
 from sterna.ir.module import IRModule
 from sterna.relay.arrays import Array
+from sterna.rpc.client import RPCSession
+from sterna.rpc.tracker_client import connect_tracker
 from sterna.target import Target
-from sterna.tune.network import Answers, BuiltNetwork, Questions, answers_text
+from sterna.tune.network import (
+    Answers,
+    BuiltNetwork,
+    Questions,
+    RunningNetwork,
+    answers_text,
+)
 from sterna.tune.statistics import LEAST_PAIRS, Verdict, compare
 
 # Builds that are kept: the incumbent, the default and some challengers.
@@ -54,44 +63,86 @@ class Measured:
     """Which part of the incumbent's time each of its layers takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteDevice:
+    """A device that a tracker lends."""
+
+    host: str
+    port: int
+    key: str
+    session_seconds: int = 60
+    priority: int = 1
+
+    @contextmanager
+    def session(self) -> Iterator[RPCSession]:
+        """One with the device, which is given back in the end."""
+        tracker = connect_tracker(self.host, self.port)
+        with tracker.request(
+            self.key, priority=self.priority, session_timeout=self.session_seconds
+        ) as session:
+            yield session
+
+
 class Bench:
-    """A network that is built again and again, and timed beside itself."""
+    """A network that is built again and again, and timed beside itself, here or on a device."""
 
     def __init__(
         self, mod: IRModule, params: Mapping[str, Any], target: Target,
-        inputs: Mapping[str, Array], opt_level: int = 3,
+        inputs: Mapping[str, Array], opt_level: int = 3, device: RemoteDevice | None = None,
     ) -> None:
         self.mod, self.params, self.target = mod, params, target
-        self.inputs, self.opt_level = inputs, opt_level
+        self.inputs, self.opt_level, self.device = inputs, opt_level, device
         self._built: OrderedDict[str, BuiltNetwork] = OrderedDict()
+        self._running: dict[str, RunningNetwork] = {}
         self._want: list[Array] | None = None
 
+    def compare(self, incumbent: Answers, challenger: Answers, seconds: float) -> Measured:
+        """Run both in turns until every layer's test has said something, or time is over."""
+        ours, theirs = self.built(incumbent), self.built(challenger)
+        self.built({})
+        if self.device is None:
+            return self._in_turns(self._here(incumbent), self._here(challenger), seconds)
+        with self.device.session() as session:
+            if self._want is None:
+                self._want = self.built({}).there(session, "default").outputs(self.inputs)
+            first, second = ours.there(session, "incumbent"), theirs.there(session, "challenger")
+            self._expect_right(first)
+            self._expect_right(second)
+            return self._in_turns(first, second, seconds)
+
     def built(self, answers: Answers) -> BuiltNetwork:
-        """The network under answers, which gives the numbers that it gives without any."""
+        """The network under answers."""
         key = answers_text(answers)
         if key not in self._built:
-            made = BuiltNetwork.build(
+            self._built[key] = BuiltNetwork.build(
                 self.mod, self.params, self.target, answers, self.opt_level
             )
-            self._expect_right(made)
-            self._built[key] = made
-            while len(self._built) > KEPT:
-                self._built.popitem(last=False)
         self._built.move_to_end(key)
+        while len(self._built) > KEPT:
+            self._running.pop(self._built.popitem(last=False)[0], None)
         return self._built[key]
 
-    def _expect_right(self, made: BuiltNetwork) -> None:
+    def _here(self, answers: Answers) -> RunningNetwork:
+        """The network on this machine, which gives the numbers that it gives without answers."""
+        key = answers_text(answers)
         if self._want is None:
-            default = BuiltNetwork.build(self.mod, self.params, self.target, {}, self.opt_level)
-            self._want = default.outputs(self.inputs)
+            self._want = self.built({}).here().outputs(self.inputs)
+        if key not in self._running:
+            running = self.built(answers).here()
+            self._expect_right(running)
+            self._running[key] = running
+        return self._running[key]
+
+    def _expect_right(self, made: RunningNetwork) -> None:
+        assert self._want is not None
         for place, (got, want) in enumerate(
             zip(made.outputs(self.inputs), self._want, strict=True)
         ):
             _expect_close(place, got, want)
 
-    def compare(self, incumbent: Answers, challenger: Answers, seconds: float) -> Measured:
-        """Run both in turns until every layer's test has said something, or time is over."""
-        ours, theirs = self.built(incumbent), self.built(challenger)
+    def _in_turns(
+        self, ours: RunningNetwork, theirs: RunningNetwork, seconds: float
+    ) -> Measured:
         runs: list[tuple[Array, Array]] = []
         ours.run(), theirs.run()
         end = time.perf_counter() + seconds
@@ -102,9 +153,11 @@ class Bench:
             else:
                 first = ours.run()
                 runs.append((first, theirs.run()))
-            if len(runs) % LEAST_PAIRS == 0 and _all_said(found := _sorted(ours, theirs, runs)):
-                return found
-        return _sorted(ours, theirs, runs)
+            if len(runs) % LEAST_PAIRS == 0:
+                found = _sorted(ours.built, theirs.built, runs)
+                if _all_said(found):
+                    return found
+        return _sorted(ours.built, theirs.built, runs)
 
 
 def _expect_close(place: int, got: Array, want: Array) -> None:

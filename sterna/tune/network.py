@@ -5,8 +5,10 @@ with questions, such as layout transforms, is the rest.
 """
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,8 @@ from sterna.lowering.graph import is_view
 from sterna.lowering.lower_kernel import ask_kernel, scope_of
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay.arrays import Array
-from sterna.runtime import Device, ndarray
+from sterna.rpc.client import RPCSession
+from sterna.runtime import Device, Module, cpu, ndarray
 from sterna.runtime.debug_executor import GraphModuleDebug, create
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.config import ANSWERS
@@ -42,17 +45,17 @@ class Questions:
     """Asked before there are kernels: others may change with the answer."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class BuiltNetwork:
-    """A network that was built under answers, ready to run."""
+    """A network that was built under answers."""
 
-    executor: GraphModuleDebug
+    factory: GraphExecutorFactoryModule
+    target: Target
     questions: Questions
-    scopes: list[str]
+    scopes: tuple[str, ...]
     """Of each node that runs, in order."""
-    kernels: list[str]
+    kernels: tuple[str, ...]
     """What tells each of them from others: what it computes, and the answers to its questions."""
-    times: Any = field(repr=False)
 
     @classmethod
     def build(
@@ -63,15 +66,12 @@ class BuiltNetwork:
         with PassContext(opt_level, config={ANSWERS: dict(answers)}):
             with deciding("network") as asked:
                 factory = relay_build.build(mod, target=target, params=params)
-            return cls._over(factory, target, asked, answers)
+            return cls._of(factory, target, asked, answers)
 
     @classmethod
-    def _over(
+    def _of(
         cls, factory: GraphExecutorFactoryModule, target: Target, asked: Scope, answers: Answers
     ) -> "BuiltNetwork":
-        device = Device(target.kind.device_type, 0)
-        executor = create(factory.graph_json, factory.lib, device)
-        _set_inputs(executor, factory.params)
         found = unique_kernels(factory.ir_mod["main"], f"tvmgen_{factory.libmod_name}").functions
         functions = {name: f for name, f in found.items() if not is_view(f)}
         scopes = {name: scope_of(function) for name, function in functions.items()}
@@ -79,13 +79,48 @@ class BuiltNetwork:
             name: f"{structural_hash(function)} {answers_text(answers_of(scopes[name], answers))}"
             for name, function in functions.items()
         }
-        names = [_function_of(node) for node in executor.nodes if node["op"] != "null"]
+        names = [_function_of(node) for node in running_nodes(factory.graph_json)]
         asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
         return cls(
-            executor, _questions(asked, asked_by_kernels),
-            [scopes.get(name, "") for name in names], [texts.get(name, "") for name in names],
-            ndarray.empty((len(executor.nodes),), "int64"),
+            factory, target, _questions(asked, asked_by_kernels),
+            tuple(scopes.get(name, "") for name in names),
+            tuple(texts.get(name, "") for name in names),
         )
+
+    def own_nodes(self, other: "BuiltNetwork") -> Array:
+        """Which of its nodes run kernels that the other network lacks."""
+        theirs = set(other.kernels)
+        return np.array([kernel not in theirs for kernel in self.kernels])
+
+    def here(self) -> "RunningNetwork":
+        """The network, ready to run on this machine."""
+        device = Device(self.target.kind.device_type, 0)
+        return self._running(self.factory.lib, device)
+
+    def there(self, session: RPCSession, name: str) -> "RunningNetwork":
+        """The network, ready to run on the machine of a session, where its file has a name."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{name}.tar"
+            self.factory.lib.export_library(path)
+            session.upload(path)
+        device = session.device(self.target.kind.device_type, 0)
+        return self._running(session.load_module(f"{name}.tar"), device)
+
+    def _running(self, lib: Module, device: Device) -> "RunningNetwork":
+        executor = create(self.factory.graph_json, lib, device)
+        _set_inputs(executor, self.factory.params)
+        return RunningNetwork(self, executor)
+
+
+class RunningNetwork:
+    """A network on a device."""
+
+    def __init__(self, built: BuiltNetwork, executor: GraphModuleDebug) -> None:
+        self.built, self.executor = built, executor
+        self._times = ndarray.empty(
+            (len(executor.nodes),), "int64", executor.module.home or cpu(0)
+        )
+        self._running = [i for i, node in enumerate(executor.nodes) if node["op"] != "null"]
 
     def outputs(self, inputs: Mapping[str, Array]) -> list[Array]:
         """What it computes."""
@@ -95,15 +130,14 @@ class BuiltNetwork:
 
     def run(self) -> Array:
         """The seconds of each node that runs."""
-        self.executor.module["run_timed"](self.times)
-        running = [i for i, node in enumerate(self.executor.nodes) if node["op"] != "null"]
-        seconds: Array = self.times.numpy()[running] * 1e-9
+        self.executor.module["run_timed"](self._times)
+        seconds: Array = self._times.numpy()[self._running] * 1e-9
         return seconds
 
-    def own_nodes(self, other: "BuiltNetwork") -> Array:
-        """Which of its nodes run kernels that the other network lacks."""
-        theirs = set(other.kernels)
-        return np.array([kernel not in theirs for kernel in self.kernels])
+
+def running_nodes(graph_json: str) -> list[dict[str, Any]]:
+    """The nodes of a graph that run a kernel or pass a view on, in order."""
+    return [node for node in json.loads(graph_json)["nodes"] if node["op"] != "null"]
 
 
 def _set_inputs(executor: GraphModuleDebug, arrays: Mapping[str, Any]) -> None:

@@ -44,6 +44,8 @@ class Budget:
 
     trials: int = 64
     """For each layer."""
+    all_trials: float = math.inf
+    """For all of them together."""
     seconds: float = math.inf
     round_seconds: float = 1.0
     """For timing, beside building."""
@@ -102,6 +104,8 @@ class Search:
     """How many there were of each layer."""
     log_ratio: float = 0.0
     rounds: int = 0
+    only: frozenset[str] | None = None
+    """The layers that are tuned, if not all are."""
 
     def know(self, trials: list[Trial]) -> None:
         """Take in what was tried before."""
@@ -118,7 +122,8 @@ class Search:
         while time.monotonic() - begin < self.budget.seconds:
             offered = self._candidates(now)
             expected = sum(each.gain for each in _best_of_layers(offered))
-            if expected < LEAST_GAIN or not offered:
+            spent = sum(self.trials.values()) >= self.budget.all_trials
+            if expected < LEAST_GAIN or not offered or spent:
                 break
             self.rounds += 1
             trials, now = self._round(now, offered)
@@ -208,6 +213,8 @@ class Search:
         for question, offered in offers.items():
             scope = question.rpartition("/")[0]
             share = now.shares.get(scope, 0.0)
+            if self.only is not None and scope not in self.only:
+                continue
             if share < LEAST_SHARE or self.trials.get(scope, 0) >= self.budget.trials:
                 continue
             for answer, predicted in _predicted(offered, now.questions, question):

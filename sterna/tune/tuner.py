@@ -1,7 +1,7 @@
 """Tuning a network: the search, its records, and the proof that the whole network gained."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -14,6 +14,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.random_inputs import random_inputs
 from sterna.target import Target
 from sterna.tune.database import Trial, TuningDatabase
+from sterna.tune.measure import RemoteDevice
 from sterna.tune.search import Budget, Progress, Search, final_times
 from sterna.tune.statistics import compare
 from sterna.tune.worker import TrialError, Worker, write_network
@@ -62,21 +63,24 @@ def tune(
     watch: Callable[[Progress], None] = lambda progress: None,
     opt_level: int = 3,
     threads: int | None = None,
+    device: RemoteDevice | None = None,
+    only: Collection[str] | None = None,
 ) -> Outcome:
-    """Search faster answers for a network on this machine, and keep them in a database.
+    """Search faster answers for a network on this machine or on a device, and keep them.
 
-    inputs: what it is run on; drawn at random where they are not given. What the database knows is
+    inputs: what it is run on; drawn at random where they are not given. only: the layers that are
+    tuned, by their scopes; all if it is not given. What the database knows is
     where the search begins; an interrupt (Ctrl-C) ends it with everything kept.
     """
     limits = budget or Budget()
     given = random_inputs(network_inputs(mod, params)) if inputs is None else inputs
     with tempfile.TemporaryDirectory(prefix="sterna-tune-") as name:
         folder = Path(name)
-        write_network(folder, mod, params, target, given, opt_level, threads)
+        write_network(folder, mod, params, target, given, opt_level, threads, device)
         worker = Worker(folder)
         try:
             return search_network(
-                worker, target, database, limits, watch, str(structural_hash(mod))
+                worker, target, database, limits, watch, str(structural_hash(mod)), only
             )
         finally:
             worker.close()
@@ -100,9 +104,11 @@ def search_network(
     budget: Budget,
     watch: Callable[[Progress], None] = lambda progress: None,
     digest: str = "",
+    only: Collection[str] | None = None,
 ) -> Outcome:
     """The same for a network that a worker knows; digest: what it is called in the records."""
     search = Search(worker, budget, dict(database.answers(target)))
+    search.only = None if only is None else frozenset(only)
     search.know(database.trials(target))
     trials: list[Trial] = []
     history: list[Progress] = []

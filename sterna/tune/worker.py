@@ -23,7 +23,7 @@ from sterna.relay.arrays import Array
 from sterna.runtime import load_param_dict, save_param_dict, set_num_threads
 from sterna.target import Target, register
 from sterna.target.kind import registered
-from sterna.tune.measure import Bench, Measured, Times, WrongResult
+from sterna.tune.measure import Bench, Measured, RemoteDevice, Times, WrongResult
 from sterna.tune.network import Answers, Questions
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
@@ -57,13 +57,15 @@ _KINDS: dict[str, type[TrialError]] = {"wrong": Wrong, "refused": Refused}
 def write_network(
     folder: Path, mod: IRModule, params: Mapping[str, Any], target: Target,
     inputs: Mapping[str, Array], opt_level: int = 3, threads: int | None = None,
+    device: RemoteDevice | None = None,
 ) -> None:
     """Everything that a worker must know, as files."""
     (folder / _MODULE).write_text(save_json(mod), "utf-8")
     (folder / _PARAMS).write_bytes(save_param_dict(dict(params)))
     np.savez(folder / _INPUTS, *inputs.values())
     about = {"target": str(target), "opt_level": opt_level, "threads": threads,
-             "targets": registered(), "inputs": list(inputs)}
+             "targets": registered(), "inputs": list(inputs),
+             "device": None if device is None else asdict(device)}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
 
 
@@ -78,7 +80,8 @@ def read_network(folder: Path) -> Bench:
     with np.load(folder / _INPUTS, allow_pickle=False) as file:
         inputs = {name: file[f"arr_{place}"] for place, name in enumerate(about["inputs"])}
     mod = load_json((folder / _MODULE).read_text("utf-8"))
-    return Bench(mod, params, Target(about["target"]), inputs, about["opt_level"])
+    device = None if about["device"] is None else RemoteDevice(**about["device"])
+    return Bench(mod, params, Target(about["target"]), inputs, about["opt_level"], device)
 
 
 class Worker:

@@ -36,7 +36,8 @@ class Layer:
 
 def random_layer(order: random.Random) -> Layer:
     """One whose costs are near the truth, but not quite."""
-    costs, effects = {}, {}
+    costs: dict[str, dict[str, float]] = {}
+    effects: dict[tuple[str, str], float] = {}
     truth = {tile: order.uniform(1.0, 1.6) for tile in TILES}
     costs["tile"] = {t: 1000 * value * order.uniform(0.93, 1.07) for t, value in truth.items()}
     effects |= {("tile", tile): value for tile, value in truth.items()}

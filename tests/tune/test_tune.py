@@ -44,7 +44,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def imported(path: Path) -> tuple[Any, Any]:
-    return relay.frontend.from_onnx(onnx.load(path))
+    mod, params = relay.frontend.from_onnx(onnx.load(path))
+    return mod, params
 
 
 def written(path: Path, folder: Path) -> Worker:
