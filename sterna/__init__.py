@@ -11,6 +11,7 @@ from sterna.version import __version__
 
 if TYPE_CHECKING:
     from sterna import (
+        autotvm,
         contrib,
         error,
         ir,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 _WHERE: dict[str, tuple[str, str | None]] = {
     "_ffi": ("sterna.runtime", None),
     "arith": ("sterna.arith", None),
+    "autotvm": ("sterna.autotvm", None),
     "contrib": ("sterna.contrib", None),
     "driver": ("sterna.driver", None),
     "error": ("sterna.error", None),
@@ -117,9 +119,10 @@ __all__ = [
     "CompiledModel", "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "Device", "IRModule",
     "InternalError", "Module", "NDArray", "PackedFunc", "PoolInfo", "PoolInfoProperties",
     "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
-    "build", "compile", "contrib", "cpu", "cuda", "device", "error",
+    "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
-    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func", "relay",
+    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func",
+    "relay",
     "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir",
     "transform", "tune", "vpi", "vulkan", "webgpu",
 ]

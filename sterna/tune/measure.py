@@ -138,7 +138,7 @@ class Bench:
         for place, (got, want) in enumerate(
             zip(made.outputs(self.inputs), self._want, strict=True)
         ):
-            _expect_close(place, got, want)
+            expect_close(place, got, want)
 
     def _in_turns(
         self, ours: RunningNetwork, theirs: RunningNetwork, seconds: float
@@ -160,7 +160,8 @@ class Bench:
         return _sorted(ours.built, theirs.built, runs)
 
 
-def _expect_close(place: int, got: Array, want: Array) -> None:
+def expect_close(place: int, got: Array, want: Array) -> None:
+    """Raise WrongResult if an output is not near enough to what is right."""
     limit = TOLERANCE.get(str(want.dtype), 0.0)
     if got.shape != want.shape:
         raise WrongResult(f"output {place} has the shape {got.shape}, not {want.shape}")

@@ -5,15 +5,11 @@ folder that describes the network; each that follows asks for one comparison.
 """
 
 import json
-import os
-import selectors
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +19,10 @@ from sterna.relay.arrays import Array
 from sterna.runtime import load_param_dict, save_param_dict, set_num_threads
 from sterna.target import Target, register
 from sterna.target.kind import registered
+from sterna.tune.lines import LineProcess, ProcessEnded, ProcessSilent
 from sterna.tune.measure import Bench, Measured, RemoteDevice, Times, WrongResult
 from sterna.tune.network import Answers, Questions
 
-_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
-from sterna.tune.worker import serve; serve()"
 _MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.npz", "about.json"
 
 
@@ -88,74 +83,26 @@ class Worker:
     """A process that times one comparison at a time; it is started anew after it failed."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
+        self.lines = LineProcess("sterna.tune.worker", str(folder))
 
     def compare(
         self, incumbent: Answers, challenger: Answers, seconds: float, timeout: float
     ) -> Measured:
         """Both in turns; raises TrialError."""
         request = {"incumbent": dict(incumbent), "challenger": dict(challenger), "seconds": seconds}
-        return _measured(self._ask(request, timeout))
-
-    def _ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        process = self.process or self._started()
-        assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-            answer: dict[str, Any] = json.loads(_line(process.stdout, timeout))
-        except TimeoutError:
-            self.close()
-            raise Hung(f"no answer within {timeout:.0f} s") from None
-        except (OSError, ValueError, EOFError):
-            status = self.close()
-            raise Crashed(f"the process ended with status {status}") from None
-        except BaseException:
-            self.close()  # what it would answer belongs to no question any more
-            raise
+            answer = self.lines.ask(request, timeout)
+        except ProcessSilent as error:
+            raise Hung(str(error)) from None
+        except ProcessEnded as error:
+            raise Crashed(str(error)) from None
         if "error" in answer:
             raise _KINDS[answer["kind"]](answer["error"])
-        return answer
+        return _measured(answer)
 
-    def _started(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-c", _START, json.dumps(sys.path), str(self.folder)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C is the tuner's to handle
-        )
-        return self.process
-
-    def close(self) -> int | None:
-        """End the process; the result is its exit status."""
-        process, self.process = self.process, None
-        if process is None:
-            return None
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
-        try:
-            status = process.wait(0.2)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = process.wait()
-        process.stdout.close()
-        return status
-
-
-def _line(stream: IO[bytes], timeout: float) -> bytes:
-    """The next line of a process that may fall silent, or end."""
-    end, found = time.monotonic() + timeout, b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while not found.endswith(b"\n"):
-            left = end - time.monotonic()
-            if left <= 0 or not selector.select(left):
-                raise TimeoutError
-            part = os.read(stream.fileno(), 1 << 16)
-            if not part:
-                raise EOFError
-            found += part
-    return found
+    def close(self) -> None:
+        """End the process."""
+        self.lines.close()
 
 
 def _measured(answer: Mapping[str, Any]) -> Measured:
@@ -170,7 +117,7 @@ def serve() -> None:
     """Answer requests until there are no more."""
     output = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may get between the answers
-    bench = read_network(Path(sys.argv[2]))
+    bench = read_network(Path(sys.argv[3]))
     for line in sys.stdin.buffer:
         output.write(json.dumps(_answer(bench, json.loads(line))).encode() + b"\n")
         output.flush()

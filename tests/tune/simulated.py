@@ -64,9 +64,8 @@ class SimulatedWorker(Worker):
         self.layers, self.noise, self.bad, self.lies = layers, noise, {}, set()
         self.order, self.comparisons, self.honest = random.Random(0), 0, False
 
-    def close(self) -> int | None:
+    def close(self) -> None:
         self.honest = True  # another process, which does not lie
-        return None
 
     def compare(
         self, incumbent: Mapping[str, str], challenger: Mapping[str, str], seconds: float,

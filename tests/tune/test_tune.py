@@ -100,8 +100,8 @@ def test_a_process_that_dies_costs_one_trial(model: Path, tmp_path: Path) -> Non
     worker = written(model, tmp_path)
     try:
         worker.compare({}, {}, 0.0, 120)
-        assert worker.process is not None
-        os.kill(worker.process.pid, signal.SIGKILL)
+        assert worker.lines.process is not None
+        os.kill(worker.lines.process.pid, signal.SIGKILL)
         with pytest.raises(Crashed, match="the process ended with status -9"):
             worker.compare({}, {}, 0.0, 120)
         again = worker.compare({}, {}, 0.0, 120)
@@ -114,8 +114,8 @@ def test_a_process_that_hangs_is_ended(model: Path, tmp_path: Path) -> None:
     worker = written(model, tmp_path)
     try:
         worker.compare({}, {}, 0.0, 120)
-        assert worker.process is not None
-        held = worker.process
+        assert worker.lines.process is not None
+        held = worker.lines.process
         os.kill(held.pid, signal.SIGSTOP)
         begin = time.monotonic()
         with pytest.raises(Hung, match="no answer within 1 s"):
@@ -142,4 +142,4 @@ def test_an_interrupt_ends_the_process(model: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         while True:
             worker.compare({}, {}, 5.0, 120)
-    assert worker.process is None
+    assert worker.lines.process is None
