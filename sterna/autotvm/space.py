@@ -34,7 +34,7 @@ class VirtualAxis:
 def _length(axis: Any) -> int:
     if isinstance(axis, VirtualAxis):
         return axis.length
-    extent = axis.dom.extent if isinstance(axis, IterVar) else axis
+    extent = axis.dom.extent if isinstance(axis, IterVar) and axis.dom is not None else axis
     value = extent.value if isinstance(extent, IntImm) else extent
     if not isinstance(value, int):
         raise InstantiationError(f"the length of {axis} is not known; knobs need known lengths")
@@ -292,7 +292,8 @@ class Config:
         """Refuse points for which a function of the whole point is false."""
         self.filters.append(filter)
 
-    def __getitem__(self, name: str) -> Entity:
+    def __getitem__(self, name: str) -> Any:
+        """What was chosen for a knob: an entity, with apply or val as its kind has it."""
         if name not in self.entities:
             known = ", ".join(self.entities) or "none"
             raise KeyError(f"there is no knob '{name}'; there are {known}")

@@ -18,7 +18,7 @@ _config: ContextVar[Config | None] = ContextVar("config", default=None)
 _lookups: ContextVar[tuple[Lookup, ...]] = ContextVar("lookups", default=())
 
 
-def template(task_name: str, func: Template | None = None) -> Any:
+def template(task_name: str) -> Callable[[Template], Template]:
     """Register a function that gives a schedule as a template.
 
     A call of it gives the schedule of the configuration that `apply_history_best` around it knows,
@@ -44,7 +44,7 @@ def template(task_name: str, func: Template | None = None) -> Any:
         TEMPLATES[task_name] = wrapped
         return wrapped
 
-    return decorate if func is None else decorate(func)
+    return decorate
 
 
 def get_config() -> Config:

@@ -58,15 +58,19 @@ def test_a_space() -> None:
     assert task().flop == 2 * 16 * 24 * 8
 
 
+def knobs(space: autotvm.ConfigSpace, name: str) -> list[Any]:
+    return list(space.space_map[name])
+
+
 def test_policies_of_splits() -> None:
     space = autotvm.ConfigSpace()
     space.define_split("power", space.axis(12), policy="power2", num_outputs=2)
-    assert [e.size[1] for e in space.space_map["power"]] == [1, 2, 4, 8]  # type: ignore[union-attr]
+    assert [entity.size[1] for entity in knobs(space, "power")] == [1, 2, 4, 8]
     space.define_split("three", space.axis(8), num_outputs=3, max_factor=4)
     assert all(8 % (a * b) == 0 and max(a, b) <= 4
-               for _, a, b in (e.size for e in space.space_map["three"]))  # type: ignore[union-attr]
+               for _, a, b in (entity.size for entity in knobs(space, "three")))
     space.define_annotate("ann", [1, 2], policy="try_unroll_vec")
-    assert ["unroll", "vec"] in [e.anns for e in space.space_map["ann"]]  # type: ignore[union-attr]
+    assert ["unroll", "vec"] in [entity.anns for entity in knobs(space, "ann")]
     with pytest.raises(ValueError, match="policy 'guess' is unknown; loops are split by factors"):
         space.define_split("bad", space.axis(8), policy="guess")
 
@@ -110,7 +114,7 @@ def test_without_a_log_the_first_candidates_are_taken() -> None:
     assert seen[0][0] and seen[0][1].size == [-1, 1]
     fallback = FallbackConfigEntity()
     fallback.fallback_split("tile", [-1, 4])
-    assert fallback["tile"].size == [-1, 4]  # type: ignore[union-attr]
+    assert fallback["tile"].size == [-1, 4]
 
 
 def test_failures_are_results() -> None:
@@ -132,7 +136,11 @@ def test_failures_are_results() -> None:
         seen: list[Any] = []
         search = autotvm.GridSearchTuner(autotvm.create("tests/fails", (how,), TARGET))
         option = autotvm.measure_option(runner=autotvm.LocalRunner(number=1, repeat=1))
-        search.tune(2, option, callbacks=[lambda _, __, results, seen=seen: seen.extend(results)])
+
+        def keep(_: Any, __: Any, results: Any, into: list[Any] = seen) -> None:
+            into.extend(results)
+
+        search.tune(2, option, callbacks=[keep])
         assert [result.error_no for result in seen] == [0, number]
 
 
