@@ -30,3 +30,11 @@ def average_pool(node: Node) -> RelayExpr:
         return activated(node, call("nn.avg_pool2d", node[0], count_include_pad=False, **window))
     made = call("nn.avg_pool2d", node[0], count_include_pad=False, rounds=True, **window)
     return held(node, made, node.result_quantization(), node.result_dtype())
+
+
+@converter("L2_POOL_2D")
+def l2_pool(node: Node) -> RelayExpr:
+    """The root of the mean of squares."""
+    squares = call("nn.avg_pool2d", call("multiply", node[0], node[0]), count_include_pad=False,
+                   **_window(node))
+    return activated(node, call("sqrt", squares))

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from sterna.frontend.calls import call, constant, dtype_of, rank_of, reshape
+from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
+from sterna.frontend.tflite.dynamic_range import by_range, scaled_sums
 from sterna.frontend.tflite.node import Node, converter
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.expr import RelayExpr
-from sterna.support.errors import OpNotImplemented
 
 SAME, VALID = 0, 1
 
@@ -76,12 +77,26 @@ def _convolution(
         "kernel_layout": layout,
     }
     if dtype_of(node[0]) == "float32":
-        if node.is_quantized(1):
-            raise OpNotImplemented("floats by weights of whole numbers")
-        made = call("nn.conv2d", node[0], weight, **attrs)
+        made = _of_floats(node, weight, attrs)
         return activated(node, with_bias(node, made))
     sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), **attrs)
     return from_sums(node, sums)
+
+
+def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExpr:
+    """The convolution of floats, by the range of each image where weights are whole numbers."""
+    if not node.is_quantized(1):
+        return call("nn.conv2d", node[0], weight, **attrs)
+    ranged, scheme = by_range(node[0]), node.quantization(1)
+    if node.shape()[0] == 1:
+        one = constant(1, "float32")
+        zero = reshape(ranged.zero, ())
+        sums = call("qnn.conv2d", ranged.data, weight, zero, constant(0, "int32"), one, one,
+                    **attrs)
+    else:
+        apart = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
+        sums = call("nn.conv2d", apart, weight, out_dtype="int32", **attrs)
+    return scaled_sums(sums, ranged.scale, scheme)
 
 
 def zeros_and_scales(node: Node) -> tuple[RelayExpr, ...]:
@@ -112,6 +127,16 @@ def from_sums(node: Node, sums: RelayExpr) -> RelayExpr:
     return held(node, made, out, dtype)
 
 
+def _dense_of_floats(node: Node, rows: RelayExpr, units: int) -> RelayExpr:
+    """Rows of floats by weights, each by its range where these are whole numbers."""
+    if not node.is_quantized(1):
+        return call("nn.dense", rows, node[1], units=units)
+    ranged, one = by_range(rows), constant(1, "float32")
+    sums = call("qnn.dense", ranged.data, node[1], reshape(ranged.zero, (-1,)),
+                constant(0, "int32"), one, one, units=units)
+    return scaled_sums(sums, ranged.scale, node.quantization(1))
+
+
 @converter("FULLY_CONNECTED")
 def fully_connected(node: Node) -> RelayExpr:
     """Data as rows of what the weights read; weights are out, in."""
@@ -121,9 +146,7 @@ def fully_connected(node: Node) -> RelayExpr:
         raise ValueError(f"{math.prod(extents)} elements are no rows of {depth}")
     rows = reshape(node[0], (-1, depth))
     if dtype_of(node[0]) == "float32":
-        if node.is_quantized(1):
-            raise OpNotImplemented("floats by weights of whole numbers")
-        made = activated(node, with_bias(node, call("nn.dense", rows, node[1], units=units)))
+        made = activated(node, with_bias(node, _dense_of_floats(node, rows, units)))
     else:
         sums = call("qnn.dense", rows, node[1], *zeros_and_scales(node), units=units)
         made = from_sums(node, sums)
