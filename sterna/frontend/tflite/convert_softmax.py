@@ -10,8 +10,8 @@ from sterna.frontend.calls import call, cast, constant, dtype_of
 from sterna.frontend.tflite.fixed_point import (
     FRACTION,
     LARGEST,
+    WIDE,
     divided_by_power,
-    exp_of_negatives,
     multiplied,
     quantized_multiplier,
 )
@@ -101,7 +101,7 @@ def _exponentials(scale: float, beta: float) -> Array:
     differences = np.arange(256, dtype=np.int64)
     seen = differences <= radius
     scaled = multiplied(np.where(seen, -differences, 0), multiplier, power)
-    return np.where(seen, exp_of_negatives(scaled, DIFFERENCE_BITS), 0)
+    return np.where(seen, WIDE.exp_of_negatives(scaled, DIFFERENCE_BITS), 0)
 
 
 def _by_fixed_point(node: Node, scale: float, beta: float) -> RelayExpr:

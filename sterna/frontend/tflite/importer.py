@@ -14,6 +14,7 @@ from sterna.frontend.files import read_whole
 from sterna.frontend.format import Graph, ImportOptions
 from sterna.frontend.graph_importer import GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs, Shape
+from sterna.frontend.limits import count_of
 from sterna.frontend.node import Result
 from sterna.frontend.open_shapes import OPEN, NamedDim
 from sterna.frontend.tflite.format import FORMAT
@@ -27,16 +28,22 @@ from sterna.frontend.tflite.schema import (
     TFLiteModel,
     read_model,
 )
+from sterna.frontend.tflite.variables import Variables
 from sterna.frontend.tflite.weights import constant_of, held_type
 from sterna.ir.module import IRModule
-from sterna.relay.expr import RelayExpr
+from sterna.ir.types import TensorType
+from sterna.relay.expr import RelayExpr, Var
 from sterna.runtime import NDArray
+from sterna.support.dtype import DataType
 
 for _module in pkgutil.iter_modules(package.__path__):
     if _module.name.startswith("convert_"):
         importlib.import_module(f"{package.__name__}.{_module.name}")
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any
+# What the output of a variable has behind its name.
+NEXT = ":next"
+
 OwnConverters = Mapping[str, Converter[Node]]
 
 
@@ -117,7 +124,7 @@ class Importer(GraphImporter):
         self.model, self.rounding, self.own = model, rounding, own
         self.signature = _chosen(model, signature)
         self.graph = model.subgraphs[self.signature.subgraph if self.signature else 0]
-        self.state: dict[str, RelayExpr] = {}
+        self.variables = Variables(self._add_state)
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
@@ -130,7 +137,20 @@ class Importer(GraphImporter):
         self._add_nodes(graph)
         for place, name in outputs.items():
             self.values.setdefault(name, self.result(graph.tensors[place].key))
-        return self.finish([outputs[place] for place in graph.outputs])
+        states = self.variables.written()
+        for name, value in states.items():
+            self.values[f"{name}{NEXT}"] = value
+        return self.finish([*(outputs[place] for place in graph.outputs),
+                            *(f"{name}{NEXT}" for name in states)])
+
+    def _add_state(self, name: str, shape: Sequence[int], dtype: str) -> RelayExpr:
+        """A variable as an input of the graph."""
+        what = f"variable '{name}'"
+        kind = DataType(held_type(dtype, what))
+        count_of(shape, kind.bits, what)
+        var = Var(self.names.unique(name), TensorType(tuple(shape), kind))
+        self.inputs.append(var)
+        return var
 
     def _names(self) -> tuple[dict[int, str], dict[int, str]]:
         """The names of inputs and of outputs by tensor: their own, or those of a signature."""
@@ -154,6 +174,7 @@ class Importer(GraphImporter):
         self.given.expect_fitting(declared)
         for name, tensor in tensors.items():
             self.add_input(name, declared[name], partial(held_type, tensor.dtype))
+            self.names.unique(name)
             self.values[tensor.key] = self.values[name]
 
     def _declared(self, name: str, tensor: TensorInfo) -> Sequence[NamedDim]:
@@ -216,5 +237,5 @@ class Importer(GraphImporter):
             results_as=[graph.tensors[place] for place in operator.outputs],
             intermediates=[graph.tensors[i] for i in operator.intermediates if i != ABSENT],
             custom_options=operator.custom_options,
-            state=self.state,
+            variables=self.variables,
         ))

@@ -4,17 +4,15 @@ A converter gets operands as they are stored: what whole numbers stand for is kn
 beside them.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sterna.frontend import node as shared
-from sterna.frontend.calls import constant
 from sterna.frontend.converters import Converter, Converters
 from sterna.frontend.tflite.schema import Quantization, TensorInfo
-from sterna.relay.arrays import Array
-from sterna.relay.expr import RelayExpr
+from sterna.frontend.tflite.variables import Variables
 from sterna.support.errors import OpNotImplemented
 
 # Rules by which sums come to the scale of a result.
@@ -34,9 +32,7 @@ class Node(shared.Node):
     results_as: Sequence[TensorInfo]
     intermediates: Sequence[TensorInfo] = ()
     custom_options: bytes = b""
-    state: dict[str, RelayExpr] = field(default_factory=dict)
-    """What variables hold behind the nodes so far, by their names."""
-    run_subgraph: Callable[[int, Sequence[RelayExpr]], list[RelayExpr]] | None = None
+    variables: Variables
 
     def operand_info(self, place: int) -> TensorInfo:
         """What the file says about an operand."""
@@ -84,11 +80,6 @@ def single(quantization: Quantization, what: str) -> tuple[np.float32, int]:
     if not quantization.is_single:
         raise ValueError(f"{what} has {quantization.scale.size} scales instead of one")
     return np.float32(quantization.scale[0]), int(quantization.zero[0])
-
-
-def table(values: Array) -> RelayExpr:
-    """An array as a constant."""
-    return constant(values)
 
 
 converter: Converters[Node] = Converters()
