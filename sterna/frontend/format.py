@@ -30,6 +30,8 @@ class ImportOptions:
     """Whether every dimension must be known; if not, open ones may stay open."""
     argument: str = "shape"
     """Where the user says shapes, for messages."""
+    rounding: str | None = None
+    """How quantised numbers are rounded, for a format that knows several ways."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""

@@ -23,10 +23,6 @@ def _first_in_zip(head: bytes) -> bytes:
     return head[30 : 30 + int.from_bytes(head[26:28], "little")]
 
 
-def _is_tflite(head: bytes) -> bool:
-    return head[4:8] == b"TFL3"
-
-
 def _is_torch(head: bytes) -> bool:
     first = _first_in_zip(head)
     is_pickle = head[:2] == b"\x80\x02" and head[2:3] in (b"\x8a", b"c")
@@ -81,10 +77,6 @@ def _known(
 _KERAS = 'keras.models.load_model(...).export("model.onnx", format="onnx") writes one'
 
 KNOWN_FORMATS = (
-    _known(
-        "TensorFlow Lite", ".tflite .lite", _is_tflite, function="from_tflite",
-        instead="python -m tf2onnx.convert --tflite MODEL --output model.onnx writes one",
-    ),
     _known(
         "PyTorch", ".pt .pt2 .pth", _is_torch, package="torch", function="from_pytorch",
         instead='torch.onnx.export(model, inputs, "model.onnx") writes one',

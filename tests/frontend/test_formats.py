@@ -105,7 +105,7 @@ def test_an_installed_format_works_from_the_command_line(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(sterna.load(tmp_path / "model.so")(X), Y)
     assert "--shape x:1,3" in command("compile", "model.toy", "-o", "model.so").stderr
-    assert "(.onnx, .toy)" in command("compile", "--help").stdout
+    assert ".tflite, .toy)" in command("compile", "--help").stdout
 
 
 def test_an_installed_format_that_is_broken_hurts_no_other(
@@ -140,7 +140,6 @@ def test_bytes_count_more_than_names(tmp_path: Path) -> None:
 
 NODE = b"\x0a\x0fPlaceholder_name"
 KNOWN = {
-    "a.tflite": (b"\x1c\0\0\0TFL3" + bytes(16), "TensorFlow Lite"),
     "a.pt": (b"PK\x03\x04" + bytes(22) + b"\x10\0\0\0archive/data.pkl", "PyTorch"),
     "a.pt2": (b"PK\x03\x04" + bytes(22) + b"\x10\0\0\0m/archive_format", "PyTorch"),
     "a.pth": (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", "PyTorch"),
