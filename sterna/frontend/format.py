@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ class ImportOptions:
     """Whether every dimension must be known; if not, open ones may stay open."""
     argument: str = "shape"
     """Where the user says shapes, for messages."""
+    example_inputs: Sequence[Any] | None = None
+    """What a model that is a program is recorded with."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""

@@ -1,6 +1,6 @@
 """sterna.compile: from a model to something that can be called."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,12 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 
 def compile(
     model: Any,
-    target: str | Target = "native",
+    target: str | Target | Sequence[Any] = "native",
     shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
+    example_inputs: Sequence[Any] | None = None,
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
@@ -39,6 +40,8 @@ def compile(
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
+    example_inputs: what a module of PyTorch is recorded with; it may come second, as in
+    sterna.compile(module, (x,)).
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
@@ -48,13 +51,16 @@ def compile(
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
+    if isinstance(target, tuple | list):
+        example_inputs, target = target, "native"
+    assert isinstance(target, str | Target)
     wanted = target_of(target)
     context = PassContext.current().at_level(opt_level)
     narrow = None if precision == PRECISIONS[0] else precision
 
     def anew() -> "BuildRecord":
         with context:
-            return models.build_model(model, wanted, shapes, params, narrow)
+            return models.build_model(model, wanted, shapes, params, narrow, example_inputs)
 
     device = Device(wanted.kind.device_type, 0)
     recipe = Recipe.of(model, wanted, context, {"shapes": shapes, "narrow": narrow})
