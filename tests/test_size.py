@@ -19,7 +19,7 @@ BUDGET = {
     "contrib": 830,
     "driver": 2240,
     "exec": 200,
-    "frontend": 9700,
+    "frontend": 11500,
     "ir": 3480,
     "isa": 990,
     "lowering": 1800,

@@ -1,7 +1,7 @@
 """sterna.compile: from a model to something that can be called."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,13 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 
 def compile(
     model: Any,
-    target: str | Target = "native",
+    target: str | Target | Sequence[Any] = "native",
     shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
     tuned: "str | os.PathLike[str] | None" = None,
+    example_inputs: Sequence[Any] | None = None,
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
@@ -46,6 +47,8 @@ def compile(
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
     tuned: the records that `sterna tune` wrote; MODEL.tuned.db beside the model if not given.
+    example_inputs: what a module of PyTorch is recorded with; it may come second, as in
+    sterna.compile(module, (x,)).
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
@@ -55,6 +58,9 @@ def compile(
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
+    if isinstance(target, tuple | list):
+        example_inputs, target = target, "native"
+    assert isinstance(target, str | Target)
     wanted = target_of(target)
     context = PassContext.current().at_level(opt_level)
     narrow = None if precision == PRECISIONS[0] else precision
@@ -64,7 +70,7 @@ def compile(
 
     def anew() -> "BuildRecord":
         with context:
-            made = models.build_model(model, wanted, shapes, params, narrow)
+            made = models.build_model(model, wanted, shapes, params, narrow, example_inputs)
         if found is not None:
             found.expect_offered(made, wanted)
         return made

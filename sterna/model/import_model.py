@@ -22,7 +22,10 @@ Graph = tuple[IRModule, dict[str, Any]]
 COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c", ".wasm"})
 
 
-def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None) -> Graph:
+def import_model(
+    model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None,
+    example_inputs: Sequence[Any] | None = None,
+) -> Graph:
     """The graph and the weights that are no constants in it; every dimension is known.
 
     model: the path, the bytes or the object of a model in any format that can be imported, or a
@@ -40,7 +43,9 @@ def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | 
         raise TypeError(
             f"params are the weights of a graph of Relay; {found.called} has its own"
         )
-    options = ImportOptions(shapes or {}, all_known=True, argument="shapes")
+    options = ImportOptions(
+        shapes or {}, all_known=True, argument="shapes", example_inputs=example_inputs
+    )
     return found.load_model(model, options)
 
 
