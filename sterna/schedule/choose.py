@@ -112,6 +112,16 @@ def deciding(name: str) -> Iterator[Scope]:
             around.inner.append(made)
 
 
+@contextmanager
+def asking_costs() -> Iterator[None]:
+    """Questions that are asked inside belong to nothing: only what answers would cost counts."""
+    token = _scope.set(None)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
 def choose(name: str, candidates: Sequence[T], cost: Callable[[T], float]) -> T:
     """The answer to a question: the recorded one, else the first of the cheapest candidates.
 
