@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-import sterna
 from sterna import te
 from sterna.driver import build, lower
+from sterna.runtime import device
+from sterna.runtime import ndarray as nd
 from sterna.te.bounds import scope_of, threads_around
 from sterna.te.tensor import COMM_REDUCE, DATA_PAR
 from sterna.testing.fuzz.fuzzer import Fuzzer
@@ -157,7 +158,7 @@ def gpu_schedule(rng: random.Random, tensors: list[te.Tensor]) -> Any:
     return schedule
 
 
-def check_gpu_schedule(rng: random.Random, computation: int, device: str | None) -> str:
+def check_gpu_schedule(rng: random.Random, computation: int, target: str | None) -> str:
     """Draw a schedule, run it in some orders of its threads, and on a device: how it ended."""
     inputs, tensors = COMPUTATIONS[computation](rng)
     output = tensors[-1]
@@ -175,19 +176,19 @@ def check_gpu_schedule(rng: random.Random, computation: int, device: str | None)
         np.testing.assert_array_equal(result, expected, err_msg=str(function))
     ending = COMPUTATIONS[computation].__name__
     sizes = [launch_of(kernel).block_size or 0 for kernel in split_host_device(function)[1]]
-    if device is None or max(sizes) > MOST_ON_DEVICE:
+    if target is None or max(sizes) > MOST_ON_DEVICE:
         return ending
-    computed = run_there(schedule, args, arrays, device)
+    computed = run_there(schedule, args, arrays, target)
     np.testing.assert_array_equal(computed, expected, err_msg=str(function))
-    return f"{ending} on {device}"
+    return f"{ending} on {target}"
 
 
-def run_there(schedule: Any, args: list[te.Tensor], arrays: list[Any], device: str) -> Any:
+def run_there(schedule: Any, args: list[te.Tensor], arrays: list[Any], target: str) -> Any:
     """What a device computes."""
-    built = build(schedule, args, target=device, name="drawn")
-    there = [sterna.nd.array(array, sterna.device(device)) for array in arrays]
+    built = build(schedule, args, target=target, name="drawn")
+    there = [nd.array(array, device(target)) for array in arrays]
     result = np.full(extents(args[-1]), np.nan, "float32")
-    computed = sterna.nd.array(result, sterna.device(device))
+    computed = nd.array(result, device(target))
     built(*there, computed)
     return computed.numpy()
 
@@ -202,7 +203,7 @@ class GPUSchedules(Fuzzer):
         """Draw one and run it."""
         computation = tape.randrange(len(COMPUTATIONS))
         # A driver takes its time to compile.
-        runs_there = tape.random() > 0.8 and sterna.device("opencl").exist
+        runs_there = tape.random() > 0.8 and device("opencl").exist
         return check_gpu_schedule(tape, computation, "opencl" if runs_there else None)
 
 
