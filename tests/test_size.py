@@ -33,7 +33,7 @@ BUDGET = {
     "support": 3000,
     "target": 4140,
     "te": 5130,
-    "testing": 3760,
+    "testing": 3900,
     "tir": 11500,
 }
 
