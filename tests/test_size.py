@@ -11,30 +11,33 @@ from tests.test_layering import FILES, RANKS
 
 # Lines of Python by folder; "" is the files beside the folders.
 BUDGET = {
-    "": 160,
+    "": 170,
     "arith": 3700,
     "as_tvm": 320,
-    "cli": 1990,
+    "autotvm": 1530,
+    "cli": 2130,
     "codegen": 10650,
     "contrib": 830,
     "driver": 2600,
     "exec": 200,
-    "frontend": 11500,
+    "frontend": 14550,
     "ir": 3480,
     "isa": 990,
     "lowering": 2600,
+    "meta_schedule": 1000,
     "micro": 3500,
     "model": 2700,
     "op": 24150,
     "relay": 7700,
     "rpc": 5060,
     "runtime": 2100,
-    "schedule": 8400,
+    "schedule": 8860,
     "support": 3000,
     "target": 4140,
     "te": 5130,
     "testing": 3900,
     "tir": 11500,
+    "tune": 1570,
 }
 
 # A budget that is this much larger than its folder no longer says anything.
