@@ -30,8 +30,8 @@ class ImportOptions:
     """Whether every dimension must be known; if not, open ones may stay open."""
     argument: str = "shape"
     """Where the user says shapes, for messages."""
-    rounding: str | None = None
-    """How quantised numbers are rounded, for a format that knows several ways."""
+    for_microcontroller: bool = False
+    """Whether quantised numbers are rounded as kernels for microcontrollers do it."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""
