@@ -44,6 +44,10 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     )
     add_shapes(parser)
     parser.add_argument(
+        "--tuned", metavar="FILE.db",
+        help="the records that `sterna tune` wrote; those beside the model if not given",
+    )
+    parser.add_argument(
         "--precision", choices=("float32", "float16", "bfloat16"),
         help="the type that weights and activations are kept in; the model's own if not given",
     )
@@ -109,7 +113,7 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     target = parse_target(options.target)
     with progress(options):
         return models.compile(options.model, target, dict(options.shape), level,
-                              precision=options.precision or "float32")
+                              precision=options.precision or "float32", tuned=options.tuned)
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:
@@ -135,7 +139,7 @@ def _expect_no_compiling(options: argparse.Namespace) -> None:
         option
         for option, value in (("--target", options.target), ("--shape", options.shape),
                               ("--opt-level", options.opt_level),
-                              ("--precision", options.precision))
+                              ("--precision", options.precision), ("--tuned", options.tuned))
         if value not in (None, [])
     ]
     if given:

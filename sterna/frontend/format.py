@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ class ImportOptions:
     """Where the user says shapes, for messages."""
     for_microcontroller: bool = False
     """Whether quantised numbers are rounded as kernels for microcontrollers do it."""
+    example_inputs: Sequence[Any] | None = None
+    """What a model that is a program is recorded with."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""

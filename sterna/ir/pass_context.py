@@ -57,9 +57,15 @@ class PassContext:
 
     def at_level(self, opt_level: int) -> "PassContext":
         """One of another level inside of this one, with whose instruments it runs."""
+        return self._inside(opt_level, self.config)
+
+    def with_config(self, more: Mapping[str, Any]) -> "PassContext":
+        """One with further settings inside of this one, with whose instruments it runs."""
+        return self._inside(self.opt_level, {**self.config, **more})
+
+    def _inside(self, opt_level: int, config: Mapping[str, Any]) -> "PassContext":
         made = PassContext(
-            opt_level, self.required_pass, self.disabled_pass, self.instruments, self.config,
-            self.trace,
+            opt_level, self.required_pass, self.disabled_pass, self.instruments, config, self.trace
         )
         made._lent = True
         return made

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sterna.model.compile_model import compile, target_of
     from sterna.model.compiled_model import CompiledModel, load
     from sterna.model.import_and_build import build_model
+    from sterna.model.tuned_answers import read_tuned
 
 _WHERE = {
     "CompiledModel": "sterna.model.compiled_model:CompiledModel",
@@ -25,13 +26,14 @@ _WHERE = {
     "compile": "sterna.model.compile_model:compile",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
+    "read_tuned": "sterna.model.tuned_answers:read_tuned",
     "target_of": "sterna.model.compile_model:target_of",
     "write_to_cache": "sterna.model.cache_writer:write_to_cache",
 }
 
 __all__ = [
     "CompiledModel", "InputError", "OpenShapeError", "build_model", "build_of_cached", "compile",
-    "load", "measure_bounds", "target_of", "write_to_cache",
+    "load", "measure_bounds", "read_tuned", "target_of", "write_to_cache",
 ]
 
 

@@ -1,7 +1,9 @@
 """sterna.compile: from a model to something that can be called."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterna import model as models
@@ -9,12 +11,15 @@ from sterna.ir.pass_context import PassContext
 from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
 from sterna.runtime import Device
+from sterna.schedule.config import ANSWERS
 from sterna.target import Target
 
 if TYPE_CHECKING:
     from sterna.frontend.inputs import Shapes
     from sterna.model.build_record import BuildRecord
 
+# Records that lie beside a model's file have its name and this suffix.
+BESIDE = ".tuned.db"
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
 PRECISIONS = ("float32", "float16", "bfloat16")
@@ -22,11 +27,13 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 
 def compile(
     model: Any,
-    target: str | Target = "native",
+    target: str | Target | Sequence[Any] = "native",
     shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
+    tuned: "str | os.PathLike[str] | None" = None,
+    example_inputs: Sequence[Any] | None = None,
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
@@ -39,6 +46,9 @@ def compile(
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
+    tuned: the records that `sterna tune` wrote; MODEL.tuned.db beside the model if not given.
+    example_inputs: what a module of PyTorch is recorded with; it may come second, as in
+    sterna.compile(module, (x,)).
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
@@ -48,13 +58,22 @@ def compile(
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
+    if isinstance(target, tuple | list):
+        example_inputs, target = target, "native"
+    assert isinstance(target, str | Target)
     wanted = target_of(target)
     context = PassContext.current().at_level(opt_level)
     narrow = None if precision == PRECISIONS[0] else precision
+    found = models.read_tuned(model, tuned, wanted) if _is_tuned(model, tuned) else None
+    if found is not None:
+        context = context.with_config({ANSWERS: found.answers | context.config.get(ANSWERS, {})})
 
     def anew() -> "BuildRecord":
         with context:
-            return models.build_model(model, wanted, shapes, params, narrow)
+            made = models.build_model(model, wanted, shapes, params, narrow, example_inputs)
+        if found is not None:
+            found.expect_offered(made, wanted)
+        return made
 
     device = Device(wanted.kind.device_type, 0)
     recipe = Recipe.of(model, wanted, context, {"shapes": shapes, "narrow": narrow})
@@ -66,6 +85,12 @@ def compile(
     if recipe is not None:
         models.write_to_cache(recipe, build)
     return CompiledModel(build.factory.module, device, build)
+
+
+def _is_tuned(model: Any, tuned: "str | os.PathLike[str] | None") -> bool:
+    """Whether there are records to look into, which loads what reads them."""
+    beside = isinstance(model, str | os.PathLike) and Path(model).with_suffix(BESIDE).is_file()
+    return tuned is not None or beside
 
 
 def _known(cached: CachedModel, target: Target, anew: "Callable[[], BuildRecord]") -> "BuildRecord":

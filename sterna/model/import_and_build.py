@@ -1,6 +1,6 @@
 """From any model to compiled code, under the settings around."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sterna.driver import relay_build
@@ -24,13 +24,14 @@ def build_model(
     shapes: Shapes | None,
     params: Mapping[str, Any] | None,
     narrow: str | None,
+    example_inputs: Sequence[Any] | None = None,
 ) -> BuildRecord:
     """Import and compile a model; narrow: the type of floats that it is told to keep."""
     times = StageTimes()
     with watching(times):
         with stage("import the model"):
             module, weights = import_model(
-                model, shapes, params, is_microcontroller(target)
+                model, shapes, params, example_inputs, is_microcontroller(target)
             )
         if narrow is not None:
             with stage("narrow the numbers"):

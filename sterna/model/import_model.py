@@ -24,7 +24,7 @@ COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c", ".wasm"
 
 def import_model(
     model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None,
-    for_microcontroller: bool = False,
+    example_inputs: Sequence[Any] | None = None, for_microcontroller: bool = False,
 ) -> Graph:
     """The graph and the weights that are no constants in it; every dimension is known.
 
@@ -46,7 +46,7 @@ def import_model(
             f"params are the weights of a graph of Relay; {found.called} has its own"
         )
     options = ImportOptions(
-        shapes or {}, all_known=True, argument="shapes",
+        shapes or {}, all_known=True, argument="shapes", example_inputs=example_inputs,
         for_microcontroller=for_microcontroller,
     )
     return found.load_model(model, options)

@@ -63,6 +63,7 @@ IRModule.wrap = staticmethod(_as_function)
 # Names whose code lies in folders above this one, or is seldom needed.
 _WHERE = {
     "build": "sterna.driver.relay_build",
+    "create_executor": "sterna.driver.create_executor",
     "optimize": "sterna.driver.relay_build",
     "save_param_dict": "sterna.runtime.params",
     "load_param_dict": "sterna.runtime.params",
@@ -74,6 +75,7 @@ _MODULES = {
     "frontend": "sterna.relay.frontend",
     "testing": "sterna.relay.testing",
     "transform": "sterna.relay.transform",
+    "vm": "sterna.driver.vm_build",
 }
 
 

@@ -48,6 +48,7 @@ def infer(root: RelayExpr) -> Type:
         else:
             stack.append((_CONCLUDE, expr))
             if isinstance(expr, Let):
+                _declare(expr)
                 stack += [(_LOOK, expr.body), (_BIND, expr), (_LOOK, expr.value)]
             elif isinstance(expr, Function):
                 stack.append((_LOOK, expr.body))
@@ -56,6 +57,17 @@ def infer(root: RelayExpr) -> Type:
                 stack += [(_LOOK, e) for e in reversed(inner) if _open(e)]
     assert root._type is not None
     return root._type
+
+
+def _declare(let: Let) -> None:
+    """A function may call itself by the name that it gets, if it says what it gives."""
+    function = let.value
+    if let.var._type is not None or not isinstance(function, Function):
+        return
+    given = [param._type for param in function.params]
+    known = tuple([kind for kind in given if kind is not None])
+    if function.ret_type is not None and len(known) == len(given):
+        let.var._type = FuncType(known, function.ret_type)
 
 
 def _open(expr: RelayExpr) -> bool:

@@ -17,8 +17,9 @@ from sterna.ir.types import TensorType, Type
 from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
-from sterna.schedule.choose import choose, deciding
+from sterna.schedule.choose import asking_costs, choose, deciding
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import tiled_cycles
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.kernel import Processor
 from sterna.schedule.statement_kernel import StatementKernel
@@ -207,6 +208,22 @@ def best_candidate(
         with deciding(str(taken.arranged.contraction)) as arranged:
             arranged.decisions = scope.decisions
     return taken
+
+
+def least_cycles(made: Contraction, weights: Array, processor: Processor) -> float:
+    """What the cheapest way to compute a contraction takes; nothing is decided.
+
+    Of register tiles what their own loads add, which is the same for all ways that have some.
+    """
+    packed = [each for each in implementations().values() if isinstance(each, PackedImplementation)]
+    with asking_costs():
+        found = [
+            candidate.cycles
+            for each in packed
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= GROWTH
+        ]
+    return min(tiled_cycles(made, processor), *found) if found else tiled_cycles(made, processor)
 
 
 def packed_operands(

@@ -53,10 +53,8 @@ def hard_swish_of_bytes(node: Node) -> Array:
         ramp = _right(node, ramp, -ramp_power)
     ramp = (ramp + (1 << 15)) >> 1
     product = ramp * _high(fine, multiplier)
-    if node.rounding == TFLM:
-        product = np.sign(product) * (np.abs(product) >> 15)  # towards zero, on processors down
-    else:
-        product = product >> 15
+    towards_zero = np.sign(product) * (np.abs(product) >> 15)
+    product = towards_zero if node.rounding == TFLM else product >> 15
     made = _right(node, product, -power) if power < 0 else _left(product, power)
     return saturated(made + out_zero, node.result_dtype())
 

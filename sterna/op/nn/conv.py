@@ -29,6 +29,7 @@ from sterna.op.nn._conv_layout import (
     alter_conv2d,
     conv_layout,
     convert_conv,
+    layout_costs,
 )
 from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
 from sterna.op.nn._conv_shape import (
@@ -303,8 +304,8 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], replace(_CONTRACTION, alter_layout=alter_conv2d, implement=implement_conv,
-           chain=runs_in_chain, gives_row_sums=gives_row_sums),
+], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
+           implement=implement_conv, chain=runs_in_chain, gives_row_sums=gives_row_sums),
           legalize=with_whole_vectors)
 
 _register(3, Conv3DAttrs, [
