@@ -30,8 +30,8 @@ class ImportOptions:
     """Whether every dimension must be known; if not, open ones may stay open."""
     argument: str = "shape"
     """Where the user says shapes, for messages."""
-    rounding: str | None = None
-    """How quantised numbers are rounded, for a format that knows several ways."""
+    for_microcontroller: bool = False
+    """Whether quantised numbers are rounded as kernels for microcontrollers do it."""
     example_inputs: Sequence[Any] | None = None
     """What a model that is a program is recorded with."""
 

@@ -15,7 +15,7 @@ from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 from sterna.support.memory import give_back_memory
 from sterna.support.progress import StageTimes, stage, watching
-from sterna.target import Target
+from sterna.target import Target, is_microcontroller
 
 
 def build_model(
@@ -30,7 +30,9 @@ def build_model(
     times = StageTimes()
     with watching(times):
         with stage("import the model"):
-            module, weights = import_model(model, shapes, params, example_inputs)
+            module, weights = import_model(
+                model, shapes, params, example_inputs, is_microcontroller(target)
+            )
         if narrow is not None:
             with stage("narrow the numbers"):
                 module = narrowed(module, weights, narrow, target)

@@ -17,6 +17,9 @@ TYPES = {
     name.lower(): code for name, code in vars(schema.TensorType).items() if name[0] != "_"
 }
 
+# The first versions of operators that LiteRT knows, where they are not 1.
+VERSIONS = {"BROADCAST_TO": 2}
+
 
 @dataclass
 class T:
@@ -117,7 +120,7 @@ def _operator(made: Any, op: Op) -> Any:
     number = getattr(schema.BuiltinOperator, op.kind, None)
     code.builtinCode = schema.BuiltinOperator.CUSTOM if number is None else number
     code.deprecatedBuiltinCode = min(code.builtinCode, 127)
-    code.version = 1
+    code.version = VERSIONS.get(op.kind, 1)
     if number is None:
         code.customCode = op.kind
     made.operatorCodes.append(code)

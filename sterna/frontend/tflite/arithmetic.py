@@ -95,8 +95,10 @@ def rescaled(
 
 def product_ratio(node: Node, data: Quantization, weight: Quantization, out: Quantization) -> Array:
     """The scale of products beside that of the result."""
-    if node.rounding == TFLM:
-        scales = (one.scale.astype(np.float64) for one in (data, weight, out))
-        a, b, c = scales
-        return np.asarray(a * b / c)
-    return np.asarray(data.scale * weight.scale / out.scale)
+    kind = np.float64 if node.rounding == TFLM else np.float32
+    a, b, c = (one.scale.astype(kind) for one in (data, weight, out))
+    with np.errstate(all="ignore"):
+        ratio = np.asarray(a * b / c)
+    if not np.all(np.isfinite(ratio)):
+        raise ValueError("the scale of its result is too small beside those of its operands")
+    return ratio

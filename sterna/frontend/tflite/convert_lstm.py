@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -116,7 +117,7 @@ def _of_bytes(node: Node) -> RelayExpr:
     bound = min(int(float(node.attr("cell_clip")) / float(cell_scale)), 32767) or 32767
     for data in _steps(node, axis):
         gates = [_gate(node, gate, data, output) for gate in range(4)]
-        enters, forgets, leaves = (_of_table(gates[gate], _LOGISTIC) for gate in (0, 1, 3))
+        enters, forgets, leaves = (_of_table(gates[gate], _logistic()) for gate in (0, 1, 3))
         new = _of_table(gates[2], _tanh(GATE_BITS))
         kept = _shifted(call("multiply", forgets, cast(cell, "int32")), 15)
         added = _shifted(call("multiply", enters, new), 30 + power)
@@ -175,9 +176,12 @@ def _all_shorts() -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
     return np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int64)
 
 
-_LOGISTIC = SHORT.logistic(_all_shorts(), GATE_BITS).astype(np.int16)
+@cache
+def _logistic() -> "np.ndarray[tuple[int, ...], np.dtype[np.int16]]":
+    return SHORT.logistic(_all_shorts(), GATE_BITS).astype(np.int16)
 
 
+@cache
 def _tanh(whole_bits: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int16]]":
     return SHORT.tanh(_all_shorts(), whole_bits).astype(np.int16)
 

@@ -18,7 +18,7 @@ from sterna.frontend.limits import count_of
 from sterna.frontend.node import Result
 from sterna.frontend.open_shapes import OPEN, NamedDim
 from sterna.frontend.tflite.format import FORMAT
-from sterna.frontend.tflite.node import ROUNDINGS, XNNPACK, Node, find_converter
+from sterna.frontend.tflite.node import ROUNDINGS, TFLM, XNNPACK, Node, find_converter
 from sterna.frontend.tflite.schema import (
     ABSENT,
     OperatorInfo,
@@ -81,8 +81,8 @@ def load(model: Source, options: ImportOptions) -> Graph:
     loaded = read_model(bytes_of(model))
     with limited_folding() as room:
         return Importer(
-            loaded, options.inputs(), options.rounding or XNNPACK, None, options.freeze_params,
-            room, {},
+            loaded, options.inputs(), TFLM if options.for_microcontroller else XNNPACK, None,
+            options.freeze_params, room, {},
         ).run()
 
 

@@ -79,6 +79,8 @@ def single(quantization: Quantization, what: str) -> tuple[np.float32, int]:
     """The scale and the zero point of a whole tensor."""
     if not quantization.is_single:
         raise ValueError(f"{what} has {quantization.scale.size} scales instead of one")
+    if not quantization.scale[0] > 0:
+        raise ValueError(f"{what} has the scale {quantization.scale[0]}")
     return np.float32(quantization.scale[0]), int(quantization.zero[0])
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant
 from sterna.frontend.tflite.fixed_point import divided_by_power, quantized_multiplier
-from sterna.frontend.tflite.node import Node, single
+from sterna.frontend.tflite.node import TFLM, Node, single
 from sterna.frontend.tflite.requantize import all_bytes, saturated
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
@@ -30,6 +30,13 @@ def _left(x: Array, power: int) -> Array:
     return np.clip(x << power, -_LARGEST - 1, _LARGEST)
 
 
+def _right(node: Node, x: Array, power: int) -> Array:
+    """x / 2**power, rounded: halves go away from zero on microcontrollers, upward on processors."""
+    if node.rounding == TFLM:
+        return divided_by_power(x, power)
+    return np.asarray((x + (1 << (power - 1))) >> power)
+
+
 def hard_swish_of_bytes(node: Node) -> Array:
     """x * clip(x + 3, 0, 6) / 6 in 16 bits, for every byte."""
     scale, zero = single(node.quantization(0), "its data")
@@ -43,10 +50,12 @@ def hard_swish_of_bytes(node: Node) -> Array:
     if ramp_power > 0:
         ramp = _left(ramp, 1)
     elif ramp_power < 0:
-        ramp = divided_by_power(ramp, -ramp_power)
+        ramp = _right(node, ramp, -ramp_power)
     ramp = (ramp + (1 << 15)) >> 1
-    product = np.trunc(ramp * _high(fine, multiplier) / (1 << 15)).astype(np.int64)
-    made = divided_by_power(product, -power) if power < 0 else _left(product, power)
+    product = ramp * _high(fine, multiplier)
+    towards_zero = np.sign(product) * (np.abs(product) >> 15)
+    product = towards_zero if node.rounding == TFLM else product >> 15
+    made = _right(node, product, -power) if power < 0 else _left(product, power)
     return saturated(made + out_zero, node.result_dtype())
 
 

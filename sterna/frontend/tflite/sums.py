@@ -15,7 +15,7 @@ def by_floats(node: Node, total: RelayExpr, count: int, divisor: int) -> RelayEx
     scale, zero = single(node.quantization(0), "its data")
     out_scale, out_zero = single(node.result_quantization(), "the result")
     ratio = np.float32(1) / np.float32(divisor) * (scale / out_scale)
-    start = np.float32(out_zero) - np.float32(zero * count) * ratio
+    start = np.float32(out_zero - float(zero * count) * float(ratio))
     wide = call("multiply", cast(total, "float64"), constant(ratio, "float64"))
     moved = cast(call("add", wide, constant(start, "float64")), "float32")
     low, high = int_range(DataType(node.result_dtype()))
