@@ -92,6 +92,9 @@ class ContractionRules(Generic[AttrsType]):
     """layout_costs(calls, moved, processor): what all of these, whose layouts pass to each other,
     cost as they lie, and in the layout that they prefer, where so many elements go into it and
     back; None where that one is taken anyway."""
+    without_border: Callable[[Call, Any], RelayExpr | None] | None = None
+    """without_border(call, processor): itself by parts that see no border; None where that costs
+    more than products with it."""
     convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     scale: "ScaleRule | None" = None
