@@ -58,6 +58,7 @@ MOVED = {
     "sterna.runtime.packed_func": "sterna.runtime",
     "sterna.runtime.runtime_ctypes": "sterna.runtime",
     "sterna.target.tag": "sterna.target.tags",
+    "sterna.target.target.micro": "sterna.target.shortcuts:micro",
     "sterna.te.tensor_intrin": "sterna.te.intrin",
     "sterna.testing.utils": "sterna.testing",
     "sterna.tir.IterVar": "sterna.te.tensor:IterVar",
