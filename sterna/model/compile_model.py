@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
 PRECISIONS = ("float32", "float16", "bfloat16")
+# The settings of passes behind a size; weights grow by Winograd's transform.
+SIZES: Mapping[str, Mapping[str, Any]] = {
+    "small": {"relay.Winograd.max_growth": 0},
+    "balanced": {"relay.weights.max_growth": 1.5},
+    "fast": {},
+}
 
 
 def compile(
@@ -27,6 +33,7 @@ def compile(
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
+    size: str = "fast",
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
@@ -39,6 +46,8 @@ def compile(
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
+    size: what weights may become: "small" keeps them as large as the model's, "balanced" lets them
+    grow by half where that saves most time, "fast" as much as saves time at all.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
@@ -48,8 +57,10 @@ def compile(
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
+    if size not in SIZES:
+        raise ValueError(f"size is {', '.join(SIZES)}, not {size!r}")
     wanted = target_of(target)
-    context = PassContext.current().at_level(opt_level)
+    context = PassContext.current().at_level(opt_level, SIZES[size])
     narrow = None if precision == PRECISIONS[0] else precision
 
     def anew() -> "BuildRecord":

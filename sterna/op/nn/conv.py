@@ -21,6 +21,7 @@ from sterna.op.nn._conv_implementation import (
     compute_implemented,
     grouped_weights,
     implement_conv,
+    ways_of_conv,
     with_plain_weights,
 )
 from sterna.op.nn._conv_layout import (
@@ -304,7 +305,7 @@ _register(2, Conv2DAttrs, [
         "out_layout": "NCHW4c",
     }),
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, implement=implement_conv,
-           chain=runs_in_chain, gives_row_sums=gives_row_sums),
+           ways=ways_of_conv, chain=runs_in_chain, gives_row_sums=gives_row_sums),
           legalize=with_whole_vectors)
 
 _register(3, Conv3DAttrs, [
