@@ -88,7 +88,8 @@ def test_the_growth_of_weights_is_told(model: sterna.CompiledModel) -> None:
     plain = sterna.compile(network(64), size="small").report().memory
     assert plain.grown == 0 and plain.weights == 2 * 64 * 64 * 9 * 4
     assert memory.grown == memory.weights - plain.weights > 0
-    assert re.search(r"Weights grew from 288\.0 KiB to .* by Winograd's transform", str(model.report()))
+    told = str(model.report())
+    assert re.search(r"Weights grew from 288\.0 KiB to .* by Winograd's transform", told)
     with pytest.raises(ValueError, match="size is small, balanced, fast, not 'tiny'"):
         sterna.compile(network(64), size="tiny")
 
