@@ -23,6 +23,12 @@ BESIDE = ".tuned.db"
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
 PRECISIONS = ("float32", "float16", "bfloat16")
+# The settings of passes behind a size; weights grow by Winograd's transform.
+SIZES: Mapping[str, Mapping[str, Any]] = {
+    "small": {"relay.Winograd.max_growth": 0},
+    "balanced": {"relay.weights.max_growth": 1.5},
+    "fast": {},
+}
 
 
 def compile(
@@ -34,6 +40,7 @@ def compile(
     precision: str = "float32",
     tuned: "str | os.PathLike[str] | None" = None,
     example_inputs: Sequence[Any] | None = None,
+    size: str = "fast",
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
 
@@ -49,6 +56,8 @@ def compile(
     tuned: the records that `sterna tune` wrote; MODEL.tuned.db beside the model if not given.
     example_inputs: what a module of PyTorch is recorded with; it may come second, as in
     sterna.compile(module, (x,)).
+    size: what weights may become: "small" keeps them as large as the model's, "balanced" lets them
+    grow by half where that saves most time, "fast" as much as saves time at all.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
@@ -61,8 +70,10 @@ def compile(
     if isinstance(target, tuple | list):
         example_inputs, target = target, "native"
     assert isinstance(target, str | Target)
+    if size not in SIZES:
+        raise ValueError(f"size is {', '.join(SIZES)}, not {size!r}")
     wanted = target_of(target)
-    context = PassContext.current().at_level(opt_level)
+    context = PassContext.current().at_level(opt_level, SIZES[size])
     narrow = None if precision == PRECISIONS[0] else precision
     found = models.read_tuned(model, tuned, wanted) if _is_tuned(model, tuned) else None
     if found is not None:
