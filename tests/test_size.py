@@ -16,7 +16,7 @@ BUDGET = {
     "as_tvm": 320,
     "cli": 1990,
     "codegen": 10650,
-    "contrib": 830,
+    "contrib": 1120,
     "driver": 2240,
     "exec": 200,
     "frontend": 11500,
