@@ -17,7 +17,7 @@ BUDGET = {
     "autotvm": 1530,
     "cli": 2130,
     "codegen": 10650,
-    "contrib": 830,
+    "contrib": 1120,
     "driver": 2600,
     "exec": 200,
     "frontend": 14550,
