@@ -82,6 +82,7 @@ COMPUTED = {
     "sterna/frontend/__init__.py": "the functions that formats offer, as their records name them",
     "sterna/frontend/format.py": "a format's loader, as its record names it",
     "sterna/frontend/onnx/importer.py": "the converters in its own folder, by listing",
+    "sterna/frontend/tflite/importer.py": "the converters in its own folder, by listing",
     "sterna/frontend/torch/importer.py": "the converters in its own folder, by listing",
     "sterna/ir/config.py": "config.py of every folder: the settings that its passes declare",
     "sterna/ir/transform.py": "transform.py of every folder: the passes that it registers",

@@ -14,8 +14,8 @@ import numpy as np
 
 from sterna.relay.arrays import Array
 
-# What a file may have read of it: elements and tables for each of its bytes, and some for free.
-_READS_PER_BYTE, _FREE_READS = 4, 1 << 16
+# What a file may have read of it: one field or element for each of its bytes, and some for free.
+_READS_PER_BYTE, _FREE_READS = 1, 1 << 16
 
 _OFFSET, _LENGTH = struct.Struct("<i"), struct.Struct("<I")
 _SHORT = struct.Struct("<H")
