@@ -20,6 +20,10 @@ from sterna.runtime import NDArray
 Result = RelayExpr | Sequence[RelayExpr | None]
 
 
+class UndecidedError(ValueError):
+    """A value decides about the graph, and only a run can tell it."""
+
+
 @dataclass(slots=True)
 class Feeds:
     """What a model will be run on, for operands that decide the graph itself, such as shapes."""
@@ -107,7 +111,7 @@ class Node:
         """The value of an operand that must be known."""
         value = self.decided(place)
         if value is None:
-            raise ValueError(
+            raise UndecidedError(
                 f"{self}: {what} depends on the model's inputs or on a dimension that is not "
                 "known; give the inputs' shapes by shape={name: (...)}, or fold it in the model"
             )
@@ -143,7 +147,7 @@ class Node:
         """The shape of an expression, which must be known."""
         kind = type_of(expr)
         if not kind.is_static:
-            raise ValueError(
+            raise UndecidedError(
                 f"{self}: it needs the whole shape of its operand, which is {kind}; "
                 "give the inputs' shapes by shape={name: (...)}"
             )

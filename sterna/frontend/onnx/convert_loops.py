@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sterna.frontend.calls import call, constant, type_of
+from sterna.frontend.node import UndecidedError
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -113,5 +114,7 @@ def loop(node: Node) -> list[RelayExpr]:
 def _holds(node: Node, condition: RelayExpr) -> bool:
     known = node.feeds.value_of(condition)
     if known is None:
-        raise OpNotImplemented("a loop that ends by a condition on the model's inputs")
+        raise UndecidedError(
+            f"{node}: whether it goes on depends on the model's inputs; sterna.compile runs it"
+        )
     return bool(known.reshape(-1)[0])
