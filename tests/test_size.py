@@ -24,7 +24,7 @@ BUDGET = {
     "isa": 990,
     "lowering": 2600,
     "micro": 3500,
-    "model": 2700,
+    "model": 2800,
     "op": 24100,
     "relay": 7700,
     "rpc": 5060,

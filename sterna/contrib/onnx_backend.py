@@ -26,6 +26,7 @@ class SternaRep(BackendRep):
         weights = {tensor.name for tensor in model.graph.initializer}
         weights |= {sparse.values.name for sparse in model.graph.sparse_initializer}
         self.names = [entry.name for entry in model.graph.input if entry.name not in weights]
+        self.tensors = {e.name for e in model.graph.input if e.type.HasField("tensor_type")}
         self.outputs = [entry.name for entry in model.graph.output]
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -48,9 +49,11 @@ class SternaRep(BackendRep):
         missing = [name for name in self.names if name not in named]
         if missing:
             raise ValueError(f"the model's inputs {', '.join(missing)} are missing")
-        for name in named:
+        for name, value in named.items():
             if name not in self.names:
                 raise ValueError(f"the model has no input '{name}', but {', '.join(self.names)}")
+            if name in self.tensors and not isinstance(value, np.ndarray | np.generic):
+                raise ValueError(f"input '{name}' is a {type(value).__name__}, not an array")
         return named
 
 
