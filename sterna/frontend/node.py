@@ -5,7 +5,7 @@ A converter is a function from a Node to an expression, or to one per output.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,13 @@ class Feeds:
     values: dict[str, Array] = field(default_factory=dict)
     decisive: set[str] = field(default_factory=set)
     """The inputs whose values were asked for: the graph holds for these values alone."""
+
+    can_measure: ClassVar[bool] = False
+    """Whether values whose shapes only runs tell can be run and measured."""
+
+    def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Results of known shapes, as a run for these inputs gives them; a count decides."""
+        raise UndecidedError(f"only a run tells the shape of {results!r}")
 
     def value_of(self, expr: RelayExpr) -> Array | None:
         """The value of an expression, if it depends on nothing but these inputs."""

@@ -9,10 +9,11 @@ when a value comes that was not seen before.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from sterna.frontend.node import Feeds
+from sterna.frontend.node import Feeds, UndecidedError
 from sterna.ir.types import TensorType, TupleType
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, from_numpy, to_numpy
@@ -27,17 +28,19 @@ class Stage:
 
     function: Function
     """Its results are the value, and what later parts read."""
-    results: Sequence[Var]
+    results: Sequence[str]
     """What later parts know the latter by."""
 
 
-Decide = Callable[[Stage], Array]
-"""Runs a stage, keeps its results, and gives the value that decides."""
+Decide = Callable[[Stage], list[Array]]
+"""Runs a stage, keeps its results, and gives all: first the value that decides."""
 
 
 @dataclass(slots=True)
 class StagedFeeds(Feeds):
     """Values of inputs, and of all that stages have computed from them."""
+
+    can_measure: ClassVar[bool] = True
 
     decide: Decide | None = None
     live: Callable[[], list[RelayExpr]] = list
@@ -52,17 +55,40 @@ class StagedFeeds(Feeds):
         now = self.replaced([expr])[0]
         if isinstance(now, Constant):
             return to_numpy(now.data)
+        if not self._is_known(now):
+            return None
+        return self._run(expr, self._worth_keeping(expr))
+
+    def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Results of known shapes, as a run for these inputs gives them; a count decides."""
+        if not all(map(self._is_known, self.replaced([count, *results]))):
+            raise UndecidedError("the shape of a loop's results is decided in another loop")
+        own = {id(result): result for result in results}
+        more = [part for part in self._worth_keeping(count) if id(part) not in own]
+        self._run(count, [*results, *more])
+        return self.replaced(results)
+
+    def _run(self, expr: RelayExpr, kept: Sequence[RelayExpr]) -> Array:
+        """Compute a value as a stage, together with what is kept for later parts."""
         assert self.decide is not None
-        kept = self._worth_keeping(expr)
         roots = self.replaced([expr, *kept])
         body = roots[0] if len(roots) == 1 else Tuple(tuple(roots))
-        count = len(self.held)
-        results = [Var(f"stage{count + i}", part.checked_type) for i, part in enumerate(kept)]
-        value = self.decide(Stage(function_of(body), results))
+        first = len(self.held)
+        names = [f"stage{first + place}" for place in range(len(kept))]
+        value, *rest = self.decide(Stage(function_of(body), names))
         self.note(expr, _constant_like(value, expr))
-        for part, var in zip(kept, results, strict=True):
+        for part, name, array in zip(kept, names, rest, strict=True):
+            kind = part.checked_type
+            assert isinstance(kind, TensorType)
+            var = Var(name, TensorType(array.shape, kind.dtype))
+            var.span = part.span
+            self.values[name] = array
             self.note(part, var)
         return value
+
+    def _is_known(self, expr: RelayExpr) -> bool:
+        """Whether a value is one of this run, not of each round of a loop."""
+        return all(var.name_hint in self.values for var in free_vars(expr))
 
     def note(self, expr: RelayExpr, now: RelayExpr) -> None:
         """Remember what stands for an expression."""
@@ -92,7 +118,8 @@ class StagedFeeds(Feeds):
             for part in post_order(root, is_new):
                 if id(part) in needed or any(id(o) in touches for o in _operands(part, is_new)):
                     touches.add(id(part))
-            if id(root) in touches and not isinstance(root, Var | Constant):
+            is_computed = id(root) in touches and not isinstance(root, Var | Constant)
+            if is_computed and self._is_known(self.replaced([root])[0]):
                 for leaf in _tensors(root):
                     kept[id(leaf)] = leaf
         return list(kept.values())

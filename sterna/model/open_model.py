@@ -103,15 +103,15 @@ class OpenModel:
         values = tensors_of(given)
         at = root
 
-        def decide(stage: Stage) -> Array:
+        def decide(stage: Stage) -> list[Array]:
             nonlocal at
             if at.program is None:
                 at.program = self._compiled(stage.function)
-                at.results = [var.name_hint for var in stage.results]
-            value, *rest = at.program(values)
-            values.update(zip(at.results, rest, strict=True))
-            at = _kept(at.following, _key(value))
-            return value
+                at.results = list(stage.results)
+            made = at.program(values)
+            values.update(zip(at.results, made[1:], strict=True))
+            at = _kept(at.following, _key(made[0]))
+            return made
 
         outputs = self.trace.run(given, decide)
         leaves = [leaf for output in outputs for leaf in _leaves(output)]

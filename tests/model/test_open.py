@@ -155,6 +155,44 @@ def test_loops_that_end_by_a_condition() -> None:
         agree(compiled, model, x=x, most=np.array(most), first=np.array(True))
 
 
+def test_long_loops_stay_loops() -> None:
+    """One program for any number of rounds."""
+    model = counting(
+        [helper.make_node("Add", ["s", "two"], ["next"]),
+         helper.make_node("Identity", ["go"], ["on"])],
+        [info("on", [], BOOL), info("next", None)], ["y"])
+    compiled = sterna.compile(model)
+    for most in (0, 3, 20_000):
+        found = compiled(np.zeros(2, "float32"), np.array(most), np.array(True))
+        np.testing.assert_array_equal(found, [2 * most] * 2)
+    assert compiled.compiled == 1
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_long_scans_stay_loops(backwards: int) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "part"], ["next"]), helper.make_node("Exp", ["s"], ["e"]),
+         helper.make_node("Identity", ["next"], ["copy"])], "body",
+        [info("s", [3]), info("part", [3])],
+        [info("next", [3]), info("e", [3]), info("copy", [3])])
+    node = helper.make_node(
+        "Scan", ["first", "data"], ["last", "a", "b"], body=body, num_scan_inputs=1,
+        scan_input_axes=[1], scan_input_directions=[backwards], scan_output_axes=[0, 1],
+        scan_output_directions=[0, 1])
+    model = model_of([node], [info("first", [3]), info("data", [3, "n"])],
+                     [info("last", None), info("a", None), info("b", None)])
+    compiled = sterna.compile(model)
+    for length in (5, 40):
+        first, data = floats(3), floats(3, length) / 10
+        last, a, b = compiled(first, data)
+        order = data[:, ::-1] if backwards else data
+        sums = first[:, None] + np.cumsum(order, 1)
+        before = np.concatenate([first[:, None], sums[:, :-1]], 1)
+        np.testing.assert_allclose(last, sums[:, -1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(a, np.exp(before).T, rtol=1e-4)
+        np.testing.assert_allclose(b, sums[:, ::-1], rtol=1e-4, atol=1e-5)
+
+
 def test_loops_whose_state_grows() -> None:
     model = counting(
         [helper.make_node("Concat", ["s", "s"], ["next"], axis=0),
