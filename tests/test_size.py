@@ -26,7 +26,7 @@ BUDGET = {
     "lowering": 2600,
     "meta_schedule": 1000,
     "micro": 3500,
-    "model": 2700,
+    "model": 2800,
     "op": 24300,
     "relay": 7700,
     "rpc": 5060,

@@ -118,9 +118,11 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options):
-        return models.compile(options.model, target, dict(options.shape), level,
-                              precision=options.precision or "float32", tuned=options.tuned,
-                              size=options.size or "fast")
+        return models.compile_closed(
+            options.model, target, dict(options.shape), level,
+            precision=options.precision or "float32", tuned=options.tuned,
+            size=options.size or "fast",
+        )
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:

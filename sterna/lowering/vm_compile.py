@@ -27,6 +27,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import record_of
+from sterna.relay.steps import Step as RelayStep
 from sterna.relay.traverse import rebuild
 from sterna.runtime import NDArray
 from sterna.support.recursion import deep_recursion
@@ -221,9 +222,25 @@ class _FunctionCompiler:
         elif isinstance(expr, Call):
             made = self._register()
             self._call(expr, made, is_tail=False)
+        elif isinstance(expr, RelayStep):
+            made = self._register()
+            self._emit_step(expr, made)
         else:
             raise ValueError(f"the virtual machine does not know {type(expr).__name__}: {expr!r}")
         self.values[-1][id(expr)] = made
+
+    def _emit_step(self, expr: RelayStep, made: int) -> None:
+        registers = tuple(self._value(part) for part in expr.operands())
+        if expr.INSTRUCTION == "append":  # the list passes over: what is read again stays whole
+            own = self._register()
+            self._emit("move", own, registers[0])
+            registers = (own, *registers[1:])
+        operands = expr.emitted(registers, self.state.constant)
+        if expr.INSTRUCTION == "write":
+            self._emit("write", *operands)
+            self._emit("object", made, TUPLE, ())
+        else:
+            self._emit(expr.INSTRUCTION, made, *operands)
 
     def _choice(self, expr: If, into: int | None) -> None:
         otherwise, end = Label(), Label()
@@ -434,6 +451,8 @@ def _read_outside(
 def _direct_parts(expr: RelayExpr) -> tuple[RelayExpr, ...]:
     if isinstance(expr, Call):
         return (expr.op, *expr.args)
+    if isinstance(expr, RelayStep):
+        return expr.operands()
     return (expr.cond,) if isinstance(expr, If) else ()
 
 

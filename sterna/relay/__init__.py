@@ -31,6 +31,7 @@ from sterna.relay.op import Op
 from sterna.relay.parser import fromtext, parse
 from sterna.relay.reductions import logsumexp, mean_std, mean_variance, std
 from sterna.relay.scope_builder import ScopeBuilder
+from sterna.relay.steps import RefCreate, RefRead, RefWrite
 from sterna.relay.traverse import bind
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
 from sterna.support.classic import MOVED as _MOVED
@@ -40,7 +41,8 @@ Expr = RelayExpr
 
 __all__ = [
     "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
-    "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
+    "Function", "GlobalVar", "If", "Let", "Op", "RefCreate", "RefRead", "RefWrite", "RelayExpr",
+    "ScopeBuilder", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
     "bind", "const", "fromtext", "infer", "logsumexp", "mean_std", "mean_variance", "operators",
     "parse", "std", "var",

@@ -16,6 +16,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import AnyOp, Op, is_packed
+from sterna.relay.steps import Step
 from sterna.support.errors import TVMError, register_error
 
 
@@ -98,6 +99,13 @@ def _conclude(expr: RelayExpr) -> Type:
         return _known(expr.body, expr)
     if isinstance(expr, If):
         return _type_of_if(expr)
+    if isinstance(expr, Step):
+        try:
+            return expr.conclude(*[_known(part, expr) for part in expr.operands()])
+        except UnknownType:
+            raise
+        except ValueError as error:
+            raise TypeInferenceError(str(error)) from None
     return _known(expr, expr)
 
 

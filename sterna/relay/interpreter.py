@@ -20,6 +20,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.op import record_of
 from sterna.relay.reference import reference_value
+from sterna.relay.steps import Step
 
 # A NumPy array, a tuple of values, or a function of values.
 Value = Any
@@ -73,6 +74,8 @@ class _Run:
             return self._closure(self.mod[expr], {})
         if isinstance(expr, Call):
             return self._call(expr, values)
+        if isinstance(expr, Step):
+            return expr.evaluate(*[values[part] for part in expr.operands()])
         assert isinstance(expr, Var)
         raise ValueError(f"the variable {expr.name_hint} has no value")
 
