@@ -11,10 +11,24 @@ from sterna.op.nn._conv_shape import ConvAttrs, Layouts, contraction_of
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
+from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.expression import Expression
-from sterna.schedule.implementation import best_candidate, compute_packed, packed_operands, unpacked
+from sterna.schedule.implementation import (
+    Plan,
+    best_candidate,
+    compute_packed,
+    packed_operands,
+    unpacked,
+)
+from sterna.schedule.implementations.im2col import IMPLEMENTATION as IM2COL
+from sterna.schedule.implementations.im2col import (
+    offers_im2col,
+    packed_in_graph,
+    with_border,
+    without_border,
+)
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import expression_of
 from sterna.support.dtype import DataType
@@ -36,28 +50,49 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     attrs: Any = call.attrs
     data, weight = call.args[:2]
     x, w = data.checked_type, weight.checked_type
-    if attrs.implementation or not isinstance(weight, Constant) or not isinstance(x, TensorType):
+    if attrs.implementation or not isinstance(x, TensorType) or not isinstance(w, TensorType):
         return None
-    assert isinstance(w, TensorType)
     made = contraction_of(attrs, x, w)
     if made is None:
         return None
+    if not isinstance(weight, Constant):
+        return _with_free_weights(call, made, processor)
     grouped = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
     plain = np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     seen = made if found.arranged is None else found.arranged.contraction
-    packed = attrs.replace(
-        implementation=str(found.plan), channels=seen.outputs, kernel_size=seen.window,
-        strides=seen.strides, padding=(*seen.before, *seen.after), data_layout=seen.data_layout,
-        out_layout="" if seen.out_layout == seen.data_layout else seen.out_layout,
-        kernel_layout=_plain_layout(attrs), out_dtype=seen.out,
-    )
+    packed = _packed_attrs(attrs, found.plan, seen)
     operands, how = packed_operands(found, data, weight), expression_of(packed)
     if how is not None:
         operands = factors_into_weights(made, layout_of(how.weights), *operands)
     return Call(call.op, operands, packed)
+
+
+def _packed_attrs(attrs: Any, plan: Plan, seen: Contraction) -> ConvAttrs:
+    """Of a convolution whose weights are packed for a plan, over data as it is arranged."""
+    packed: ConvAttrs = attrs.replace(
+        implementation=str(plan), channels=seen.outputs, kernel_size=seen.window,
+        strides=seen.strides, padding=(*seen.before, *seen.after), data_layout=seen.data_layout,
+        out_layout="" if seen.out_layout == seen.data_layout else seen.out_layout,
+        kernel_layout=_plain_layout(attrs), out_dtype=seen.out,
+    )
+    return packed
+
+
+def _with_free_weights(call: Call, made: Contraction, processor: Processor) -> RelayExpr | None:
+    """With channels first weights that only the run knows are packed for im2col as it begins."""
+    attrs: Any = call.attrs
+    data, weight = call.args[:2]
+    if attrs.kernel_layout != "OIHW" or not offers_im2col(made):
+        return None
+    with deciding(str(made)):
+        plan = IM2COL.plan(made, processor)
+    seen = without_border(made)
+    padded = data if seen is made else with_border(made, data)
+    return Call(call.op, (padded, packed_in_graph(seen, plan, weight)),
+                _packed_attrs(attrs, plan, seen))
 
 
 def _plain_layout(attrs: ConvAttrs) -> str:
