@@ -21,6 +21,7 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
+from sterna.schedule.cost import tiled_cycles
 from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of
@@ -87,16 +88,22 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
             return None
         made = contraction_of(call.attrs, *kinds)  # type: ignore[arg-type]
-        if made is None or not isinstance(weight, Constant) or not offers_im2col(made):
+        if made is None or not offers_im2col(made):
+            return None
+        attrs: Any = call.attrs
+        if not isinstance(weight, Constant) and attrs.kernel_layout != "OIHW":
             return None
         laid = _best_layouts(made, processor)
         seen = replace(made, data_layout=laid.data, out_layout=laid.out)
         if laid.data == made.data_layout:
             moved -= made.batch * made.inputs * math.prod(made.image)
         lying += im2col_cycles(made, processor)
-        weights = grouped_weights(call.attrs, to_numpy(weight.data), made.inputs)
-        plain = np.moveaxis(weights.reshape(made.outputs, made.depth, *made.window), 1, -1)
-        other += least_cycles(seen, plain, processor)
+        if isinstance(weight, Constant):
+            weights = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
+            plain = np.moveaxis(weights.reshape(made.outputs, made.depth, *made.window), 1, -1)
+            other += least_cycles(seen, plain, processor)
+        else:
+            other += tiled_cycles(seen, processor)
     return LayoutCosts(lying, other + MOVED * moved / processor.threads)
 
 
