@@ -73,4 +73,5 @@ def _text(output: Path, model: CompiledModel, seconds: float, whole: bool) -> st
         f"{output}: {show_bytes(file_size(output))}, {report.counts} for {report.target}",
         f"needs {show_bytes(report.memory.total)} of memory; compiled and written in "
         f"{show_seconds(seconds)}",
+        *report.growth,
     ])

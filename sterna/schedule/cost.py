@@ -3,10 +3,13 @@
 What the direct way takes is what every other implementation must beat.
 """
 
+import math
+
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes
 from sterna.schedule.kernel import Processor
 from sterna.schedule.products import FLOAT32
+from sterna.schedule.register_tile import tiles_of_group
 
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
@@ -57,6 +60,19 @@ def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> 
     if made.is_matrix and data > processor.l2_bytes // 2:  # it comes again for every column
         cycles += made.matrices * data * (tiles - 1) / STREAMED / processor.threads
     return cycles
+
+
+def tiled_cycles(made: Contraction, processor: Processor) -> float:
+    """What the direct way takes with the loads of its tiles: of lines of pixels, times channels."""
+    *above, rows = (math.prod(made.result),) if made.is_pointwise else made.result
+    columns = made.outputs // made.groups
+    found = tiles_of_group(processor, rows, columns, made.groups, made.out, made.depth)
+    steps = min(found.values()) * made.groups * made.products * made.batch * math.prod(above)
+    cycles = max(0.0, steps - made.macs / products_per_cycle(processor))
+    if not made.channels_last and made.weight_bytes > processor.l2_bytes // 2:
+        # of a few channels they are read for every line of pixels
+        cycles += made.batch * math.prod(above) * made.weight_bytes / STREAMED
+    return direct_cycles(made, processor) + cycles / processor.threads
 
 
 def blocked_cycles(made: Contraction, depth: int, processor: Processor) -> float:

@@ -8,13 +8,20 @@ import numpy as np
 from sterna.ir.types import TensorType
 from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_shape import ConvAttrs, Layouts, contraction_of
-from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.arrays import Array, shared_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
+from sterna.relay.op import Way
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.expression import Expression
-from sterna.schedule.implementation import best_candidate, compute_packed, packed_operands, unpacked
+from sterna.schedule.implementation import (
+    best_candidate,
+    compute_packed,
+    packed_operands,
+    unpacked,
+    ways_to_grow,
+)
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import expression_of
 from sterna.support.dtype import DataType
@@ -35,15 +42,10 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     """A convolution with known weights, packed; None where it runs best as it stands."""
     attrs: Any = call.attrs
     data, weight = call.args[:2]
-    x, w = data.checked_type, weight.checked_type
-    if attrs.implementation or not isinstance(weight, Constant) or not isinstance(x, TensorType):
+    described = _with_known_weights(call)
+    if described is None:
         return None
-    assert isinstance(w, TensorType)
-    made = contraction_of(attrs, x, w)
-    if made is None:
-        return None
-    grouped = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
-    plain = np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
+    made, plain = described
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
@@ -58,6 +60,27 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     if how is not None:
         operands = factors_into_weights(made, layout_of(how.weights), *operands)
     return Call(call.op, operands, packed)
+
+
+def ways_of_conv(call: Call, processor: Processor) -> list[Way]:
+    """The ways among which implement_conv picks by the growth that they are allowed."""
+    described = _with_known_weights(call)
+    return [] if described is None else ways_to_grow(*described, processor)
+
+
+def _with_known_weights(call: Call) -> tuple[Contraction, Array] | None:
+    """A convolution's description, with weights that can be packed; None if they cannot."""
+    attrs: Any = call.attrs
+    data, weight = call.args[:2]
+    x, w = data.checked_type, weight.checked_type
+    if attrs.implementation or not isinstance(weight, Constant) or not isinstance(x, TensorType):
+        return None
+    assert isinstance(w, TensorType)
+    made = contraction_of(attrs, x, w)
+    if made is None:
+        return None
+    grouped = grouped_weights(attrs, shared_numpy(weight.data), made.inputs)
+    return made, np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
 
 
 def _plain_layout(attrs: ConvAttrs) -> str:
