@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterna import model as models
-from sterna.frontend.open_shapes import OpenShapeError, UndecidedError
+from sterna.frontend.node import UndecidedError
+from sterna.frontend.open_shapes import OpenShapeError
 from sterna.ir.pass_context import PassContext
 from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
