@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.models import add_model, expect_folder, parse_target
-from sterna.cli.output import progress, show
+from sterna.cli.output import progress, show, tell
 from sterna.model import load
 from sterna.model.draw import to_html, to_svg
 from sterna.model.import_model import COMPILED, import_model
@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
         data["drawing"] = options.draw
         with progress(options), stage("draw the graph"):
             _draw(model, Path(options.draw), Path(options.model).name)
+        tell(f"wrote {options.draw}")
     if not options.show:
         show(options, data, lambda: _text(statistics))
         return 0

@@ -47,6 +47,26 @@ def test_the_largest_scores_by_label(sterna: Sterna, folder: Path) -> None:
     assert "1 labels for 4 scores" in sterna(*words).err
 
 
+@pytest.mark.parametrize(
+    ("labels", "best"), [("sea gull tern skua", "tern"), ("gull tern skua", "tern"),
+                         ("gull tern", "gull"), ("sea sky gull tern skua", None)],
+)
+def test_scores_of_pictures_of_one_pixel(
+    sterna: Sterna, folder: Path, labels: str, best: str | None
+) -> None:
+    """Lists of labels have the background class as their first one, or leave it out."""
+    node = helper.make_node("Identity", ["x"], ["y"], name="same")
+    onnx.save(made([node], {"x": [1, 3, 1, 1]}, {"y": [1, 3, 1, 1]}), "same.onnx")
+    np.save("x.npy", np.float32([1, 3, 2]).reshape(1, 3, 1, 1))
+    Path("labels.txt").write_text("\n".join(labels.split()))
+    done = sterna("run", "same.onnx", "-i", "x.npy", "--top", "2", "--labels", "labels.txt",
+                  "--json")
+    assert done.status == (3 if best is None else 0)
+    if best is not None:
+        top = done.data["top"]
+        assert [row["class"] for row in top] == [1, 2] and top[0]["label"] == best
+
+
 def test_pictures(sterna: Sterna, folder: Path) -> None:
     require_module("PIL")
     from PIL import Image
