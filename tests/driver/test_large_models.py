@@ -12,6 +12,7 @@ import sterna
 from sterna import relay
 from sterna.codegen import model_data
 from sterna.support.elf_segment import PAGE
+from sterna.support.mapped_file import give_back, is_mapped, map_part, move_to_file
 
 
 def network(columns: int = 24) -> sterna.IRModule:
@@ -61,9 +62,28 @@ def test_a_damaged_part_behind_is_seen(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("everything_is_large")
 @pytest.mark.parametrize("form", [".o", ".a", ".tar"])
 def test_other_forms_are_refused(form: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"goes behind a linked library: export it as \.so.*\{form}"):
+    told = rf"goes behind a linked library: export it as \.so.*\{form} holds at most"
+    with pytest.raises(ValueError, match=told):
         sterna.compile(network()).export(tmp_path / f"large{form}")
     assert not list(tmp_path.iterdir())
+
+
+def test_parts_of_files_leave_memory_and_come_back(tmp_path: Path) -> None:
+    values = np.arange(1 << 20, dtype="float32")
+    values.tofile(tmp_path / "weights")
+    with open(tmp_path / "weights", "rb") as file:
+        part = np.frombuffer(map_part(file.fileno(), 128, values.nbytes - 128), "float32")
+    moved = move_to_file(memoryview(values).cast("B"))
+    assert moved is not None
+    for held, wanted in ((part, values[32:]), (np.frombuffer(moved, "float32"), values)):
+        address = held.ctypes.data
+        assert is_mapped(address)
+        np.testing.assert_array_equal(held, wanted)
+        give_back(address, held.nbytes)
+        np.testing.assert_array_equal(held, wanted)
+    own = values.copy()
+    give_back(own.ctypes.data, own.nbytes)  # which is no such part
+    np.testing.assert_array_equal(own, values)
 
 
 LARGE = """
