@@ -1,7 +1,5 @@
 """Models whose data is too large to be linked: it lies behind the library, and is mapped."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -84,51 +82,3 @@ def test_parts_of_files_leave_memory_and_come_back(tmp_path: Path) -> None:
     own = values.copy()
     give_back(own.ctypes.data, own.nbytes)  # which is no such part
     np.testing.assert_array_equal(own, values)
-
-
-LARGE = """
-import resource, sys
-from pathlib import Path
-import numpy as np, onnx
-from onnx import TensorProto, helper
-import sterna
-
-folder, layers, rows, columns = Path(sys.argv[1]), *map(int, sys.argv[2:])
-size = rows * columns * 4
-weights, nodes, value = [], [], "x"
-for place in range(layers):
-    tensor = TensorProto(
-        name=f"w{place}", data_type=TensorProto.FLOAT, dims=(rows, columns),
-        data_location=TensorProto.EXTERNAL,
-    )
-    for key, told in (("location", "weights"), ("offset", place * size), ("length", size)):
-        tensor.external_data.add(key=key, value=str(told))
-    weights.append(tensor)
-    nodes.append(helper.make_node("MatMul", ["x", f"w{place}"], [f"y{place}"]))
-outs = [helper.make_tensor_value_info(f"y{p}", 1, (1, columns)) for p in range(layers)]
-graph = helper.make_graph(
-    nodes, "large", [helper.make_tensor_value_info("x", 1, (1, rows))], outs, weights
-)
-onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "m.onnx")
-with open(folder / "weights", "wb") as file:
-    file.truncate(layers * size)  # a file with holes: zeros that take no room
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-model = sterna.compile(folder / "m.onnx")
-model.export(folder / "m.so")
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-out = sterna.load(folder / "m.so")(np.ones((1, rows), "float32"))
-assert not np.any(out[0]) and (folder / "m.so").stat().st_size > layers * size
-print((peak - before) * 1024 / (layers * size))
-"""
-
-
-def test_weights_over_two_gigabytes(tmp_path: Path) -> None:
-    """Takes minutes and gigabytes: only where STERNA_TEST_LARGE asks for it."""
-    if not os.environ.get("STERNA_TEST_LARGE"):
-        pytest.skip("STERNA_TEST_LARGE=1 runs it")
-    done = subprocess.run(
-        [sys.executable, "-c", LARGE, str(tmp_path), "9", "8192", "8192"],
-        capture_output=True, text=True, env={**os.environ, "STERNA_CACHE": "off"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) <= 1.5
