@@ -144,7 +144,7 @@ class Call(RelayExpr):
         self.args = tuple(self.args)
         self.span = None
         self._type = None
-        if isinstance(self.op, GlobalVar | Var) and self.op._type is None:
+        if isinstance(self.op, GlobalVar | Var | Call | TupleGetItem) and self.op._type is None:
             return
         for arg in self.args:
             if arg._type is None:
