@@ -69,4 +69,5 @@ def _text(output: Path, model: CompiledModel, whole: bool) -> str:
         f"{output}: {show_bytes(file_size(output))}, {report.counts} for {report.target}",
         f"needs {show_bytes(report.memory.total)} of memory; compiled in "
         f"{show_seconds(sum(report.stages.values()))}",
+        *report.growth,
     ])

@@ -15,6 +15,7 @@ from sterna.model.stages import STAGES, Stages, Statistics, statistics_of
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
 from sterna.support.write_aside import write_aside
+from sterna.target import is_microcontroller
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -58,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options), stage("import the model"):
-        module, params = import_model(options.model, dict(options.shape), None)
+        module, params = import_model(options.model, dict(options.shape), None,
+                                      for_microcontroller=is_microcontroller(target))
         model = Stages.of(module, params, target, level)
     statistics = statistics_of(model.module)
     data: dict[str, Any] = statistics.to_dict()

@@ -10,6 +10,7 @@ from sterna import model as models
 from sterna.cli.failures import UnsupportedError, UsageError
 from sterna.cli.output import add_json, progress
 from sterna.frontend.formats import importable_suffixes
+from sterna.model.compile_model import SIZES
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import COMPILED
 from sterna.runtime import set_num_threads
@@ -44,8 +45,17 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     )
     add_shapes(parser)
     parser.add_argument(
+        "--tuned", metavar="FILE.db",
+        help="the records that `sterna tune` wrote; those beside the model if not given",
+    )
+    parser.add_argument(
         "--precision", choices=("float32", "float16", "bfloat16"),
         help="the type that weights and activations are kept in; the model's own if not given",
+    )
+    parser.add_argument(
+        "--size", choices=tuple(SIZES),
+        help="small keeps weights as large as the model's, balanced lets them grow by half where "
+        "that saves most time, fast, which holds if it is not given, as much as saves time",
     )
 
 
@@ -108,8 +118,11 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options):
-        return models.compile(options.model, target, dict(options.shape), level,
-                              precision=options.precision or "float32")
+        return models.compile_closed(
+            options.model, target, dict(options.shape), level,
+            precision=options.precision or "float32", tuned=options.tuned,
+            size=options.size or "fast",
+        )
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:
@@ -135,7 +148,8 @@ def _expect_no_compiling(options: argparse.Namespace) -> None:
         option
         for option, value in (("--target", options.target), ("--shape", options.shape),
                               ("--opt-level", options.opt_level),
-                              ("--precision", options.precision))
+                              ("--precision", options.precision), ("--tuned", options.tuned),
+                              ("--size", options.size))
         if value not in (None, [])
     ]
     if given:

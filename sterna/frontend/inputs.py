@@ -79,13 +79,19 @@ class Inputs:
             self._expect_closed(declared, weights)
 
     def _sort_out_dimensions(self, declared: Declared, dims: Collection[str]) -> None:
-        """A list of one number may be the extent of a dimension, as a command line gives it."""
+        """A list of one number may be the extent of a dimension, as a command line gives it.
+
+        Of two it is the range in which the dimension stays open.
+        """
         for name, given in list(self.shapes.items()):
             if name in dims and name not in declared:
+                if is_range(given):
+                    del self.shapes[name]
+                    continue
                 if len(given) != 1 or not _is_whole(given[0]):
                     raise ValueError(
                         f"{self.argument} gives the dimension '{name}' {given!r}; it takes one "
-                        "number"
+                        "number, or two between which it stays open"
                     )
                 self.extents[name] = int(given[0])  # type: ignore[arg-type]
                 del self.shapes[name]
@@ -151,6 +157,11 @@ def _level_of_caller() -> int:
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("sterna."):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def is_range(given: Any) -> bool:
+    """Whether two numbers are the least and the greatest extent of a dimension."""
+    return len(given) == 2 and all(map(_is_whole, given)) and 0 <= given[0] <= given[1]
 
 
 def _is_whole(value: Any) -> bool:

@@ -122,6 +122,26 @@ class FuncType(Type):
         return f"fn ({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
 
 
+@node
+class RefType(Type):
+    """A cell that holds a value."""
+
+    value: Type
+
+    def __repr__(self) -> str:
+        return f"ref({self.value!r})"
+
+
+@node
+class ListType(Type):
+    """Any number of tensors of one type."""
+
+    element: TensorType
+
+    def __repr__(self) -> str:
+        return f"list({self.element!r})"
+
+
 def same_dim(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are known to be the same; Any is not the same as anything but Any."""
     if type(a) is int or type(b) is int:

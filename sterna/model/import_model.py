@@ -22,11 +22,16 @@ Graph = tuple[IRModule, dict[str, Any]]
 COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c", ".wasm"})
 
 
-def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None) -> Graph:
+def import_model(
+    model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None,
+    example_inputs: Sequence[Any] | None = None, for_microcontroller: bool = False,
+) -> Graph:
     """The graph and the weights that are no constants in it; every dimension is known.
 
     model: the path, the bytes or the object of a model in any format that can be imported, or a
     graph of Relay (an IRModule or a Function, or a pair of it and its params).
+    for_microcontroller: whether quantised numbers are rounded as kernels for these do it, where a
+    format knows several ways.
     """
     if isinstance(model, tuple) and len(model) == 2:
         model, own = model
@@ -40,7 +45,10 @@ def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | 
         raise TypeError(
             f"params are the weights of a graph of Relay; {found.called} has its own"
         )
-    options = ImportOptions(shapes or {}, all_known=True, argument="shapes")
+    options = ImportOptions(
+        shapes or {}, all_known=True, argument="shapes", example_inputs=example_inputs,
+        for_microcontroller=for_microcontroller,
+    )
     return found.load_model(model, options)
 
 

@@ -31,6 +31,7 @@ from sterna.relay.op import Op
 from sterna.relay.parser import fromtext, parse
 from sterna.relay.reductions import logsumexp, mean_std, mean_variance, std
 from sterna.relay.scope_builder import ScopeBuilder
+from sterna.relay.steps import RefCreate, RefRead, RefWrite
 from sterna.relay.traverse import bind
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
 from sterna.support.classic import MOVED as _MOVED
@@ -40,7 +41,8 @@ Expr = RelayExpr
 
 __all__ = [
     "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
-    "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
+    "Function", "GlobalVar", "If", "Let", "Op", "RefCreate", "RefRead", "RefWrite", "RelayExpr",
+    "ScopeBuilder", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
     "bind", "const", "fromtext", "infer", "logsumexp", "mean_std", "mean_variance", "operators",
     "parse", "std", "var",
@@ -63,6 +65,7 @@ IRModule.wrap = staticmethod(_as_function)
 # Names whose code lies in folders above this one, or is seldom needed.
 _WHERE = {
     "build": "sterna.driver.relay_build",
+    "create_executor": "sterna.driver.create_executor",
     "optimize": "sterna.driver.relay_build",
     "save_param_dict": "sterna.runtime.params",
     "load_param_dict": "sterna.runtime.params",
@@ -74,6 +77,7 @@ _MODULES = {
     "frontend": "sterna.relay.frontend",
     "testing": "sterna.relay.testing",
     "transform": "sterna.relay.transform",
+    "vm": "sterna.driver.vm_build",
 }
 
 

@@ -63,14 +63,14 @@ class RelayExpr(Node):
         return self._type if self._type is not None else RelayExpr.infer(self)
 
     def __repr__(self) -> str:
-        return RelayExpr.show(self)
+        return RelayExpr.write(self)
 
     # How an expression is written; text.py sets it.
-    show: ClassVar[Callable[..., str]]
+    write: ClassVar[Callable[..., str]]
 
     def astext(self, show_meta_data: bool = True) -> str:
         """The expression as text that fromtext reads."""
-        return RelayExpr.show(self, show_meta_data)
+        return RelayExpr.write(self, show_meta_data)
 
     if TYPE_CHECKING:
 

@@ -16,6 +16,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import AnyOp, Op, is_packed
+from sterna.relay.steps import Step
 from sterna.support.errors import TVMError, register_error
 
 
@@ -48,6 +49,7 @@ def infer(root: RelayExpr) -> Type:
         else:
             stack.append((_CONCLUDE, expr))
             if isinstance(expr, Let):
+                _declare(expr)
                 stack += [(_LOOK, expr.body), (_BIND, expr), (_LOOK, expr.value)]
             elif isinstance(expr, Function):
                 stack.append((_LOOK, expr.body))
@@ -56,6 +58,17 @@ def infer(root: RelayExpr) -> Type:
                 stack += [(_LOOK, e) for e in reversed(inner) if _open(e)]
     assert root._type is not None
     return root._type
+
+
+def _declare(let: Let) -> None:
+    """A function may call itself by the name that it gets, if it says what it gives."""
+    function = let.value
+    if let.var._type is not None or not isinstance(function, Function):
+        return
+    given = [param._type for param in function.params]
+    known = tuple([kind for kind in given if kind is not None])
+    if function.ret_type is not None and len(known) == len(given):
+        let.var._type = FuncType(known, function.ret_type)
 
 
 def _open(expr: RelayExpr) -> bool:
@@ -86,6 +99,13 @@ def _conclude(expr: RelayExpr) -> Type:
         return _known(expr.body, expr)
     if isinstance(expr, If):
         return _type_of_if(expr)
+    if isinstance(expr, Step):
+        try:
+            return expr.conclude(*[_known(part, expr) for part in expr.operands()])
+        except UnknownType:
+            raise
+        except ValueError as error:
+            raise TypeInferenceError(str(error)) from None
     return _known(expr, expr)
 
 

@@ -1,6 +1,7 @@
 """Runs graphs by the operators' references: slow, plain, and the oracle for everything else."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sterna.ir.module import IRModule
@@ -19,6 +20,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.op import record_of
 from sterna.relay.reference import reference_value
+from sterna.relay.steps import Step
 
 # A NumPy array, a tuple of values, or a function of values.
 Value = Any
@@ -72,6 +74,8 @@ class _Run:
             return self._closure(self.mod[expr], {})
         if isinstance(expr, Call):
             return self._call(expr, values)
+        if isinstance(expr, Step):
+            return expr.evaluate(*[values[part] for part in expr.operands()])
         assert isinstance(expr, Var)
         raise ValueError(f"the variable {expr.name_hint} has no value")
 
@@ -89,12 +93,20 @@ class _Run:
     def _closure(
         self, func: Function, values: Mapping[RelayExpr, Value]
     ) -> Callable[..., Value]:
-        outer: dict[RelayExpr, Value] = {e: v for e, v in values.items() if isinstance(e, Var)}
+        return _Closure(self, func, {e: v for e, v in values.items() if isinstance(e, Var)})
 
-        def run(*args: Value) -> Value:
-            return self.value(func.body, {**outer, **dict(zip(func.params, args, strict=True))})
 
-        return run
+@dataclass(eq=False, slots=True)
+class _Closure:
+    """A function with the variables that it reads."""
+
+    run: _Run
+    function: Function
+    known: dict[RelayExpr, Value]
+
+    def __call__(self, *args: Value) -> Value:
+        given = dict(zip(self.function.params, args, strict=True))
+        return self.run.value(self.function.body, {**self.known, **given})
 
 
 def _needs(expr: RelayExpr, values: dict[RelayExpr, Value]) -> list[RelayExpr]:
@@ -103,7 +115,9 @@ def _needs(expr: RelayExpr, values: dict[RelayExpr, Value]) -> list[RelayExpr]:
         return [expr.cond] if expr.cond not in values else [_branch(expr, values)]
     if isinstance(expr, Let):
         if expr.value in values:
-            values[expr.var] = values[expr.value]
+            made = values[expr.var] = values[expr.value]
+            if isinstance(made, _Closure):
+                made.known.setdefault(expr.var, made)  # it may call itself
             return [expr.body]
         return [expr.value]
     if isinstance(expr, Function | Var | Constant | GlobalVar):

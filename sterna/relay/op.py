@@ -9,7 +9,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from sterna.ir.node import node
 from sterna.ir.types import Type, flatten_type, has_no_elements
@@ -68,6 +68,14 @@ Args = tuple[RelayExpr, ...]
 Rewrite = Callable[[AttrsType, Args], RelayExpr | None]
 
 
+class Way(NamedTuple):
+    """One way to compute a contraction, as far as the size of its weights is concerned."""
+
+    growth: float
+    """How many times larger its weights are than the model's; 0: they are as large."""
+    cycles: float
+
+
 @dataclass(frozen=True, slots=True)
 class ContractionRules(Generic[AttrsType]):
     """What is known about contractions: convolutions, dense layers, products of matrices.
@@ -82,6 +90,9 @@ class ContractionRules(Generic[AttrsType]):
     implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
     """implement(call, processor, growth): itself with weights packed for the implementation that
     costs least there, at most so many times larger; None where that is the call as it stands."""
+    ways: Callable[[Call, Any], Sequence[Way]] | None = None
+    """ways(call, processor): those among which implement picks by growth, each larger and cheaper
+    than the one before; of an operator without this rule no weights grow."""
     compute_with: CallRule[AttrsType, Any] | None = None
     """compute_with(attrs, out_type, epilogue, *tensors): its computation with its epilogue; gives
     None for a call that has nothing better than what follows any operator."""

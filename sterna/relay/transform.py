@@ -24,6 +24,7 @@ from sterna.relay.passes.fold_scale_axis import (
     FoldScaleAxis,
     ForwardFoldScaleAxis,
 )
+from sterna.relay.passes.fold_weights import FoldWeights
 from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.inline import Inline, InlineGlobals
@@ -46,8 +47,8 @@ __all__ = [
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
-    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
-    "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
+    "FoldExplicitPadding", "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
+    "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
     "SimplifyInference", "SkipBorderTaps", "SumRows",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",

@@ -14,6 +14,7 @@ from sterna.relay.expr import (
     TupleGetItem,
     Var,
 )
+from sterna.relay.steps import Step
 
 Change = Callable[[RelayExpr, RelayExpr], RelayExpr]
 
@@ -51,7 +52,10 @@ def rebuild(expr: RelayExpr, memo: dict[int, RelayExpr]) -> RelayExpr:
             break
     else:
         return expr
-    made = _REBUILD[type(expr)](expr, lambda part: memo.get(id(part), part))
+    if isinstance(expr, Step):
+        made: RelayExpr = expr.with_operands([memo.get(id(part), part) for part in inner])
+    else:
+        made = _REBUILD[type(expr)](expr, lambda part: memo.get(id(part), part))
     made.span = expr.span
     return made
 

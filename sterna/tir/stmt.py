@@ -170,7 +170,10 @@ class BufferLoad(Expr):
     dtype: DataType = field(init=False)
 
     def __post_init__(self) -> None:
-        lanes = max((index.dtype.lanes for index in self.indices), default=1)
+        lanes = 1
+        for index in self.indices:
+            if index.dtype.lanes > lanes:
+                lanes = index.dtype.lanes
         self.dtype = self.buffer.dtype.with_lanes(lanes)
 
 

@@ -22,6 +22,7 @@ from sterna.op.nn._conv_implementation import (
     compute_implemented,
     grouped_weights,
     implement_conv,
+    ways_of_conv,
     with_plain_weights,
 )
 from sterna.op.nn._conv_layout import (
@@ -306,8 +307,8 @@ _register(2, Conv2DAttrs, [
         "out_layout": "NCHW4c",
     }),
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
-           without_border=without_border, implement=implement_conv, chain=runs_in_chain,
-           gives_row_sums=gives_row_sums),
+           without_border=without_border, implement=implement_conv, ways=ways_of_conv,
+           chain=runs_in_chain, gives_row_sums=gives_row_sums),
           legalize=with_whole_vectors)
 
 _register(3, Conv3DAttrs, [

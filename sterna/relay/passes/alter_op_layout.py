@@ -2,40 +2,49 @@
 
     nn.conv2d(%x, const)  ->  nn.conv2d(%1, packed, data_layout="NHWC", kernel_layout="OHWI32o")
 
-Calls whose layouts pass to each other are a neighbourhood; at its borders stand transforms if its
-layout is not the user's. Small ones may cost less as they lie.
+From level 2 on a layout passes through the operators around: calls whose layouts pass to each other
+are a neighbourhood, and at its borders stand transforms if its layout is not the user's. Small ones
+may cost less as they lie. At level 1 a layout ends with the operator's epilogue, at level 0 with
+the operator, between transforms: the rest stays as the user wrote it.
 """
 
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from sterna.ir.module import IRModule
+from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.layout_rules import rule_of
 from sterna.relay.op import AnyOp, rules_of
-from sterna.relay.passes.rewrite_layouts import rewrite_layouts
+from sterna.relay.passes.rewrite_layouts import Reach, rewrite_layouts
 from sterna.relay.traverse import not_primitive, post_order
+
+NAME = "AlterOpLayout"
 
 
 def AlterOpLayout(processor: Any = None) -> Pass:
-    """Let operators choose their layouts for a processor; without one nothing changes."""
-    made: Pass = function_pass(
-        lambda func, mod, context: alter_op_layout(func, processor),
-        opt_level=3, name="AlterOpLayout", kind=Function,
-    )
+    """Let operators choose their layouts, each alone below level 2; without a processor none."""
+
+    def change(func: Function, mod: IRModule, context: PassContext) -> Function:
+        required = NAME in context.required_pass
+        reach = Reach.GRAPH if required else Reach(max(0, min(context.opt_level, Reach.GRAPH)))
+        return alter_op_layout(func, processor, reach)
+
+    made: Pass = function_pass(change, opt_level=0, name=NAME, kind=Function)
     return made
 
 
-def alter_op_layout(func: Function, processor: Any) -> Function:
+def alter_op_layout(func: Function, processor: Any, reach: Reach = Reach.GRAPH) -> Function:
     """The function with every operator in the layout that it asks for."""
     if processor is None:
         return func
     costs = {
         id(call): found
-        for each in neighbourhoods(func)
+        for each in (neighbourhoods if reach is Reach.GRAPH else lonely)(func)
         if (found := _costs(each, processor)) is not None
         for call in each.contractions
     }
@@ -44,7 +53,7 @@ def alter_op_layout(func: Function, processor: Any) -> Function:
         rule = record.contraction.alter_layout
         return None if rule is None else rule(call.attrs, call.args, processor, costs.get(id(call)))
 
-    return rewrite_layouts(func, alter)
+    return rewrite_layouts(func, alter, reach)
 
 
 @dataclass(slots=True)
@@ -92,6 +101,17 @@ def neighbourhoods(func: Function) -> list[Neighbourhood]:
         if found is not None:
             found.moved += _elements(expr)
     return list(made.values())
+
+
+def lonely(func: Function) -> list[Neighbourhood]:
+    """The same where layouts pass to nobody: each contraction between transforms of its own."""
+    return [
+        Neighbourhood([expr], _elements(expr) + _elements(expr.args[0]))
+        for expr in post_order(func, not_primitive)
+        if isinstance(expr, Call)
+        and (record := rules_of(expr)) is not None
+        and record.contraction.alter_layout is not None
+    ]
 
 
 def _passes_layouts(expr: RelayExpr) -> bool:
