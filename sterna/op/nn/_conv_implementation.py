@@ -51,12 +51,10 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     """A convolution with known weights, packed; None where it runs best as it stands."""
     attrs: Any = call.attrs
     data, weight = call.args[:2]
-    made = _described(call)
-    if made is None:
-        return None
-    if not isinstance(weight, Constant):
-        return _with_free_weights(call, made, processor)
-    plain = _known_weights(attrs, weight, made)
+    described = with_known_weights(call)
+    if described is None:
+        return _with_free_weights(call, processor)
+    made, plain = described
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
@@ -66,30 +64,6 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     if how is not None:
         operands = factors_into_weights(made, layout_of(how.weights), *operands)
     return Call(call.op, operands, packed)
-
-
-def ways_of_conv(call: Call, processor: Processor) -> list[Way]:
-    """The ways among which implement_conv picks by the growth that they are allowed."""
-    made, weight = _described(call), call.args[1]
-    if made is None or not isinstance(weight, Constant):
-        return []
-    attrs: Any = call.attrs
-    return ways_to_grow(made, _known_weights(attrs, weight, made), processor)
-
-
-def _described(call: Call) -> Contraction | None:
-    """A convolution's description; None where its weights are packed, or cannot be."""
-    attrs: Any = call.attrs
-    x, w = (each.checked_type for each in call.args[:2])
-    if attrs.implementation or not isinstance(x, TensorType) or not isinstance(w, TensorType):
-        return None
-    return contraction_of(attrs, x, w)
-
-
-def _known_weights(attrs: ConvAttrs, weight: Constant, made: Contraction) -> Array:
-    """Weights as (output channel, window, input channel of the group)."""
-    grouped = grouped_weights(attrs, shared_numpy(weight.data), made.inputs)
-    return np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
 
 
 def _packed_attrs(attrs: Any, plan: Plan, seen: Contraction) -> ConvAttrs:
@@ -103,11 +77,14 @@ def _packed_attrs(attrs: Any, plan: Plan, seen: Contraction) -> ConvAttrs:
     return packed
 
 
-def _with_free_weights(call: Call, made: Contraction, processor: Processor) -> RelayExpr | None:
+def _with_free_weights(call: Call, processor: Processor) -> RelayExpr | None:
     """With channels first weights that only the run knows are packed for im2col as it begins."""
     attrs: Any = call.attrs
     data, weight = call.args[:2]
-    if attrs.kernel_layout != "OIHW" or not offers_im2col(made):
+    if attrs.implementation or isinstance(weight, Constant) or attrs.kernel_layout != "OIHW":
+        return None
+    made = described_conv(call)
+    if made is None or not offers_im2col(made):
         return None
     with deciding(str(made)):
         plan = IM2COL.plan(made, processor)
@@ -115,6 +92,30 @@ def _with_free_weights(call: Call, made: Contraction, processor: Processor) -> R
     padded = data if seen is made else with_border(made, data)
     return Call(call.op, (padded, packed_in_graph(seen, plan, weight)),
                 _packed_attrs(attrs, plan, seen))
+
+
+def ways_of_conv(call: Call, processor: Processor) -> list[Way]:
+    """The ways among which implement_conv picks by the growth that they are allowed."""
+    described = with_known_weights(call)
+    return [] if described is None else ways_to_grow(*described, processor)
+
+
+def with_known_weights(call: Call) -> tuple[Contraction, Array] | None:
+    """A convolution's description, with weights that can be packed; None if they cannot."""
+    attrs: Any = call.attrs
+    weight, made = call.args[1], None if attrs.implementation else described_conv(call)
+    if made is None or not isinstance(weight, Constant):
+        return None
+    grouped = grouped_weights(attrs, shared_numpy(weight.data), made.inputs)
+    return made, np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
+
+
+def described_conv(call: Call) -> Contraction | None:
+    """A convolution's description; None if its extents are not known."""
+    data, weight = (arg.checked_type for arg in call.args[:2])
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType):
+        return None
+    return contraction_of(call.attrs, data, weight)
 
 
 def _plain_layout(attrs: ConvAttrs) -> str:
