@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     target = parse_target(options.target)
     with progress(options), stage("import the model"):
         module, params = import_model(options.model, dict(options.shape), None,
-                                      for_microcontroller=is_microcontroller(target))
+                                      for_microcontroller=is_microcontroller(target),
+                                      fixed=dict(options.fix))
         model = Stages.of(module, params, target, level)
     statistics = statistics_of(model.module)
     data: dict[str, Any] = statistics.to_dict()

@@ -95,7 +95,9 @@ def run(options: argparse.Namespace) -> int:
     database = TuningDatabase(output)
     level = 3 if options.opt_level is None else options.opt_level
     with progress(options), stage("import the model"):
-        module, params = import_model(options.model, dict(options.shape), None)
+        module, params = import_model(
+            options.model, dict(options.shape), None, fixed=dict(options.fix)
+        )
         if options.precision not in (None, "float32"):
             module, params = narrowed(module, params, options.precision, target), {}
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]

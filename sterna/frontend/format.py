@@ -34,10 +34,14 @@ class ImportOptions:
     """Whether quantised numbers are rounded as kernels for microcontrollers do it."""
     example_inputs: Sequence[Any] | None = None
     """What a model that is a program is recorded with."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs, which become constants."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""
-        return Inputs(self.shapes, self.dtypes, self.argument, self.all_known)
+        return Inputs(
+            self.shapes, self.dtypes, self.argument, self.all_known, self.fixed
+        )
 
 
 Graph = tuple[IRModule, dict[str, NDArray]]

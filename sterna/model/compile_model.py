@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sterna import model as models
-from sterna.frontend.node import UndecidedError
-from sterna.frontend.open_shapes import OpenShapeError
+from sterna.frontend.open_shapes import OpenShapeError, UndecidedError
 from sterna.ir.pass_context import PassContext
 from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
@@ -46,6 +47,7 @@ def compile(
     tuned: "str | os.PathLike[str] | None" = None,
     example_inputs: Sequence[Any] | None = None,
     size: str = "fast",
+    fixed: Mapping[str, Any] | None = None,
 ) -> Any:
     """A model that can be called, written to a file, timed and explained: a CompiledModel.
 
@@ -67,17 +69,20 @@ def compile(
     sterna.compile(module, (x,)).
     size: what weights may become: "small" keeps them as large as the model's, "balanced" lets them
     grow by half where that saves most time, "fast" as much as saves time at all.
+    fixed: values of inputs that become constants, so that branches on them fold: {"rate": 16000}.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
     as its file, the settings, the machine and Sterna are the same.
     """
     job = _job(
-        model, target, shapes, opt_level, params, precision, tuned, example_inputs, size
+        model, target, shapes, opt_level, params, precision, tuned, example_inputs, size, fixed
     )
     try:
         return _closed(job)
     except (OpenShapeError, UndecidedError, OpNotImplemented) as error:
+        if job.fixed:
+            raise
         opened = models.build_open(
             job.model, job.target, job.shapes, job.params, job.narrow, job.context
         )
@@ -96,10 +101,13 @@ def compile_closed(
     tuned: "str | os.PathLike[str] | None" = None,
     example_inputs: Sequence[Any] | None = None,
     size: str = "fast",
+    fixed: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
     """A model all of whose shapes are known, as one program; see compile."""
     return _closed(
-        _job(model, target, shapes, opt_level, params, precision, tuned, example_inputs, size)
+        _job(
+            model, target, shapes, opt_level, params, precision, tuned, example_inputs, size, fixed
+        )
     )
 
 
@@ -116,12 +124,14 @@ class _Job:
     example_inputs: Sequence[Any] | None
     context: PassContext
     tuned: "TunedAnswers | None"
+    fixed: Mapping[str, Any]
 
     def build(self) -> "BuildRecord":
         """Import and compile the model."""
         with self.context:
             made = models.build_model(
-                self.model, self.target, self.shapes, self.params, self.narrow, self.example_inputs
+                self.model, self.target, self.shapes, self.params, self.narrow, self.example_inputs,
+                self.fixed,
             )
         if self.tuned is not None:
             self.tuned.expect_offered(made, self.target)
@@ -131,7 +141,7 @@ class _Job:
 def _job(
     model: Any, target: str | Target | Sequence[Any], shapes: "Shapes | None", opt_level: int,
     params: Mapping[str, Any] | None, precision: str, tuned: "str | os.PathLike[str] | None",
-    example_inputs: Sequence[Any] | None, size: str,
+    example_inputs: Sequence[Any] | None, size: str, fixed: Mapping[str, Any] | None,
 ) -> _Job:
     if opt_level not in LEVELS:
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
@@ -148,12 +158,13 @@ def _job(
     if found is not None:
         context = context.with_config({ANSWERS: found.answers | context.config.get(ANSWERS, {})})
     narrow = None if precision == PRECISIONS[0] else precision
-    return _Job(model, wanted, shapes, params, narrow, example_inputs, context, found)
+    return _Job(model, wanted, shapes, params, narrow, example_inputs, context, found, fixed or {})
 
 
 def _closed(job: _Job) -> CompiledModel:
     device = Device(job.target.kind.device_type, 0)
-    settings = {"shapes": job.shapes, "narrow": job.narrow}
+    fixed = {name: _written(value) for name, value in job.fixed.items()}
+    settings = {"shapes": job.shapes, "narrow": job.narrow, "fixed": fixed}
     recipe = Recipe.of(job.model, job.target, job.context, settings)
     cached = None if recipe is None else CachedModel.find(recipe)
     if cached is not None:
@@ -163,6 +174,12 @@ def _closed(job: _Job) -> CompiledModel:
     if recipe is not None:
         models.write_to_cache(recipe, build)
     return CompiledModel(build.factory.module, device, build)
+
+
+def _written(value: Any) -> list[Any]:
+    """A value in the words of JSON."""
+    array = np.asarray(value)
+    return [str(array.dtype), array.tolist()]
 
 
 def _is_tuned(model: Any, tuned: "str | os.PathLike[str] | None") -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sterna.driver import relay_build
 from sterna.frontend.inputs import Shapes
-from sterna.frontend.node import UndecidedError
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext, Sequential
 from sterna.ir.types import TensorType, TupleType
@@ -29,13 +29,14 @@ def build_model(
     params: Mapping[str, Any] | None,
     narrow: str | None,
     example_inputs: Sequence[Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> BuildRecord:
     """Import and compile a model; narrow: the type of floats that it is told to keep."""
     times = StageTimes()
     with watching(times):
         with stage("import the model"):
             module, weights = import_model(
-                model, shapes, params, example_inputs, is_microcontroller(target)
+                model, shapes, params, example_inputs, is_microcontroller(target), fixed
             )
             expect_straight(module)
         if narrow is not None:

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from tests.cli.conftest import Sterna
-from tests.model.networks import dense_by_numpy, made
+from tests.model.networks import by_rate, dense_by_numpy, made
 from tests.support import FOREIGN, require_module
 
 IMAGE = np.linspace(-1, 1, 12, dtype="float32").reshape(2, 6)
@@ -143,3 +143,13 @@ def test_mistakes_are_one_message(
     done = sterna("run", *words)
     assert (done.status, done.out) == (status, "")
     assert message in done.err and "Traceback" not in done.err
+
+
+def test_an_input_is_fixed(sterna: Sterna, folder: Path) -> None:
+    onnx.save(by_rate(), "by_rate.onnx")
+    words = ("run", "by_rate.onnx", "--shape", "n:8", "--random", "--json")
+    done = sterna(*words, "--fix", "rate=16000")
+    assert done.status == 0 and done.data["outputs"]["y"]["type"] == "float32[1, 2]"
+    done = sterna(*words)
+    assert done.status == 4 and "node 'by_rate' (If)" in done.err and "--fix NAME=VALUE" in done.err
+    assert sterna(*words, "--fix", "rate=fast").status == 2
