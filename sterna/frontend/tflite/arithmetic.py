@@ -96,9 +96,9 @@ def rescaled(
 def product_ratio(node: Node, data: Quantization, weight: Quantization, out: Quantization) -> Array:
     """The scale of products beside that of the result."""
     kind = np.float64 if node.rounding == TFLM else np.float32
-    a, b, c = (one.scale.astype(kind) for one in (data, weight, out))
+    scales: list[Array] = [one.scale.astype(kind) for one in (data, weight, out)]
     with np.errstate(all="ignore"):
-        ratio = np.asarray(a * b / c)
+        ratio = np.asarray(scales[0] * scales[1] / scales[2])
     if not np.all(np.isfinite(ratio)):
         raise ValueError("the scale of its result is too small beside those of its operands")
     return ratio
