@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from sterna.frontend.calls import call, constant
+from sterna.frontend.calls import call, cast, constant, dtype_of
+from sterna.frontend.tflite.fixed_point import quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, single
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.arrays import Array
@@ -81,6 +82,8 @@ def rescaled(
 ) -> RelayExpr:
     """Whole numbers times a ratio, of which there may be one for each index along an axis."""
     _, zero = single(quantization, "the result")
+    if dtype_of(whole) == "int64":
+        return _rescaled_wide(whole, ratio, dtype)
     shaped = ratio.reshape(()) if ratio.size == 1 else ratio.reshape(-1)
     if node.rounding == TFLM:
         how = {"rounding": "TWICE", "compute_dtype": "int64"}
@@ -91,6 +94,21 @@ def rescaled(
         "qnn.requantize", whole, constant(shaped), constant(0, "int32"),
         constant(1, str(shaped.dtype)), constant(zero, "int32"), axis=axis, out_dtype=dtype, **how,
     )
+
+
+def _rescaled_wide(whole: RelayExpr, ratio: Array, dtype: str) -> RelayExpr:
+    """Sums of 64 bits by fractions of 15 bits, rounded once, halves upward."""
+    pairs = [quantized_multiplier(float(one)) for one in ratio.reshape(-1)]
+    short = [0x7FFF if m >= 0x7FFF0000 else (m + (1 << 15)) >> 16 for m, _ in pairs]
+    shifts = [15 - power for _, power in pairs]
+    if min(shifts) < 1:
+        raise OpNotImplemented("sums of 64 bits that become larger")
+    factor, shift, half = (
+        constant(np.array(numbers if len(pairs) > 1 else numbers[0], np.int64))
+        for numbers in (short, shifts, [1 << (one - 1) for one in shifts])
+    )
+    moved = call("right_shift", call("add", call("multiply", whole, factor), half), shift)
+    return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
 
 
 def product_ratio(node: Node, data: Quantization, weight: Quantization, out: Quantization) -> Array:
