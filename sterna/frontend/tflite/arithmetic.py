@@ -82,10 +82,13 @@ def rescaled(
 ) -> RelayExpr:
     """Whole numbers times a ratio, of which there may be one for each index along an axis."""
     _, zero = single(quantization, "the result")
-    if dtype_of(whole) == "int64":
+    is_wide = dtype_of(whole) == "int64"
+    if is_wide and node.kind != "FULLY_CONNECTED":
         return _rescaled_wide(whole, ratio, dtype)
     shaped = ratio.reshape(()) if ratio.size == 1 else ratio.reshape(-1)
-    if node.rounding == TFLM:
+    if is_wide:
+        how = {"rounding": "UPWARD", "compute_dtype": "int64"}
+    elif node.rounding == TFLM:
         how = {"rounding": "TWICE", "compute_dtype": "int64"}
     else:
         shaped = shaped.astype(np.float32)
@@ -113,7 +116,7 @@ def _rescaled_wide(whole: RelayExpr, ratio: Array, dtype: str) -> RelayExpr:
 
 def product_ratio(node: Node, data: Quantization, weight: Quantization, out: Quantization) -> Array:
     """The scale of products beside that of the result."""
-    kind = np.float64 if node.rounding == TFLM else np.float32
+    kind = np.float64 if node.rounding == TFLM or node.dtype() == "int16" else np.float32
     scales: list[Array] = [one.scale.astype(kind) for one in (data, weight, out)]
     with np.errstate(all="ignore"):
         ratio = np.asarray(scales[0] * scales[1] / scales[2])
