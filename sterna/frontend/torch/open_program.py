@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from sterna.frontend.format import ImportOptions
-from sterna.frontend.open_inputs import Given, OpenInput, is_tensor
+from sterna.frontend.open_inputs import Given, OpenInput, tensors_of
 from sterna.frontend.stages import Decide
 from sterna.frontend.torch.load_model import import_program, read
 from sterna.relay.expr import RelayExpr, Tuple
@@ -29,7 +31,7 @@ class ProgramTrace:
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes, over variables by the inputs' names."""
-        shapes = {name: tuple(each.shape) for name, each in inputs.items() if is_tensor(each)}
+        shapes = {name: np.shape(each) for name, each in tensors_of(inputs).items()}
         module, _ = import_program(self.program, ImportOptions(shapes=shapes))
         body = module["main"].body
         found = list(body.fields) if isinstance(body, Tuple) else [body]
