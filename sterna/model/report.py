@@ -77,8 +77,8 @@ class MemoryReport:
     """The bytes that a model needs to run."""
 
     weights: int
-    grown: int
-    """The part of these that is there because transformed weights are larger."""
+    packing_overhead: int
+    """The part of these that is there because packed weights are larger."""
     activations: int
     """One arena for everything between inputs and outputs, the outputs included."""
     inputs: int
@@ -152,9 +152,10 @@ class Report:
 
     def _memory(self) -> list[str]:
         memory = self.memory
-        grown = f" (with {show_bytes(memory.grown)} that they grew)" if memory.grown else ""
+        overhead = memory.packing_overhead
+        packed = f" (with {show_bytes(overhead)} of packing overhead)" if overhead else ""
         parts = {
-            f"weights{grown}": memory.weights, "activations": memory.activations,
+            f"weights{packed}": memory.weights, "activations": memory.activations,
             "inputs": memory.inputs, "workspace": memory.workspace,
         }
         listed = ", ".join(f"{show_bytes(size)} {what}" for what, size in parts.items())
@@ -182,7 +183,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
     ]
     memory = MemoryReport(
         weights=sum(array.nbytes for array in model.weights.values()),
-        grown=sum(int(node["attrs"].get("grown", 0)) for node in nodes),
+        packing_overhead=sum(int(node["attrs"].get("packing_overhead", 0)) for node in nodes),
         activations=model.graph["attrs"].get("arena_bytes", ["int", 0])[1],
         inputs=sum(map(_bytes, model.inputs)),
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),

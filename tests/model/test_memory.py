@@ -87,9 +87,9 @@ def test_the_growth_of_weights_is_told(model: sterna.CompiledModel) -> None:
     memory = model.report().memory
     with PassContext(config={"relay.Winograd.max_growth": 0}):
         plain = sterna.compile(network(64)).report().memory
-    assert plain.grown == 0 and plain.weights == 2 * 64 * 64 * 9 * 4
-    assert memory.grown == memory.weights - plain.weights > 0
-    assert "that they grew" in str(model.report())
+    assert plain.packing_overhead == 0 and plain.weights == 2 * 64 * 64 * 9 * 4
+    assert memory.packing_overhead == memory.weights - plain.weights > 0
+    assert "of packing overhead" in str(model.report())
 
 
 def test_a_loaded_model_tells_the_same(model: sterna.CompiledModel, tmp_path: Path) -> None:
