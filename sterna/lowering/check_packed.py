@@ -1,7 +1,4 @@
-"""Validation of packed weights that say where loops read: the places of byte pairs, and the like.
-
-A graph in text may come from a stranger, and loops read where such operands say without asking.
-"""
+"""Validation of packed weights that say where loops read: graphs may come from strangers."""
 
 from sterna.relay.arrays import shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr
