@@ -27,7 +27,7 @@ BUDGET = {
     "meta_schedule": 1000,
     "micro": 3500,
     "model": 2950,
-    "op": 24300,
+    "op": 24400,
     "relay": 8450,
     "rpc": 5060,
     "runtime": 2100,

@@ -216,6 +216,17 @@ def best_candidate(
     return taken
 
 
+def cheapest_cycles(made: Contraction, weights: Array, processor: Processor) -> float:
+    """What the implementation that best_candidate would take costs; nothing is decided."""
+    with asking_costs():
+        return min(
+            candidate.cycles
+            for each in implementations().values()
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= GROWTH
+        )
+
+
 def least_cycles(made: Contraction, weights: Array, processor: Processor) -> float:
     """What the cheapest way to compute a contraction takes; nothing is decided.
 

@@ -83,7 +83,7 @@ def test_numbers(
     x = relay.var("x", shape=image)
     bias = relay.const(np.linspace(-1, 1, outputs, dtype="float32"))
     made = conv(x, outputs, window, **attrs)
-    func = relay.Function([x], relay.nn.relu(relay.nn.bias_add(made, bias)))
+    func = relay.Function((x,), relay.nn.relu(relay.nn.bias_add(made, bias)))
     answers = {"layouts": "NCHW -> NCHW", "implementation": "im2col"}
     with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
         lib = relay.build(tvm.IRModule.from_expr(func), target="native")
@@ -94,7 +94,7 @@ def test_numbers(
 
 def test_weights_that_only_the_run_knows_are_packed_as_it_begins() -> None:
     x, w = relay.var("x", shape=(1, 12, 9, 9)), relay.var("w", shape=(10, 6, 3, 3))
-    func = relay.Function([x, w], relay.nn.conv2d(x, w, groups=2, padding=1))
+    func = relay.Function((x, w), relay.nn.conv2d(x, w, groups=2, padding=1))
     with tvm.transform.PassContext(
         opt_level=3, config={"schedule.answers": {"layouts": "NCHW -> NCHW"}}
     ):

@@ -158,5 +158,5 @@ def _part(call: Call, part: Sequence[Run]) -> RelayExpr:
     )
     own = {**dict(attrs.items()), "padding": (0, 0)}
     own["kernel_size"] = tuple(len(run.taps) for run in part)
-    taps = np.ascontiguousarray(shared_numpy(weight.data)[tuple(index)])
-    return call_of("nn.conv2d", seen, const(taps), **own)
+    own_taps = np.ascontiguousarray(shared_numpy(weight.data)[tuple(index)])
+    return call_of("nn.conv2d", seen, const(own_taps), **own)
