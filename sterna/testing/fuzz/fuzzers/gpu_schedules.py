@@ -14,6 +14,7 @@ import numpy as np
 
 from sterna import te
 from sterna.driver import build, lower
+from sterna.ir.build import int_value
 from sterna.runtime import device
 from sterna.runtime import ndarray as nd
 from sterna.te.bounds import scope_of, threads_around
@@ -28,12 +29,15 @@ from sterna.testing.fuzz.fuzzers.schedules import (
 from sterna.testing.fuzz.tape import Tape
 from sterna.tir.device_interpreter import run_on_device
 from sterna.tir.passes.split_host_device import launch_of, split_host_device
+from sterna.tir.stmt import For, Stmt
 from sterna.tir.threads import LAUNCHED, THREADS, has_threads, is_shared
 
 # Orders of blocks and threads that each case is run in.
 ORDERS = 3
 # Threads that a drawn block has at most along one of its dimensions, where a loop was cut.
 MOST_THREADS = 6
+# Statements that the interpreter does in a second or two.
+MOST_STEPS = 100_000
 # Those of a block that is run on a device: drivers for processors write out what each of them does.
 MOST_ON_DEVICE = 64
 
@@ -170,17 +174,26 @@ def check_gpu_schedule(rng: random.Random, computation: int, target: str | None)
     first = rng.getrandbits(16)
     function = lower(schedule, args, name="drawn")["drawn"]
     assert has_threads(function.body)
+    ending = COMPUTATIONS[computation].__name__
+    if steps_of(function.body) > MOST_STEPS:
+        return f"{ending}, too large"
     for order in range(first, first + ORDERS):
         result = np.full_like(expected, np.nan)
         run_on_device(function, *arrays, result, seed=order)
         np.testing.assert_array_equal(result, expected, err_msg=str(function))
-    ending = COMPUTATIONS[computation].__name__
     sizes = [launch_of(kernel).block_size or 0 for kernel in split_host_device(function)[1]]
     if target is None or max(sizes) > MOST_ON_DEVICE:
         return ending
     computed = run_there(schedule, args, arrays, target)
     np.testing.assert_array_equal(computed, expected, err_msg=str(function))
     return f"{ending} on {target}"
+
+
+def steps_of(stmt: Stmt) -> int:
+    """The statements that the interpreter does, where all threads run all loops."""
+    if isinstance(stmt, For):
+        return (int_value(stmt.extent) or 1) * (1 + steps_of(stmt.body))
+    return 1 + sum(steps_of(part) for part in stmt.children() if isinstance(part, Stmt))
 
 
 def run_there(schedule: Any, args: list[te.Tensor], arrays: list[Any], target: str) -> Any:
