@@ -53,14 +53,14 @@ class KernelReport:
     bytes: int
     workspace_bytes: int
     """Memory that one call takes beside its operands, on all threads together."""
-    grown: int
-    """Bytes by which the weights of all its calls grew when they were transformed."""
     seconds: float
     """What compiling it took, now or when it was put into the cache."""
     predicted_cycles: float | None = None
     """Of the thread that ends last, by a static model of its loops; None where the run tells."""
     bound_cycles: float | None = None
     """The fewest that the processor needs for its operations and its bytes."""
+    grown: int = 0
+    """Bytes by which the weights of all its calls grew when they were transformed."""
 
     @property
     def times_bound(self) -> float | None:
