@@ -32,7 +32,7 @@ BUDGET = {
     "rpc": 5060,
     "runtime": 2100,
     "schedule": 8860,
-    "support": 3130,
+    "support": 3520,
     "target": 4140,
     "te": 5130,
     "testing": 4360,

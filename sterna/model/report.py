@@ -53,14 +53,14 @@ class KernelReport:
     bytes: int
     workspace_bytes: int
     """Memory that one call takes beside its operands, on all threads together."""
-    packing_overhead: int
-    """Bytes by which the weights of all its calls grew when they were transformed."""
     seconds: float
     """What compiling it took, now or when it was put into the cache."""
     predicted_cycles: float | None = None
     """Of the thread that ends last, by a static model of its loops; None where the run tells."""
     bound_cycles: float | None = None
     """The fewest that the processor needs for its operations and its bytes."""
+    packing_overhead: int = 0
+    """Bytes by which the weights of all its calls grew when they were transformed."""
 
     @property
     def times_bound(self) -> float | None:
@@ -170,8 +170,9 @@ class Report:
         if not memory.packing_overhead:
             return []
         before = memory.weights - memory.packing_overhead
-        largest = sorted((k for k in self.kernels if k.packing_overhead), key=lambda k: -k.packing_overhead)
-        named = [f"{show_bytes(k.packing_overhead)} of {_sources(k)}" for k in largest[:NAMED_KERNELS]]
+        sizes = {_sources(k): k.packing_overhead for k in self.kernels if k.packing_overhead}
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:NAMED_KERNELS]
+        named = [f"{show_bytes(sizes[source])} of {source}" for source in largest]
         return [
             f"Weights grew from {show_bytes(before)} to {show_bytes(memory.weights)} "
             f"({memory.weights / max(1, before):.1f} x) by Winograd's transform, most of all "

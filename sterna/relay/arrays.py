@@ -74,7 +74,7 @@ def from_weights(value: Array) -> NDArray:
 def from_folded(value: Array, dtype: str) -> NDArray:
     """An array with numbers that passes have computed; large ones lie in a file until read."""
     large = value.nbytes >= MOVED_BYTES and str(value.dtype) == dtype and value.dtype.isbuiltin == 1
-    moved = move_to_file(memoryview(np.ascontiguousarray(value)).cast("B")) if large else None
+    moved = move_to_file(np.ascontiguousarray(value).data.cast("B")) if large else None
     if moved is None:
         return from_numpy(value, dtype)
     return numpyasarray(np.frombuffer(moved, value.dtype).reshape(value.shape))

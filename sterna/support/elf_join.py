@@ -190,12 +190,12 @@ class _Joined:
             for s in table
         )
         at = len(self.rows)
-        for name, kind, content, *rest in (
+        for name, kind, table_content, *rest in (
             (b".symtab", _SYMBOLS, symbols, at + 1, len(self.local), 8, _SYMBOL.size),
             (b".strtab", _STRINGS, bytes(names.content), 0, 0, 1, 0),
         ):
-            self.rows.append([self.names.add(name), kind, 0, 0, 0, len(content), *rest])
-            self.contents.append(content)
+            self.rows.append([self.names.add(name), kind, 0, 0, 0, len(table_content), *rest])
+            self.contents.append(table_content)
         self.rows.append([self.names.add(b".shstrtab"), _STRINGS, 0, 0, 0, 0, 0, 0, 1, 0])
         self.contents.append(bytes(self.names.content))
         self.rows[-1][5] = len(self.names.content)

@@ -71,7 +71,7 @@ def test_parts_of_files_leave_memory_and_come_back(tmp_path: Path) -> None:
     values.tofile(tmp_path / "weights")
     with open(tmp_path / "weights", "rb") as file:
         part = np.frombuffer(map_part(file.fileno(), 128, values.nbytes - 128), "float32")
-    moved = move_to_file(memoryview(values).cast("B"))
+    moved = move_to_file(values.data.cast("B"))
     assert moved is not None
     for held, wanted in ((part, values[32:]), (np.frombuffer(moved, "float32"), values)):
         address = held.ctypes.data
