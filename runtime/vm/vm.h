@@ -69,6 +69,7 @@ typedef struct {
   DLDataType dtype;
   int32_t ndim;
   const word *shape;
+  size_t bytes;
 } vm_type;
 
 typedef struct {
@@ -77,6 +78,7 @@ typedef struct {
   const word *constants;
   vm_type *outputs;
   word input_count, constant_count, output_count;
+  word first_output; /* among those of all blocks */
   word workspace; /* bytes, or -1: it takes none */
 } vm_block;
 
@@ -85,7 +87,7 @@ typedef struct {
   vm_function *functions;
   vm_block *blocks;
   sterna_ndarray **constants;
-  word function_count, block_count, constant_count;
+  word function_count, block_count, constant_count, output_count;
   word most_arguments; /* of a block or a function */
   word workspace;      /* the largest */
   atomic_int is_ready, is_cancelled;

@@ -65,10 +65,9 @@ static vm_type take_type(reader *r) {
   word dtype = take(r, 0, (word)1 << 32);
   word ndim = take(r, 0, MOST_DIMENSIONS);
   const word *shape = take_words(r, ndim);
-  vm_type type = {{(uint8_t)dtype, (uint8_t)(dtype >> 8), (uint16_t)(dtype >> 16)}, (int32_t)ndim, shape};
-  size_t bytes;
+  vm_type type = {{(uint8_t)dtype, (uint8_t)(dtype >> 8), (uint16_t)(dtype >> 16)}, (int32_t)ndim, shape, 0};
   DLTensor t = {NULL, {kDLCPU, 0}, type.ndim, type.dtype, (int64_t *)(uintptr_t)shape, NULL, 0};
-  if (!r->failed && sterna_tensor_bytes(&t, &bytes)) r->failed = 1;
+  if (!r->failed && sterna_tensor_bytes(&t, &type.bytes)) r->failed = 1;
   return type;
 }
 
@@ -82,6 +81,8 @@ static void take_block(reader *r, vm_program *p, vm_block *b) {
   b->output_count = take(r, 0, MOST_REGISTERS);
   b->outputs = make_room(r, b->output_count, sizeof *b->outputs);
   for (word i = 0; i < b->output_count && !r->failed; i++) b->outputs[i] = take_type(r);
+  b->first_output = p->output_count;
+  p->output_count += b->output_count;
   word all = b->input_count + b->constant_count + b->output_count + 1;
   if (all > p->most_arguments) p->most_arguments = all;
   if (b->workspace > p->workspace) p->workspace = b->workspace;

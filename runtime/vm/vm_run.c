@@ -21,7 +21,11 @@ typedef struct {
   size_t register_room, used, frame_room, depth;
   word steps;
   sterna_ndarray *workspace;
+  sterna_ndarray **small; /* results of blocks, two for each of their outputs */
 } machine;
+
+/* Results of so many bytes are kept while a run lasts: most are free again when the block next runs. */
+enum { SMALL = 4096 };
 
 static int grow(void *pointer, size_t *room, size_t wanted, size_t size) {
   void **block = pointer;
@@ -82,6 +86,27 @@ static int take_workspace(machine *m) {
   return m->workspace ? 0 : sterna_ndarray_empty(&m->p->workspace, 1, bytes, (DLDevice){kDLCPU, 0}, &m->workspace);
 }
 
+/* A tensor for a block's result: one of the last two if nobody holds it any more, else a new one. */
+static int make_output(machine *m, const vm_block *b, word number, sterna_any *out) {
+  const vm_type *t = &b->outputs[number];
+  sterna_ndarray **kept = m->small + 2 * (b->first_output + number), *made;
+  for (int i = 0; i < 2; i++)
+    if (kept[i] && kept[i]->header.ref_counts == ((uint64_t)1 << 32 | 1)) {
+      sterna_retain(kept[i]);
+      *out = sterna_any_object(kept[i]);
+      return 0;
+    }
+  if (sterna_ndarray_empty(t->shape, t->ndim, t->dtype, (DLDevice){kDLCPU, 0}, &made)) return -1;
+  if (t->bytes <= SMALL) {
+    sterna_release(kept[0]);
+    kept[0] = kept[1];
+    kept[1] = made;
+    sterna_retain(made);
+  }
+  *out = sterna_any_object(made);
+  return 0;
+}
+
 static int wrap_block(const vm_block *b) {
   char said[600];
   strncpy(said, sterna_last_error(), sizeof said - 1);
@@ -100,12 +125,7 @@ static int run_block(machine *m, const vm_block *b, sterna_any *r, const word *o
   int failed = 0;
   for (; n < b->input_count; n++) args[n] = r[operands[n]];
   for (word i = 0; i < b->constant_count; i++) args[n++] = sterna_any_object(p->constants[b->constants[i]]);
-  for (; !failed && made < b->output_count; made += !failed) {
-    const vm_type *t = &b->outputs[made];
-    sterna_ndarray *array = NULL;
-    failed = sterna_ndarray_empty(t->shape, t->ndim, t->dtype, (DLDevice){kDLCPU, 0}, &array);
-    outputs[made] = sterna_any_object(array);
-  }
+  for (; !failed && made < b->output_count; made += !failed) failed = make_output(m, b, made, &outputs[made]);
   n += made;
   if (!failed && bytes >= 0) {
     failed = take_workspace(m);
@@ -262,11 +282,14 @@ int vm_run(vm_program *p, const vm_function *f, const sterna_any *args, sterna_a
   machine m = {.p = p};
   word given = 0;
   m.scratch = malloc((size_t)(p->most_arguments + 1) * sizeof *m.scratch);
-  int failed = m.scratch ? 0 : sterna_set_error("MemoryError", "there is no memory for a run");
+  m.small = calloc((size_t)(2 * p->output_count + 1), sizeof *m.small);
+  int failed = m.scratch && m.small ? 0 : sterna_set_error("MemoryError", "there is no memory for a run");
   for (; !failed && given < f->params; given += !failed) failed = sterna_any_own(&args[given], &m.scratch[given]);
   if (failed) release_all(m.scratch, (size_t)given);
   else failed = enter(&m, f, 0) || interpret(&m, ret);
   while (m.depth) leave(&m);
+  for (word i = 0; m.small && i < 2 * p->output_count; i++) sterna_release(m.small[i]);
+  free(m.small);
   if (m.workspace) sterna_release(atomic_exchange(&p->spare, m.workspace));
   free(m.frames);
   free(m.registers);

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.failures import UnsupportedError
+from sterna.cli.failures import UnsupportedError, UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, expect_folder, parse_count, parse_target
 from sterna.cli.output import progress, show
@@ -22,6 +22,7 @@ from sterna.support.table import count, lay_out, show_seconds
 from sterna.target.here import runs_here
 from sterna.tune import Budget, Outcome, Progress, TuningDatabase, tune
 from sterna.tune.chart import draw_history
+from sterna.tune.measure import RemoteDevice
 from sterna.tune.tuner import network_inputs
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ def add_to(commands: "Subparsers") -> None:
         "--trials", type=parse_count, default=64,
         help="how many candidates to try for each layer; 64 if not given",
     )
+    parser.add_argument(
+        "--rpc", type=parse_tracker, metavar="HOST:PORT",
+        help="the tracker that lends the device of --key; what is built here is timed there",
+    )
+    parser.add_argument("--key", help="the key of the device, as its server was started with")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw what each round gained")
     parser.set_defaults(run=run)
 
@@ -66,20 +72,32 @@ def parse_minutes(text: str) -> float:
     return minutes
 
 
+def parse_tracker(text: str) -> tuple[str, int]:
+    """HOST:PORT"""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"'{text}' is no HOST:PORT")
+    return host, int(port)
+
+
 def run(options: argparse.Namespace) -> int:
     """Tune the model and tell what it gained."""
     output = options.output or str(Path(options.model).with_suffix(BESIDE))
     expect_folder("-o", output)
     expect_folder("--plot", options.plot)
     target = parse_target(options.target)
-    if not runs_here(target):
+    device = _device(options)
+    if device is None and not runs_here(target):
         raise UnsupportedError(
-            f"target '{options.target}' is another machine than this; candidates are timed here"
+            f"target '{options.target}' is another machine than this; --rpc HOST:PORT --key KEY "
+            "names a tracker and the device that it lends"
         )
     database = TuningDatabase(output)
     level = 3 if options.opt_level is None else options.opt_level
     with progress(options), stage("import the model"):
-        module, params = import_model(options.model, dict(options.shape), None)
+        module, params = import_model(
+            options.model, dict(options.shape), None, fixed=dict(options.fix)
+        )
         if options.precision not in (None, "float32"):
             module, params = narrowed(module, params, options.precision, target), {}
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]
@@ -87,12 +105,23 @@ def run(options: argparse.Namespace) -> int:
     budget = Budget(options.trials, options.minutes * 60)
     with PassContext(level):
         found = tune(module, params, target, database, given, budget, _told(options), level,
-                     options.threads)
+                     options.threads, device)
     if options.plot:
         Path(options.plot).write_text(draw_history(found.history), "utf-8")
     data = _data(found, output)
     show(options, data, lambda: _text(found, output, options.plot))
     return 0
+
+
+def _device(options: argparse.Namespace) -> RemoteDevice | None:
+    if (options.rpc is None) != (options.key is None):
+        raise UsageError("--rpc and --key go together: a tracker, and the device that it lends")
+    if options.rpc is None:
+        return None
+    if options.target is None:
+        raise UsageError("--rpc: say what the device is, as --target \"llvm -mcpu=cortex-a72\"")
+    host, port = options.rpc
+    return RemoteDevice(host, port, options.key)
 
 
 def _told(options: argparse.Namespace) -> Any:

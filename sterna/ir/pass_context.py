@@ -55,9 +55,14 @@ class PassContext:
         self.trace = trace
         self._lent = False  # whether its instruments enter and leave with another context
 
-    def at_level(self, opt_level: int) -> "PassContext":
-        """One of another level inside of this one, with whose instruments it runs."""
-        return self._inside(opt_level, self.config)
+    def at_level(
+        self, opt_level: int, config: Mapping[str, Any] | None = None
+    ) -> "PassContext":
+        """One of another level inside of this one, with whose instruments it runs.
+
+        config: settings that hold where this one has none.
+        """
+        return self._inside(opt_level, {**(config or {}), **self.config})
 
     def with_config(self, more: Mapping[str, Any]) -> "PassContext":
         """One with further settings inside of this one, with whose instruments it runs."""

@@ -13,6 +13,7 @@ from sterna.target.shortcuts import (
     hexagon,
     intel_graphics,
     mali,
+    micro,
     riscv_cpu,
     rocm,
 )
@@ -23,7 +24,8 @@ __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu", "is_microcontroller",
-    "list_tags", "machine_of", "mali", "needed", "processor_of", "register", "riscv_cpu", "rocm",
+    "list_tags", "machine_of", "mali", "micro", "needed", "processor_of", "register", "riscv_cpu",
+    "rocm",
 ]
 
 __getattr__ = classic_names(__name__)

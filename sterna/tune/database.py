@@ -31,11 +31,28 @@ create table if not exists network(
   digest text not null, target text not null, machine text not null, ratio real not null,
   default_seconds real not null, seconds real not null, version text not null, made real not null);
 """
+# Rows that are read at most: a network has some hundred questions.
+_MOST_ROWS = 1_000_000
 _MARK = 0x53544E41  # what tells a file of these records from other databases
 _WAIT_SECONDS = 30.0
 KEPT, SET_ASIDE = "kept", "set aside"
 # Answers are short texts; a file with longer ones was not written here.
 LONGEST = 1000
+
+
+def _plain(sql: str | None) -> str:
+    """A declaration without what does not count."""
+    return " ".join((sql or "").lower().replace(" if not exists", "").split())
+
+
+def _declared() -> dict[str, str]:
+    """What SQLite holds of our tables, by name."""
+    made = [_plain(part) for part in _SCHEMA.split(";") if part.strip()]
+    named = {text.split()[2].partition("(")[0]: text for text in made}
+    return {**named, "sqlite_autoindex_record_1": ""}
+
+
+_OURS = _declared()
 
 
 class DatabaseError(ValueError):
@@ -90,9 +107,11 @@ class TuningDatabase:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (mark,) = connection.execute("pragma application_id").fetchone()
-        (tables,) = connection.execute("select count(*) from sqlite_schema").fetchone()
-        if mark != _MARK and (tables or self.read_only):
+        schema = connection.execute("select name, sql from sqlite_schema").fetchmany(len(_OURS) + 1)
+        if mark != _MARK and (schema or self.read_only):
             raise DatabaseError(f"'{self.path}' is another kind of database")
+        if any(_OURS.get(name) != _plain(sql) for name, sql in schema):  # a view may never end
+            raise DatabaseError(f"'{self.path}' has other tables than tuning records have")
         if not self.read_only:
             connection.execute(f"pragma application_id = {_MARK}")
             connection.execute("pragma journal_mode = wal")
@@ -160,7 +179,7 @@ class TuningDatabase:
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._open() as connection:
-            return connection.execute(query, values).fetchall()
+            return connection.execute(query, values).fetchmany(_MOST_ROWS)
 
 
 def _key(target: Target) -> tuple[str, str]:

@@ -136,6 +136,26 @@ def test_open_extents_are_given_by_their_names(tmp_path: Path) -> None:
             sterna.compile(model)
 
 
+def test_a_buffer_that_changes_is_given_and_comes_back(tmp_path: Path) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return x + self.count
+
+    x = torch.randn(4)
+    exported = torch.export.export(Counting(), (x,))
+    torch.export.save(exported, tmp_path / "model.pt2")
+    for model in (exported, tmp_path / "model.pt2"):
+        module = imported(model)
+        assert [var.name_hint for var in module["main"].params] == ["x", "count"]
+        made, count = results(module, x, np.float32(2))
+        expect_close([made, count], [x + 3, torch.tensor(3.0)])
+
+
 # ---- what is refused ----
 
 
@@ -163,20 +183,6 @@ def test_shapes_that_data_decides_are_refused_by_name() -> None:
 
     with pytest.raises(NotImplementedError, match=r"aten\.index.*data decides"):
         imported(Chosen(), (torch.randn(4),))
-
-
-def test_state_is_refused_by_name() -> None:
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(()))
-
-        def forward(self, x: Any) -> Any:
-            self.count.add_(1)
-            return x + self.count
-
-    with pytest.raises(NotImplementedError, match="changes 'count'"):
-        imported(Counting(), (torch.randn(4),))
 
 
 def test_a_module_needs_example_inputs() -> None:

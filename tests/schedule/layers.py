@@ -133,10 +133,16 @@ def layers(draw: st.DrawFn, family: str, dtypes: tuple[str, str, str]) -> Layer:
     if family == "windows" and dtypes != FLOATS:
         attrs |= {"strides": (number(1, 2), number(1, 3)), "dilation": (number(1, 2), number(1, 2))}
         window = (number(1, 3), number(1, 3))
+    elif family == "windows":
+        attrs["dilation"] = (number(1, 3), number(1, 3))
     if family == "stem":
         inputs, window = number(1, 4), (number(3, 7),) * 2
         attrs["strides"] = (2, 2)
-    image = number(max(5, window[0]), 13), number(max(5, window[1]), 13)
+    reach = [
+        (size - 1) * apart + 1
+        for size, apart in zip(window, attrs.get("dilation", (1, 1)), strict=True)
+    ]
+    image = number(max(5, reach[0]), 13), number(max(5, reach[1]), 13)
     weight = (outputs, *window, inputs)
     if family == "depthwise":
         inputs, attrs["groups"], weight = outputs, outputs, (outputs, *window, 1)

@@ -66,6 +66,19 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         TuningDatabase(tmp_path / "no" / "folder.db")
 
 
+def test_tables_that_are_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    TuningDatabase(path)
+    connection = sqlite3.connect(path)
+    connection.execute("drop table record")
+    connection.execute("create view record as with recursive n(i) as (select 1 union all "
+                       "select i + 1 from n) select i as question from n")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DatabaseError, match="has other tables than tuning records have"):
+        TuningDatabase(path, read_only=True)
+
+
 def test_answers_that_are_no_short_texts_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     database = TuningDatabase(path)

@@ -12,7 +12,7 @@ from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 
-@aten("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu")
+@aten("scaled_dot_product_attention")
 def attention(
     query: RelayExpr, key: RelayExpr, value: RelayExpr, attn_mask: RelayExpr | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,

@@ -19,6 +19,7 @@ from sterna.frontend.torch.program import (
     Ref,
     Step,
     Unreadable,
+    Weight,
     refs_of,
 )
 from sterna.frontend.torch.source_lines import called
@@ -50,15 +51,17 @@ class ProgramImporter(GraphImporter):
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
-        self._expect_unchanged()
+        changed = {out.target for out in self.program.outputs if out.kind == "buffer"}
+        state = [weight for weight in self.program.weights if weight.name in changed]
         for weight in self.program.weights:
-            if weight.name not in self.weight_names:  # layers may share one
-                self.add_weight(weight.name, weight.read)
-            self.values[weight.value] = self.values[weight.name]
+            if weight.name not in changed:
+                self._add_constant(weight)
         tensors = [one for one in self.program.inputs if not one.is_number]
         self.given.expect_fitting({one.name: one.shape for one in tensors})
         for one in tensors:
             self.add_input(one.name, one.shape, partial(_same, one.dtype))
+        for weight in state:
+            self._add_state(weight)
         try:
             for step in self.program.steps:
                 self._add_step(step)
@@ -67,13 +70,17 @@ class ProgramImporter(GraphImporter):
             raise
         return self.finish(self._outputs())
 
-    def _expect_unchanged(self) -> None:
-        changed = [out.target for out in self.program.outputs if out.kind != "result"]
-        if changed:
-            raise OpNotImplemented(
-                f"the PyTorch model changes {', '.join(map(repr, changed))} when it runs; state "
-                "that stays in a model is not supported: give it as an input, and return it"
-            )
+    def _add_constant(self, weight: Weight) -> None:
+        if weight.name not in self.weight_names:  # layers may share one
+            self.add_weight(weight.name, weight.read)
+        self.values[weight.value] = self.values[weight.name]
+
+    def _add_state(self, weight: Weight) -> None:
+        """A buffer that the model changes: the caller gives it, and gets the new value back."""
+        if weight.name not in self.values:
+            array = weight.read(f"buffer '{weight.name}'")
+            self.add_input(weight.name, array.shape, partial(_same, str(array.dtype)))
+        self.values[weight.value] = self.values[weight.name]
 
     # ---- steps ----
 
@@ -99,10 +106,11 @@ class ProgramImporter(GraphImporter):
         """What a converter gets for an argument."""
         if isinstance(argument, list):
             return [self._value(part) for part in argument]
-        if isinstance(argument, Ref):
-            return self.result(argument.name)
-        if isinstance(argument, NumberRef):
-            return number_of(self.result(argument.name))
+        if isinstance(argument, Ref | NumberRef):
+            if argument.name not in self.values:
+                raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
+            found = self.values[argument.name]
+            return found if isinstance(argument, Ref) else number_of(found)
         if isinstance(argument, Unreadable):
             raise OpNotImplemented(argument.what)
         return argument
@@ -117,10 +125,15 @@ class ProgramImporter(GraphImporter):
     # ---- results ----
 
     def _outputs(self) -> Sequence[str]:
-        """The names of the results, each a value of its own."""
+        """The names of the results, each a value of its own; new values of buffers come behind.
+
+        What a model writes to its inputs is not written back.
+        """
         taken = set(self.values)
         named: list[str] = []
-        for place, output in enumerate(self.program.outputs):
+        results = [out for out in self.program.outputs if out.kind == "result"]
+        state = [out for out in self.program.outputs if out.kind == "buffer"]
+        for place, output in enumerate([*results, *state]):
             if output.value is None:
                 continue
             value = self._value(output.value)
@@ -128,6 +141,7 @@ class ProgramImporter(GraphImporter):
             own = output.value.name if isinstance(output.value, Ref) else f"output_{place}"
             given = self.program.output_names
             name = given[place] if place < len(given) else own
+            name = f"new {output.target}" if output.kind == "buffer" else name
             if name in named or (name in taken and name != own):
                 name = f"output_{place}"
             self.values[name] = made

@@ -51,6 +51,7 @@ def read_exported(exported: Any) -> Program:
 def _functional(exported: Any) -> Any:
     """Without changes in place; operators without a converter are taken apart where torch can."""
     import torch
+    from torch._export.utils import _get_decomp_for_cia
 
     made = exported.run_decompositions({})
     for _ in range(ROUNDS):
@@ -59,7 +60,10 @@ def _functional(exported: Any) -> Any:
             if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
             and converter_of(target_name(node.target)) is None
         }
-        apart = torch._decomp.get_decompositions(list(unknown)) if unknown else {}
+        apart = dict(torch._decomp.get_decompositions(list(unknown))) if unknown else {}
+        for target in unknown - apart.keys():
+            if target._can_decompose():  # one that PyTorch itself composes of others
+                apart[target] = _get_decomp_for_cia(target)
         if not apart:
             break
         made = made.run_decompositions(apart)
@@ -168,3 +172,20 @@ def _other(value: Any) -> Argument:
     return Unreadable(f"an argument that is a {type(value).__name__}") if read is None else (
         read(value)
     )
+
+
+def read_fx(module: Any) -> Program:
+    """The program of a functional FX graph of ATen operators, all of whose tensors are inputs."""
+    inputs: list[ProgramInput] = []
+    steps: list[Step] = []
+    outputs: list[ProgramOutput] = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            inputs += _input(node, None)
+        elif node.op == "output":
+            outputs = [ProgramOutput(argument_of(value)) for value in node.args[0]]
+        elif node.op == "get_attr":
+            raise OpNotImplemented(f"the constant '{node.target}' of a graph")
+        elif (step := step_of(node)) is not None:
+            steps.append(step)
+    return Program(inputs, [], steps, outputs)
