@@ -30,8 +30,8 @@ def compile(
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
-) -> Any:
-    """A model that can be called, written to a file, timed and explained: a CompiledModel.
+) -> CompiledModel:
+    """A model that can be called, written to a file, timed and explained.
 
     Where dimensions stay open, or values decide on branches, loops or shapes, it is an OpenModel:
     one object for all shapes, which compiles what a call brings that is new (docs/vm.md).
