@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,18 @@ class ImportOptions:
     """Whether every dimension must be known; if not, open ones may stay open."""
     argument: str = "shape"
     """Where the user says shapes, for messages."""
+    for_microcontroller: bool = False
+    """Whether quantised numbers are rounded as kernels for microcontrollers do it."""
+    example_inputs: Sequence[Any] | None = None
+    """What a model that is a program is recorded with."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs, which become constants."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""
-        return Inputs(self.shapes, self.dtypes, self.argument, self.all_known)
+        return Inputs(
+            self.shapes, self.dtypes, self.argument, self.all_known, self.fixed
+        )
 
 
 Graph = tuple[IRModule, dict[str, NDArray]]

@@ -13,13 +13,13 @@ from sterna.frontend.format import Graph
 from sterna.frontend.inputs import Inputs
 from sterna.frontend.limits import count_of
 from sterna.frontend.names import Names
-from sterna.frontend.node import Result, UndecidedError
-from sterna.frontend.open_shapes import NamedDim
+from sterna.frontend.node import Result
+from sterna.frontend.open_shapes import NamedDim, UndecidedError
 from sterna.frontend.unsupported import Unsupported
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.types import TensorType, flatten_type
 from sterna.relay.analysis import free_vars
-from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.arrays import Array, from_numpy, from_weights
 from sterna.relay.expr import Constant, Function, RelayExpr, Tuple, Var
 from sterna.relay.op import find
 from sterna.relay.traverse import rewrite
@@ -75,7 +75,7 @@ class GraphImporter:
             raise ValueError(f"{what} is there twice")
         self.weight_names.add(name)
         try:
-            held = Constant(from_numpy(read(what)))
+            held = Constant(from_weights(read(what)))
         except OpNotImplemented as error:
             self.unsupported.add(str(error), name)
             self.values[name] = UNMADE
@@ -111,6 +111,10 @@ class GraphImporter:
             self.values[name] = UNMADE
             return
         var.span = name
+        if name in self.given.fixed:
+            value = self.given.constant(name, var.checked_type)
+            self.values[name] = Constant(from_numpy(value))
+            return
         self.values[name] = var
         self.inputs.append(var)
 

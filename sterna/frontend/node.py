@@ -11,6 +11,7 @@ import numpy as np
 
 from sterna.frontend.calls import type_of
 from sterna.frontend.limits import MOST_NUMBERS
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, Function, RelayExpr, Var
@@ -18,10 +19,6 @@ from sterna.relay.interpreter import interpret
 from sterna.runtime import NDArray
 
 Result = RelayExpr | Sequence[RelayExpr | None]
-
-
-class UndecidedError(ValueError):
-    """A value decides about the graph, and only a run can tell it."""
 
 
 @dataclass(slots=True)

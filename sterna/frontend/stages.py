@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sterna.frontend.node import Feeds, UndecidedError
+from sterna.frontend.node import Feeds
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.ir.types import TensorType, TupleType
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, from_numpy, to_numpy

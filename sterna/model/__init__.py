@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sterna.model.import_and_build import build_model
     from sterna.model.open_build import build_open
     from sterna.model.open_model import OpenModel
+    from sterna.model.tuned_answers import read_tuned
 
 _WHERE = {
     "CompiledModel": "sterna.model.compiled_model:CompiledModel",
@@ -30,13 +31,14 @@ _WHERE = {
     "compile_closed": "sterna.model.compile_model:compile_closed",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
+    "read_tuned": "sterna.model.tuned_answers:read_tuned",
     "target_of": "sterna.model.compile_model:target_of",
     "write_to_cache": "sterna.model.cache_writer:write_to_cache",
 }
 
 __all__ = [
     "CompiledModel", "InputError", "OpenModel", "OpenShapeError", "build_model", "build_of_cached",
-    "build_open", "compile", "compile_closed", "load", "measure_bounds", "target_of",
+    "build_open", "compile", "compile_closed", "load", "measure_bounds", "read_tuned", "target_of",
     "write_to_cache",
 ]
 

@@ -1,11 +1,11 @@
 """From any model to compiled code, under the settings around."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sterna.driver import relay_build
 from sterna.frontend.inputs import Shapes
-from sterna.frontend.node import UndecidedError
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext, Sequential
 from sterna.ir.types import TensorType, TupleType
@@ -19,7 +19,7 @@ from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 from sterna.relay.traverse import not_primitive, post_order
 from sterna.support.memory import give_back_memory
 from sterna.support.progress import StageTimes, stage, watching
-from sterna.target import Target
+from sterna.target import Target, is_microcontroller
 
 
 def build_model(
@@ -28,12 +28,16 @@ def build_model(
     shapes: Shapes | None,
     params: Mapping[str, Any] | None,
     narrow: str | None,
+    example_inputs: Sequence[Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> BuildRecord:
     """Import and compile a model; narrow: the type of floats that it is told to keep."""
     times = StageTimes()
     with watching(times):
         with stage("import the model"):
-            module, weights = import_model(model, shapes, params)
+            module, weights = import_model(
+                model, shapes, params, example_inputs, is_microcontroller(target), fixed
+            )
             expect_straight(module)
         if narrow is not None:
             with stage("narrow the numbers"):

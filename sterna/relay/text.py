@@ -247,5 +247,5 @@ def _value(value: Any) -> str:
     return repr(value)
 
 
-RelayExpr.show = staticmethod(show_expr)
-IRModule.show = staticmethod(show_module)
+RelayExpr.write = staticmethod(show_expr)
+IRModule.write = staticmethod(show_module)

@@ -61,6 +61,7 @@ MOVED = {
     "sterna.runtime.runtime_ctypes": "sterna.runtime",
     "sterna.runtime.vm": "sterna.runtime.vm",
     "sterna.target.tag": "sterna.target.tags",
+    "sterna.target.target.micro": "sterna.target.shortcuts:micro",
     "sterna.te.tensor_intrin": "sterna.te.intrin",
     "sterna.testing.utils": "sterna.testing",
     "sterna.tir.IterVar": "sterna.te.tensor:IterVar",

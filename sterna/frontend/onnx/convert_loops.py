@@ -9,8 +9,8 @@ import numpy as np
 
 from sterna.frontend.calls import call, constant, is_sequence, type_of
 from sterna.frontend.kept_loops import KeptLoop, Round, kept_loop, scalar
-from sterna.frontend.node import UndecidedError
 from sterna.frontend.onnx.node import Node, converter
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.relay.expr import RelayExpr, Var
 from sterna.relay.steps import Stack
 from sterna.support.errors import OpNotImplemented

@@ -30,7 +30,7 @@ from sterna.frontend.format import Graph, ImportOptions
 from sterna.frontend.graph_importer import ABSENT, UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs, Shape
 from sterna.frontend.names import Names
-from sterna.frontend.node import Feeds, Result, UndecidedError
+from sterna.frontend.node import Feeds, Result
 from sterna.frontend.onnx.attributes import attributes_of, expect_declared, graphs_of
 from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
 from sterna.frontend.onnx.format import FORMAT
@@ -61,6 +61,7 @@ from sterna.frontend.onnx.node import Node, find_converter
 from sterna.frontend.onnx.open_graph import OpenGraph, open_input, tensor_entry
 from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
 from sterna.frontend.open_inputs import Given, OpenInput, is_tensor, tensors_of
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.frontend.stages import Decide, StagedFeeds
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType
@@ -407,8 +408,20 @@ class Importer(GraphImporter):
         if known is not None:
             taken = bool(known.reshape(-1)[0])
             return self._branch(node, graphs["then_branch" if taken else "else_branch"])
-        yes = self._branch(node, graphs["then_branch"])
-        no = self._branch(node, graphs["else_branch"])
+        depth = len(self.around), len(self.open_graphs), self.values
+        try:
+            yes = self._branch(node, graphs["then_branch"])
+            no = self._branch(node, graphs["else_branch"])
+        except OpNotImplemented:
+            raise
+        except ValueError as error:  # a branch that is not for inputs of these shapes perhaps
+            del self.around[depth[0] :], self.open_graphs[depth[1] :]
+            self.values = depth[2]
+            raise UndecidedError(
+                f"node '{node.name}' (If): only a run tells which branch it takes, and one of them "
+                f"does not go with these shapes: {error}\nthe value of an input may decide: "
+                "fixed={name: value}, or --fix NAME=VALUE on the command line"
+            ) from error
         if any(result is UNMADE for result in (*yes, *no)):
             return [UNMADE] * len(node.output)
         if ABSENT in (*yes, *no) or any(

@@ -13,9 +13,21 @@ from sterna.relay.traverse import post_order
 
 
 def InferType() -> Pass:
-    """Types for every expression; what does not fit together is an error."""
-    made: Pass = module_pass(lambda mod, context: infer_type(mod), opt_level=0, name="InferType")
+    """Types for every expression; what does not fit together is an error.
+
+    Functions say what they give: ret_type.
+    """
+    made: Pass = module_pass(
+        lambda mod, context: _with_results(infer_type(mod)), opt_level=0, name="InferType"
+    )
     return made
+
+
+def _with_results(mod: IRModule) -> IRModule:
+    for function in mod.functions.values():
+        if isinstance(function, Function) and isinstance(function._type, FuncType):
+            function.ret_type = function._type.ret_type
+    return mod
 
 
 def infer_type(mod: IRModule) -> IRModule:
