@@ -105,8 +105,8 @@ def _conclude(expr: RelayExpr) -> Type:
             raise TypeInferenceError(
                 f"the function is declared to give {expr.ret_type!r} but gives {result!r}"
             )
-        given = tuple(_known(p, expr) for p in expr.params)
-        return FuncType(given, expr.ret_type or result, expr.type_params)
+        taken = tuple(_known(p, expr) for p in expr.params)
+        return FuncType(taken, expr.ret_type or result, expr.type_params)
     if isinstance(expr, Let):
         declared, given = expr.var._type, expr.value._type
         if declared is not None and given is not None and not fits(given, declared):

@@ -118,7 +118,7 @@ class _Closure:
     known: dict[RelayExpr, Value]
 
     def __call__(self, *args: Value) -> Value:
-        given = dict(zip(self.function.params, args, strict=True))
+        given: dict[RelayExpr, Value] = dict(zip(self.function.params, args, strict=True))
         return self.run.value(self.function.body, {**self.known, **given})
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import sterna
-from sterna import relay
 from sterna.relay.prelude import Prelude
 from tests.driver.test_vm import FLOATS, X, agree, scalar
+
+relay: Any = sterna.relay
 
 Y = X + 10
 
