@@ -36,12 +36,14 @@ RANKS = {
     "driver": 8,
     "tune": 9,
     "micro": 9,
-    "model": 9,
-    "as_tvm": 10,
-    "cli": 10,
-    "exec": 10,
-    "contrib": 10,
-    "testing": 10,
+    "autotvm": 10,
+    "meta_schedule": 10,
+    "model": 10,
+    "as_tvm": 11,
+    "cli": 11,
+    "exec": 11,
+    "contrib": 11,
+    "testing": 11,
 }
 
 # Texts that name modules of a higher rank, by file or folder: the folders that they name, and why
@@ -80,6 +82,7 @@ COMPUTED = {
     "sterna/frontend/__init__.py": "the functions that formats offer, as their records name them",
     "sterna/frontend/format.py": "a format's loader, as its record names it",
     "sterna/frontend/onnx/importer.py": "the converters in its own folder, by listing",
+    "sterna/frontend/tflite/importer.py": "the converters in its own folder, by listing",
     "sterna/frontend/torch/importer.py": "the converters in its own folder, by listing",
     "sterna/ir/config.py": "config.py of every folder: the settings that its passes declare",
     "sterna/ir/transform.py": "transform.py of every folder: the passes that it registers",

@@ -19,10 +19,6 @@ def first_in_zip(head: bytes) -> bytes:
     return head[30 : 30 + int.from_bytes(head[26:28], "little")]
 
 
-def _is_tflite(head: bytes) -> bool:
-    return head[4:8] == b"TFL3"
-
-
 def _is_keras(head: bytes) -> bool:
     return first_in_zip(head) in (b"metadata.json", b"config.json")
 
@@ -71,10 +67,6 @@ def _known(
 _KERAS = 'keras.models.load_model(...).export("model.onnx", format="onnx") writes one'
 
 KNOWN_FORMATS = (
-    _known(
-        "TensorFlow Lite", ".tflite .lite", _is_tflite, function="from_tflite",
-        instead="python -m tf2onnx.convert --tflite MODEL --output model.onnx writes one",
-    ),
     _known(
         "TensorFlow", ".pb", _is_tensorflow, package="tensorflow", function="from_tensorflow",
         folder_with="saved_model.pb",

@@ -105,7 +105,7 @@ def test_an_installed_format_works_from_the_command_line(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(sterna.load(tmp_path / "model.so")(X), Y)
     assert "--shape x:1,3" in command("compile", "model.toy", "-o", "model.so").stderr
-    assert "(.onnx, .pt, .pt2, .pth, .toy)" in command("compile", "--help").stdout
+    assert "(.lite, .onnx, .pt, .pt2, .pth, .tflite, .toy)" in command("compile", "--help").stdout
 
 
 def test_an_installed_format_that_is_broken_hurts_no_other(
@@ -140,7 +140,6 @@ def test_bytes_count_more_than_names(tmp_path: Path) -> None:
 
 NODE = b"\x0a\x0fPlaceholder_name"
 KNOWN = {
-    "a.tflite": (b"\x1c\0\0\0TFL3" + bytes(16), "TensorFlow Lite"),
     "a.pb": (b"\x0a\x80\x01" + NODE, "TensorFlow"),
     "saved_model.pb": (b"\x08\x01\x12\xad\x89\x06\x0a\x10\x12\x05", "TensorFlow"),
     "a.keras": (b"PK\x03\x04" + bytes(22) + b"\x0d\0\0\0metadata.json", "Keras"),
