@@ -121,7 +121,7 @@ def glu(x: RelayExpr, dim: int = -1) -> RelayExpr:
     return call("multiply", slice_(x, at, 0, half), gate)
 
 
-@aten("softmax", "_softmax", "special_softmax", "_safe_softmax")
+@aten("softmax", "_softmax", "special_softmax")
 def softmax(
     x: RelayExpr, dim: int, dtype: str | None = None, half_to_float: bool = False
 ) -> RelayExpr:

@@ -84,7 +84,7 @@ def index(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
     axes = [axis for axis, each in enumerate(given) if each is not None]
     if not axes:
         return x
-    places = [from_front(each, shape_of(x)[axis])  # type: ignore[arg-type]
+    places = [from_front(each, shape_of(x)[axis])
               for axis, each in enumerate(given) if each is not None]
     if len(axes) == 1:
         return call("take", x, places[0], axis=axes[0])
@@ -150,7 +150,7 @@ def index_put(
     if not axes:
         made = expand(values, shape_of(x))
         return call("add", x, made) if accumulate else made
-    places = [from_front(each, shape_of(x)[axis])  # type: ignore[arg-type]
+    places = [from_front(each, shape_of(x)[axis])
               for axis, each in enumerate(given) if each is not None]
     whole = broadcast_shape(*(shape_of(each) for each in places))
     rest = [axis for axis in range(rank_of(x)) if axis not in axes]

@@ -242,11 +242,15 @@ def nearest(
     data = x if x is not None else input
     assert data is not None
     sizes = _sizes(data, output_size, scale_factors)
-    given = scale_factors or [scales, scales_d, scales_h, scales_w]
+    given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
     return _resized(
         data, sizes, "nearest_neighbor", "asymmetric", rounding_method="floor", scales=factors
     )
+
+
+def _given(listed: Sequence[float] | None, *single: float | None) -> list[float | None]:
+    return list(listed) if listed else list(single)
 
 
 def _by_axis(given: Sequence[float | None], count: int) -> list[float | None]:
@@ -263,7 +267,7 @@ def nearest_exact(
     data = x if x is not None else input
     assert data is not None
     sizes = _sizes(data, output_size, scale_factors)
-    given = scale_factors or [scales, scales_d, scales_h, scales_w]
+    given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
     return _resized(
         data, sizes, "nearest_neighbor", "half_pixel", rounding_method="round_prefer_ceil",
@@ -281,7 +285,7 @@ def linear(
     data = x if x is not None else input
     assert data is not None
     sizes = _sizes(data, output_size, scale_factors)
-    given = scale_factors or [scales, scales_d, scales_h, scales_w]
+    given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
     if align_corners:
         return _resized(data, sizes, "linear", "align_corners")
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
@@ -299,13 +303,31 @@ def bicubic(
     sizes = _sizes(data, output_size, scale_factors)
     if align_corners:
         return _resized(data, sizes, "cubic", "align_corners", cubic_alpha=-0.75)
-    factors = _factors(data, list(scale_factors or [scales_h, scales_w]), sizes)
+    given = _given(scale_factors, scales_h, scales_w)
+    factors = _factors(data, given, sizes)
     return _resized(data, sizes, "cubic", "half_pixel", cubic_alpha=-0.75, scales=factors)
 
 
-@aten("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
-def antialiased(**about: object) -> RelayExpr:
-    raise OpNotImplemented("resizing with antialiasing")
+for _kind, _method in (("bilinear", "linear"), ("bicubic", "cubic")):
+
+    def _antialiased(
+        align_corners: bool, x: RelayExpr | None = None, output_size: Sequence[int] | None = None,
+        scales_h: float | None = None, scales_w: float | None = None,
+        scale_factors: Sequence[float] | None = None, input: RelayExpr | None = None,
+        _method: str = _method,
+    ) -> RelayExpr:
+        data = x if x is not None else input
+        assert data is not None
+        if align_corners:
+            raise OpNotImplemented("antialiasing with align_corners")
+        sizes = _sizes(data, output_size, scale_factors)
+        factors = _factors(data, _given(scale_factors, scales_h, scales_w), sizes)
+        return call(
+            "image.smooth_resize", data, tuple(sizes), axes=(2, 3), method=_method,
+            cubic_alpha=-0.5, exclude_outside=True, scales=factors,
+        )
+
+    aten(f"_upsample_{_kind}2d_aa")(_antialiased)
 
 
 # ---- sampling ----
