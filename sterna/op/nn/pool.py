@@ -418,6 +418,7 @@ _CASES: dict[str, dict[int, list[Case]]] = {
         2: [
             Case(((1, 3, 8, 9),), _PLANE),
             Case(((1, 3, 8, 9),), {**_PLANE, "count_include_pad": True}),
+            Case((((1, 8, 9, 3), "int8"),), {**_PLANE, "layout": "NHWC", "rounds": True}),
             Case(((1, 8, 8, 4),), {
                 **_PLANE, "layout": "NHWC", "ceil_mode": True, "count_include_pad": True,
             }),
