@@ -52,6 +52,25 @@ def test_engines_race_over_a_model(digits: Path) -> None:
     assert "digits" in done.stdout and "Geometric mean" in done.stdout
 
 
+def test_levels_are_a_ladder(digits: Path) -> None:
+    done = run(ROOT / "benchmarks" / "levels.py", str(digits), "--turns", "2", "--markdown")
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    assert "| digits, level 2 over 3 |" in done.stdout
+
+
+def test_tuning_loses_nothing(digits: Path) -> None:
+    done = run(ROOT / "benchmarks" / "tuning.py", str(digits), "--trials", "1", "--markdown")
+    assert done.returncode == 0, done.stderr
+    assert "| digits, untuned over tuned |" in done.stdout
+
+
+def test_large_weights_are_written_and_run() -> None:
+    sizes = ("--layers", "2", "--rows", "64", "--markdown")
+    done = run(ROOT / "benchmarks" / "large_weights.py", *sizes)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    assert "| peak memory of compiling and exporting |" in done.stdout
+
+
 def test_operators_are_shown_by_class(digits: Path) -> None:
     done = run(ROOT / "benchmarks" / "operators.py", str(digits), "--markdown")
     assert done.returncode == 0, done.stderr

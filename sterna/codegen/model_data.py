@@ -3,10 +3,12 @@
 The layout is that of runtime/src/model_data.c.
 """
 
+import mmap
 import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 
@@ -17,10 +19,16 @@ MAGIC = b"sterna.m"
 VERSION = 1
 BYTE_ORDER_MARK = 0x01020304
 BOUNDARY = 64
+# What is larger does not go through linkers, whose code reaches 2 GiB, but behind what they link.
+MOST_LINKED = 1 << 30
 
 _HEADER = struct.Struct("<8sII8Q")
 _SUMMED_FROM = 40  # behind the checksum
 _PARAM = struct.Struct("<QQQiBBHQQ")
+
+
+def _copy(array: NDArray, room: mmap.mmap, at: int) -> None:
+    array._copy_to_buffer(np.frombuffer(room, np.uint8, array.nbytes, at))
 
 
 def _up(size: int) -> int:
@@ -65,6 +73,11 @@ class ModelData:
         """How many bytes it has."""
         return self._places[-1]
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it is put behind a linked library instead of being linked."""
+        return self.size > MOST_LINKED
+
     @computed_once
     def head(self) -> bytes:
         """Everything but the parameters' values."""
@@ -94,6 +107,19 @@ class ModelData:
         for place, array in zip(self._places, self.params.values(), strict=False):
             if array.nbytes:
                 array._copy_to_buffer(np.frombuffer(buffer, np.uint8, array.nbytes, at + place))
+
+    def write_to(self, file: IO[bytes], at: int) -> None:
+        """Write it into a file, one parameter after the other, so that none is twice in memory."""
+        file.seek(at)
+        file.write(self.head)
+        file.truncate(at + self.size)
+        file.flush()
+        for place, array in zip(self._places, self.params.values(), strict=False):
+            if array.nbytes:
+                begin = at + place
+                before = begin % mmap.ALLOCATIONGRANULARITY
+                with mmap.mmap(file.fileno(), before + array.nbytes, offset=begin - before) as room:
+                    _copy(array, room, before)
 
     def to_bytes(self) -> bytearray:
         """It as bytes."""

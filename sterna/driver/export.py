@@ -15,6 +15,7 @@ from sterna.runtime import Module
 from sterna.support import cross, native, toolchain
 from sterna.support.keys import read_secret_key
 from sterna.support.seal import seal
+from sterna.support.toolchain import MissingToolError
 from sterna.support.write_aside import write_aside
 
 LINK_OPTIONS = ("cc", "cwd", "options")
@@ -30,12 +31,14 @@ def export_library(
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
     write_more: Callable[[Path, str | None], list[Path]] = lambda folder, cc: [],
+    attach: Callable[[Path], None] | None = None,
     **options: Any,
 ) -> Any:
     """Write a module and all that it imports; see Module.export_library.
 
     write_more: writes what goes into the file beside the modules, into a folder, with the
-    command of a C compiler.
+    command of a C compiler. attach: puts further things behind what was linked; then there is no
+    form but that of libraries.
     """
     path, further = Path(file_name), [Path(p) for p in addons or ()]
     if fcompile is None and path.suffix not in _WRITERS:
@@ -62,7 +65,7 @@ def export_library(
         if unknown:
             known = ", ".join((*LINK_OPTIONS, "sign"))
             raise TypeError(f"export_library has no option '{unknown[0]}'; linking takes {known}")
-        export = _Export(path, made, more, further, Path(name), options, tools, secret)
+        export = _Export(path, made, more, further, Path(name), options, tools, secret, attach)
         _WRITERS[path.suffix](export)
     return None
 
@@ -109,6 +112,13 @@ class _Tools:
         if self.command is not None or suffix == ".c":
             return self
         machine = cross.Machine.here() if is_here else cross.Machine.of(triple)
+        if is_here and not is_c and toolchain.find_c_compiler() is None:
+            if suffix in LIBRARY_FORMS:
+                raise MissingToolError(
+                    f"linking {suffix} needs a linker: install gcc or clang, or: pip install "
+                    "ziglang; .o, .a and .tar are written without one"
+                )
+            return replace(self, has_libraries=False)
         if is_here:
             return replace(self, options=[*self.options, *(machine.compact if machine else ())])
         links = machine is not None and machine.has_shared_libraries
@@ -133,6 +143,7 @@ class _Export:
     tools: _Tools
     secret: bytes | None
     """The key that the file is signed with."""
+    attach: Callable[[Path], None] | None = None
 
     @property
     def files(self) -> list[Path]:
@@ -142,8 +153,13 @@ class _Export:
         extra = [*(self.options.get("options") or ()), *self.tools.options]
         toolchain.link_shared(
             output, self.files, extra, self.tools.command, self.options.get("cwd"),
-            needs_runtime=bool(self.addons) and self.tools.is_here, finish=self.seal,
+            needs_runtime=bool(self.addons) and self.tools.is_here, finish=self.finish,
         )
+
+    def finish(self, library: Path) -> None:
+        if self.attach is not None:
+            self.attach(library)
+        self.seal(library)
 
     def seal(self, path: Path) -> None:
         seal(path, self.secret)

@@ -12,7 +12,7 @@ from sterna.codegen.code import Code
 from sterna.codegen.model_data import ModelData
 from sterna.driver.export import export_library
 from sterna.driver.kernel import KernelNotes
-from sterna.driver.model_files import write_model_files
+from sterna.driver.model_files import data_behind, expect_library, write_model_files
 from sterna.driver.operator_module import Compiled, OperatorModule
 from sterna.ir.module import IRModule
 from sterna.runtime import NDArray, PackedFunc, ndarray
@@ -194,11 +194,17 @@ def _export(
 ) -> Any:
     """Write kernels with a graph and its parameters to one file."""
     form = Path(file_name).suffix
+    attach = None
+    if data.is_large:
+        expect_library(data, form, fcompile is None)
+        attach = data_behind(data)
 
     def write(folder: Path, cc: str | None) -> list[Path]:
         return write_model_files(lib, data, folder, form, fcompile is None, cc)
 
-    return export_library(lib, file_name, fcompile, addons, workspace_dir, write, **options)
+    return export_library(
+        lib, file_name, fcompile, addons, workspace_dir, write, attach, **options
+    )
 
 
 def _as_array(value: Any) -> NDArray:

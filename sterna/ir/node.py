@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
 
 from sterna.support.dtype import DataType
+from sterna.support.show_text import show_text
 
 # Classes by name: dispatch tables and JSON find them here.
 NODE_CLASSES: dict[str, type["Node"]] = {}
@@ -50,6 +51,10 @@ class Node:
     def same_as(self, other: object) -> bool:
         """Whether both are the same object."""
         return self is other
+
+    def show(self, style: str | None = None) -> None:
+        """Print it, in colours on a terminal; style: "light", "dark" or "ansi"."""
+        show_text(str(self), style)
 
     def children(self) -> "list[Node]":
         """The nodes in the fields, in order."""

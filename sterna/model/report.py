@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Kernels of fewer cycles, some microseconds, are not marked: their calls cost as much.
 SHORT_CYCLES = 15_000
+# How many kernels are named whose weights grew.
+NAMED_KERNELS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class KernelReport:
     bytes: int
     workspace_bytes: int
     """Memory that one call takes beside its operands, on all threads together."""
+    packing_overhead: int
+    """Bytes by which the weights of all its calls grew when they were transformed."""
     seconds: float
     """What compiling it took, now or when it was put into the cache."""
     predicted_cycles: float | None = None
@@ -152,14 +156,28 @@ class Report:
 
     def _memory(self) -> list[str]:
         memory = self.memory
-        overhead = memory.packing_overhead
-        packed = f" (with {show_bytes(overhead)} of packing overhead)" if overhead else ""
         parts = {
-            f"weights{packed}": memory.weights, "activations": memory.activations,
+            "weights": memory.weights, "activations": memory.activations,
             "inputs": memory.inputs, "workspace": memory.workspace,
         }
         listed = ", ".join(f"{show_bytes(size)} {what}" for what, size in parts.items())
-        return [f"Memory: {show_bytes(memory.total)} ({listed})"]
+        return [f"Memory: {show_bytes(memory.total)} ({listed})", *self.growth]
+
+    @property
+    def growth(self) -> list[str]:
+        """Which weights grew, why, and what keeps them smaller; nothing where none did."""
+        memory = self.memory
+        if not memory.packing_overhead:
+            return []
+        before = memory.weights - memory.packing_overhead
+        packed = [(k.packing_overhead, k) for k in self.kernels if k.packing_overhead]
+        largest = sorted(packed, key=lambda each: -each[0])[:NAMED_KERNELS]
+        named = [f"{show_bytes(overhead)} of {_sources(kernel)}" for overhead, kernel in largest]
+        return [
+            f"Weights grew from {show_bytes(before)} to {show_bytes(memory.weights)} "
+            f"({memory.weights / max(1, before):.1f} x) by Winograd's transform, most of all "
+            f"{', '.join(named)}; --size balanced or small keeps them smaller"
+        ]
 
     def _stages(self) -> list[str]:
         if not self.stages:
@@ -183,7 +201,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
     ]
     memory = MemoryReport(
         weights=sum(array.nbytes for array in model.weights.values()),
-        packing_overhead=sum(int(node["attrs"].get("packing_overhead", 0)) for node in nodes),
+        packing_overhead=sum(kernel.packing_overhead for kernel in kernels),
         activations=model.graph["attrs"].get("arena_bytes", ["int", 0])[1],
         inputs=sum(map(_bytes, model.inputs)),
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
@@ -218,10 +236,19 @@ def _kernel(
         bytes=int(attrs.get("bytes", 0)),
         workspace_bytes=int(attrs.get("workspace", 0))
         + threads * int(attrs.get("workspace_of_thread", 0)),
+        packing_overhead=sum(int(call.get("packing_overhead", 0)) for call in calls),
         seconds=0.0 if notes is None else notes.seconds,
         predicted_cycles=None if notes is None else notes.predicted_cycles,
         bound_cycles=None if notes is None else notes.bound_cycles,
     )
+
+
+def _sources(kernel: KernelReport) -> str:
+    """The nodes of the user's model that a kernel computes, in short; else its own name."""
+    own = [source for source in kernel.sources if "conv" in source.lower()] or kernel.sources
+    if not own:
+        return kernel.name
+    return own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more"
 
 
 def _times(kernel: KernelReport) -> str:

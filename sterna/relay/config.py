@@ -8,6 +8,11 @@ register_config(
     "whether results get back the types that they had before ToMixedPrecision",
 )
 register_config(
+    "relay.weights.max_growth", float, 0.0,
+    "how many times larger all weights together may become by packing them; 0: no limit",
+)
+register_config(
     "relay.Winograd.max_growth", int, 8,
-    "how many times larger weights may become by Winograd's way to convolve; 0: it is not used",
+    "how many times larger weights may become by Winograd's way to convolve; 0: it is not used, "
+    "as below level 2 unless this is set; at level 2 that is 4",
 )

@@ -9,7 +9,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from sterna.ir.node import node
 from sterna.ir.types import Type, flatten_type, has_no_elements
@@ -68,6 +68,14 @@ Args = tuple[RelayExpr, ...]
 Rewrite = Callable[[AttrsType, Args], RelayExpr | None]
 
 
+class Way(NamedTuple):
+    """One way to compute a contraction, as far as the size of its weights is concerned."""
+
+    growth: float
+    """How many times larger its weights are than the model's; 0: they are as large."""
+    cycles: float
+
+
 @dataclass(frozen=True, slots=True)
 class ContractionRules(Generic[AttrsType]):
     """What is known about contractions: convolutions, dense layers, products of matrices.
@@ -82,11 +90,22 @@ class ContractionRules(Generic[AttrsType]):
     implement: Callable[[Call, Any, float], RelayExpr | None] | None = None
     """implement(call, processor, growth): itself with weights packed for the implementation that
     costs least there, at most so many times larger; None where that is the call as it stands."""
+    ways: Callable[[Call, Any], Sequence[Way]] | None = None
+    """ways(call, processor): those among which implement picks by growth, each larger and cheaper
+    than the one before; of an operator without this rule no weights grow."""
     compute_with: CallRule[AttrsType, Any] | None = None
     """compute_with(attrs, out_type, epilogue, *tensors): its computation with its epilogue; gives
     None for a call that has nothing better than what follows any operator."""
-    alter_layout: Callable[[AttrsType, Args, Any], Attrs | None] | None = None
-    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    alter_layout: Callable[[AttrsType, Args, Any, Any], Attrs | None] | None = None
+    """alter_layout(attrs, args, processor, costs): its attributes in the layout that runs best
+    there; costs are what layout_costs gave for all whose layouts pass to each other, or None."""
+    layout_costs: Callable[[Sequence[Call], int, Any], Any] | None = None
+    """layout_costs(calls, moved, processor): what all of these, whose layouts pass to each other,
+    cost as they lie, and in the layout that they prefer, where so many elements go into it and
+    back; None where that one is taken anyway."""
+    without_border: Callable[[Call, Any], RelayExpr | None] | None = None
+    """without_border(call, processor): itself by parts that see no border; None where that costs
+    more than products with it."""
     convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     scale: "ScaleRule | None" = None

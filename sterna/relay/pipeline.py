@@ -34,15 +34,18 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.FoldScaleAxis(),  # after norms have become factors, which constants must be
         T.SimplifyExpr(),
         T.CanonicalizeCast(),  # after equal casts were joined; it takes them apart again
+        T.FoldWeights(),  # below the level of FoldConstant too: they are packed at every level
         T.FoldExplicitPadding(),  # before convolutions of rows become those of images
         T.CanonicalizeOps(),
         T.Legalize(target),  # what rows and volumes have become, as images
         T.FlattenAtrousConv(),
+        T.SkipBorderTaps(processor),  # after factors are in the weights, and all dilations known
         # layouts: after factors are in the weights, which are packed now
         T.AlterOpLayout(processor),
         T.SimplifyExprPostAlterOp(),
         T.FastMath(),
         T.FoldConstant(),
+        T.FoldWeights(),
         T.ChooseImplementations(processor),  # after weights are constants in their last layout
         T.FuseOps(processor=processor),  # last but one: kernels are not looked into
         T.SumRows(processor),  # of what has become kernels of their own

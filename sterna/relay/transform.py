@@ -24,6 +24,7 @@ from sterna.relay.passes.fold_scale_axis import (
     FoldScaleAxis,
     ForwardFoldScaleAxis,
 )
+from sterna.relay.passes.fold_weights import FoldWeights
 from sterna.relay.passes.fuse_ops import FuseOps
 from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.inline import Inline, InlineGlobals
@@ -32,6 +33,7 @@ from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
+from sterna.relay.passes.skip_border_taps import SkipBorderTaps
 from sterna.relay.passes.sum_rows import SumRows
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
@@ -45,10 +47,10 @@ __all__ = [
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
-    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
-    "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
+    "FoldExplicitPadding", "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
+    "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyInference", "SumRows",
+    "SimplifyInference", "SkipBorderTaps", "SumRows",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "function_pass", "module_pass",
 ]

@@ -18,8 +18,10 @@ from sterna.ir.types import TensorType, Type
 from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
-from sterna.schedule.choose import choose, deciding
+from sterna.relay.op import Way
+from sterna.schedule.choose import asking_costs, choose, deciding
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import tiled_cycles
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.kernel import Processor
 from sterna.schedule.statement_kernel import StatementKernel
@@ -205,17 +207,48 @@ def best_candidate(
     growth: how many times larger packed weights may be than the model's.
     """
     with deciding(str(made)) as scope:
-        found = [
-            candidate
-            for each in implementations().values()
-            for candidate in each.candidates(made, weights, processor)
-            if candidate.growth <= growth
-        ]
+        offered = _candidates(made, weights, processor)
+        found = [candidate for candidate in offered if candidate.growth <= growth]
         taken = choose("implementation", found, lambda candidate: candidate.cycles)
     if taken.arranged is not None:
         with deciding(str(taken.arranged.contraction)) as arranged:
             arranged.decisions = scope.decisions
     return taken
+
+
+def least_cycles(made: Contraction, weights: Array, processor: Processor) -> float:
+    """What the cheapest way to compute a contraction takes; nothing is decided.
+
+    Of register tiles what their own loads add, which is the same for all ways that have some.
+    """
+    packed = [each for each in implementations().values() if isinstance(each, PackedImplementation)]
+    with asking_costs():
+        found = [
+            candidate.cycles
+            for each in packed
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= GROWTH
+        ]
+    return min(tiled_cycles(made, processor), *found) if found else tiled_cycles(made, processor)
+
+
+def ways_to_grow(made: Contraction, weights: Array, processor: Processor) -> list[Way]:
+    """Its ways by the growth of their weights, each cheaper than all that grow less."""
+    with deciding(str(made)):
+        offered = _candidates(made, weights, processor)
+    found: list[Way] = []
+    for candidate in sorted(offered, key=lambda each: (each.growth, each.cycles)):
+        if not found or candidate.cycles < found[-1].cycles:
+            found.append(Way(candidate.growth, candidate.cycles))
+    return found
+
+
+def _candidates(made: Contraction, weights: Array, processor: Processor) -> list[Candidate]:
+    return [
+        candidate
+        for each in implementations().values()
+        for candidate in each.candidates(made, weights, processor)
+    ]
 
 
 def packed_operands(

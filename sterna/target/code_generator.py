@@ -65,6 +65,10 @@ class CodeGenerator(ABC):
         called: the kernels that a program must announce with it when it starts, or None for what is
         loaded at run time; compiles: whether cc may compile it, which takes large data faster.
         """
+        if model.is_large:
+            raise ValueError(
+                f"a model of {model.size} bytes is too large for C; build it for a target of LLVM"
+            )
         if compiles:
             text = c.assembled_model_text(model.name, DATA_FILE, model.size)
         else:

@@ -1,5 +1,6 @@
 """Reports tell what a process takes: weights are in memory once, however they were packed."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,6 @@ from onnx import helper
 
 import sterna
 from sterna import relay
-from sterna.ir.transform import PassContext
 from sterna.testing import require
 from tests.model.networks import made
 
@@ -85,11 +85,13 @@ def model() -> sterna.CompiledModel:
 
 def test_the_growth_of_weights_is_told(model: sterna.CompiledModel) -> None:
     memory = model.report().memory
-    with PassContext(config={"relay.Winograd.max_growth": 0}):
-        plain = sterna.compile(network(64)).report().memory
+    plain = sterna.compile(network(64), size="small").report().memory
     assert plain.packing_overhead == 0 and plain.weights == 2 * 64 * 64 * 9 * 4
     assert memory.packing_overhead == memory.weights - plain.weights > 0
-    assert "of packing overhead" in str(model.report())
+    told = str(model.report())
+    assert re.search(r"Weights grew from 288\.0 KiB to .* by Winograd's transform", told)
+    with pytest.raises(ValueError, match="size is small, balanced, fast, not 'tiny'"):
+        sterna.compile(network(64), size="tiny")
 
 
 def test_a_loaded_model_tells_the_same(model: sterna.CompiledModel, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import re
 
+import numpy as np
 import pytest
 
 import sterna as tvm
@@ -69,6 +70,41 @@ def test_levels(level: int, kernels: int) -> None:
     assert ("fast_exp" in str(made)) == (level == 4)
     assert ("6.0f" in str(made)) == (level != 1)
     assert_same_values(run(made), run(function(text)), 1e-4)
+
+
+IMAGES = """fn (%x: Tensor[(1, 64, 28, 28), float32], %w: Tensor[(64, 64, 3, 3), float32],
+                %v: Tensor[(64, 64), float32], %b: Tensor[(64), float32]) {
+    %0 = nn.bias_add(nn.conv2d(%x, %w, padding=[1, 1]), %b);
+    %1 = nn.relu(%0);
+    nn.conv2d(%1, reshape(transpose(%v), newshape=[64, 64, 1, 1]))
+}"""
+
+
+def test_levels_have_no_cliff() -> None:
+    """Each level packs weights for the processor; what layouts reach grows with it."""
+    rng, times = np.random.default_rng(0), []
+    main = function(IMAGES)
+    drawn = [rng.standard_normal(p.checked_type.concrete_shape, "float32") for p in main.params]
+    given = {p.name_hint: value for p, value in zip(main.params, drawn, strict=True)}
+    data = given.pop("x")
+    results, transforms = [], []
+    for level in range(4):
+        with tvm.transform.PassContext(opt_level=level):
+            built = relay.build(tvm.IRModule({"main": main}), "llvm -mcpu=native", params=given)
+        text = str(built.ir_mod["main"])
+        last = 2 if level > 1 else 1  # alone the pointwise one stays as it lies
+        assert (text.count('data_layout="NHWC"'), text.count("nn.conv2d(")) == (last, 2)
+        assert text.count("implementation=") == 2 and ("winograd" in text) == (level > 1)
+        transforms.append(text.count("layout_transform("))
+        runner = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu(0)))
+        runner.set_input("x", data)
+        runner.run()
+        results.append(runner.get_output(0).numpy())
+        times.append(min(runner.module.time_evaluator("run", tvm.cpu(0), repeat=20)().results))
+    assert transforms[2] == transforms[3] == min(transforms) == 2
+    for result in results:
+        np.testing.assert_allclose(result, results[0], rtol=1e-3, atol=1e-3)
+    assert times[0] < 10 * times[3], times  # 13 to 29 when level 0 had kernels of its own
 
 
 def test_norms_are_gone_from_networks() -> None:

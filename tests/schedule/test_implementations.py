@@ -40,10 +40,11 @@ OF_SOME_SIZES = ("blocked_gemm", "split_k")
 
 
 def candidates(name: str, layer: Layer, processor: str, weight: Array) -> list[Candidate]:
+    """Those that pack weights: what is left as it stands has nothing to test."""
     found = implementations()[name].candidates(
         layer.contraction, layer.plain(weight), PROCESSORS[processor]
     )
-    return list(found)
+    return [each for each in found if each.pack is not None]
 
 
 @cache

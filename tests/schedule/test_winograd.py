@@ -15,6 +15,8 @@ from sterna import relay
 from sterna.ir.types import TensorType
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.op import call as call_of
+from sterna.relay.passes.choose_implementations import choose_implementations
+from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Decision
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import (
@@ -353,14 +355,38 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(image, stem, strides=(2, 1), padding=3),
         relay.nn.conv2d(image, stem, padding=3),
         relay.nn.conv2d(image, even, strides=2),  # no window reads the last row
-        relay.nn.conv2d(x, w, dilation=2, padding=2),
+        relay.nn.conv2d(x, w, strides=2, dilation=2, padding=2),
         relay.nn.conv2d(x, halves, groups=2, padding=1),
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
     ):
-        assert names_in(implement(body, MACHINE)) == []
+        assert "winograd" not in names_in(implement(body, MACHINE))
     for layout, shape in (("HWNC", (56, 56, 1, 64)), ("NWHC", (1, 56, 56, 64))):
         image = relay.var("image", shape=shape)
         body = relay.nn.conv2d(image, w, padding=1, data_layout=layout, kernel_layout="OIHW")
         assert names_in(implement(body, MACHINE)) == []
     (plan,) = plans_in(implement(relay.nn.conv2d(x, w, padding=1), MACHINE))
     assert plan.startswith("winograd(")
+
+
+@pytest.mark.parametrize("in_all", [1.0, 1.2, 1.5, 2.0])
+def test_all_weights_together_keep_to_a_limit(in_all: float) -> None:
+    """Those grow that save most for a byte: where images are large, weights are small."""
+    body: relay.RelayExpr = relay.var("x", shape=(1, 56, 56, 64))
+    for channels in (64, 64, 128, 128):
+        depth = body.checked_type.concrete_shape[-1]
+        weight = relay.const(np.ones((channels, depth, 3, 3), "float32"))
+        body = relay.nn.conv2d(body, weight, padding=1, data_layout="NHWC", kernel_layout="OIHW")
+        body = relay.nn.max_pool2d(body, (2, 2), (2, 2), layout="NHWC")
+    func = relay.Function(relay.analysis.free_vars(body), body)
+    func = relay.transform.InferType()(tvm.IRModule({"main": func}))["main"]
+
+    def size(made: relay.Function) -> int:
+        found = [e for e in post_order(made) if isinstance(e, relay.Constant)]
+        return sum(constant.data.nbytes for constant in found)
+
+    made = choose_implementations(func, MACHINE, 8, in_all)
+    grown, plans = size(made) / size(func), plans_in(tvm.IRModule({"main": made}))
+    assert grown <= in_all
+    assert ("winograd" in str(plans)) == (in_all > 1)
+    if in_all > 1:
+        assert plans[0].startswith("winograd(") and grown > 1

@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from sterna.codegen.llvm.function import generate, symbol_of
     from sterna.codegen.llvm.jit import JitModule
     from sterna.codegen.llvm.machine import LLVMOptions
-    from sterna.codegen.llvm.model import linked_model_object, model_object
+    from sterna.codegen.llvm.model import (
+        linked_model_object,
+        model_object,
+        model_place_object,
+    )
     from sterna.codegen.llvm.support import support_object
 
 _WHERE = {
@@ -23,13 +27,14 @@ _WHERE = {
     "generate": "function",
     "linked_model_object": "model",
     "model_object": "model",
+    "model_place_object": "model",
     "support_object": "support",
     "symbol_of": "function",
 }
 
 __all__ = [
     "CompiledModule", "JitModule", "LLVMCode", "LLVMKernels", "LLVMOptions", "Support", "generate",
-    "linked_model_object", "model_object", "support_object", "symbol_of",
+    "linked_model_object", "model_object", "model_place_object", "support_object", "symbol_of",
 ]
 
 

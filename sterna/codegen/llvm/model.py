@@ -35,6 +35,24 @@ def model_object(options: LLVMOptions, name: str, size: int) -> tuple[bytearray,
     return made, made.index(_MARK)
 
 
+def model_place_object(options: LLVMOptions, name: str) -> bytes:
+    """An object file with the symbol of a model whose data is put behind the linked library.
+
+    Its note keeps a program header free for that; see support/elf_segment.py.
+    """
+    module = ModuleWriter(options, "model")
+    if not module.is_elf:
+        raise ValueError(f"data of 2 GiB and more goes into libraries of ELF, not {options.triple}")
+    module.globals += [
+        f"{symbol(f'{MODEL_SYMBOL}_{name}')} = constant i64 0, align {ALIGNMENT}",
+        f'{symbol(MODEL_SYMBOL)} = weak constant [{len(name) + 1} x i8] c"{name}\\00"',
+        '@note = internal constant <{ i32, i32, i32, [8 x i8] }> '
+        '<{ i32 7, i32 0, i32 1, [8 x i8] c"sterna\\00\\00" }>, section ".note.sterna", align 4',
+        '@llvm.used = appending global [1 x ptr] [ptr @note], section "llvm.metadata"',
+    ]
+    return _compile(module)
+
+
 def linked_model_object(options: LLVMOptions, name: str, functions: Sequence[str]) -> bytes:
     """An object file that announces a model when the program that it is linked into starts."""
     module = ModuleWriter(options, "linked model")

@@ -16,11 +16,13 @@ from sterna.ir.build import const
 from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import map_dims, tensor
 from sterna.op.integer_rules import convolved
+from sterna.op.nn._border_taps import without_border
 from sterna.op.nn._conv_implementation import (
     as_expression,
     compute_implemented,
     grouped_weights,
     implement_conv,
+    ways_of_conv,
     with_plain_weights,
 )
 from sterna.op.nn._conv_layout import (
@@ -29,6 +31,7 @@ from sterna.op.nn._conv_layout import (
     alter_conv2d,
     conv_layout,
     convert_conv,
+    layout_costs,
 )
 from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
 from sterna.op.nn._conv_shape import (
@@ -303,7 +306,8 @@ _register(2, Conv2DAttrs, [
         "data_layout": "NHWC", "kernel_layout": "OIHW1i4o", "groups": 8, "out_dtype": "int32",
         "out_layout": "NCHW4c",
     }),
-], replace(_CONTRACTION, alter_layout=alter_conv2d, implement=implement_conv,
+], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
+           without_border=without_border, implement=implement_conv, ways=ways_of_conv,
            chain=runs_in_chain, gives_row_sums=gives_row_sums),
           legalize=with_whole_vectors)
 

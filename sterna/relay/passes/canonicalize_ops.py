@@ -12,7 +12,7 @@ from sterna.relay.passes.rewrite_calls import call_pass
 
 def CanonicalizeOps() -> Pass:
     """Write operators by simpler ones."""
-    return call_pass("CanonicalizeOps", 3, canonicalize_ops)
+    return call_pass("CanonicalizeOps", 0, canonicalize_ops)
 
 
 def canonicalize_ops(record: AnyOp, call: Call) -> RelayExpr | None:

@@ -14,7 +14,7 @@ from sterna.relay.passes.rewrite_calls import call_pass
 
 def Legalize(target: Any = None) -> Pass:
     """Write operators by those that a target runs better."""
-    return call_pass("Legalize", 1, lambda record, call: legalize(record, call, target))
+    return call_pass("Legalize", 0, lambda record, call: legalize(record, call, target))
 
 
 def legalize(record: AnyOp, call: Call, target: Any) -> RelayExpr | None:

@@ -5,11 +5,14 @@
                                     layout_transform(%2, NHWC, NCHW)
 
 Some calls are altered to run in another layout; the rules of the operators around them let that
-layout pass through, and only where it ends stands a transform.
+layout pass through, and only where it ends stands a transform. How far a layout may pass is its
+reach: with that of a kernel the transforms stand before and behind each altered call with its
+epilogue, with that of a call around each call alone.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from sterna.ir.types import TensorType, TupleType
@@ -17,12 +20,21 @@ from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.layout import layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operand, rule_of
-from sterna.relay.op import AnyOp, call, rules_of
+from sterna.relay.op import BROADCAST, AnyOp, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.errors import InternalError
 
 # Other attributes for a call that shall run in another layout; None to leave it.
 Alter = Callable[[AnyOp, Call], Attrs | None]
+
+
+class Reach(IntEnum):
+    """How far a layout passes from the call that was altered."""
+
+    CALL = 0
+    KERNEL = 1
+    """Through the elementwise calls that alone read each other: an epilogue."""
+    GRAPH = 2
 
 
 @dataclass(slots=True)
@@ -34,23 +46,30 @@ class _Held:
     parts: "list[_Held] | None" = None
 
 
-def rewrite_layouts(func: Function, alter: Alter) -> Function:
+def rewrite_layouts(func: Function, alter: Alter, reach: Reach = Reach.GRAPH) -> Function:
     """The function with calls altered, and their layouts passed on as far as rules allow."""
-    made = _Rewriter(alter).run(func)
+    made = _Rewriter(alter, reach).run(func)
     assert isinstance(made, Function)
     return made
 
 
 class _Rewriter:
-    def __init__(self, alter: Alter) -> None:
-        self.alter = alter
+    def __init__(self, alter: Alter, reach: Reach) -> None:
+        self.alter, self.reach = alter, reach
         self.held: dict[int, _Held] = {}
         self.transforms: dict[tuple[int, str], RelayExpr] = {}
         self.kept: list[RelayExpr] = []
 
     def run(self, root: RelayExpr) -> RelayExpr:
-        for expr in post_order(root, not_primitive):
-            self.held[id(expr)] = self._rewrite(expr)
+        order = post_order(root, not_primitive)
+        passing = _passing_on(order) if self.reach is Reach.KERNEL else set()
+        for expr in order:
+            held = self._rewrite(expr)
+            if self.reach < Reach.GRAPH and id(expr) not in passing:
+                held = _Held(self._plain(held), parts=held.parts and [
+                    _Held(self._plain(part)) for part in held.parts
+                ])
+            self.held[id(expr)] = held
         return self._plain(self.held[id(root)])
 
     def _rewrite(self, expr: RelayExpr) -> _Held:
@@ -163,6 +182,20 @@ class _Rewriter:
             self.kept.append(expr)
             self.transforms[key] = make(expr)
         return self.transforms[key]
+
+
+def _passing_on(order: list[RelayExpr]) -> set[int]:
+    """Calls whose results one elementwise call alone reads, once."""
+    users: dict[int, list[RelayExpr]] = {}
+    for expr in order:
+        for part in expr.operands() if not_primitive(expr) else ():  # type: ignore[attr-defined]
+            users.setdefault(id(part), []).append(expr)
+    found = set()
+    for made, readers in users.items():
+        record = rules_of(readers[0])
+        if len(readers) == 1 and record is not None and record.pattern <= BROADCAST:
+            found.add(made)
+    return found
 
 
 def _gives(made: _Held, old: RelayExpr) -> bool:

@@ -55,6 +55,9 @@ class LLVMGenerator(KernelCodeGenerator):
         """As object files, which no compiler is needed for."""
         options = llvm_options(target)
         files = [folder / "model.o"]
+        if model.is_large:
+            files[0].write_bytes(llvm.model_place_object(options, model.name))
+            return files
         content, at = llvm.model_object(options, model.name, model.size)
         model.write_into(content, at)
         files[0].write_bytes(content)
