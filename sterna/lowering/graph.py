@@ -13,6 +13,7 @@ from typing import Any
 
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
+from sterna.lowering.check_packed import check_packed
 from sterna.lowering.storage import Layout, plan_storage
 from sterna.lowering.unique_kernels import Kernels
 from sterna.lowering.work import bytes_of_all, work_of
@@ -95,7 +96,8 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def make_graph(main: Function, kernels: Kernels, output_names: Sequence[str] = ()) -> Graph:
-    """The graph of a fused function."""
+    """The graph of a fused function, whose packed weights are what its kernels can trust."""
+    check_packed(main)
     graph = _Maker(kernels).run(main)
     if len(output_names) == len(graph.heads):
         graph.output_names = output_names

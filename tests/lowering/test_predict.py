@@ -97,7 +97,10 @@ def test_bounds_are_the_longest_of_operations_and_bytes() -> None:
 
 
 def kernel(predicted: float | None, bound: float | None) -> KernelReport:
-    return KernelReport("slow", 1, (), (), "", "", "", {}, {}, 1, 1, 0, 0.0, predicted, bound)
+    return KernelReport(
+        "slow", 1, (), (), "", "", "", {}, {}, flops=1, bytes=1, workspace_bytes=0,
+        packing_overhead=0, seconds=0.0, predicted_cycles=predicted, bound_cycles=bound,
+    )
 
 
 @pytest.mark.parametrize(("predicted", "bound", "far"), [
