@@ -93,8 +93,9 @@ class Im2colKernel(StatementKernel):
         count = made.batch * made.groups * parts * self.shares
         with self.ib.for_range(0, count, name="piece", kind="parallel") as piece:
             share, above = piece % self.shares, piece // self.shares
-            part, above = above % parts, above // parts
-            image, group = above // made.groups, above % made.groups
+            part, above = self.ib.let("part", above % parts), above // parts
+            image = self.ib.let("image", above // made.groups)
+            group = self.ib.let("group", above % made.groups)
             if not rest:
                 self._panel(image, group, part * self.units, self.units, share)
             elif not whole:
@@ -186,6 +187,7 @@ class Im2colKernel(StatementKernel):
     def _block(self, panel: Panel, block: Expr, rows: int) -> None:
         """A block of output channels times all pixels of a panel, tile by tile."""
         whole, rest = divmod(panel.pixels, self.columns)
+        block = self.ib.let("block", block)
         with self.ib.for_range(0, whole, name="tile") as tile:
             self._tile(panel, block, rows, tile * self.columns, self.columns)
         if rest:

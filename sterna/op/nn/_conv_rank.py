@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
 # Fewer channels or products than these run as fast as they lie: vectors of pixels read rows and
 # volumes too.
-LEAST_OF_ROWS, LEAST_OF_VOLUMES = 8, 16
+LEAST_OF_ROWS, LEAST_OF_VOLUMES = 8, 10
 DEPTH_FIRST = (0, 2, 1, 3, 4)
 
 
