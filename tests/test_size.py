@@ -15,7 +15,7 @@ BUDGET = {
     "arith": 3700,
     "as_tvm": 320,
     "autotvm": 1530,
-    "cli": 2130,
+    "cli": 2320,
     "codegen": 10650,
     "contrib": 1120,
     "driver": 2600,
