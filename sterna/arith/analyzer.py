@@ -65,7 +65,8 @@ class Analyzer(Vectors):
     ) -> None:
         """var is in [min, min + extent), in a range, or, of one expression alone, stands for it."""
         if isinstance(min, RangeLike):
-            min, extent = min.min, min.extent
+            self.bind(var, min.min, min.extent)
+            return
         if extent is None:
             self.bind_value(var, min)
             return

@@ -105,14 +105,15 @@ class GraphImporter:
             raise ValueError(f"the {self.format_name} model has two inputs of the name '{name}'")
         try:
             kind = self.given.dtypes.get(name) or dtype(f"input '{name}'")
-            var = Var(name, self.given.type_of(name, shape, kind))
+            declared = self.given.type_of(name, shape, kind)
+            var = Var(name, declared)
         except OpNotImplemented as error:
             self.unsupported.add(str(error), name)
             self.values[name] = UNMADE
             return
         var.span = name
         if name in self.given.fixed:
-            value = self.given.constant(name, var.checked_type)
+            value = self.given.constant(name, declared)
             self.values[name] = Constant(from_numpy(value))
             return
         self.values[name] = var

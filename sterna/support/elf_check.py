@@ -87,6 +87,12 @@ def _expect_size(size: int, form: _Form, words: str, what: str) -> None:
 # ---- shared libraries ----
 
 
+# What memory of a segment may be used for.
+_EXECUTABLE, _WRITABLE, _READABLE = 1, 2, 4
+# DT_INIT and DT_FINI: code that the loader runs.
+_CODE = (12, 13)
+
+
 @dataclass(frozen=True, slots=True)
 class _Segment:
     kind: int
@@ -95,6 +101,7 @@ class _Segment:
     file_size: int
     memory_size: int
     alignment: int
+    flags: int
 
     def holds(self, address: int, size: int) -> bool:
         return self.address <= address and address + size <= self.address + self.memory_size
@@ -105,10 +112,10 @@ def _check_library(view: FileView, form: _Form, at: int, count: int) -> None:
     found = []
     for row in form.rows(rows, form.segment):
         if form.is_64:
-            kind, _, offset, address, _, file_size, memory_size, alignment = row
+            kind, flags, offset, address, _, file_size, memory_size, alignment = row
         else:
-            kind, offset, address, _, file_size, memory_size, _, alignment = row
-        found.append(_Segment(kind, offset, address, file_size, memory_size, alignment))
+            kind, offset, address, _, file_size, memory_size, flags, alignment = row
+        found.append(_Segment(kind, offset, address, file_size, memory_size, alignment, flags))
     loads = [segment for segment in found if segment.kind == _LOAD]
     for segment in loads:
         _check_segment(view, segment)
@@ -125,7 +132,8 @@ def _check_segment(view: FileView, segment: _Segment) -> None:
     view.part(segment.offset, segment.file_size)
     alignment = segment.alignment
     if (
-        segment.file_size > segment.memory_size
+        not segment.flags & _READABLE
+        or segment.file_size > segment.memory_size
         or segment.address + segment.memory_size > _MOST_BYTES
         or alignment & (alignment - 1)
         or (alignment > 1 and (segment.address - segment.offset) % alignment)
@@ -135,7 +143,8 @@ def _check_segment(view: FileView, segment: _Segment) -> None:
 
 def _check_dynamic(view: FileView, form: _Form, own: _Segment, loads: list[_Segment]) -> None:
     home = next((each for each in loads if each.holds(own.address, own.memory_size)), None)
-    if home is None or own.address - home.address != own.offset - home.offset:
+    is_there = home is not None and own.address - home.address == own.offset - home.offset
+    if home is None or not is_there or not home.flags & _WRITABLE:
         raise BrokenFileError("its dynamic section is in none of its segments")
     entries: dict[int, int] = {}
     for tag, value in form.rows(view.part(own.offset, own.file_size), form.dynamic):
@@ -152,6 +161,10 @@ def _check_dynamic(view: FileView, form: _Form, own: _Segment, loads: list[_Segm
     for address, size in ranges:
         if not any(each.holds(address, size) for each in loads):
             raise BrokenFileError("its dynamic section speaks of what is not there")
+    code = [each for each in loads if each.flags & _EXECUTABLE]
+    for tag in _CODE:
+        if tag in entries and not any(each.holds(entries[tag], 1) for each in code):
+            raise BrokenFileError("the code that begins or ends it is in no segment of code")
 
 
 # ---- objects ----

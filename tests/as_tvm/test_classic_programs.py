@@ -14,7 +14,7 @@ from sterna.tir.stmt import PrimFunc
 @pytest.fixture
 def module() -> Any:
     x = relay.var("x", shape=(2, 3))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.softmax(x))))
+    return tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(relay.nn.softmax(x))))
 
 
 def test_a_module_is_timed_by_its_entry() -> None:
@@ -78,7 +78,7 @@ def test_statements_read_what_a_caller_has() -> None:
 def test_numbers_are_drawn() -> None:
     key = relay.random.threefry_key(1)
     drawn = relay.random.uniform(key, (2, 3), low=1.0, high=2.0)
-    built = relay.build(tvm.IRModule.from_expr(relay.Function([], drawn[1])), "llvm")
+    built = relay.build(tvm.IRModule.from_expr(relay.Function((), drawn[1])), "llvm")
     executor = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
     executor.run()
     values = executor.get_output(0).numpy()

@@ -57,7 +57,7 @@ def test_scores_of_pictures_of_one_pixel(
     """Lists of labels have the background class as their first one, or leave it out."""
     node = helper.make_node("Identity", ["x"], ["y"], name="same")
     onnx.save(made([node], {"x": [1, 3, 1, 1]}, {"y": [1, 3, 1, 1]}), "same.onnx")
-    np.save("x.npy", np.float32([1, 3, 2]).reshape(1, 3, 1, 1))
+    np.save("x.npy", np.array([1, 3, 2], "float32").reshape(1, 3, 1, 1))
     Path("labels.txt").write_text("\n".join(labels.split()))
     done = sterna("run", "same.onnx", "-i", "x.npy", "--top", "2", "--labels", "labels.txt",
                   "--json")

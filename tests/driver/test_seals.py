@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,6 +121,20 @@ def test_broken_headers_without_a_seal_crash_nothing(
     assert refused(tmp_path / "cut") == []
     write_mutants(tmp_path / "heads", data, form, lambda d, rng: mutate_head(d, rng, 64), 40)
     refused(tmp_path / "heads")  # none of them ends the process
+
+
+def test_segments_that_a_loader_may_not_use_are_refused(folder: Path, tmp_path: Path) -> None:
+    """A library whose segments cannot be read, written or run as they must be ends a process."""
+    whole = (folder / "bare.so").read_bytes()
+    (table,), (count,) = struct.unpack_from("<Q", whole, 32), struct.unpack_from("<H", whole, 56)
+    rows = [table + 56 * place for place in range(count)]
+    loads = [row for row in rows if struct.unpack_from("<I", whole, row) == (1,)]
+    (tmp_path / "flags").mkdir()
+    for number, row in enumerate(loads):
+        made = bytearray(whole)
+        struct.pack_into("<I", made, row + 4, 0)
+        (tmp_path / "flags" / f"{number}.so").write_bytes(made)
+    assert loads and refused(tmp_path / "flags") == []
 
 
 def test_a_linker_is_given_objects_alone(folder: Path, tmp_path: Path) -> None:

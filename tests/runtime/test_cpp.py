@@ -114,7 +114,7 @@ def test_examples_run_a_model_by_the_lines_that_they_show(name: str, tmp_path: P
     require_program("cc")
     require_program("c++")
     x = relay.var("x", shape=(3,))
-    model = sterna.compile(relay.Function([x], relay.nn.relu(x * relay.const([2.0, 3.0, -1.0]))))
+    model = sterna.compile(relay.Function((x,), relay.nn.relu(x * relay.const([2.0, 3.0, -1.0]))))
     for file in ("model.so", "model.o"):
         model.export(tmp_path / file)
     np.arange(3, dtype="float32").tofile(tmp_path / "input.bin")
