@@ -3,6 +3,7 @@
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ else:
         SHARED_FLAGS.append("-Wl,-z,norelro")
 
 
-# The kinds of GPUs whose back ends are libraries of their own.
-BACK_ENDS = ("opencl",)
+# Libraries beside the runtime, which it loads when they are first asked for: folders and files.
+PARTS = {"opencl": ("gpu/kernels.c", "gpu/opencl*.c"), "vm": ("vm/*.c",)}
 
 
 class BuildNative(build_ext):
@@ -97,17 +98,16 @@ class BuildNative(build_ext):
         shared.unlink(missing_ok=True)  # a process that has it loaded keeps its own copy
         self.compiler.link_shared_object(objects, str(shared), extra_postargs=SHARED_FLAGS)
         self.compiler.create_static_lib(objects, "sterna", output_dir=str(native / "lib"))
-        for kind in BACK_ENDS:
-            self.build_back_end(native, kind)
+        for kind, patterns in PARTS.items():
+            self.build_part(native, kind, patterns)
 
-    def build_back_end(self, native: Path, kind: str) -> None:
-        """The library of a kind of GPU, which the runtime loads when it is first asked for one."""
-        sources = [HERE / "runtime" / "gpu" / "kernels.c"]
-        sources += sorted((HERE / "runtime" / "gpu").glob(f"{kind}*.c"))
+    def build_part(self, native: Path, kind: str, patterns: Sequence[str]) -> None:
+        """A library of a kind of GPU or of the virtual machine."""
+        sources = [path for each in patterns for path in sorted((HERE / "runtime").glob(each))]
         objects = self.compiler.compile(
             [str(path.relative_to(HERE)) for path in sources],
             output_dir=str(Path(self.build_temp) / kind),
-            include_dirs=[str(native / "include"), str(HERE / "runtime" / "gpu")],
+            include_dirs=[str(native / "include"), str(sources[0].parent)],
             extra_preargs=RUNTIME_FLAGS,
         )
         shared = native / "lib" / SHARED_NAME.replace("sterna", f"sterna_{kind}")

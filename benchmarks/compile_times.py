@@ -19,7 +19,7 @@ from pathlib import Path
 from rows import show
 
 import sterna
-from sterna.model.random_inputs import random_inputs
+from sterna.relay.random_inputs import random_inputs
 from sterna.support.progress import StageTimes, watching
 
 HEAD = ("model", "seconds", "CPU seconds", "of it stages, on the clock")

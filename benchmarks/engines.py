@@ -19,7 +19,7 @@ from contest import OURS, Contest, Engine, contest, tell_failures
 from rows import show
 
 import sterna
-from sterna.model.random_inputs import random_inputs
+from sterna.relay.random_inputs import random_inputs
 
 # Of the largest number of a result, where engines sum in another order or by Winograd's way.
 MAY_DIFFER = 2e-3

@@ -18,7 +18,7 @@ from measure import turns_of
 from rows import Row, show_rows
 
 import sterna
-from sterna.model.random_inputs import random_inputs
+from sterna.relay.random_inputs import random_inputs
 
 LEVELS = range(4)
 FIRST, DEFAULT, BEST = 0, 2, 3

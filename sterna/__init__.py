@@ -10,7 +10,22 @@ from typing import TYPE_CHECKING, Any
 from sterna.version import __version__
 
 if TYPE_CHECKING:
-    from sterna import contrib, error, ir, micro, relay, rpc, runtime, target, te, testing, tir
+    from sterna import (
+        autotvm,
+        contrib,
+        error,
+        ir,
+        meta_schedule,
+        micro,
+        relay,
+        rpc,
+        runtime,
+        target,
+        te,
+        testing,
+        tir,
+        tune,
+    )
     from sterna.driver import build, lower
     from sterna.ir import instrument, transform
     from sterna.ir.memory_pools import (
@@ -52,12 +67,14 @@ if TYPE_CHECKING:
 _WHERE: dict[str, tuple[str, str | None]] = {
     "_ffi": ("sterna.runtime", None),
     "arith": ("sterna.arith", None),
+    "autotvm": ("sterna.autotvm", None),
     "contrib": ("sterna.contrib", None),
     "driver": ("sterna.driver", None),
     "error": ("sterna.error", None),
     "instrument": ("sterna.ir.instrument", None),
     "ir": ("sterna.ir", None),
     "target": ("sterna.target", None),
+    "meta_schedule": ("sterna.meta_schedule", None),
     "micro": ("sterna.micro", None),
     "exec": ("sterna.exec", None),
     "relay": ("sterna.relay", None),
@@ -65,6 +82,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
     "transform": ("sterna.ir.transform", None),
+    "tune": ("sterna.tune", None),
     "IRModule": ("sterna.ir.module", "IRModule"),
     "build": ("sterna.driver", "build"),
     "lower": ("sterna.driver", "lower"),
@@ -101,11 +119,12 @@ __all__ = [
     "CompiledModel", "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "Device", "IRModule",
     "InternalError", "Module", "NDArray", "PackedFunc", "PoolInfo", "PoolInfoProperties",
     "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
-    "build", "compile", "contrib", "cpu", "cuda", "device", "error",
+    "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
-    "lower", "metal", "micro", "nd", "opencl", "register_error", "register_func", "relay",
+    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func",
+    "relay",
     "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir",
-    "transform", "vpi", "vulkan", "webgpu",
+    "transform", "tune", "vpi", "vulkan", "webgpu",
 ]
 
 

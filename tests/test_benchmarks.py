@@ -58,6 +58,12 @@ def test_levels_are_a_ladder(digits: Path) -> None:
     assert "| digits, level 2 over 3 |" in done.stdout
 
 
+def test_tuning_loses_nothing(digits: Path) -> None:
+    done = run(ROOT / "benchmarks" / "tuning.py", str(digits), "--trials", "1", "--markdown")
+    assert done.returncode == 0, done.stderr
+    assert "| digits, untuned over tuned |" in done.stdout
+
+
 def test_large_weights_are_written_and_run() -> None:
     sizes = ("--layers", "2", "--rows", "64", "--markdown")
     done = run(ROOT / "benchmarks" / "large_weights.py", *sizes)

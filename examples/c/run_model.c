@@ -1,11 +1,14 @@
 /*
  * Runs a model on numbers from standard input and writes what it gives to standard output.
  *
- *     cc run_model.c -lsterna -o run_model && ./run_model model.so < input.bin > output.bin
+ *     native=$(python -c "import sterna.support.native as n; print(n.include_folder().parent)")
+ *     cc run_model.c -I$native/include -L$native/lib -lsterna -Wl,-rpath,$native/lib -o run_model
+ *     ./run_model ./model.so < input.bin > output.bin
  *
  * or, with the model in the program itself:
  *
- *     cc run_model.c model.o libsterna.a -lpthread -ldl -lm -o run_model
+ *     cc run_model.c model.o -I$native/include $native/lib/libsterna.a -lpthread -ldl -lm -o linked
+ *     ./linked < input.bin > output.bin
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -119,7 +119,7 @@ static int take_imports(blob_reader *r, import_graph *g) {
 /* ---- making the modules ---- */
 
 static int load_from_bytes(const blob_reader *r, const char *kind, sterna_bytes bytes, sterna_module **out) {
-  static const char prefix[] = "ffi.Module.load_from_bytes.";
+  static const char prefix[] = LOAD_FROM_BYTES;
   sterna_function *load;
   sterna_any argument = sterna_any_none(), made = sterna_any_none();
   size_t size = strlen(kind) + 1;
@@ -128,10 +128,6 @@ static int load_from_bytes(const blob_reader *r, const char *kind, sterna_bytes 
   memcpy(name, prefix, sizeof prefix - 1);
   memcpy(name + sizeof prefix - 1, kind, size);
   int failed = sterna_get_global(name, &load);
-  if (!failed && !load) {
-    device_load_named(kind);
-    failed = sterna_get_global(name, &load);
-  }
   if (!failed && !load)
     failed = sterna_set_errorf("ValueError",
                                "cannot load '%s': it holds a module of kind '%.100s', and nothing here "

@@ -71,7 +71,7 @@ int sterna_register_device(DLDeviceType type, const sterna_device_api *api) {
 
 void sterna_set_remote_devices(sterna_find_device find) { atomic_store(&find_remote, find); }
 
-/* ---- back ends of GPUs: libraries beside this one, loaded when they are first asked for ---- */
+/* ---- GPUs and the virtual machine: libraries beside this one, loaded when they are first asked for ---- */
 
 #if defined(_WIN32)
 #define BACK_END "sterna_%s.dll"
@@ -82,18 +82,19 @@ void sterna_set_remote_devices(sterna_find_device find) { atomic_store(&find_rem
 #endif
 
 static platform_mutex load_mutex = PLATFORM_MUTEX_INIT;
-static uint32_t loads_tried; /* a bit for each type */
+static uint32_t loads_tried; /* a bit for each type, and the last for the virtual machine */
+enum { VIRTUAL_MACHINE = 31 };
 
-static void load_back_end(DLDeviceType type) {
+static void load_library(const char *kind, int bit) {
   char name[64], error[256];
   int (*register_it)(void) = NULL;
   platform_lock(&load_mutex);
-  int is_first = !(loads_tried >> type & 1) && !atomic_load(&apis[type]);
-  loads_tried |= 1u << type;
+  int is_first = !(loads_tried >> bit & 1) && (bit == VIRTUAL_MACHINE || !atomic_load(&apis[bit]));
+  loads_tried |= 1u << bit;
   if (is_first) {
-    snprintf(name, sizeof name, BACK_END, device_names[type]);
+    snprintf(name, sizeof name, BACK_END, kind);
     void *library = platform_library_open(name, error, sizeof error);
-    snprintf(name, sizeof name, "sterna_register_%s", device_names[type]);
+    snprintf(name, sizeof name, "sterna_register_%s", kind);
     void *found = library ? platform_library_symbol(library, name) : NULL;
     memcpy(&register_it, &found, sizeof found);
     if (register_it && register_it()) sterna_clear_error();
@@ -101,7 +102,10 @@ static void load_back_end(DLDeviceType type) {
   platform_unlock(&load_mutex);
 }
 
+static void load_back_end(DLDeviceType type) { load_library(device_names[type], (int)type); }
+
 void device_load_named(const char *kind) {
+  if (strcmp(kind, "vm") == 0) load_library(kind, VIRTUAL_MACHINE);
   for (int type = kDLCUDA; type < TYPES; type++)
     if (device_names[type] && strcmp(device_names[type], kind) == 0) load_back_end((DLDeviceType)type);
 }

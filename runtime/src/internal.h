@@ -58,6 +58,8 @@ INTERNAL void function_set_deleter(sterna_function *function, void (*deleter)(vo
 INTERNAL int function_create_owned(sterna_call call, void *self, sterna_object *owner, sterna_function **out);
 
 /* registry.c */
+/* Behind it stands a kind of modules; the function so named makes one from its bytes. */
+#define LOAD_FROM_BYTES "ffi.Module.load_from_bytes."
 INTERNAL void registry_before_fork(void);
 INTERNAL void registry_after_fork(void);
 INTERNAL void registry_shutdown(void);

@@ -43,14 +43,23 @@ int sterna_register(const char *name, sterna_call call, void *self, void (*delet
   return failed;
 }
 
-int sterna_get_global(const char *name, sterna_function **out) {
-  REQUIRE(name);
-  REQUIRE(out);
+static sterna_function *find_registered(const char *name) {
   platform_lock(&registry_mutex);
   void **there = table_find(&functions, name);
   sterna_function *found = there ? *there : NULL;
   sterna_retain(found);
   platform_unlock(&registry_mutex);
+  return found;
+}
+
+int sterna_get_global(const char *name, sterna_function **out) {
+  REQUIRE(name);
+  REQUIRE(out);
+  sterna_function *found = find_registered(name);
+  if (!found && strncmp(name, LOAD_FROM_BYTES, sizeof LOAD_FROM_BYTES - 1) == 0) {
+    device_load_named(name + sizeof LOAD_FROM_BYTES - 1); /* a library beside this one may know the kind */
+    found = find_registered(name);
+  }
   sterna_call own = found ? NULL : factory_find_global(name);
   if (own) return sterna_function_create(own, NULL, NULL, out);
   *out = found;

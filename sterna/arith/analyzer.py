@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
+from typing import Protocol, runtime_checkable
 
 from sterna.arith.bounds import EVERYTHING, IntBound, is_index, type_bound
 from sterna.arith.emit import same
@@ -36,6 +37,19 @@ SHORT = 16
 _FOLDED_FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
+@runtime_checkable
+class RangeLike(Protocol):
+    """Consecutive numbers, as those of an axis."""
+
+    @property
+    def min(self) -> Expr:
+        """The first."""
+
+    @property
+    def extent(self) -> Expr:
+        """How many there are."""
+
+
 class Analyzer(Vectors):
     """Facts about variables, and questions about expressions of them.
 
@@ -46,8 +60,15 @@ class Analyzer(Vectors):
 
     # ---- knowledge ----
 
-    def bind(self, var: Var, min: ExprLike, extent: ExprLike) -> None:
-        """var is in [min, min + extent)."""
+    def bind(
+        self, var: Var, min: "ExprLike | RangeLike", extent: ExprLike | None = None
+    ) -> None:
+        """var is in [min, min + extent), in a range, or, of one expression alone, stands for it."""
+        if isinstance(min, RangeLike):
+            min, extent = min.min, min.extent
+        if extent is None:
+            self.bind_value(var, min)
+            return
         seen = id(var) in self._sums or var in self.state.by_key
         if seen:
             self.unbind(var)

@@ -150,7 +150,10 @@ def same(a: object, b: object) -> bool:
                 continue
             if not x.FIELDS or x.FIELDS[0] == "name":
                 return False
-            stack.extend((getattr(x, name), getattr(y, name)) for name in x.FIELDS)
+            if x.IS_PAIR:
+                stack.extend(zip(x.child_values(x), y.child_values(y), strict=True))  # type: ignore[attr-defined]
+            else:
+                stack.extend([(getattr(x, name), getattr(y, name)) for name in x.FIELDS])
         elif isinstance(x, tuple):
             if len(x) != len(y):  # type: ignore[arg-type]
                 return False

@@ -36,6 +36,8 @@ class Vectors(Conditions):
             return self.rebuild(expr)
         if isinstance(expr, Call) and expr.op == "if_then_else":
             return self.other(expr)
+        if isinstance(expr, Ramp) and is_index(expr.base.dtype) and expr.base.dtype.lanes == 1:
+            return self._ramp(expr)
         scalar = None if not self._worth(expr) else self._scalar(expr)
         if scalar is not None:
             made = self._spread(self.simplify(scalar), lanes)
@@ -48,6 +50,13 @@ class Vectors(Conditions):
     def _worth(self, expr: Expr) -> bool:
         return isinstance(expr, (Ramp, BinaryExpr, Not, Select, Cast)) or (
             isinstance(expr, Call) and expr.op.startswith(("bitwise", "shift"))
+        )
+
+    def _ramp(self, ramp: Ramp) -> Expr:
+        dtype = ramp.base.dtype
+        base, stride = self.emit(self.sum_of(ramp.base), dtype), self.sum_of(ramp.stride)
+        return Ramp(base, self.emit(stride, dtype), ramp.lanes) if stride else (
+            Broadcast(base, ramp.lanes)
         )
 
     def _lane(self, lanes: int, dtype: DataType) -> Var:

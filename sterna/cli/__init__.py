@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import CODES, INTERRUPTED, describe, exit_code
 from sterna.cli.output import complain, warn
+from sterna.cli.parser import Parser
 from sterna.version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ BROKEN_PIPE = 141
 def make_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """The command line, with the options of one command."""
     codes = "; ".join(f"{code}: {meaning}" for code, meaning in CODES.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sterna", description="Compile machine-learning models to fast, small programs.",
         epilog=f"`sterna COMMAND --help` tells more. Exit status: {codes}.",
     )

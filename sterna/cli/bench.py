@@ -10,6 +10,7 @@ from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, open_model, parse_count
 from sterna.cli.output import show
+from sterna.cli.pictures import bars
 from sterna.model import CompiledModel
 from sterna.model.bench import (
     Contestant,
@@ -121,6 +122,7 @@ def _text(data: dict[str, Any]) -> str:
         ("Engine", list(engines)),
         ("Median (ms)", [f"{row['median'] * 1e3:.4g}" for row in engines.values()]),
         ("Min (ms)", [f"{row['min'] * 1e3:.4g}" for row in engines.values()]),
+        ("", bars([row["median"] for row in engines.values()])),
     ])
     lines = [f"{', '.join(data['inputs'])}, threads: {data['threads']}", "", table]
     if "ratio" in data:

@@ -5,6 +5,7 @@ COMMANDS = {
     "run": "run a model on arrays, pictures or random numbers",
     "bench": "time a model, beside ONNX Runtime where it is installed",
     "profile": "show what each operator of a model takes",
+    "tune": "search faster kernels for a model on this machine, and keep them",
     "inspect": "show a model: its operators, its code at any stage, a drawing",
     "micro": "make a firmware project of a model, build it, and show what memory it takes",
     "targets": "list what can be compiled for, and what is missing for the rest",

@@ -20,8 +20,8 @@ from rich.table import Table
 
 from sterna import runtime
 from sterna.cli.commands import COMMANDS
-from sterna.cli.output import add_json, progress, show
-from sterna.cli.pictures import side_by_side
+from sterna.cli.output import add_json, progress, short_name, shortened, show
+from sterna.cli.pictures import bars, side_by_side
 from sterna.model import CompiledModel, compile, load
 from sterna.version import __version__
 
@@ -51,6 +51,8 @@ class Outcome:
     """From what NumPy computes."""
     microseconds: dict[str, float]
     """Per picture, of each engine."""
+    profile: dict[str, float]
+    """Microseconds of each kernel, the slowest first."""
     exported_bytes: int | None
     """None where no linker was found."""
     why_not_exported: str | None
@@ -105,6 +107,7 @@ def try_out(path: Path, pictures: Array, labels: Array) -> Outcome:
         probabilities=[round(float(p), 4) for p in found["Sterna"].max(1)],
         largest_difference=float(np.abs(found["Sterna"] - found["NumPy"]).max()),
         microseconds=best_times(engines, inputs[0]),
+        profile=kernel_times(model, inputs[0]),
         exported_bytes=size,
         why_not_exported=reason,
     )
@@ -172,6 +175,13 @@ def best_times(engines: Mapping[str, Classifier], picture: Array) -> dict[str, f
     return {name: round(value, 1) for name, value in best.items()}
 
 
+def kernel_times(model: CompiledModel, picture: Array) -> dict[str, float]:
+    """Microseconds of each kernel, the slowest first."""
+    times = model.profile(repeat=TURNS, bounds=False, inputs={"picture": picture})
+    slowest = sorted(times.nodes, key=lambda node: -node.seconds)
+    return {short_name(node.name): round(node.seconds * 1e6, 2) for node in slowest}
+
+
 def export(
     model: CompiledModel, inputs: list[Array], expected: Array
 ) -> tuple[int | None, str | None]:
@@ -220,6 +230,11 @@ def draw(console: Console, outcome: Outcome, pictures: Array) -> None:
     for name, value in sorted(outcome.microseconds.items(), key=lambda item: item[1]):
         table.add_row(name, f"{value:.1f} us", f"{value / fastest:.1f} x")
     console.print(table)
+    profile = Table("kernel", "time", "")
+    drawn = bars(list(outcome.profile.values()), width=24)
+    for (name, value), bar in zip(outcome.profile.items(), drawn, strict=True):
+        profile.add_row(shortened(name), f"{value:.1f} us", bar)
+    console.print(profile)
     if outcome.exported_bytes is not None:
         console.print(
             f"Exported to digits.so, {outcome.exported_bytes / 1024:.0f} KB with code, weights "

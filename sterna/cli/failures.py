@@ -1,6 +1,6 @@
 """What can go wrong, as exit statuses and in words."""
 
-from sterna.frontend.open_shapes import OpenShapeError
+from sterna.frontend.open_shapes import OpenShapeError, UndecidedError
 from sterna.micro.platforms.boards import BoardTooSmallError
 from sterna.support.errors import InternalError, MissingPackageError
 from sterna.support.toolchain import CompileError, MissingToolError
@@ -36,6 +36,7 @@ _CODES: list[tuple[type[Exception], int]] = [
     (CompileError, FAILED),
     (InternalError, FAILED),
     (NotImplementedError, UNSUPPORTED),
+    (UndecidedError, UNSUPPORTED),
     (ValueError, BAD_INPUT),
     (OSError, BAD_INPUT),
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from sterna.cli.failures import UsageError
 from sterna.model.arguments import TensorSpec
 from sterna.model.images import IMAGENET_MEAN, IMAGENET_STD, SUFFIXES, ImageOptions, image_array
-from sterna.model.random_inputs import random_inputs
+from sterna.relay.random_inputs import random_inputs
 from sterna.support.errors import MissingPackageError
 
 

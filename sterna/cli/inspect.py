@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.models import add_model, expect_folder, parse_target
-from sterna.cli.output import progress, show
+from sterna.cli.output import progress, show, tell
 from sterna.model import load
 from sterna.model.draw import to_html, to_svg
 from sterna.model.import_model import COMPILED, import_model
@@ -15,6 +15,7 @@ from sterna.model.stages import STAGES, Stages, Statistics, statistics_of
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
 from sterna.support.write_aside import write_aside
+from sterna.target import is_microcontroller
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -58,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options), stage("import the model"):
-        module, params = import_model(options.model, dict(options.shape), None)
+        module, params = import_model(options.model, dict(options.shape), None,
+                                      for_microcontroller=is_microcontroller(target),
+                                      fixed=dict(options.fix))
         model = Stages.of(module, params, target, level)
     statistics = statistics_of(model.module)
     data: dict[str, Any] = statistics.to_dict()
@@ -66,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         data["drawing"] = options.draw
         with progress(options), stage("draw the graph"):
             _draw(model, Path(options.draw), Path(options.model).name)
+        tell(f"wrote {options.draw}")
     if not options.show:
         show(options, data, lambda: _text(statistics))
         return 0

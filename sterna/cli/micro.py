@@ -101,7 +101,8 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as name:
         with progress(options):
             with stage("import the model"):
-                graph = import_model(options.model, dict(options.shape), None)
+                graph = import_model(options.model, dict(options.shape), None,
+                                     for_microcontroller=True, fixed=dict(options.fix))
             program = _compile(graph, board, options)
             inputs = read_inputs(options, _specs(program), fill=True)
             folder = Path(options.output or Path(name) / "project")

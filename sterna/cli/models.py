@@ -5,6 +5,9 @@ The compiler is loaded when there is something to compile.
 
 import argparse
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from sterna import model as models
 from sterna.cli.failures import UnsupportedError, UsageError
@@ -45,6 +48,10 @@ def add_compiling(parser: argparse.ArgumentParser) -> None:
     )
     add_shapes(parser)
     parser.add_argument(
+        "--tuned", metavar="FILE.db",
+        help="the records that `sterna tune` wrote; those beside the model if not given",
+    )
+    parser.add_argument(
         "--precision", choices=("float32", "float16", "bfloat16"),
         help="the type that weights and activations are kept in; the model's own if not given",
     )
@@ -60,6 +67,11 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape", action="append", type=parse_shape, metavar="NAME:1,3,224,224", default=[],
         help="the shape of an input, where the model leaves dimensions open; may be repeated",
+    )
+    parser.add_argument(
+        "--fix", action="append", type=parse_fixed, metavar="NAME=VALUE", default=[],
+        help="the value of an input, which becomes a constant: a number, numbers with commas, or "
+        "an .npy file; may be repeated",
     )
     parser.add_argument(
         "--opt-level", type=int, choices=range(5), metavar="0..4",
@@ -84,6 +96,19 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not colon or not name or any(dim < 0 for dim in shape):
         raise argparse.ArgumentTypeError(f"'{text}' is no NAME:1,3,224,224")
     return name, shape
+
+
+def parse_fixed(text: str) -> tuple[str, Any]:
+    """NAME=16000, NAME=0.5,0.25 or NAME=FILE.npy"""
+    name, _, value = text.partition("=")
+    try:
+        if value.endswith(".npy"):
+            return name, np.load(value, allow_pickle=False)
+        numbers = [float(part) if set(part) & set(".eEn") else int(part)
+                   for part in value.split(",")]
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no NAME=16000: {error}") from None
+    return name, np.asarray(numbers if len(numbers) > 1 else numbers[0])
 
 
 def expect_folder(option: str, file: str | None) -> None:
@@ -114,9 +139,11 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options):
-        return models.compile(options.model, target, dict(options.shape), level,
-                              precision=options.precision or "float32",
-                              size=options.size or "fast")
+        return models.compile_closed(
+            options.model, target, dict(options.shape), level,
+            precision=options.precision or "float32", tuned=options.tuned,
+            size=options.size or "fast", fixed=dict(options.fix),
+        )
 
 
 def open_model(options: argparse.Namespace) -> CompiledModel:
@@ -141,8 +168,10 @@ def _expect_no_compiling(options: argparse.Namespace) -> None:
     given = [
         option
         for option, value in (("--target", options.target), ("--shape", options.shape),
+                              ("--fix", options.fix),
                               ("--opt-level", options.opt_level),
-                              ("--precision", options.precision), ("--size", options.size))
+                              ("--precision", options.precision), ("--tuned", options.tuned),
+                              ("--size", options.size))
         if value not in (None, [])
     ]
     if given:

@@ -5,6 +5,8 @@ import json
 import math
 import os
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from sterna.support.progress import Watcher, watching
 
 LONGEST = 40
+# What a stage may take before a line tells of it in a pipe.
+LONG_S = 5.0
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +50,13 @@ def complain(message: str, code: int, as_json: bool) -> None:
     )
 
 
+def tell(message: str) -> None:
+    """Say on the standard error what was done beside the results."""
+    Console(stderr=True, soft_wrap=True).print(
+        f"sterna: {message}", markup=False, highlight=False
+    )
+
+
 def warn(
     message: Warning | str,
     category: type[Warning],
@@ -62,15 +73,61 @@ def warn(
 
 @contextmanager
 def progress(options: argparse.Namespace) -> Iterator[None]:
-    """A bar, on a terminal, that shows what is being compiled."""
+    """A bar, on a terminal, that shows what is being done; in a pipe lines, if it takes long."""
     console = Console(stderr=True)
-    if options.json or not console.is_terminal:
+    if options.json:
         yield
+        return
+    if not console.is_terminal:
+        lines = Lines()
+        try:
+            with watching(lines):
+                yield
+        finally:
+            lines.stop()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("{task.fields[what]}"))
     with Progress(*columns, console=console, transient=True) as bars, watching(Bar(bars)):
         yield
+
+
+class Lines(Watcher):
+    """A line for each stage that takes long, and again from time to time while it goes on."""
+
+    def __init__(self, every: float = LONG_S) -> None:
+        self.every = every
+        self.name = ""
+        self.steps: int | None = None
+        self.done = 0
+        self.start = 0.0
+        self.timer: threading.Timer | None = None
+
+    def begin_stage(self, name: str, steps: int | None) -> None:
+        self.name, self.steps, self.done, self.start = name, steps, 0, time.monotonic()
+        self._wait()
+
+    def end_step(self, what: str) -> None:
+        self.done += 1
+
+    def end_stage(self, name: str, seconds: float) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Say no more."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def _wait(self) -> None:
+        self.stop()
+        self.timer = threading.Timer(self.every, self._say)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def _say(self) -> None:
+        counted = f" ({self.done} of {self.steps})" if self.steps else ""
+        tell(f"{self.name}{counted}: {time.monotonic() - self.start:.0f} s so far")
+        self._wait()
 
 
 class Bar(Watcher):

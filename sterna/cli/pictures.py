@@ -14,6 +14,8 @@ Array = npt.NDArray[Any]
 # By whether the upper and the lower pixel are ink; what a terminal without colours shows.
 HALVES = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
 
+EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+
 
 def side_by_side(
     console: Console, pictures: Sequence[Array], captions: Sequence[str]
@@ -25,6 +27,13 @@ def side_by_side(
         for picture, caption in zip(pictures, captions, strict=True)
     ]
     return Columns(drawn, padding=(0, 2))
+
+
+def bars(values: Sequence[float], width: int = 40) -> list[str]:
+    """Bars in proportion to numbers, the longest of which is so many characters wide."""
+    longest = max(values, default=0.0) or 1.0
+    eighths = [max(1, round(8 * width * value / longest)) for value in values]
+    return ["█" * (count // 8) + EIGHTHS[count % 8] for count in eighths]
 
 
 def halve(picture: Array) -> Array:

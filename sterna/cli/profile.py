@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sterna.cli.commands import COMMANDS
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
-from sterna.cli.output import progress, short_name, shortened, show
+from sterna.cli.output import progress, short_name, shortened, show, tell
 from sterna.runtime.node_times import MORE_THAN_THREE_TIMES, Bounds, NodeTime, NodeTimes, tell_far
 from sterna.support.progress import stage
 from sterna.support.table import lay_out, show_bytes
@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.trace:
         write_aside(Path(options.trace), times.write_trace)
+        tell(f"wrote {options.trace}; chrome://tracing and ui.perfetto.dev show it")
     data = {**times.to_dict(), "trace": options.trace}
     show(options, data, lambda: _text(times, options.in_order))
     return 0

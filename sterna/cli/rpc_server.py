@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.models import expect_folder, parse_target
-from sterna.cli.output import add_json, file_size, show
+from sterna.cli.output import add_json, file_size, progress, show
+from sterna.support.progress import stage
 from sterna.support.server_program import build_server
 from sterna.support.table import show_bytes
 from sterna.target import machine_of
@@ -38,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
     """Compile the server and tell about it."""
     expect_folder("-o", options.output)
     output, triple = Path(options.output), machine_of(parse_target(options.target)).triple
-    build_server(output, triple, options.cc)
+    with progress(options), stage("compile the server"):
+        build_server(output, triple, options.cc)
     data = {"output": str(output), "bytes": file_size(output), "triple": triple}
     show(options, data, lambda: f"{output}: {show_bytes(file_size(output))}, for {triple}")
     return 0

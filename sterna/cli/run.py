@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 SHOWN = 4
+BACKGROUND = "background"
 
 
 def add_to(commands: "Subparsers") -> None:
@@ -91,20 +92,26 @@ def _scores(options: argparse.Namespace, outputs: dict[str, Array]) -> Array:
     name = options.scores or next(iter(outputs))
     if name not in outputs:
         raise UsageError(f"--scores {name}: the model's outputs are {', '.join(outputs)}")
-    found = outputs[name].astype("float64")
+    found = np.atleast_1d(outputs[name].astype("float64"))
     if not found.size:
         raise ValueError(f"--top: the output '{name}' is empty")
-    scores: Array = found.reshape(-1, found.shape[-1] if found.ndim else 1)
+    classes = _classes(found.shape)
+    scores: Array = np.moveaxis(found, classes, -1).reshape(-1, found.shape[classes])
     if options.softmax:
         powers = np.exp(scores - scores.max(1, keepdims=True))
         scores = powers / powers.sum(1, keepdims=True)
     return scores
 
 
+def _classes(shape: tuple[int, ...]) -> int:
+    """The axis of the classes: the last, but for pictures of one pixel, (1, 1000, 1, 1)."""
+    wide = [axis for axis, extent in enumerate(shape) if axis and extent > 1]
+    return wide[-1] if wide else len(shape) - 1
+
+
 def _top(scores: Array, most: int, labels: list[str]) -> list[dict[str, Any]]:
     """The largest scores of each row."""
-    if labels and len(labels) != scores.shape[1]:
-        raise ValueError(f"there are {len(labels)} labels for {scores.shape[1]} scores")
+    labels = _labels_of(labels, scores.shape[1])
     order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
     return [
         {"row": row, "class": int(place), "label": labels[place] if labels else None,
@@ -112,6 +119,17 @@ def _top(scores: Array, most: int, labels: list[str]) -> list[dict[str, Any]]:
         for row in range(len(scores))
         for place in order[row]
     ]
+
+
+def _labels_of(labels: list[str], classes: int) -> list[str]:
+    """A label for each class: lists and models differ in whether the first is the background."""
+    if not labels or len(labels) == classes:
+        return labels
+    if len(labels) == classes + 1:
+        return labels[1:]
+    if len(labels) == classes - 1:
+        return [BACKGROUND, *labels]
+    raise ValueError(f"there are {len(labels)} labels for {classes} scores")
 
 
 def _text(data: dict[str, Any]) -> str:

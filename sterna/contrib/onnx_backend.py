@@ -1,11 +1,10 @@
 """Sterna behind ONNX's interface for backends: models go in as protobufs, arrays come out.
 
-A model is compiled when it first sees inputs of some shapes, and again for others.
+A model is compiled once, as sterna.compile does it, and called with all of its inputs.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,91 +12,30 @@ import onnx
 from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
-from sterna.driver.relay_build import build
-from sterna.frontend.onnx.importer import import_for
-from sterna.ir.module import OUTPUT_NAMES, IRModule
-from sterna.ir.transform import PassContext
-from sterna.relay.arrays import Array, from_numpy, to_numpy
-from sterna.runtime import Device as RuntimeDevice
-from sterna.runtime import cpu
-from sterna.runtime.graph_executor import GraphModule
-from sterna.target import Target, is_gpu
+from sterna.model.compile_model import compile as compile_model
 
 TARGET = "llvm -mcpu=native"
 OPT_LEVEL = 3
-
-
-def device_of(target: Target) -> RuntimeDevice:
-    """The first device of those that a target's code runs on."""
-    kind = target.kind.device_type
-    return RuntimeDevice(kind, 0) if is_gpu(target) else cpu(0)
-
-
-@dataclass(slots=True)
-class _Program:
-    """A model compiled for inputs of certain shapes, and for certain values of a few of them."""
-
-    executor: GraphModule
-    values: dict[str, Array]
-    lengths: list[int | None]
-    """How many arrays an output that is a sequence has; None for one that is an array."""
-
-    @classmethod
-    def of(cls, model: ModelProto, inputs: Mapping[str, Array], target: str, level: int) -> Any:
-        """The model compiled for these inputs and others like them."""
-        module, decisive = import_for(model, inputs)
-        with PassContext(opt_level=level):
-            library = build(module, target=target)
-        executor = GraphModule(library["default"](device_of(library.target)))
-        values = {name: inputs[name].copy() for name in decisive}
-        return cls(executor, values, _lengths(module, [each.name for each in model.graph.output]))
-
-    def fits(self, inputs: Mapping[str, Array]) -> bool:
-        """Whether it may run on inputs of its shapes."""
-        return all(np.array_equal(value, inputs[name]) for name, value in self.values.items())
-
-    def run(self, inputs: Mapping[str, Array]) -> list[Array | list[Array]]:
-        """The outputs for these inputs."""
-        for name, array in inputs.items():
-            if self.executor.get_input_index(name) >= 0:
-                self.executor.set_input(name, from_numpy(array))
-        self.executor.run()
-        count = self.executor.get_num_outputs()
-        every = (to_numpy(self.executor.get_output(place)).copy() for place in range(count))
-        return [
-            next(every) if length is None else [next(every) for _ in range(length)]
-            for length in self.lengths
-        ]
-
-
-def _lengths(module: IRModule, outputs: Sequence[str]) -> list[int | None]:
-    """By the results' names: those of a sequence are numbered."""
-    names = set(module.attrs[OUTPUT_NAMES])
-    made: list[int | None] = []
-    for output in outputs:
-        count = next(place for place in itertools.count() if f"{output}.{place}" not in names)
-        made.append(None if output in names else count)
-    return made
 
 
 class SternaRep(BackendRep):
     """A model that runs on any inputs that it allows."""
 
     def __init__(self, model: ModelProto, target: str, opt_level: int) -> None:
-        self.model, self.target, self.opt_level = model, target, opt_level
+        self.model = compile_model(model, target, opt_level=opt_level)
         weights = {tensor.name for tensor in model.graph.initializer}
         weights |= {sparse.values.name for sparse in model.graph.sparse_initializer}
         self.names = [entry.name for entry in model.graph.input if entry.name not in weights]
+        self.tensors = {e.name for e in model.graph.input if e.type.HasField("tensor_type")}
         self.outputs = [entry.name for entry in model.graph.output]
-        self._programs: dict[tuple[Any, ...], list[_Program]] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs, by place and by name; inputs are a list or a dictionary by name."""
         given = self._by_name(inputs)
-        found = self._program(given).run(given)
-        return namedtupledict("Outputs", self.outputs)(*found)
+        found = self.model.run(given)
+        return namedtupledict("Outputs", self.outputs)(*(_output(found, n) for n in self.outputs))
 
-    def _by_name(self, inputs: Any) -> dict[str, Array]:
+    def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
             named = dict(inputs)
         else:
@@ -114,18 +52,17 @@ class SternaRep(BackendRep):
         for name, value in named.items():
             if name not in self.names:
                 raise ValueError(f"the model has no input '{name}', but {', '.join(self.names)}")
-            if not isinstance(value, np.ndarray | np.generic):
+            if name in self.tensors and not isinstance(value, np.ndarray | np.generic):
                 raise ValueError(f"input '{name}' is a {type(value).__name__}, not an array")
-        return {name: np.asarray(value) for name, value in named.items()}
+        return named
 
-    def _program(self, inputs: Mapping[str, Array]) -> _Program:
-        shapes = tuple(inputs[name].shape for name in self.names)
-        programs = self._programs.setdefault(shapes, [])
-        for program in programs:
-            if program.fits(inputs):
-                return program
-        programs.append(_Program.of(self.model, inputs, self.target, self.opt_level))
-        return programs[-1]
+
+def _output(found: Mapping[str, Any], name: str) -> Any:
+    """An output by its name; the parts of a sequence of known length have numbers."""
+    if name in found:
+        return found[name]
+    places = itertools.takewhile(lambda i: f"{name}.{i}" in found, itertools.count())
+    return [found[f"{name}.{place}"] for place in places]
 
 
 class SternaBackend(Backend):

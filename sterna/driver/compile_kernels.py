@@ -12,7 +12,10 @@ from sterna.driver.kernel import CompiledKernel, Pairs, compile_kernel
 from sterna.driver.kernel_worker import Worker
 from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
+from sterna.lowering.lower_kernel import scope_of
 from sterna.relay.expr import Function
+from sterna.schedule.choose import answers_now
+from sterna.schedule.config import ANSWERS
 from sterna.support.cache import Cache
 from sterna.support.progress import Stage, stage
 from sterna.target import Target, host_of, machine_of
@@ -55,7 +58,7 @@ def _made(
     cache = Cache("kernels", 0.25)
     settings |= {"packed": packed, "targets": registered()}
     requests = {
-        name: {**_request(name, f, target, settings), "shares": list(shares.get(name, ()))}
+        name: {**_request(name, f, target, _own(settings, f)), "shares": list(shares.get(name, ()))}
         for name, f in functions.items()
     }
     keys = {name: _key(request, target) for name, request in requests.items()}
@@ -90,6 +93,8 @@ def _settings() -> dict[str, Any] | None:
         return None
     given = context.config.items()
     config = {key: value for key, value in given if key.startswith(KERNEL_SETTINGS)}
+    if answers := answers_now():
+        config[ANSWERS] = answers
     try:
         json.dumps(config)
     except TypeError:
@@ -98,6 +103,19 @@ def _settings() -> dict[str, Any] | None:
         "opt_level": context.opt_level, "config": config,
         "required_pass": context.required_pass, "disabled_pass": context.disabled_pass,
     }
+
+
+def _own(settings: dict[str, Any], function: Function) -> dict[str, Any]:
+    """The settings with those answers to questions of schedules alone that this kernel may ask.
+
+    The answers of other kernels would make it another one to the cache.
+    """
+    answers: Mapping[str, str] = settings["config"].get(ANSWERS, {})
+    if not answers:
+        return settings
+    scope = f"{scope_of(function)}/"
+    own = {q: a for q, a in answers.items() if "/" not in q or q.startswith(scope)}
+    return {**settings, "config": {**settings["config"], ANSWERS: own}}
 
 
 def _request(

@@ -38,6 +38,8 @@ class KernelNotes:
     """What the schedule tells about itself."""
     decisions: dict[str, str] = field(default_factory=dict)
     """What was asked for it, by name: what was taken, and what else was offered."""
+    not_offered: list[str] = field(default_factory=list)
+    """The questions that were answered from outside with what they do not offer."""
     workspace_bytes: int = 0
     """Memory that it allocates while it runs, beside that of each thread."""
     workspace_thread_bytes: int = 0
@@ -116,6 +118,7 @@ def _notes(
         why=lowered.found.why,
         choices={key: str(value) for key, value in lowered.choices.items()},
         decisions={key: str(value) for key, value in lowered.decisions.items()},
+        not_offered=[key for key, value in lowered.decisions.items() if value.is_stale],
         workspace_bytes=workspace.bytes,
         workspace_thread_bytes=workspace.thread_bytes,
         seconds=seconds,

@@ -39,7 +39,7 @@ class Kernels:
     """Those that are compiled together."""
 
     def code(self, name: str, main: Sequence[PrimFunc] = ()) -> Code:
-        """The code of all; main: a function that calls them, and the packed one around it."""
+        """The code of all; main: functions that call them, and the packed ones around these."""
         target = self.made_from.target
         generator = target.kind.code_generator()
         if not isinstance(generator, KernelCodeGenerator):
@@ -48,7 +48,8 @@ class Kernels:
         compiled = dict(self.compiled)
         if main:
             with deep_recursion():
-                functions = [*declare(main[0]), *main]
+                declared = {each.name: each for one in main for each in declare(one)}
+                functions = [*declared.values(), *main]
                 own = main[0].name
                 compiled[own] = generator.compile_kernel(functions, target, own)
 

@@ -12,6 +12,7 @@ from sterna.driver.kernel import KernelNotes
 from sterna.driver.kernel_code import make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
+from sterna.lowering.check_packed import check_packed
 from sterna.lowering.graph import Graph, is_view, make_graph
 from sterna.lowering.lower_kernel import scope_of
 from sterna.lowering.order import order_steps
@@ -69,7 +70,7 @@ def build(
 ) -> GraphExecutorFactoryModule | AOTProgram:
     """Compile a network for a target; the parameters become part of it."""
     chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
-    wanted = _target(target, target_host)
+    wanted = find_target(target, target_host)
     options = aot_options(chosen, around, wanted, workspace_memory_pools, constant_memory_pools)
     if options is not None and is_gpu(wanted):
         raise ValueError(
@@ -81,6 +82,7 @@ def build(
     main = mod["main"]
     prefix = f"tvmgen_{mod_name}"
     with stage("order the steps"):
+        check_packed(main)
         kernels = unique_kernels(main, prefix)
         graph = order_steps(make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ())))
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
@@ -104,11 +106,13 @@ def _with_decisions(
     notes: Mapping[str, KernelNotes], functions: Mapping[str, Function], decided: Scope
 ) -> dict[str, KernelNotes]:
     """Notes of kernels with what was decided for their layers before they were kernels."""
+    before = {name: decided.of(scope_of(functions[name])) for name in notes}
     return {
-        name: replace(note, decisions={
-            **{q: str(d) for q, d in decided.of(scope_of(functions[name])).items()},
-            **note.decisions,
-        })
+        name: replace(
+            note,
+            decisions={**{q: str(d) for q, d in before[name].items()}, **note.decisions},
+            not_offered=[q for q, d in before[name].items() if d.is_stale] + note.not_offered,
+        )
         for name, note in notes.items()
     }
 
@@ -142,7 +146,7 @@ def optimize(
     if params:
         mod = mod.shallow_copy()
         mod["main"] = bind_params(mod["main"], params)
-    wanted = _target(target, None)
+    wanted = find_target(target, None)
     with wanted:
         # What processors like is no concern of a GPU: layouts and weights stay the model's.
         processor = None if is_gpu(wanted) else processor_of(wanted)
@@ -150,7 +154,8 @@ def optimize(
         return Sequential(order, name="relay.build")(mod), {}
 
 
-def _target(target: Any, host: Any) -> Target:
+def find_target(target: Any, host: Any) -> Target:
+    """The target that a user means: what is given, else the current one, else this processor."""
     if isinstance(target, Mapping):
         if len(target) != 1:
             raise ValueError("one graph runs on one target; give a single one")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sterna.frontend.format import Format, ImportOptions
     from sterna.frontend.formats import all_formats, recognise, register_format
     from sterna.frontend.onnx.importer import from_onnx
+    from sterna.frontend.tflite.importer import from_tflite
 
 _WHERE = {
     "Format": "sterna.frontend.format:Format",
@@ -22,7 +23,10 @@ _WHERE = {
     "register_format": "sterna.frontend.formats:register_format",
 }
 
-__all__ = ["Format", "ImportOptions", "all_formats", "from_onnx", "recognise", "register_format"]
+__all__ = [
+    "Format", "ImportOptions", "all_formats", "from_onnx", "from_tflite", "recognise",
+    "register_format",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,18 @@ class ImportOptions:
     """Whether every dimension must be known; if not, open ones may stay open."""
     argument: str = "shape"
     """Where the user says shapes, for messages."""
+    for_microcontroller: bool = False
+    """Whether quantised numbers are rounded as kernels for microcontrollers do it."""
+    example_inputs: Sequence[Any] | None = None
+    """What a model that is a program is recorded with."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs, which become constants."""
 
     def inputs(self) -> Inputs:
         """What the user says about inputs."""
-        return Inputs(self.shapes, self.dtypes, self.argument, self.all_known)
+        return Inputs(
+            self.shapes, self.dtypes, self.argument, self.all_known, self.fixed
+        )
 
 
 Graph = tuple[IRModule, dict[str, NDArray]]
@@ -70,6 +78,9 @@ class Format:
     in_one_file: Callable[[Path], bool] | str | None = None
     """Whether a file holds all of its model. Only where a format can tell are models kept on disk
     as they were compiled, to be found there the next time."""
+    trace: Callable[[Any], Any] | str | None = None
+    """Makes of a model what is imported when inputs come, for shapes and values that decide about
+    the graph; see sterna/frontend/stages.py."""
     instead: str = ""
     """For a format that cannot be imported: how to get a model that can."""
 
@@ -93,6 +104,11 @@ class Format:
             raise MissingPackageError(self.needs, f"importing a model of {self.name}")
         load: Loader = load_name(self.load) if isinstance(self.load, str) else self.load
         return load(model, options)
+
+    def trace_model(self, model: object) -> Any:
+        """A model of this format that is imported when inputs come; None if it cannot be."""
+        make = load_name(self.trace) if isinstance(self.trace, str) else self.trace
+        return None if make is None else make(model)
 
     def holds_all(self, path: Path) -> bool:
         """Whether it is certain that a file holds all of its model."""

@@ -14,12 +14,12 @@ from sterna.frontend.inputs import Inputs
 from sterna.frontend.limits import count_of
 from sterna.frontend.names import Names
 from sterna.frontend.node import Result
-from sterna.frontend.open_shapes import NamedDim
+from sterna.frontend.open_shapes import NamedDim, UndecidedError
 from sterna.frontend.unsupported import Unsupported
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.types import TensorType, flatten_type
 from sterna.relay.analysis import free_vars
-from sterna.relay.arrays import Array, from_weights
+from sterna.relay.arrays import Array, from_numpy, from_weights
 from sterna.relay.expr import Constant, Function, RelayExpr, Tuple, Var
 from sterna.relay.op import find
 from sterna.relay.traverse import rewrite
@@ -29,6 +29,8 @@ from sterna.support.errors import InternalError, OpNotImplemented
 
 # What stands for a result that could not be converted; what reads it is passed over.
 UNMADE = Var("unmade")
+# What stands for an optional value that is not there.
+ABSENT = Var("absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ class GraphImporter:
             self.values[name] = UNMADE
             return
         var.span = name
+        if name in self.given.fixed:
+            value = self.given.constant(name, var.checked_type)
+            self.values[name] = Constant(from_numpy(value))
+            return
         self.values[name] = var
         self.inputs.append(var)
 
@@ -119,7 +125,7 @@ class GraphImporter:
         results = self._converted(node, convert)
         for name, result in zip(node.outputs, results, strict=False):
             if name and result is not None:
-                if result is not UNMADE:
+                if result is not UNMADE and result is not ABSENT:
                     _expect_size(node, result)
                     _mark(result, node.name)
                 self.values[name] = result
@@ -146,6 +152,10 @@ class GraphImporter:
             return unmade
         except ValueError as error:
             text = str(error)
+            if isinstance(error, UndecidedError):
+                raise
+            if any(_is_open(self.values.get(name)) for name in node.reads):
+                raise UndecidedError(f"{node}: {text}") from error
             if text.startswith("node '"):
                 raise
             raise ValueError(f"{node}: {text}") from error
@@ -199,6 +209,12 @@ class GraphImporter:
         return rewrite(
             body, lambda new, old: named.get(new, new) if isinstance(new, Constant) else new
         )
+
+
+def _is_open(value: RelayExpr | None) -> bool:
+    """Whether only runs know a value's shape."""
+    kind = None if value is None else value._type
+    return isinstance(kind, TensorType) and not kind.is_static
 
 
 def _expect_size(node: NodeFacts, result: RelayExpr) -> None:

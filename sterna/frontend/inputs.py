@@ -11,6 +11,7 @@ from sterna.frontend.limits import count_of
 from sterna.frontend.open_shapes import OPEN, NamedDim, OpenShapeError
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
+from sterna.relay.arrays import numpy_dtype
 from sterna.support.dtype import DataType
 
 Shape = Sequence[Dim]
@@ -29,8 +30,10 @@ class Inputs:
 
     def __init__(
         self, shapes: Shapes | None, dtypes: str | Mapping[str, str] = "",
-        argument: str = "shape", all_known: bool = False,
+        argument: str = "shape", all_known: bool = False, fixed: Mapping[str, Any] | None = None,
     ) -> None:
+        """fixed: values of inputs, which become constants."""
+        self.fixed = {name: np.asarray(value) for name, value in (fixed or {}).items()}
         self.shapes: dict[str, Shape] = {}
         self.extents: dict[str, int] = {}
         self.dtypes: dict[str, str] = {} if isinstance(dtypes, str) else dict(dtypes)
@@ -57,7 +60,9 @@ class Inputs:
         }
         self._sort_out_dimensions(declared, dims)
         free = ", ".join(name for name in declared if name not in weights)
-        for own, what in ((self.shapes, self.argument), (self.dtypes, "dtype")):
+        for own, what in (
+            (self.shapes, self.argument), (self.dtypes, "dtype"), (self.fixed, "fixed"),
+        ):
             for name in own:
                 if name not in declared:
                     raise ValueError(
@@ -79,13 +84,19 @@ class Inputs:
             self._expect_closed(declared, weights)
 
     def _sort_out_dimensions(self, declared: Declared, dims: Collection[str]) -> None:
-        """A list of one number may be the extent of a dimension, as a command line gives it."""
+        """A list of one number may be the extent of a dimension, as a command line gives it.
+
+        Of two it is the range in which the dimension stays open.
+        """
         for name, given in list(self.shapes.items()):
             if name in dims and name not in declared:
+                if is_range(given):
+                    del self.shapes[name]
+                    continue
                 if len(given) != 1 or not _is_whole(given[0]):
                     raise ValueError(
                         f"{self.argument} gives the dimension '{name}' {given!r}; it takes one "
-                        "number"
+                        "number, or two between which it stays open"
                     )
                 self.extents[name] = int(given[0])  # type: ignore[arg-type]
                 del self.shapes[name]
@@ -94,13 +105,27 @@ class Inputs:
         """All dimensions are known, by the model or by the user."""
         opened: dict[str, list[NamedDim]] = {}
         for name, shape in declared.items():
-            if name in weights or name in self.shapes:
+            if name in weights or name in self.shapes or name in self.fixed:
                 continue
             dims = [self.extents.get(str(dim), dim) for dim in ([OPEN] if shape is None else shape)]
             if any(isinstance(dim, str) for dim in dims):
                 opened[name] = dims
         if opened:
             raise OpenShapeError(opened)
+
+    def constant(self, name: str, kind: TensorType) -> Any:
+        """The value that an input of a type is fixed to; one number may stand for all elements."""
+        given = self.fixed[name]
+        try:
+            shape = kind.concrete_shape if kind.is_static else given.shape
+            value = np.broadcast_to(given, shape).astype(numpy_dtype(kind.dtype))
+        except ValueError as error:
+            raise ValueError(f"fixed gives input '{name}' of {kind!r} a value of shape "
+                             f"{given.shape}") from error
+        is_whole = kind.dtype.kind in ("int", "uint", "bool")
+        if is_whole and not np.array_equal(value, np.broadcast_to(given, shape)):
+            raise ValueError(f"fixed gives input '{name}' of {kind!r} {given}, which is none")
+        return value
 
     def type_of(self, name: str, declared: Sequence[NamedDim] | None, dtype: str) -> TensorType:
         """The type of an input of a declared shape and an element type."""
@@ -151,6 +176,11 @@ def _level_of_caller() -> int:
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("sterna."):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def is_range(given: Any) -> bool:
+    """Whether two numbers are the least and the greatest extent of a dimension."""
+    return len(given) == 2 and all(map(_is_whole, given)) and 0 <= given[0] <= given[1]
 
 
 def _is_whole(value: Any) -> bool:

@@ -11,30 +11,16 @@ from sterna.frontend.format import Format
 ZIP = b"PK\x03\x04"
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
-# Names of what archives of PyTorch begin with, behind a folder of the archive's own name.
-_TORCH_PARTS = (b"/data.pkl", b"/archive_format", b"/.format_version", b"/byteorder", b"/version")
-_TORCH_EXPORT = b"serialized_exported_program"
 
-
-def _first_in_zip(head: bytes) -> bytes:
+def first_in_zip(head: bytes) -> bytes:
     """The name of the first file of an archive; empty for what is none."""
     if not head.startswith(ZIP) or len(head) < 30:
         return b""
     return head[30 : 30 + int.from_bytes(head[26:28], "little")]
 
 
-def _is_tflite(head: bytes) -> bool:
-    return head[4:8] == b"TFL3"
-
-
-def _is_torch(head: bytes) -> bool:
-    first = _first_in_zip(head)
-    is_pickle = head[:2] == b"\x80\x02" and head[2:3] in (b"\x8a", b"c")
-    return is_pickle or first.endswith(_TORCH_PARTS) or first.startswith(_TORCH_EXPORT)
-
-
 def _is_keras(head: bytes) -> bool:
-    return _first_in_zip(head) in (b"metadata.json", b"config.json")
+    return first_in_zip(head) in (b"metadata.json", b"config.json")
 
 
 def _is_tensorflow(head: bytes) -> bool:
@@ -81,14 +67,6 @@ def _known(
 _KERAS = 'keras.models.load_model(...).export("model.onnx", format="onnx") writes one'
 
 KNOWN_FORMATS = (
-    _known(
-        "TensorFlow Lite", ".tflite .lite", _is_tflite, function="from_tflite",
-        instead="python -m tf2onnx.convert --tflite MODEL --output model.onnx writes one",
-    ),
-    _known(
-        "PyTorch", ".pt .pt2 .pth", _is_torch, package="torch", function="from_pytorch",
-        instead='torch.onnx.export(model, inputs, "model.onnx") writes one',
-    ),
     _known(
         "TensorFlow", ".pb", _is_tensorflow, package="tensorflow", function="from_tensorflow",
         folder_with="saved_model.pb",

@@ -5,12 +5,13 @@ A converter is a function from a Node to an expression, or to one per output.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sterna.frontend.calls import type_of
 from sterna.frontend.limits import MOST_NUMBERS
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, Function, RelayExpr, Var
@@ -27,6 +28,13 @@ class Feeds:
     values: dict[str, Array] = field(default_factory=dict)
     decisive: set[str] = field(default_factory=set)
     """The inputs whose values were asked for: the graph holds for these values alone."""
+
+    can_measure: ClassVar[bool] = False
+    """Whether values whose shapes only runs tell can be run and measured."""
+
+    def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Results of known shapes, as a run for these inputs gives them; a count decides."""
+        raise UndecidedError(f"only a run tells the shape of {results!r}")
 
     def value_of(self, expr: RelayExpr) -> Array | None:
         """The value of an expression, if it depends on nothing but these inputs."""
@@ -107,7 +115,7 @@ class Node:
         """The value of an operand that must be known."""
         value = self.decided(place)
         if value is None:
-            raise ValueError(
+            raise UndecidedError(
                 f"{self}: {what} depends on the model's inputs or on a dimension that is not "
                 "known; give the inputs' shapes by shape={name: (...)}, or fold it in the model"
             )
@@ -143,7 +151,7 @@ class Node:
         """The shape of an expression, which must be known."""
         kind = type_of(expr)
         if not kind.is_static:
-            raise ValueError(
+            raise UndecidedError(
                 f"{self}: it needs the whole shape of its operand, which is {kind}; "
                 "give the inputs' shapes by shape={name: (...)}"
             )

@@ -7,6 +7,10 @@ NamedDim = int | str
 OPEN = "?"
 
 
+class UndecidedError(ValueError):
+    """A value decides about the graph, and only a run can tell it."""
+
+
 class OpenShapeError(ValueError):
     """A model leaves dimensions of its inputs open, and nobody said which sizes to compile for."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from sterna.ir.node import Node
+from sterna.support.show_text import show_text
 
 # The attribute of a model's module, and of its executor's graph, that names the outputs.
 OUTPUT_NAMES = "output_names"
@@ -31,7 +32,7 @@ class IRModule:
     # How a graph's expression becomes the function of a module; the graph IR sets it.
     wrap: ClassVar[Callable[[Any], Node]]
     # How a module of graph functions is written; the graph IR sets it.
-    show: ClassVar[Callable[..., str] | None] = None
+    write: ClassVar[Callable[..., str] | None] = None
 
     def __init__(
         self, functions: Mapping[Any, Node] | None = None, attrs: Mapping[str, Any] | None = None
@@ -77,9 +78,13 @@ class IRModule:
 
     def astext(self, show_meta_data: bool = True) -> str:
         """The functions as text, with constants that are too large to stand in it."""
-        return repr(self) if IRModule.show is None else IRModule.show(self, show_meta_data)
+        return repr(self) if IRModule.write is None else IRModule.write(self, show_meta_data)
+
+    def show(self, style: str | None = None) -> None:
+        """Print the functions, in colours on a terminal; style: "light", "dark" or "ansi"."""
+        show_text(str(self), style)
 
     def __repr__(self) -> str:
-        if IRModule.show is not None:
-            return IRModule.show(self)
+        if IRModule.write is not None:
+            return IRModule.write(self)
         return "\n\n".join(repr(function) for function in self.functions.values())

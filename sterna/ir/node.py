@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
 
 from sterna.support.dtype import DataType
+from sterna.support.show_text import show_text
 
 # Classes by name: dispatch tables and JSON find them here.
 NODE_CLASSES: dict[str, type["Node"]] = {}
@@ -33,6 +34,8 @@ class Node:
     """The fields that define the node, in the order of its constructor."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """Those that may hold nodes."""
+    IS_PAIR: ClassVar[bool] = False
+    """Whether it is made of two nodes and nothing else, as operators are."""
     IS_STATEMENT: ClassVar[bool] = False
     """Whether it stands in no expression."""
     NAMESPACE: ClassVar[str] = ""
@@ -48,6 +51,10 @@ class Node:
     def same_as(self, other: object) -> bool:
         """Whether both are the same object."""
         return self is other
+
+    def show(self, style: str | None = None) -> None:
+        """Print it, in colours on a terminal; style: "light", "dark" or "ansi"."""
+        show_text(str(self), style)
 
     def children(self) -> "list[Node]":
         """The nodes in the fields, in order."""
@@ -72,14 +79,24 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     made.CHILD_FIELDS = tuple(
         f.name for f in defining if f.type not in _PLAIN and get_origin(f.type) is not Literal
     )
-    read = staticmethod(_reader(made.CHILD_FIELDS))
-    made.child_values = read  # type: ignore[assignment, method-assign]
+    read = _reader(made.CHILD_FIELDS)
+    made.child_values = staticmethod(read)  # type: ignore[assignment, method-assign]
+    types = {f.name: f.type for f in defining}
+    plain = all(_is_node(types[name]) for name in made.CHILD_FIELDS)
+    known_children = (lambda node: list(read(node))) if plain else Node.children
+    made.children = known_children  # type: ignore[method-assign]
+    made.IS_PAIR = plain and made.FIELDS == made.CHILD_FIELDS and len(made.FIELDS) == 2
     name = class_name(made)
     known = NODE_CLASSES.setdefault(name, made)
     if known is not made and known.__module__ != made.__module__:
         raise TypeError(f"two nodes are named {name}")
     NODE_CLASSES[name] = made
     return made
+
+
+def _is_node(annotation: object) -> bool:
+    """Whether a field of a type holds one node."""
+    return isinstance(annotation, type) and issubclass(annotation, Node)
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -126,6 +143,12 @@ def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
 
 def map_children(original: NodeType, change: Callable[[Node], Node]) -> NodeType:
     """The node with every child replaced; the same object when no child changed."""
+    if original.IS_PAIR:
+        first, second = original.child_values(original)
+        left, right = change(first), change(second)
+        if left is first and right is second:
+            return original
+        return type(original)(left, right)  # type: ignore[call-arg]
     changed = {}
     for name, before in zip(original.CHILD_FIELDS, original.child_values(original), strict=True):
         if isinstance(before, Node):
@@ -154,8 +177,7 @@ def post_order(root: Node, visit: Callable[[Node], object]) -> None:
             if id(child) in seen:
                 continue
             seen.add(id(child))
-            inner = child.children()
-            if inner:
+            if inner := child.children():
                 stack.append((child, iter(inner)))
                 break
             visit(child)

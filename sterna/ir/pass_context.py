@@ -62,9 +62,15 @@ class PassContext:
 
         config: settings that hold where this one has none.
         """
+        return self._inside(opt_level, {**(config or {}), **self.config})
+
+    def with_config(self, more: Mapping[str, Any]) -> "PassContext":
+        """One with further settings inside of this one, with whose instruments it runs."""
+        return self._inside(self.opt_level, {**self.config, **more})
+
+    def _inside(self, opt_level: int, config: Mapping[str, Any]) -> "PassContext":
         made = PassContext(
-            opt_level, self.required_pass, self.disabled_pass, self.instruments,
-            {**(config or {}), **self.config}, self.trace,
+            opt_level, self.required_pass, self.disabled_pass, self.instruments, config, self.trace
         )
         made._lent = True
         return made

@@ -41,10 +41,12 @@ class _Dispatcher:
             for name in ("visit", "visit_children", "rewrite", "rewrite_children")
         )
 
-    def _method(self, kind: type) -> Callable[..., Any] | None:
+    def _method(self, kind: type[Node]) -> Callable[..., Any] | None:
         if kind not in self._found:
             named = (self._methods.get(base.__name__) for base in kind.__mro__)
             method = next((method for method in named if method is not None), None)
+            if method is None and not kind.CHILD_FIELDS:
+                method = _keep
             if method is None and self._skips_expressions and issubclass(kind, Expr):
                 method = _keep
             self._found[kind] = method
@@ -52,7 +54,7 @@ class _Dispatcher:
 
 
 def _keep(_: _Dispatcher, node: Node) -> Node:
-    """An expression in which a visitor of statements finds nothing."""
+    """A leaf, or an expression in which a visitor of statements finds nothing."""
     return node
 
 

@@ -4,6 +4,7 @@ Its parameters are the graph's inputs, its constants, its outputs, and the memor
 intermediate results lie. What the graph gives is computed right into the outputs.
 """
 
+import json
 from dataclasses import dataclass
 
 from sterna.ir import build
@@ -160,7 +161,10 @@ class _Maker:
         )
         written = {*outputs, *self.pools}
         places = tuple(place for place, buffer in enumerate(every) if buffer in written)
-        attrs = {"declared": declared, "noalias": False, "written": places}
+        attrs = {
+            "declared": declared, "noalias": False, "written": places,
+            "sources": _sources_by_kernel(graph),
+        }
         function = PrimFunc(name, tuple(b.data for b in every), every, body, attrs)
         given = [(n, 0) for n in graph.inputs if graph.nodes[n].name not in graph.params]
         return EntryFunction(
@@ -229,3 +233,13 @@ def _output_names(graph: Graph) -> list[str]:
 
 def _element(buffer: Buffer, index: int) -> Expr:
     return Call(HANDLE, "address_of", (BufferLoad(buffer, (build.const(index),)),))
+
+
+def _sources_by_kernel(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The nodes of the model that each kernel computes."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in graph.nodes:
+        if "sources" in node.attrs:
+            kernel = node.attrs["func_name"]
+            found[kernel] = (*found.get(kernel, ()), *json.loads(node.attrs["sources"]))
+    return found

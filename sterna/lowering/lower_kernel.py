@@ -17,7 +17,7 @@ from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import TABLE, Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
-from sterna.target import Target, is_gpu
+from sterna.target import Target, is_gpu, processor_of
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
 from sterna.te.lower import lower_schedule
 from sterna.tir.passes.bind_threads import bind_threads
@@ -50,6 +50,16 @@ def lower_kernel(
         return _lowered(func, name, processor, target or Target("llvm"), scope)
 
 
+def ask_kernel(func: Function, target: Target) -> Scope:
+    """What the schedule of a primitive function asks for a target, without writing its loops."""
+    if gives_nothing(func):
+        return Scope()
+    with deciding(scope_of(func)) as scope:
+        tensors = kernel_tensors(func)
+        schedule_kernel(tensors, processor_of(target), _found(tensors, target), target)
+        return scope
+
+
 def _of_nothing(func: Function, name: str) -> LoweredKernel:
     """A kernel whose results have no elements; the last operator is the one it is called by."""
     loops = function_of_nothing(func, name)
@@ -80,19 +90,25 @@ def _lowered(
     func: Function, name: str, processor: Processor, target: Target, scope: Scope
 ) -> LoweredKernel:
     tensors = kernel_tensors(func)
-    target.kind.load_schedules()
-    record = tensors.anchor_record
-    keys = dict.fromkeys([*target.keys, *target.kind.default_keys])
-    found = find_schedule(record.name, record.schedules, list(keys))
-    if meets_nothing(tensors.outputs):
-        found = IN_ORDER
+    found = _found(tensors, target)
     schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
     loops = lower_schedule(schedule, arguments, name)
     if is_gpu(target):
         loops = bind_threads(loops)
-    return LoweredKernel(loops, len(arguments), record, found, choices, scope.decisions)
+    anchor = tensors.anchor_record
+    return LoweredKernel(loops, len(arguments), anchor, found, choices, scope.decisions)
+
+
+def _found(tensors: KernelTensors, target: Target) -> FoundSchedule:
+    """The schedule of the anchor for a target's keys."""
+    if meets_nothing(tensors.outputs):
+        return IN_ORDER
+    target.kind.load_schedules()
+    record = tensors.anchor_record
+    keys = dict.fromkeys([*target.keys, *target.kind.default_keys])
+    return find_schedule(record.name, record.schedules, list(keys))
 
 
 def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:

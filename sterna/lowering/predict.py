@@ -8,7 +8,9 @@ strided access or of sums without enough chains, not of traffic. The bound is a 
 and bytes at the rates of the processor's description.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from sterna.arith import Analyzer
 from sterna.ir import build
@@ -32,6 +34,7 @@ from sterna.ir.expr import (
     TruncMod,
     Var,
 )
+from sterna.ir.node import Node
 from sterna.ir.types import flatten_type
 from sterna.isa.processor import Processor
 from sterna.lowering.work import Work, work_of
@@ -139,8 +142,8 @@ class _Meter:
         self.analyzer = Analyzer()
         self.held: set[Buffer] = set()
         """Buffers that live in registers."""
-        self.seen: set[tuple[Buffer, str]] = set()
-        """Loads of the straight code around, which are done once."""
+        self.seen: dict[Buffer, set[Hashable]] = {}
+        """Loads of the straight code around by their indices, which are done once."""
 
     def cycles(self, use: _Use) -> float:
         """What takes longest, where all ports work at once."""
@@ -188,7 +191,7 @@ class _Meter:
         if loop.kind == "thread":
             raise _Unknown
         extent = self._extent(loop)
-        around, self.seen = self.seen, set()
+        around, self.seen = self.seen, {}
         body = self.statement(loop.body)
         self.seen = around
         if loop.kind in ("unrolled", "vectorized"):
@@ -215,12 +218,13 @@ class _Meter:
         self._value(store.value, use)
         if store.buffer not in self.held:
             use.stores += self._moved(store.indices, store.value.dtype)
-        place = _place(store.buffer, store.indices)
+        place = _key(store.indices)
         use.carried = any(
-            isinstance(part, BufferLoad) and _place(part.buffer, part.indices) == place
+            isinstance(part, BufferLoad) and part.buffer is store.buffer
+            and _key(part.indices) == place
             for part in _parts(store.value)
         )
-        self.seen = {seen for seen in self.seen if seen[0] is not store.buffer}
+        self.seen.pop(store.buffer, None)
         return use
 
     # ---- values ----
@@ -265,9 +269,9 @@ class _Meter:
                     use.loads += part.dtype.lanes
         if load.buffer in self.held:
             return
-        place = _place(load.buffer, load.indices)
-        if place not in self.seen:
-            self.seen.add(place)
+        place, seen = _key(load.indices), self.seen.setdefault(load.buffer, set())
+        if place not in seen:
+            seen.add(place)
             use.loads += self._moved(load.indices, load.dtype)
 
     def _moved(self, indices: tuple[Expr, ...], kind: DataType) -> float:
@@ -294,8 +298,15 @@ def _inexact(value: Expr) -> Expr:
     return value.args[0] if isinstance(value, Call) and value.op == "exact" else value
 
 
-def _place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, str]:
-    return buffer, ", ".join(map(str, indices))
+def _key(value: Any) -> Hashable:
+    """Equal for expressions, or tuples of them, that are written alike."""
+    if isinstance(value, tuple):
+        return tuple([_key(part) for part in value])
+    if isinstance(value, Var | Buffer):
+        return id(value)
+    if isinstance(value, Node):
+        return type(value), *[_key(getattr(value, name)) for name in value.FIELDS]
+    return value if isinstance(value, Hashable) else id(value)
 
 
 def _parts(value: Expr) -> list[Expr]:

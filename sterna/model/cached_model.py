@@ -17,6 +17,7 @@ from sterna.frontend.formats import recognise
 from sterna.ir.pass_context import PassContext
 from sterna.runtime import Module, NDArray, _core, load_param_dict
 from sterna.runtime.built_graph import BuiltGraph
+from sterna.schedule.choose import answers_now
 from sterna.support.cache import Cache
 from sterna.target import Target, host_of, machine_of
 from sterna.target.code_generator import KernelCodeGenerator
@@ -42,7 +43,8 @@ class Recipe:
         """None for what is no file, where passes are watched or told what is no plain data."""
         if not isinstance(model, str | os.PathLike) or context.is_watched:
             return None
-        told = [context.opt_level, context.required_pass, context.disabled_pass, context.config]
+        told = [context.opt_level, context.required_pass, context.disabled_pass, context.config,
+                answers_now()]
         path = Path(model)
         try:
             seen = _seen(path)

@@ -1,20 +1,31 @@
 """sterna.compile: from a model to something that can be called."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sterna import model as models
+from sterna.frontend.open_shapes import OpenShapeError, UndecidedError
 from sterna.ir.pass_context import PassContext
 from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
 from sterna.runtime import Device
+from sterna.schedule.config import ANSWERS
+from sterna.support.errors import OpNotImplemented
 from sterna.target import Target
 
 if TYPE_CHECKING:
     from sterna.frontend.inputs import Shapes
     from sterna.model.build_record import BuildRecord
+    from sterna.model.tuned_answers import TunedAnswers
 
+# Records that lie beside a model's file have its name and this suffix.
+BESIDE = ".tuned.db"
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
 PRECISIONS = ("float32", "float16", "bfloat16")
@@ -28,55 +39,153 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
 
 def compile(
     model: Any,
-    target: str | Target = "native",
+    target: str | Target | Sequence[Any] = "native",
     shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
     precision: str = "float32",
+    tuned: "str | os.PathLike[str] | None" = None,
+    example_inputs: Sequence[Any] | None = None,
     size: str = "fast",
+    fixed: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
     """A model that can be called, written to a file, timed and explained.
+
+    Where dimensions stay open, or values decide on branches, loops or shapes, it is an OpenModel:
+    one object for all shapes, which compiles what a call brings that is new (docs/vm.md).
 
     model: the path or the bytes of a file in any format that can be imported, such as ONNX, or what
     a framework holds in memory (a ModelProto); or a graph of Relay (an IRModule or a Function, with
     its weights in params, or a pair of both).
     target: "native" is this machine; anything that Target takes names another.
     shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
-    dimensions that the model names: shapes={"batch": 1}.
+    dimensions that the model names: shapes={"batch": 1}. A pair is a range, in which the dimension
+    stays open: shapes={"batch": (1, 64)}.
     precision: float16 or bfloat16 keeps float32's weights and what flows between products in that
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
+    tuned: the records that `sterna tune` wrote; MODEL.tuned.db beside the model if not given.
+    example_inputs: what a module of PyTorch is recorded with; it may come second, as in
+    sterna.compile(module, (x,)).
     size: what weights may become: "small" keeps them as large as the model's, "balanced" lets them
     grow by half where that saves most time, "fast" as much as saves time at all.
+    fixed: values of inputs that become constants, so that branches on them fold: {"rate": 16000}.
     opt_level: 0 to 4, as in PassContext; the other settings of a PassContext around hold as well.
 
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
     as its file, the settings, the machine and Sterna are the same.
     """
+    job = _job(
+        model, target, shapes, opt_level, params, precision, tuned, example_inputs, size, fixed
+    )
+    try:
+        return _closed(job)
+    except (OpenShapeError, UndecidedError, OpNotImplemented) as error:
+        if job.fixed:
+            raise
+        opened = models.build_open(
+            job.model, job.target, job.shapes, job.params, job.narrow, job.context
+        )
+        if opened is None or (isinstance(error, OpNotImplemented) and opened.takes_tensors):
+            raise
+        return opened
+
+
+def compile_closed(
+    model: Any,
+    target: str | Target | Sequence[Any] = "native",
+    shapes: "Shapes | None" = None,
+    opt_level: int = 3,
+    params: Mapping[str, Any] | None = None,
+    precision: str = "float32",
+    tuned: "str | os.PathLike[str] | None" = None,
+    example_inputs: Sequence[Any] | None = None,
+    size: str = "fast",
+    fixed: Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """A model all of whose shapes are known, as one program; see compile."""
+    return _closed(
+        _job(
+            model, target, shapes, opt_level, params, precision, tuned, example_inputs, size, fixed
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is compiled, and how."""
+
+    model: Any
+    target: Target
+    shapes: "Shapes | None"
+    params: Mapping[str, Any] | None
+    narrow: str | None
+    """The type of floats that is told to be kept, if it is not the model's own."""
+    example_inputs: Sequence[Any] | None
+    context: PassContext
+    tuned: "TunedAnswers | None"
+    fixed: Mapping[str, Any]
+
+    def build(self) -> "BuildRecord":
+        """Import and compile the model."""
+        with self.context:
+            made = models.build_model(
+                self.model, self.target, self.shapes, self.params, self.narrow, self.example_inputs,
+                self.fixed,
+            )
+        if self.tuned is not None:
+            self.tuned.expect_offered(made, self.target)
+        return made
+
+
+def _job(
+    model: Any, target: str | Target | Sequence[Any], shapes: "Shapes | None", opt_level: int,
+    params: Mapping[str, Any] | None, precision: str, tuned: "str | os.PathLike[str] | None",
+    example_inputs: Sequence[Any] | None, size: str, fixed: Mapping[str, Any] | None,
+) -> _Job:
     if opt_level not in LEVELS:
         raise ValueError(f"opt_level is 0 to {LEVELS[-1]}, not {opt_level!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
     if size not in SIZES:
         raise ValueError(f"size is {', '.join(SIZES)}, not {size!r}")
+    if isinstance(target, tuple | list):
+        example_inputs, target = target, "native"
+    assert isinstance(target, str | Target)
     wanted = target_of(target)
     context = PassContext.current().at_level(opt_level, SIZES[size])
+    found = models.read_tuned(model, tuned, wanted) if _is_tuned(model, tuned) else None
+    if found is not None:
+        context = context.with_config({ANSWERS: found.answers | context.config.get(ANSWERS, {})})
     narrow = None if precision == PRECISIONS[0] else precision
+    return _Job(model, wanted, shapes, params, narrow, example_inputs, context, found, fixed or {})
 
-    def anew() -> "BuildRecord":
-        with context:
-            return models.build_model(model, wanted, shapes, params, narrow)
 
-    device = Device(wanted.kind.device_type, 0)
-    recipe = Recipe.of(model, wanted, context, {"shapes": shapes, "narrow": narrow})
+def _closed(job: _Job) -> CompiledModel:
+    device = Device(job.target.kind.device_type, 0)
+    fixed = {name: _written(value) for name, value in job.fixed.items()}
+    settings = {"shapes": job.shapes, "narrow": job.narrow, "fixed": fixed}
+    recipe = Recipe.of(job.model, job.target, job.context, settings)
     cached = None if recipe is None else CachedModel.find(recipe)
     if cached is not None:
-        known = partial(_known, cached, wanted, anew)
+        known = partial(_known, cached, job.target, job.build)
         return CompiledModel(cached.module, device, known)
-    build = anew()
+    build = job.build()
     if recipe is not None:
         models.write_to_cache(recipe, build)
     return CompiledModel(build.factory.module, device, build)
+
+
+def _written(value: Any) -> list[Any]:
+    """A value in the words of JSON."""
+    array = np.asarray(value)
+    return [str(array.dtype), array.tolist()]
+
+
+def _is_tuned(model: Any, tuned: "str | os.PathLike[str] | None") -> bool:
+    """Whether there are records to look into, which loads what reads them."""
+    beside = isinstance(model, str | os.PathLike) and Path(model).with_suffix(BESIDE).is_file()
+    return tuned is not None or beside
 
 
 def _known(cached: CachedModel, target: Target, anew: "Callable[[], BuildRecord]") -> "BuildRecord":

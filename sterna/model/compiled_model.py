@@ -10,9 +10,9 @@ from sterna import model as models
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.model.arguments import TensorSpec, arrange_arguments, bind_arguments
 from sterna.model.model_calls import Runner, make_runner
-from sterna.model.random_inputs import random_inputs
 from sterna.model.report import Report, make_report
 from sterna.relay.arrays import Array
+from sterna.relay.random_inputs import random_inputs
 from sterna.runtime import Device, Module, cpu, load_module, num_threads
 from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes

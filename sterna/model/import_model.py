@@ -7,11 +7,12 @@ from typing import Any
 
 from sterna.frontend.format import Format, ImportOptions
 from sterna.frontend.formats import recognise
-from sterna.frontend.inputs import Shapes
+from sterna.frontend.inputs import Inputs, Shapes
 from sterna.frontend.open_shapes import NamedDim, OpenShapeError
 from sterna.ir.module import IRModule
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
+from sterna.relay.arrays import from_numpy
 from sterna.relay.expr import Function, RelayExpr, Var
 from sterna.relay.traverse import substitute
 from sterna.runtime import NDArray
@@ -22,11 +23,18 @@ Graph = tuple[IRModule, dict[str, Any]]
 COMPILED = frozenset({".so", ".dylib", ".dll", ".tar", ".o", ".a", ".c", ".wasm"})
 
 
-def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None) -> Graph:
+def import_model(
+    model: Any, shapes: Shapes | None, params: Mapping[str, Any] | None,
+    example_inputs: Sequence[Any] | None = None, for_microcontroller: bool = False,
+    fixed: Mapping[str, Any] | None = None,
+) -> Graph:
     """The graph and the weights that are no constants in it; every dimension is known.
 
     model: the path, the bytes or the object of a model in any format that can be imported, or a
     graph of Relay (an IRModule or a Function, or a pair of it and its params).
+    for_microcontroller: whether quantised numbers are rounded as kernels for these do it, where a
+    format knows several ways.
+    fixed: values of inputs, which become constants.
     """
     if isinstance(model, tuple) and len(model) == 2:
         model, own = model
@@ -34,14 +42,31 @@ def import_model(model: Any, shapes: Shapes | None, params: Mapping[str, Any] | 
     if isinstance(model, Function):
         model = IRModule.from_expr(model)
     if isinstance(model, IRModule):
-        return _graph(model, dict(shapes or {}), dict(params or {}))
+        return _graph(model, dict(shapes or {}), {**(params or {}), **_constants(model, fixed)})
     found = format_of(model)
     if params is not None:
         raise TypeError(
             f"params are the weights of a graph of Relay; {found.called} has its own"
         )
-    options = ImportOptions(shapes or {}, all_known=True, argument="shapes")
-    return found.load_model(model, options)
+    options = ImportOptions(
+        shapes or {}, all_known=True, argument="shapes", example_inputs=example_inputs,
+        for_microcontroller=for_microcontroller, fixed=fixed or {},
+    )
+    module, weights = found.load_model(model, options)
+    left = {name for name in fixed or {} if name in _names(module)}
+    return module, {**weights, **_constants(module, {name: (fixed or {})[name] for name in left})}
+
+
+def _names(module: IRModule) -> list[str]:
+    return [var.name_hint for var in module["main"].params]
+
+
+def _constants(module: IRModule, fixed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The values that parameters of a graph are fixed to."""
+    given = Inputs({}, fixed=fixed)
+    kinds = {var.name_hint: var.checked_type for var in module["main"].params}
+    given.expect_fitting(dict.fromkeys(kinds))
+    return {name: from_numpy(given.constant(name, kinds[name])) for name in given.fixed}
 
 
 def format_of(model: Any) -> Format:

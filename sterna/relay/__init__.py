@@ -8,8 +8,28 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from sterna.ir.module import IRModule
-from sterna.ir.types import Any, FuncType, TensorType, TupleType, Type
+from sterna.ir.types import (
+    Any,
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
 from sterna.relay import analysis, operators
+from sterna.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+)
 from sterna.relay.builders import lookup as _lookup
 from sterna.relay.expr import (
     Call,
@@ -31,6 +51,7 @@ from sterna.relay.op import Op
 from sterna.relay.parser import fromtext, parse
 from sterna.relay.reductions import logsumexp, mean_std, mean_variance, std
 from sterna.relay.scope_builder import ScopeBuilder
+from sterna.relay.steps import RefCreate, RefRead, RefWrite
 from sterna.relay.traverse import bind
 from sterna.relay.visitor import ExprFunctor, ExprMutator, ExprVisitor
 from sterna.support.classic import MOVED as _MOVED
@@ -39,11 +60,13 @@ from sterna.support.classic import find_moved as _find_moved
 Expr = RelayExpr
 
 __all__ = [
-    "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
-    "Function", "GlobalVar", "If", "Let", "Op", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
-    "bind", "const", "fromtext", "infer", "logsumexp", "mean_std", "mean_variance", "operators",
-    "parse", "std", "var",
+    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator",
+    "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let", "Match",
+    "Op", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RefCreate",
+    "RefRead", "RefType", "RefWrite", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData",
+    "TypeInferenceError", "TypeVar", "Var", "analysis", "bind", "const", "fromtext", "infer",
+    "logsumexp", "mean_std", "mean_variance", "operators", "parse", "std", "var",
 ]
 
 
@@ -63,6 +86,7 @@ IRModule.wrap = staticmethod(_as_function)
 # Names whose code lies in folders above this one, or is seldom needed.
 _WHERE = {
     "build": "sterna.driver.relay_build",
+    "create_executor": "sterna.driver.create_executor",
     "optimize": "sterna.driver.relay_build",
     "save_param_dict": "sterna.runtime.params",
     "load_param_dict": "sterna.runtime.params",
@@ -72,8 +96,11 @@ _WHERE = {
 _MODULES = {
     "backend": "sterna.relay.backend",
     "frontend": "sterna.relay.frontend",
+    "loops": "sterna.relay.loops",
+    "prelude": "sterna.relay.prelude",
     "testing": "sterna.relay.testing",
     "transform": "sterna.relay.transform",
+    "vm": "sterna.driver.vm_build",
 }
 
 

@@ -1,9 +1,19 @@
 """Runs graphs by the operators' references: slow, plain, and the oracle for everything else."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sterna.ir.module import IRModule
+from sterna.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+)
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import (
     Call,
@@ -19,6 +29,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.op import record_of
 from sterna.relay.reference import reference_value
+from sterna.relay.steps import Step
 
 # A NumPy array, a tuple of values, or a function of values.
 Value = Any
@@ -72,6 +83,12 @@ class _Run:
             return self._closure(self.mod[expr], {})
         if isinstance(expr, Call):
             return self._call(expr, values)
+        if isinstance(expr, Match):
+            return values[_clause(expr, values).rhs]
+        if isinstance(expr, Constructor):
+            return lambda *fields: ConstructorValue(expr.tag, fields, expr)
+        if isinstance(expr, Step):
+            return expr.evaluate(*[values[part] for part in expr.operands()])
         assert isinstance(expr, Var)
         raise ValueError(f"the variable {expr.name_hint} has no value")
 
@@ -89,28 +106,74 @@ class _Run:
     def _closure(
         self, func: Function, values: Mapping[RelayExpr, Value]
     ) -> Callable[..., Value]:
-        outer: dict[RelayExpr, Value] = {e: v for e, v in values.items() if isinstance(e, Var)}
+        return _Closure(self, func, {e: v for e, v in values.items() if isinstance(e, Var)})
 
-        def run(*args: Value) -> Value:
-            return self.value(func.body, {**outer, **dict(zip(func.params, args, strict=True))})
 
-        return run
+@dataclass(eq=False, slots=True)
+class _Closure:
+    """A function with the variables that it reads."""
+
+    run: _Run
+    function: Function
+    known: dict[RelayExpr, Value]
+
+    def __call__(self, *args: Value) -> Value:
+        given: dict[RelayExpr, Value] = dict(zip(self.function.params, args, strict=True))
+        return self.run.value(self.function.body, {**self.known, **given})
 
 
 def _needs(expr: RelayExpr, values: dict[RelayExpr, Value]) -> list[RelayExpr]:
     """What must be known before an expression; of a choice only the branch that is taken."""
     if isinstance(expr, If):
         return [expr.cond] if expr.cond not in values else [_branch(expr, values)]
+    if isinstance(expr, Match):
+        return [expr.data] if expr.data not in values else [_clause(expr, values).rhs]
     if isinstance(expr, Let):
         if expr.value in values:
-            values[expr.var] = values[expr.value]
+            made = values[expr.var] = values[expr.value]
+            if isinstance(made, _Closure):
+                made.known.setdefault(expr.var, made)  # it may call itself
             return [expr.body]
         return [expr.value]
-    if isinstance(expr, Function | Var | Constant | GlobalVar):
+    if isinstance(expr, Function | Var | Constant | GlobalVar | Constructor):
         return []
     if isinstance(expr, Call) and record_of(expr) is None:
         return [expr.op, *expr.args]
     return list(expr.operands())  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructorValue:
+    """A value that a constructor made."""
+
+    tag: int
+    fields: tuple[Value, ...]
+    constructor: Constructor
+
+
+def _clause(expr: Match, values: dict[RelayExpr, Value]) -> Clause:
+    """The clause that a value looks like; its pattern's variables get their values."""
+    for clause in expr.clauses:
+        found: dict[RelayExpr, Value] = {}
+        if _looks_like(values[expr.data], clause.lhs, found):
+            values.update(found)
+            return clause
+    raise ValueError("no clause of a match holds for its value")
+
+
+def _looks_like(value: Value, pattern: Pattern, found: dict[RelayExpr, Value]) -> bool:
+    if isinstance(pattern, PatternVar):
+        found[pattern.var] = value
+        return True
+    if isinstance(pattern, PatternTuple):
+        parts = value
+    elif isinstance(pattern, PatternConstructor):
+        if value.tag != pattern.constructor.tag:
+            return False
+        parts = value.fields if pattern.patterns else ()
+    else:
+        return True
+    return all(_looks_like(p, q, found) for p, q in zip(parts, pattern.patterns, strict=True))
 
 
 def _branch(expr: If, values: dict[RelayExpr, Value]) -> RelayExpr:

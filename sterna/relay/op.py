@@ -96,8 +96,16 @@ class ContractionRules(Generic[AttrsType]):
     compute_with: CallRule[AttrsType, Any] | None = None
     """compute_with(attrs, out_type, epilogue, *tensors): its computation with its epilogue; gives
     None for a call that has nothing better than what follows any operator."""
-    alter_layout: Callable[[AttrsType, Args, Any], Attrs | None] | None = None
-    """alter_layout(attrs, args, processor): its attributes in the layout that runs best there."""
+    alter_layout: Callable[[AttrsType, Args, Any, Any], Attrs | None] | None = None
+    """alter_layout(attrs, args, processor, costs): its attributes in the layout that runs best
+    there; costs are what layout_costs gave for all whose layouts pass to each other, or None."""
+    layout_costs: Callable[[Sequence[Call], int, Any], Any] | None = None
+    """layout_costs(calls, moved, processor): what all of these, whose layouts pass to each other,
+    cost as they lie, and in the layout that they prefer, where so many elements go into it and
+    back; None where that one is taken anyway."""
+    without_border: Callable[[Call, Any], RelayExpr | None] | None = None
+    """without_border(call, processor): itself by parts that see no border; None where that costs
+    more than products with it."""
     convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     scale: "ScaleRule | None" = None

@@ -34,6 +34,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import Op
+from sterna.relay.steps import Step
 
 HEADER = '#[version = "0.0.5"]'
 METADATA = "#[metadata]"
@@ -151,6 +152,9 @@ class _Printer:
             second = "\n".join(self.scope(expr.false_branch, indent + INDENT))
             condition = self._part(expr.cond)
             return f"if ({condition}) {{\n{first}\n{indent}}} else {{\n{second}\n{indent}}}"
+        if isinstance(expr, Step):
+            parts = ", ".join(self._part(part) for part in expr.operands())
+            return f"{type(expr).__name__}({parts})"
         assert isinstance(expr, Let)
         lines = "\n".join(self.scope(expr, indent + INDENT))
         return f"{{\n{lines}\n{indent}}}"
@@ -204,7 +208,7 @@ def _within(root: RelayExpr, known: dict[int, str]) -> list[RelayExpr]:
         stack.append((expr, True))
         if isinstance(expr, If):
             stack.append((expr.cond, False))
-        elif isinstance(expr, Call | Tuple | TupleGetItem):
+        elif isinstance(expr, Call | Tuple | TupleGetItem | Step):
             stack += [(e, False) for e in reversed(expr.operands())]
     return order
 
@@ -243,5 +247,5 @@ def _value(value: Any) -> str:
     return repr(value)
 
 
-RelayExpr.show = staticmethod(show_expr)
-IRModule.show = staticmethod(show_module)
+RelayExpr.write = staticmethod(show_expr)
+IRModule.write = staticmethod(show_module)

@@ -33,6 +33,7 @@ from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
+from sterna.relay.passes.skip_border_taps import SkipBorderTaps
 from sterna.relay.passes.sum_rows import SumRows
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
@@ -49,7 +50,7 @@ __all__ = [
     "FoldExplicitPadding", "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyInference", "SumRows",
+    "SimplifyInference", "SkipBorderTaps", "SumRows",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "function_pass", "module_pass",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from sterna.relay.adt import Constructor, Match
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -14,6 +15,7 @@ from sterna.relay.expr import (
     TupleGetItem,
     Var,
 )
+from sterna.relay.steps import Step
 
 Change = Callable[[RelayExpr, RelayExpr], RelayExpr]
 
@@ -51,7 +53,10 @@ def rebuild(expr: RelayExpr, memo: dict[int, RelayExpr]) -> RelayExpr:
             break
     else:
         return expr
-    made = _REBUILD[type(expr)](expr, lambda part: memo.get(id(part), part))
+    if isinstance(expr, Step | Match):
+        made: RelayExpr = expr.with_operands([memo.get(id(part), part) for part in inner])
+    else:
+        made = _REBUILD[type(expr)](expr, lambda part: memo.get(id(part), part))
     made.span = expr.span
     return made
 
@@ -68,6 +73,7 @@ _REBUILD: dict[type, Callable[..., RelayExpr]] = {
     Var: lambda e, new: e,
     GlobalVar: lambda e, new: e,
     Constant: lambda e, new: e,
+    Constructor: lambda e, new: e,
 }
 
 

@@ -1,6 +1,7 @@
 """Addresses, connections and TLS."""
 
 import ipaddress
+import secrets
 import socket
 import ssl
 import time
@@ -54,9 +55,8 @@ def check_may_listen(host: str, secret: bytes | None) -> None:
     """Refuse to be reachable from outside without a secret."""
     if secret is None and not is_loopback(host):
         raise PermissionError(
-            f"listening on '{host}' would let everybody who reaches it run programs here; set "
-            "STERNA_RPC_SECRET to a long random text, the same on clients, trackers and servers, "
-            "or listen on 127.0.0.1"
+            f"listening on '{host}' would let everybody who reaches it run programs here; listen "
+            f"on 127.0.0.1, or {_make_a_secret('clients, trackers and servers')}"
         )
 
 
@@ -65,9 +65,16 @@ def check_may_wait(proxy_host: str, secret: bytes | None) -> None:
     if secret is None and not is_loopback(proxy_host):
         raise PermissionError(
             f"waiting for clients at the proxy on '{proxy_host}' would let everybody who reaches "
-            "it run programs here; set STERNA_RPC_SECRET to a long random text, the same on "
-            "clients, proxies and servers"
+            f"it run programs here; {_make_a_secret('clients, proxies and servers')}"
         )
+
+
+def _make_a_secret(ends: str) -> str:
+    """A line to copy, with a secret that was made for it."""
+    return (
+        f"give a secret to {ends} by the same line on each machine:\n"
+        f"export STERNA_RPC_SECRET={secrets.token_hex(32)}"
+    )
 
 
 def listen(host: str, port: int, port_end: int, reuse: bool = True) -> socket.socket:

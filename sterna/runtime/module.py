@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
@@ -88,10 +88,13 @@ class Module(_core.Module):
     def __call__(self, *args: Any) -> Any:
         return self.entry_func(*args)
 
+    entry_name: ClassVar[str] = "main"
+    """The function that calling the module calls."""
+
     @property
     def entry_func(self) -> PackedFunc:
-        """What calling the module calls: its function main."""
-        return self.get_function("main")
+        """What calling the module calls."""
+        return self.get_function(self.entry_name)
 
     def time_evaluator(
         self,

@@ -7,7 +7,7 @@ An operator says what is computed; this room says how. A kernel is made in these
 2. **Implementation.** The pass ChooseImplementations asks every file in `implementations/` which
    plans suit the contraction on the processor and what they cost, in cycles of the thread that ends
    last, by one cost model (cost.py): direct, split-K, blocked GEMM, Winograd, AMX, byte pairs,
-   depthwise dot products. The cheapest is taken, and it packs the weights; nn.conv2d stays
+   depthwise dot products, im2col. The cheapest is taken, and it packs the weights; nn.conv2d stays
    nn.conv2d, with a plan.
 3. **Stages.** The first three are tensor expressions (expression.py) whose sum carries its
    description (sum_of_products.py): what its axes run over, how operands are read, and the plan's

@@ -1,9 +1,10 @@
 """The one door through which schedules decide: choose(name, candidates, cost).
 
 An untuned build takes the cheapest candidate by the analytic cost model. An answer from outside,
-the setting schedule.answers of a PassContext, replaces it where it is offered: {"tile": "4 x 16"}
-everywhere, {"<scope>/tile": ...} in one kernel or layer. What was asked, offered and taken is
-recorded for the build report, and so are answers that were not offered.
+the setting schedule.answers of a PassContext or what `answering` holds around the build, replaces
+it where it is offered: {"tile": "4 x 16"} everywhere, {"<scope>/tile": ...} in one kernel or layer.
+What was asked, offered and taken is recorded for the build report, and so are answers that were not
+offered.
 
 Costs are cycles by cost.py, or of one step of a register tile. Some questions have a rule instead,
 and cost what a candidate is away from its answer (`near`, or 0 and 1), because the model sees no
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from sterna.ir.pass_context import PassContext
@@ -44,6 +46,11 @@ class Decision:
     def answered(self) -> bool:
         """Whether what was taken came from outside."""
         return self.answer == self.taken
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the answer from outside was not offered."""
+        return self.answer is not None and not self.answered
 
     def __str__(self) -> str:
         """winograd(m=4) at 812 k of direct 1,604 k, 8 more"""
@@ -73,7 +80,23 @@ class Scope:
         return {q: d for part in self.inner if part.name == name for q, d in part.decisions.items()}
 
 
+_answers: ContextVar[Mapping[str, str]] = ContextVar("answers", default=MappingProxyType({}))
 _scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
+
+
+@contextmanager
+def answering(answers: Mapping[str, str]) -> Iterator[None]:
+    """Questions that are asked inside are answered so, whatever PassContexts lie in between."""
+    token = _answers.set({**_answers.get(), **answers})
+    try:
+        yield
+    finally:
+        _answers.reset(token)
+
+
+def answers_now() -> dict[str, str]:
+    """All answers that hold here; those of a PassContext before those of `answering`."""
+    return {**_answers.get(), **PassContext.current().get_config(ANSWERS)}
 
 
 @contextmanager
@@ -87,6 +110,16 @@ def deciding(name: str) -> Iterator[Scope]:
         _scope.reset(token)
         if around is not None:
             around.inner.append(made)
+
+
+@contextmanager
+def asking_costs() -> Iterator[None]:
+    """Questions that are asked inside belong to nothing: only what answers would cost counts."""
+    token = _scope.set(None)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
 
 
 def choose(name: str, candidates: Sequence[T], cost: Callable[[T], float]) -> T:
@@ -115,7 +148,7 @@ def near(wanted: float) -> Callable[[float], float]:
 
 
 def _answer(name: str, scope: Scope | None) -> str | None:
-    answers: Mapping[str, str] = PassContext.current().get_config(ANSWERS)
+    answers = answers_now()
     own = answers.get(f"{scope.name}/{name}") if scope is not None and answers else None
     return own if own is not None else answers.get(name)
 

@@ -3,10 +3,13 @@
 What the direct way takes is what every other implementation must beat.
 """
 
+import math
+
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes
 from sterna.schedule.kernel import Processor
 from sterna.schedule.products import FLOAT32
+from sterna.schedule.register_tile import tiles_of_group
 
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
@@ -16,6 +19,10 @@ REGION = 3000
 KERNEL = 1000
 # What it takes to make vectors of float32 of narrow weights, and how many rows share them.
 WIDENED, ROWS_OF_VECTORS = 2, 8
+# How much longer the steps of a tile take that each are a loop's turn: those of a single channel.
+ONE_CHANNEL = 2.5
+# The same where numbers are loaded into all lanes, one by one, on processors that take lanes.
+BROADCAST = 1.15
 # Dot products of bytes of a cycle.
 DOTS = 1.6
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
@@ -57,6 +64,22 @@ def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> 
     if made.is_matrix and data > processor.l2_bytes // 2:  # it comes again for every column
         cycles += made.matrices * data * (tiles - 1) / STREAMED / processor.threads
     return cycles
+
+
+def tiled_cycles(made: Contraction, processor: Processor) -> float:
+    """What the direct way takes with the loads of its tiles: of lines of pixels, times channels."""
+    *above, rows = (math.prod(made.result),) if made.is_pointwise else made.result
+    columns = made.outputs // made.groups
+    found = tiles_of_group(processor, rows, columns, made.groups, made.out, made.depth)
+    steps = min(found.values()) * made.groups * made.products * made.batch * math.prod(above)
+    steps *= ONE_CHANNEL if made.depth == made.groups == 1 and made.taps > 1 else 1.0
+    if processor.by_element_fma and processor.steps_together(made.out, made.depth) == 1:
+        steps *= BROADCAST
+    cycles = max(0.0, steps - made.macs / products_per_cycle(processor))
+    if not made.channels_last and made.weight_bytes > processor.l2_bytes // 2:
+        # of a few channels they are read for every line of pixels
+        cycles += made.batch * math.prod(above) * made.weight_bytes / STREAMED
+    return direct_cycles(made, processor) + cycles / processor.threads
 
 
 def blocked_cycles(made: Contraction, depth: int, processor: Processor) -> float:

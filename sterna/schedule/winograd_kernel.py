@@ -18,7 +18,7 @@ from sterna.schedule.implementation import Plan
 from sterna.schedule.linear_steps import Matrix, linear_steps
 from sterna.schedule.register_tile import TileSpace
 from sterna.schedule.statement_kernel import StatementKernel
-from sterna.schedule.winograd_plan import matrices
+from sterna.schedule.winograd_plan import all_tiles, matrices, tiles_of
 from sterna.schedule.winograd_transform import Transform
 from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar
@@ -55,8 +55,9 @@ class WinogradKernel(StatementKernel):
         self.lanes, self.together = plan.integer("lanes"), plan.integer("together")
         self.split, self.plain = plan.text("split"), plan.integer("products")
         (self.height, self.width), self.inputs = made.result, made.inputs
-        self.down, self.across = -(-self.height // self.m), -(-self.width // self.m)
-        self.chunk, self.tiles = chunk_of(made, self.lanes), self.down * self.across
+        self.apart = made.dilation
+        self.down, self.across = tiles_of(made, self.m)
+        self.chunk, self.tiles = chunk_of(made, self.lanes), all_tiles(made, self.m)
         self.each = min(plan.integer("tiles"), self.tiles)
         self.blocks = -(-self.tiles // self.each)
         self.rows = TileSpace(
@@ -67,7 +68,9 @@ class WinogradKernel(StatementKernel):
 
     def describe(self) -> str:
         return (
-            f"Winograd F({self.m}, {self.window}), {self.blocks} blocks of {self.each} tiles, "
+            f"Winograd F({self.m}, {self.window})"
+            f"{' of interleaved images' if self.apart != (1, 1) else ''}, "
+            f"{self.blocks} blocks of {self.each} tiles, "
             f"threads share {self.split}, "
             f"{self.rows} tiles x {self.block} channels in registers, weights "
             f"{self.size**2 * self.inputs / self.plain:.1f} times as large"
@@ -128,14 +131,15 @@ class WinogradKernel(StatementKernel):
             chunk, place = part // block.count, part % block.count
             top, left = self._corner(block.first + place)
             top, left = top - before[0], left - before[1]
+            below, beside = self.apart
             channel = chunk * self.chunk + vector * self.lanes
 
             def load(row: Expr | int, column: Expr) -> tuple[None, Expr]:
-                index = (block.image, top + row, left + column, channel)
+                index = (block.image, top + row * below, left + column * beside, channel)
                 return None, self.data.vload(index, self.lanes)
 
             def load_if_inside(row: Expr | int, column: Expr) -> tuple[Expr, Expr]:
-                within = self._within(top + row, left + column, 1)
+                within = self._within(top + row * below, left + column * beside, 1)
                 return all_of(*within), load(row, column)[1]
 
             def store(row: Expr, values: Sequence[Expr]) -> None:
@@ -158,14 +162,17 @@ class WinogradKernel(StatementKernel):
     @property
     def _has_border(self) -> bool:
         """Whether tiles reach over the edges of the data."""
-        reach = self.window - 1
-        whole = (self.down * self.m + reach, self.across * self.m + reach)
+        reach, (below, beside) = self.window - 1, self.apart
+        whole = ((self.down * self.m + reach) * below, (self.across * self.m + reach) * beside)
         return self.made.before != (0, 0) or self.made.image != whole
 
     def _within(self, top: Expr, left: Expr, extent: int) -> list[Expr]:
         """That a square with a corner lies in the data."""
-        height, width = self.made.image
-        return [top >= 0, top <= height - extent, left >= 0, left <= width - extent]
+        height, width = (
+            size - (extent - 1) * apart - 1
+            for size, apart in zip(self.made.image, self.apart, strict=True)
+        )
+        return [top >= 0, top <= height, left >= 0, left <= width]
 
     def _multiply(self, block: Block, made: BufferVar, own: Products, following: Products) -> None:
         """The products of a block; those that follow have their weights come closer meanwhile."""
@@ -173,9 +180,9 @@ class WinogradKernel(StatementKernel):
         lines = range(0, self.block, LINE_BYTES // self.weight.dtype.bytes)
         each = -(-len(lines) // max(1, whole))
 
-        def ahead(turn: Expr) -> list[tuple[Expr, ...]]:
+        def ahead(step: Expr) -> list[tuple[Expr, ...]]:
             """The lines of every channel that one of the whole groups fetches."""
-            numbers = [build.minimum(turn * each + n, len(lines) - 1) for n in range(each)]
+            numbers = [build.minimum(step * each + n, len(lines) - 1) for n in range(each)]
             return [(*following, number * lines.step) for number in numbers]
 
         with self.ib.for_range(0, whole, name="group") as group:
@@ -252,19 +259,24 @@ class WinogradKernel(StatementKernel):
                 return None, made.vload(index, self.lanes)
 
             def store(row: Expr, values: Sequence[Expr]) -> None:
+                below, beside = self.apart
                 for column, value in enumerate(values):
-                    at = (block.image, top + row, left + column)
+                    at = (block.image, top + row * below, left + column * beside)
                     inside: list[Expr] = []
-                    if self.height % self.m:
-                        inside.append(top + row < self.height)
-                    if column >= self.width % self.m > 0:
-                        inside.append(left + column < self.width)
+                    if self.height % (self.m * below):
+                        inside.append(at[1] < self.height)
+                    if self.width % (self.m * beside) > 0 and self._may_end(column):
+                        inside.append(at[2] < self.width)
                     with ib.if_scope(all_of(*inside)) if inside else nullcontext():
                         self._store(at, channels * self.block + channel, value)
 
             half = transform.between(ib)
             transform.columns(ib, half, load)
             transform.rows(ib, half, store)
+
+    def _may_end(self, column: int) -> bool:
+        """Whether a column of the last tile of a line may lie behind the last pixel."""
+        return column >= self.width // self.apart[1] % self.m
 
     def _store(self, at: Sequence[Expr], channel: Expr, value: Expr) -> None:
         """A vector of results, or what is made of them."""
@@ -276,8 +288,13 @@ class WinogradKernel(StatementKernel):
         self.store_channels(at, channel, self.lanes, held.__getitem__)
 
     def _corner(self, tile: Expr) -> tuple[Expr, Expr]:
-        """Where a tile of results begins."""
-        return tile // self.across * self.m, tile % self.across * self.m
+        """Where a tile of results begins: of an interleaved image its own rows and columns."""
+        if self.apart == (1, 1):
+            return tile // self.across * self.m, tile % self.across * self.m
+        below, beside = self.apart
+        own, each = tile % (self.down * self.across), tile // (self.down * self.across)
+        top, left = own // self.across * self.m, own % self.across * self.m
+        return top * below + each // beside, left * beside + each % beside
 
     def _transform(self, matrix: Matrix) -> Transform:
         return Transform(linear_steps(matrix), self.size, self.dtype, self.lanes)

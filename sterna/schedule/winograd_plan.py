@@ -100,6 +100,22 @@ def restore_weights(packed: Array, m: int, window: int) -> Array:
     return made.astype(packed.dtype)
 
 
+def tiles_of(made: Contraction, m: int) -> tuple[int, int]:
+    """How many tiles of m x m results lie below each other, and beside each other.
+
+    Dilated windows see every few rows and columns: these are images of their own, interleaved.
+    """
+    down, across = (
+        -(-size // (m * apart)) for size, apart in zip(made.result, made.dilation, strict=True)
+    )
+    return down, across
+
+
+def all_tiles(made: Contraction, m: int) -> int:
+    """The tiles of an image, or of all images that are interleaved in it."""
+    return math.prod(tiles_of(made, m)) * math.prod(made.dilation)
+
+
 @dataclass(frozen=True, slots=True)
 class WinogradPlan:
     """How a convolution is computed by F(m, r)."""
@@ -194,8 +210,7 @@ class _Work:
 
     def even(self, most: int, multiple: int = 1) -> tuple[int, int]:
         """The tiles of a block, at most some, and how many blocks all images have."""
-        images, (height, width) = self.made.batch, self.made.result
-        tiles = -(-height // self.m) * -(-width // self.m)
+        images, tiles = self.made.batch, all_tiles(self.made, self.m)
         count = -(-tiles // max(1, most))
         if count * images % multiple:
             count = min(tiles, count + multiple - count % multiple)
@@ -227,7 +242,7 @@ class _Work:
 
         turns: how many blocks of tiles a thread works on. blocks: of output channels, for each of
         which it reads its share of the transforms. What stays there shares it with weights: all,
-        if they are read in every turn, or those of this block and of the next.
+        if they are read in every step, or those of this block and of the next.
         """
         weights, seen = self.weights * share.weights, self.seen(each) * share.seen
         made = 4 * self.positions * each * self.block

@@ -28,7 +28,10 @@ _NAME = re.compile(rf"({_KINDS})(\d{{1,3}})?(?:x(\d{{1,5}}))?")
 class DataType(str):
     """An element type's name that also knows its parts."""
 
-    __slots__ = ("bits", "kind", "lanes", "type_code")
+    __slots__ = (
+        "_vectors", "bits", "element", "is_bool", "is_float", "is_int", "is_integer", "is_uint",
+        "kind", "lanes", "type_code",
+    )
 
     kind: str
     """int, uint, float, bfloat, bool, handle, ..."""
@@ -38,6 +41,19 @@ class DataType(str):
     """Bits of one lane."""
     lanes: int
     """1, or the length of a vector type."""
+    element: "DataType"
+    """The type of one lane."""
+    is_float: bool
+    """Whether it holds fractions: float16 to float64, bfloat16 and the small floats."""
+    is_int: bool
+    """Whether it is a signed integer."""
+    is_uint: bool
+    """Whether it is an unsigned integer; bool is not."""
+    is_integer: bool
+    """Whether it is a signed or unsigned integer; bool is not."""
+    is_bool: bool
+    """Whether it is a truth value."""
+    _vectors: dict[int, "DataType"]
 
     _made: ClassVar[dict[str, "DataType"]] = {}
 
@@ -66,6 +82,11 @@ class DataType(str):
         text = kind if fixed is not None else f"{kind}{bits}"
         made = str.__new__(cls, text if lanes == 1 else f"{text}x{lanes}")
         made.kind, made.type_code, made.bits, made.lanes = kind, code, bits, lanes
+        made.element = made if lanes == 1 else DataType(text)
+        made.is_float = kind.startswith(("float", "bfloat"))
+        made.is_int, made.is_uint, made.is_bool = kind == "int", kind == "uint", kind == "bool"
+        made.is_integer = made.is_int or made.is_uint
+        made._vectors = {lanes: made}
         return made
 
     @classmethod
@@ -80,39 +101,12 @@ class DataType(str):
     def __getnewargs__(self) -> tuple[str]:
         return (str(self),)
 
-    @property
-    def element(self) -> "DataType":
-        """The type of one lane."""
-        return self if self.lanes == 1 else DataType(self.partition("x")[0])
-
     def with_lanes(self, lanes: int) -> "DataType":
         """The same element in a vector of another length."""
-        return self if lanes == self.lanes else DataType(f"{self.element}x{lanes}")
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it holds fractions: float16 to float64, bfloat16 and the small floats."""
-        return self.kind.startswith(("float", "bfloat"))
-
-    @property
-    def is_int(self) -> bool:
-        """Whether it is a signed integer."""
-        return self.kind == "int"
-
-    @property
-    def is_uint(self) -> bool:
-        """Whether it is an unsigned integer; bool is not."""
-        return self.kind == "uint"
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether it is a signed or unsigned integer; bool is not."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether it is a truth value."""
-        return self.kind == "bool"
+        found = self._vectors.get(lanes)
+        if found is None:
+            found = self._vectors[lanes] = DataType(f"{self.element}x{lanes}")
+        return found
 
     @property
     def is_packed(self) -> bool:

@@ -3,7 +3,7 @@
 from sterna.support.classic import classic_names
 from sterna.target.for_schedules import host_of, is_gpu, processor_of
 from sterna.target.kind import Option, TargetKind, register
-from sterna.target.machine import Machine, instructions_of, machine_of
+from sterna.target.machine import Machine, instructions_of, is_microcontroller, machine_of
 from sterna.target.needed import needed
 from sterna.target.shortcuts import (
     adreno,
@@ -13,6 +13,7 @@ from sterna.target.shortcuts import (
     hexagon,
     intel_graphics,
     mali,
+    micro,
     riscv_cpu,
     rocm,
 )
@@ -22,8 +23,9 @@ from sterna.target.target import Target
 __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
-    "intel_graphics", "is_gpu",
-    "list_tags", "machine_of", "mali", "needed", "processor_of", "register", "riscv_cpu", "rocm",
+    "intel_graphics", "is_gpu", "is_microcontroller",
+    "list_tags", "machine_of", "mali", "micro", "needed", "processor_of", "register", "riscv_cpu",
+    "rocm",
 ]
 
 __getattr__ = classic_names(__name__)

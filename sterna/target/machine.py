@@ -161,6 +161,16 @@ def instructions_of(target: Described | None) -> Instructions:
     return machine_of(target).instructions
 
 
+def is_microcontroller(target: Described) -> bool:
+    """Whether a target's processor has short addresses and no operating system."""
+    if not (target.attrs.get("mtriple") or target.kind.triple):
+        return False
+    machine = machine_of(target)
+    system = machine.triple.split("-")[2:3]
+    return (machine.pointer_bits <= 32 and system in (["none"], ["unknown"], [])
+            and machine.architecture != "wasm")
+
+
 def _host() -> "Host":
     # LLVM is loaded only for a target that needs to know this machine.
     found: Host = importlib.import_module("sterna.target.host").host()

@@ -99,6 +99,24 @@ def riscv_cpu(model: str = "sifive-u54", options: Options = None) -> Target:
                  options=options)
 
 
+# Microcontrollers by their processors; host is this machine, which runs the same C.
+_MICRO = {
+    "host": "", "esp32": "", "rp2040": "cortex-m0", "sam3x8e": "cortex-m3",
+    "atsamd51": "cortex-m4", "cxd5602gg": "cortex-m4", "nrf52840": "cortex-m4",
+    "stm32l4r5zi": "cortex-m4", "imxrt10xx": "cortex-m7", "stm32f746xx": "cortex-m7",
+    "stm32h7xx": "cortex-m7", "mps2_an521": "cortex-m33", "nrf5340dk": "cortex-m33",
+    "stm32u5xx": "cortex-m33", "mps3_an547": "cortex-m55", "zynq_mp_r5": "cortex-r5",
+}
+
+
+def micro(model: str = "host", options: Options = None) -> Target:
+    """C for a microcontroller."""
+    if model not in _MICRO:
+        raise unknown(model, _MICRO, "It should be a model of micro")
+    words = ["c", f"-model={model}", *([f"-mcpu={_MICRO[model]}"] if _MICRO[model] else [])]
+    return _make(*words, options=options)
+
+
 def hexagon(version: str = "v68", num_cores: int = 4, vtcm_capacity: int | None = None) -> Target:
     """A Qualcomm Hexagon DSP with its vector unit."""
     cpu = version.removeprefix("hexagon")

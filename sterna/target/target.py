@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
+from sterna.support.classic import classic_names
 from sterna.target.features import Features
 from sterna.target.kind import Option, TargetKind, Value, all_kinds, find_kind
 from sterna.target.machine import Machine, machine_of
@@ -325,3 +326,6 @@ def _ask_device(kind: TargetKind, index: int) -> dict[str, Value]:
     if query is None:
         raise ValueError(f"-from_device: a device of kind '{kind.name}' cannot be asked")
     return dict(query(index))
+
+
+__getattr__ = classic_names(__name__)

@@ -102,7 +102,7 @@ def pass_down(stage: Stage, ranges: dict[IterVar, Range], analyzer: Analyzer) ->
 
 
 def _from_zero(extent: Expr) -> Range:
-    return Range(build.const(0, extent.dtype), extent)
+    return Range.from_min_extent(build.const(0, extent.dtype), extent)
 
 
 def _is_less(a: Expr, b: Expr) -> bool:
@@ -263,7 +263,7 @@ class _Inference:
         scan = stage.attach_stage
         if scan is not None and is_update(self.schedule, scan, stage):
             now = root_values(scan, self.bounds.ranges[scan])[scan.op.axis[0].var]
-            return {stage.op.axis[0]: Range(now, build.const(1, now.dtype))}
+            return {stage.op.axis[0]: Range.from_min_extent(now, build.const(1, now.dtype))}
         allowed = {axis.var for axis in around} - shared_threads(stage)
         lows: list[list[Expr]] = [[] for _ in stage.op.axis]
         highs: list[list[Expr]] = [[] for _ in lows]
@@ -357,7 +357,8 @@ class _Inference:
             if not any(depends_on_time(stage, each) for each in lows):
                 return whole
             extent = whole.extent  # before that time the state is another one
-        return Range(build.cast(whole.extent.dtype, low), build.cast(whole.extent.dtype, extent))
+        dtype = whole.extent.dtype
+        return Range.from_min_extent(build.cast(dtype, low), build.cast(dtype, extent))
 
 
 def infer_bounds(schedule: Schedule) -> Bounds:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sterna.arith import substitute
-from sterna.ir import build
 from sterna.ir.expr import Expr, Var
 from sterna.te.schedule import Schedule, Stage
 from sterna.te.tensor import (
@@ -32,7 +31,7 @@ def cache_read(
     for stage in stages:
         if not any(schedule[t] is source for t in stage.op.input_tensors):
             raise ValueError(f"{stage.op.name} does not read {tensor.name}")
-    axes = [IterVar(Range(build.const(0), e), f"ax{i}") for i, e in enumerate(tensor.shape)]
+    axes = [IterVar(Range(0, e), f"ax{i}") for i, e in enumerate(tensor.shape)]
     body = tensor(*[axis.var for axis in axes])
     cache = Stage(ComputeOp(f"{tensor.op.name}.{scope}", axes, [body]))
     cache.scope, cache.group = scope, source.group

@@ -71,7 +71,7 @@ def _moved(
         return PlaceholderOp(op.name, shape, op.dtype)
     assert isinstance(op, ComputeOp)
     axes = [
-        IterVar(Range(build.const(0, extent.dtype), extent), var.name)
+        IterVar(Range.from_min_extent(build.const(0, extent.dtype), extent), var.name)
         for var, extent in zip(inverse.initial_indices, shape, strict=True)
     ]
     own: dict[Var, Expr] = {

@@ -4,13 +4,16 @@ from sterna.te.group import groups_of
 from sterna.te.inline import inline_stages
 from sterna.te.scan import place_scans
 from sterna.te.schedule import Fuse, Schedule, Split, Stage
-from sterna.te.tensor import IterVar
+from sterna.te.tensor import COMM_REDUCE, DATA_PAR, IterVar
+from sterna.tir.threads import LAUNCHED
 
 
 def normalize(schedule: Schedule) -> Schedule:
     """A copy of a schedule without inlined stages, in which attached stages are at loops that run.
 
     b.compute_at(c, i); c.split(i)  ->  b.compute_at(c, i.inner)
+
+    Where threads share a reduction, the loops over other threads come first.
     """
     own = schedule.copy()
     inline_stages(own)
@@ -19,8 +22,28 @@ def normalize(schedule: Schedule) -> Schedule:
             _follow_group(stage)
         if stage.attach_type == "scope":
             _follow_loop(own, stage)
+        _put_threads_first(stage)
     place_scans(own)
     return own
+
+
+def _put_threads_first(stage: Stage) -> None:
+    """for k:  # thread threadIdx.x          for j:  # thread threadIdx.y
+        for j: b[j] += a[k, j]  # thread ->      for k: b[j] += a[k, j]  # thread threadIdx.x
+    """
+    bound = [x for x in stage.leaf_iter_vars if _is_bound(stage, x)]
+    if any(x.iter_type == COMM_REDUCE for x in bound):
+        data = [x for x in bound if x.iter_type == DATA_PAR]
+        rest = [x for x in stage.leaf_iter_vars if x not in data]
+        first = next(i for i, x in enumerate(rest) if x.iter_type == COMM_REDUCE)
+        before = [x for x in stage.leaf_iter_vars if x in data or x in rest[:first]]
+        stage.leaf_iter_vars = [*before, *rest[first:]]
+
+
+def _is_bound(stage: Stage, axis: IterVar) -> bool:
+    attributes = stage.iter_var_attrs.get(axis)
+    thread = attributes.bind_thread if attributes is not None else None
+    return thread is not None and thread.thread_tag in LAUNCHED
 
 
 def _follow_group(stage: Stage) -> None:

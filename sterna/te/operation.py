@@ -66,7 +66,7 @@ def _domain(dom: Range | Sequence[ExprLike], name: str) -> Range:
     if len(dom) != 2:
         raise TypeError(f"the range of {name} is a pair of begin and end, not {dom!r}")
     begin, end = build.match_types(dom[0], dom[1])
-    return Range(begin, build.sub(end, begin))
+    return Range.from_min_extent(begin, build.sub(end, begin))
 
 
 def reduce_axis(
@@ -102,7 +102,7 @@ def compute(
     extents = as_shape(shape)
     names = _argument_names(fcompute, len(extents), name, varargs_names)
     axes = [
-        IterVar(Range(build.const(0, extent.dtype), extent), axis_name, DATA_PAR)
+        IterVar(Range.from_min_extent(build.const(0, extent.dtype), extent), axis_name, DATA_PAR)
         for axis_name, extent in zip(names, extents, strict=True)
     ]
     result = fcompute(*[axis.var for axis in axes])

@@ -119,7 +119,7 @@ class _Factoring:
         """The stage now reduces the partial results."""
         op = self.op
         over = IterVar(
-            Range(build.const(0), self.ranges[self.axis].extent), f"{self.axis.name}.v", COMM_REDUCE
+            Range(0, self.ranges[self.axis].extent), f"{self.axis.name}.v", COMM_REDUCE
         )
         indices = [a.var for a in op.axis]
         indices.insert(self.place, over.var)

@@ -52,7 +52,7 @@ class ScanOp(Operation):
         self.axis = [scan_axis]
         self.outputs = [Tensor(self, i, t.shape, t.dtype) for i, t in enumerate(update)]
         self.spatial_axis_ = [
-            IterVar(Range(build.const(0), extent), f"{name}.out{i}.i{dim}", OPAQUE)
+            IterVar(Range.from_min_extent(build.const(0), extent), f"{name}.out{i}.i{dim}", OPAQUE)
             for i, tensor in enumerate(update)
             for dim, extent in enumerate(tensor.shape[1:], 1)
         ]
@@ -95,7 +95,7 @@ def scan(
     begin, end = build.match_types(first[0].shape[0], later[0].shape[0])
     if Analyzer().can_prove(build.greater(begin, end)):
         raise ValueError(f"scan {name}: init has {begin} rows, more than the {end} of the update")
-    axis = IterVar(Range(begin, build.sub(end, begin)), f"{name}.idx", ORDERED)
+    axis = IterVar(Range.from_min_extent(begin, build.sub(end, begin)), f"{name}.idx", ORDERED)
     op = ScanOp(name, axis, first, later, states, known, tag_in_scope(tag), attrs)
     return op.output(0) if len(op.outputs) == 1 else list(op.outputs)
 
@@ -257,7 +257,7 @@ class _Step:
         return self.copy(tensor, f"{self.op.name}.{what}{index}")
 
     def copy(self, tensor: Tensor, name: str) -> Tensor:
-        axes = [IterVar(Range(build.const(0), e), f"i{n}") for n, e in enumerate(tensor.shape)]
+        axes = [IterVar(Range(0, e), f"i{n}") for n, e in enumerate(tensor.shape)]
         stage = Stage(ComputeOp(name, axes, [tensor(*[axis.var for axis in axes])]))
         self.schedule.insert(self.schedule.stages.index(self.stage), stage)
         return stage.op.output(0)

@@ -125,7 +125,7 @@ class Stage:
         self.leaf_iter_vars = list(roots)
         self.relations = []
         if isinstance(op, ComputeOp) and not roots:
-            one = IterVar(Range(build.const(0), build.const(1)), "singleton")
+            one = IterVar(Range.from_min_extent(build.const(0), build.const(1)), "singleton")
             self.relations.append(Singleton(one))
             self.all_iter_vars.append(one)
             self.leaf_iter_vars.append(one)

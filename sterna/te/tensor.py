@@ -16,12 +16,27 @@ DATA_PAR, THREAD_INDEX, COMM_REDUCE, ORDERED, OPAQUE = 0, 1, 2, 3, 4
 UNROLLED, VECTORIZED, PARALLELIZED, TENSORIZED = 5, 6, 7, 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Range:
     """The numbers from min on, extent of them."""
 
     min: Expr
     extent: Expr
+
+    def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
+        """From begin up to end, without end; from 0 up to begin if there is no end."""
+        first, last = (0, begin) if end is None else (begin, end)
+        low, high = build.match_types(first, last)
+        object.__setattr__(self, "min", low)
+        object.__setattr__(self, "extent", build.sub(high, low))
+
+    @staticmethod
+    def from_min_extent(min: ExprLike, extent: ExprLike) -> "Range":
+        """The numbers from min on, so many."""
+        made = object.__new__(Range)
+        object.__setattr__(made, "min", build.as_expr(min))
+        object.__setattr__(made, "extent", build.as_expr(extent))
+        return made
 
     def __repr__(self) -> str:
         return f"range(min={self.min}, extent={self.extent})"

@@ -113,7 +113,7 @@ class _Tensorization:
             if low is None or high is None:
                 raise self.refuse(f"its loops run over no range of {axis.name}")
             extent = self.analyzer.simplify(high - low + 1)
-            ranges[axis] = Range(self.analyzer.simplify(low), extent)
+            ranges[axis] = Range.from_min_extent(self.analyzer.simplify(low), extent)
             inside = build.mul(inside, extent)
         count: Expr = build.const(1)
         for extent in extents.values():

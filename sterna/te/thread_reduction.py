@@ -9,7 +9,8 @@
                                                       b = parts[0]
 
 Run in any order of the threads these loops give what the plain ones do; on a GPU the parts are in
-memory that the threads share, with barriers between the steps.
+memory that the threads share, with barriers between the steps. Threads along other dimensions of
+the block reduce at the same time, so that each row of them has parts of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var
-from sterna.te.bounds import threads_around
+from sterna.te.bounds import scope_of, threads_around
 from sterna.te.tensor import COMM_REDUCE, IterVar, Reduce
 from sterna.tir.stmt import (
     Allocate,
@@ -31,6 +32,7 @@ from sterna.tir.stmt import (
     Stmt,
     seq,
 )
+from sterna.tir.threads import THREAD, THREADS, rank_of_scope
 
 if TYPE_CHECKING:
     from sterna.te.nest import Nest
@@ -69,8 +71,12 @@ class _Reduction:
                     f"must be a number, not {count}; split it by one"
                 )
         self.sizes = [build.int_value(count) or 0 for count in counts]
+        self.beside = self.threads_beside()
+        """Loops over other threads of the block, which reduce at the same time: where in the
+        shared memory theirs is, and how many there are."""
+        apart = self.beside.values()
         self.parts = [
-            Buffer(f"{t.name}.parts", t.dtype, (*counts, *sizes), "shared") for t in outputs
+            Buffer(f"{t.name}.parts", t.dtype, (*apart, *counts, *sizes), "shared") for t in outputs
         ]
         self.own = [Buffer(f"{t.name}.own", t.dtype, tuple(sizes), "local") for t in outputs]
 
@@ -92,6 +98,30 @@ class _Reduction:
         zero, one = build.const(0), build.const(1)
         return For(Var("block", zero.dtype), zero, one, "thread", joined, "blockIdx.x")
 
+    def threads_beside(self) -> dict[Var, Expr]:
+        """The loops over threads around whose iterations have each a result of their own."""
+        nest, stage = self.nest, self.nest.stage
+        found: dict[str, Var] = {}
+        if rank_of_scope(scope_of(stage)) == THREAD:
+            found.update(threads_around(stage))
+        reducing = [stage.iter_var_attrs[leaf].bind_thread for leaf in self.threads]
+        for thread in reducing:
+            if thread is not None and thread.thread_tag in found:
+                raise ValueError(
+                    f"{nest.op.name} is reduced by {thread.thread_tag}, each of which is to have a "
+                    f"result of its own: schedule[{nest.op.name}].set_scope(\"shared\") lets them "
+                    "have one in common"
+                )
+        for leaf in stage.leaf_iter_vars:
+            attributes = stage.iter_var_attrs.get(leaf)
+            if leaf not in self.leaves and attributes and attributes.bind_thread is not None:
+                found[attributes.bind_thread.thread_tag] = leaf.var
+        domains, simplify = nest.lowering.bounds.domains, nest.analyzer.simplify
+        return {
+            var: simplify(domains[var][1] - domains[var][0] + 1)
+            for tag, var in found.items() if tag in THREADS
+        }
+
     # ---- each thread's share ----
 
     def in_registers(self) -> Stmt:
@@ -103,7 +133,7 @@ class _Reduction:
             nest.init_loops(rest, nest.start()),
             nest.loops(rest, nest.guarded(nest.update(), True)),
             self.over_inner(lambda inner: seq(*[
-                BufferStore(part, BufferLoad(own, inner), (*self.thread_vars(), *inner))
+                BufferStore(part, BufferLoad(own, inner), self.at(self.thread_vars(), inner))
                 for part, own in zip(self.parts, self.own, strict=True)
             ])),
         )
@@ -114,13 +144,17 @@ class _Reduction:
     def in_parts(self) -> Stmt:
         """Shares in the memory of all, where other loops run around those of the threads."""
         nest = self.nest
-        at = (*self.thread_vars(), *(leaf.var for leaf in self.inner))
+        at = self.at(self.thread_vars(), tuple(leaf.var for leaf in self.inner))
         nest.partial = [(buffer, at) for buffer in self.parts]
         started = nest.init_loops(self.inner, nest.start())
         begin = self.over_threads(lambda threads: substitute(
             started, dict(zip(self.thread_vars(), threads, strict=True))
         ))
         return seq(begin, nest.loops(self.leaves, nest.guarded(nest.update(), True)))
+
+    def at(self, threads: Indices, inner: Indices) -> Indices:
+        """Where the share of some threads is."""
+        return (*self.beside, *threads, *inner)
 
     def thread_vars(self) -> tuple[Var, ...]:
         return tuple(leaf.var for leaf in self.threads)
@@ -142,10 +176,10 @@ class _Reduction:
         def at_threads(threads: Indices) -> Stmt:
             mine = threads[place]
             other = (*threads[:place], mine + half, *threads[place + 1 :])
-            return IfThenElse(
-                mine + half < left,
-                self.over_inner(lambda inner: self.combine((*threads, *inner), (*other, *inner))),
-            )
+            # All threads run the loops, and wait for each other in them.
+            return self.over_inner(lambda inner: IfThenElse(
+                mine + half < left, self.combine(self.at(threads, inner), self.at(other, inner))
+            ))
 
         return self.over_threads(at_threads)
 
@@ -171,8 +205,8 @@ class _Reduction:
         nest = self.nest
         nest.partial = None
         zeros = tuple(build.const(0, var.dtype) for var in self.thread_vars())
-        at = tuple(leaf.var for leaf in self.inner)
-        stores = [nest.store_at(i, BufferLoad(p, (*zeros, *at))) for i, p in enumerate(self.parts)]
+        at = self.at(zeros, tuple(leaf.var for leaf in self.inner))
+        stores = [nest.store_at(i, BufferLoad(p, at)) for i, p in enumerate(self.parts)]
         reduced = {leaf.var for leaf in self.leaves if leaf.iter_type == COMM_REDUCE}
         body = nest.guarded(nest.predicated(seq(*stores), reduced), False)
         return nest.init_loops(self.inner, body)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, ExprLike, StringImm, Var
+from sterna.ir.expr import INT32, Call, Expr, ExprLike, StringImm, Var
 from sterna.ir.node import Node
 from sterna.support.dtype import DataType
 from sterna.tir.buffer import decl_buffer
@@ -217,6 +217,13 @@ class IRBuilder:
         buffer = decl_buffer(shape, dtype, name, scope=scope, axis_separators=axis_separators)
         self.emit(lambda body: Allocate(buffer, body))
         return BufferVar(self, buffer)
+
+    def pointer(
+        self, content_type: str, name: str = "ptr", scope: str = "global"
+    ) -> BufferVar:
+        """Memory of so many elements as a caller gives, to read and write by an index."""
+        size = Var(f"{name}.size", INT32)
+        return BufferVar(self, decl_buffer((size,), content_type, name, scope=scope))
 
     def let(self, var_name: str, value: Any) -> Var:
         """A name for a value."""

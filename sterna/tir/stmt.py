@@ -50,7 +50,8 @@ from sterna.ir.node import Node, node
 from sterna.ir.structural import binds, has_identity
 from sterna.support.dtype import DataType
 
-# An annotation of loops that compilers shall not write out: their bodies fill the registers.
+# An annotation of loops that compilers shall not write out: their bodies fill the registers, or
+# there are too many of them.
 STAYS_ROLLED = "stays_rolled"
 LoopKind = Literal["serial", "parallel", "unrolled", "vectorized", "thread"]
 
@@ -170,7 +171,10 @@ class BufferLoad(Expr):
     dtype: DataType = field(init=False)
 
     def __post_init__(self) -> None:
-        lanes = max((index.dtype.lanes for index in self.indices), default=1)
+        lanes = 1
+        for index in self.indices:
+            if index.dtype.lanes > lanes:
+                lanes = index.dtype.lanes
         self.dtype = self.buffer.dtype.with_lanes(lanes)
 
 

@@ -27,6 +27,29 @@ def test_unknown_command_is_a_usage_error() -> None:
     assert "fly" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("compil net.onnx", "sterna: error: there is no command 'compil'; did you mean compile?"),
+        ("wings --fly", "sterna: error: there is no command 'wings'; there are compile, run"),
+        ("--verson", "sterna: error: there is no option --verson; did you mean --version?"),
+        ("compile --outptu=x a.onnx",
+         "sterna compile: error: there is no option --outptu; did you mean --output?"),
+        ("run a.onnx b.onnx", "sterna run: error: b.onnx is one word too many"),
+        ("run a.onnx --precision floot16", "there is no choice 'floot16'; did you mean float16?"),
+    ],
+)
+def test_misspelt_words_are_told_with_the_commands_own_usage(
+    words: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words.split())
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and text in said
+    command = words.split()[0] if words.startswith(("compile", "run")) else "[-h]"
+    assert said.startswith(f"usage: sterna {command}")
+
+
 def test_an_error_is_one_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,7 +56,7 @@ def test_a_compiled_model(sterna: Sterna) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["dense.onnx", "--show", "wings"], 2, "invalid choice: 'wings'"),
+        (["dense.onnx", "--show", "wings"], 2, "there is no choice 'wings'"),
         (["dense.onnx", "--draw", "dense.png"], 2, "must end in .svg or .html"),
         (["dense.onnx", "-o", "text"], 2, "-o goes with --show"),
         (["dense.onnx", "--show", "tir", "--kernel", "wings"], 3, "no kernel's name has 'wings'"),

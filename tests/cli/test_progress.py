@@ -3,6 +3,7 @@
 import argparse
 import io
 import threading
+import time
 import warnings
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sterna.cli import output
-from sterna.cli.output import Bar, progress, short_name
+from sterna.cli.output import Bar, Lines, progress, short_name
 from sterna.support.progress import Watcher, stage, watching
 
 
@@ -40,6 +41,18 @@ def test_there_is_no_bar_in_a_pipe_or_for_machines(capfd: pytest.CaptureFixture[
             at.begin("a step")
             at.end("a step")
     assert capfd.readouterr() == ("", "")
+
+
+def test_long_stages_are_lines_in_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(every=0.05)
+    with watching(lines), stage("compile kernels", 3) as at:
+        at.begin("a step")
+        at.end("a step")
+        time.sleep(0.3)
+    said = capfd.readouterr().err
+    assert "sterna: compile kernels (1 of 3): 0 s so far" in said and said.count("\n") >= 2
+    time.sleep(0.12)
+    assert capfd.readouterr().err == ""
 
 
 def test_stages_that_fail_are_not_ended() -> None:

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from tests.cli.conftest import Sterna
-from tests.model.networks import dense_by_numpy, made
+from tests.model.networks import by_rate, dense_by_numpy, made
 from tests.support import FOREIGN, require_module
 
 IMAGE = np.linspace(-1, 1, 12, dtype="float32").reshape(2, 6)
@@ -45,6 +45,26 @@ def test_the_largest_scores_by_label(sterna: Sterna, folder: Path) -> None:
     assert "skua" in sterna(*words).out
     Path("labels.txt").write_text("gull\n")
     assert "1 labels for 4 scores" in sterna(*words).err
+
+
+@pytest.mark.parametrize(
+    ("labels", "best"), [("sea gull tern skua", "tern"), ("gull tern skua", "tern"),
+                         ("gull tern", "gull"), ("sea sky gull tern skua", None)],
+)
+def test_scores_of_pictures_of_one_pixel(
+    sterna: Sterna, folder: Path, labels: str, best: str | None
+) -> None:
+    """Lists of labels have the background class as their first one, or leave it out."""
+    node = helper.make_node("Identity", ["x"], ["y"], name="same")
+    onnx.save(made([node], {"x": [1, 3, 1, 1]}, {"y": [1, 3, 1, 1]}), "same.onnx")
+    np.save("x.npy", np.float32([1, 3, 2]).reshape(1, 3, 1, 1))
+    Path("labels.txt").write_text("\n".join(labels.split()))
+    done = sterna("run", "same.onnx", "-i", "x.npy", "--top", "2", "--labels", "labels.txt",
+                  "--json")
+    assert done.status == (3 if best is None else 0)
+    if best is not None:
+        top = done.data["top"]
+        assert [row["class"] for row in top] == [1, 2] and top[0]["label"] == best
 
 
 def test_pictures(sterna: Sterna, folder: Path) -> None:
@@ -123,3 +143,13 @@ def test_mistakes_are_one_message(
     done = sterna("run", *words)
     assert (done.status, done.out) == (status, "")
     assert message in done.err and "Traceback" not in done.err
+
+
+def test_an_input_is_fixed(sterna: Sterna, folder: Path) -> None:
+    onnx.save(by_rate(), "by_rate.onnx")
+    words = ("run", "by_rate.onnx", "--shape", "n:8", "--random", "--json")
+    done = sterna(*words, "--fix", "rate=16000")
+    assert done.status == 0 and done.data["outputs"]["y"]["type"] == "float32[1, 2]"
+    done = sterna(*words)
+    assert done.status == 4 and "node 'by_rate' (If)" in done.err and "--fix NAME=VALUE" in done.err
+    assert sterna(*words, "--fix", "rate=fast").status == 2

@@ -98,6 +98,18 @@ def test_it_gives_what_the_graph_gives() -> None:
     assert "tvmgen_default___tvm_main__" in lib.get_lib().get_source()
 
 
+def test_comments_name_the_nodes_of_a_model() -> None:
+    x = relay.var("x", shape=(4,))
+    y = relay.nn.relu(x)
+    y.span = "activation /* of a model */"
+    executor = Executor("aot", {"interface-api": "c", "unpacked-api": True})
+    built = relay.build(
+        tvm.IRModule.from_expr(relay.Function([x], y)), "c", executor=executor,
+        runtime=Runtime("crt"),
+    )
+    assert "/* Computes activation / * of a model * /. */" in built.lib.get_source()
+
+
 @pytest.mark.parametrize("suffix", [".so", ".tar"])
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_a_file_carries_it(suffix: str, target: str, tmp_path: Path) -> None:

@@ -83,6 +83,52 @@ def row_sums(rows: int = 5, length: int = 20, threads: int = 8, first: bool = Tr
     return Example(schedule, [a, b], lambda a: a.sum(1))
 
 
+def sums_side_by_side(rows_first: bool = True) -> Example:
+    """Several rows to a block, each of which a row of threads shares."""
+    a = te.placeholder((6, 9), name="A")
+    k = te.reduce_axis((0, 9), "k")
+    b = te.compute((6,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    schedule = te.create_schedule(b.op)
+    block, row = schedule[b].split(b.op.axis[0], factor=3)
+    outer, inner = schedule[b].split(k, factor=4)
+    order = (block, row, inner, outer) if rows_first else (inner, block, outer, row)
+    schedule[b].reorder(*order)
+    schedule[b].bind(block, te.thread_axis("blockIdx.x"))
+    schedule[b].bind(row, te.thread_axis("threadIdx.y"))
+    schedule[b].bind(inner, te.thread_axis("threadIdx.x"))
+    return Example(schedule, [a, b], lambda a: a.sum(1))
+
+
+def sum_that_nobody_shares() -> Example:
+    """A sum in shared memory inside a loop over threads, all of which would add to it."""
+    a = te.placeholder((4, 6), name="A")
+    k = te.reduce_axis((0, 6), "k")
+    total = te.compute((4,), lambda i: te.sum(a[i, k], axis=k), name="total")
+    out = te.compute((4, 6), lambda i, j: a[i, j] - total[i], name="out")
+    schedule = te.create_schedule(out.op)
+    schedule[out].bind(out.op.axis[0], te.thread_axis("blockIdx.x"))
+    schedule[out].bind(out.op.axis[1], te.thread_axis("threadIdx.x"))
+    schedule[total].compute_at(schedule[out], out.op.axis[1])
+    schedule[total].set_scope("shared")
+    return Example(schedule, [a, out], lambda a: a - a.sum(1, keepdims=True))
+
+
+def helpers_with_registers() -> Example:
+    """Threads that have no result of their own, but help to fetch, and need registers for that."""
+    a = te.placeholder((2, 8), name="A")
+    b = te.compute((2, 8), lambda i, j: a[i, j] * 2, name="B")
+    c = te.compute((2, 8), lambda i, j: b[i, j] + 1, name="C")
+    d = te.compute((2, 8), lambda i, j: c[i, 7 - j], name="D")
+    s = te.create_schedule(d.op)
+    s[d].bind(d.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[c].compute_at(s[d], d.op.axis[0])
+    s[c].set_scope("shared")
+    s[c].bind(s[c].op.axis[1], te.thread_axis("threadIdx.x"))
+    s[b].compute_at(s[c], s[c].op.axis[0])
+    s[b].set_scope("local")
+    return Example(s, [a, d], lambda a: (2 * a + 1)[:, ::-1])
+
+
 def whole_sum(length: int = 50, threads: int = 16) -> Example:
     """One block adds everything up."""
     a = te.placeholder((length,), name="A")
@@ -176,6 +222,10 @@ def running_sums(steps: int = 5, width: int = 12) -> Example:
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "vector_add": vector_add, "row_sums": row_sums,
     "row_sums_in_parts": lambda: row_sums(first=False), "whole_sum": whole_sum,
+    "sums_side_by_side": sums_side_by_side,
+    "sums_side_by_side_in_any_order": lambda: sums_side_by_side(False),
+    "sum_that_nobody_shares": sum_that_nobody_shares,
+    "helpers_with_registers": helpers_with_registers,
     "product": product, "product_of_virtual_threads": product_of_virtual_threads,
     "running_sums": running_sums,
 }

@@ -14,7 +14,7 @@ from sterna.tir.device_interpreter import DataRaceError, run_on_device
 from sterna.tir.passes import split_host_device as split_pass
 from sterna.tir.passes.split_host_device import launch_of, split_host_device
 from sterna.tir.passes.thread_sync import is_one_to_one
-from sterna.tir.stmt import Allocate, For, PrimFunc, Stmt
+from sterna.tir.stmt import Allocate, For, IfThenElse, PrimFunc, Stmt
 from sterna.tir.threads import is_barrier
 from tests.gpu.kernels import EXAMPLES, Example, product, row_sums, vector_add
 
@@ -90,6 +90,44 @@ def test_a_barrier_in_a_branch_of_some_threads_is_moved_out() -> None:
     example.check_interpreted()
     (kernel,) = split_host_device(lowered(example))[1]
     assert launch_of(kernel).block_size == 8
+
+
+def test_threads_wait_before_a_branch_not_inside_it() -> None:
+    """Drivers mistake barriers in branches, even in those that all threads take."""
+    a = te.placeholder((7,), name="A")
+    b = te.compute((7,), lambda i: a[i] * 2, name="B")
+    c = te.compute((7,), lambda i: b[6 - i], name="C")
+    schedule = te.create_schedule(c.op)
+    schedule[c].bind(c.op.axis[0], te.thread_axis("threadIdx.x"))
+    schedule[b].compute_at(schedule[c], c.op.axis[0])
+    schedule[b].set_scope("shared")
+    schedule[b].split(b.op.axis[0], factor=4)  # and a rest
+    example = Example(schedule, [a, c], lambda a: 2 * a[::-1])
+    example.check_interpreted()
+    (kernel,) = split_host_device(lowered(example))[1]
+    inside: list[Node] = []
+
+    def look(node: Node) -> None:
+        if isinstance(node, IfThenElse):
+            post_order(node, lambda n: inside.append(n) if is_barrier(n) else None)  # type: ignore[arg-type]
+
+    post_order(kernel.body, look)
+    assert barriers_of(kernel) and not inside
+
+
+def test_threads_that_reduce_have_one_result_in_common() -> None:
+    a = te.placeholder((8, 8), name="A")
+    k = te.reduce_axis((0, 8), "k")
+    total = te.compute((8,), lambda i: te.sum(a[i, k], axis=k), name="total")
+    out = te.compute((8,), lambda i: total[i] + 1, name="out")
+    schedule = te.create_schedule(out.op)
+    schedule[out].bind(out.op.axis[0], te.thread_axis("threadIdx.x"))
+    schedule[total].compute_at(schedule[out], out.op.axis[0])
+    schedule[total].bind(k, te.thread_axis("threadIdx.x"))
+    with pytest.raises(ValueError, match=r"total is reduced by threadIdx.x, .*set_scope"):
+        tvm.lower(schedule, [a, out])
+    schedule[total].set_scope("shared")
+    Example(schedule, [a, out], lambda a: a.sum(1) + 1).check_interpreted()
 
 
 def test_large_memory_of_a_thread_is_taken_from_the_device() -> None:

@@ -110,6 +110,8 @@ def test_make_builds_it_without_us(
     )
     made = read_example(done.stdout + done.stderr)
     assert_agree(list(made.outputs.values()), expected)
+    subprocess.run([make, "-s", "clean"], cwd=tmp_path / "project", timeout=60, check=True)
+    assert not (tmp_path / "project" / "build").exists()
 
 
 def test_a_program_that_faults_says_so(

@@ -68,3 +68,26 @@ def unsupported() -> onnx.ModelProto:
     model = made([node], {"x": [2]}, {"y": [2]})
     model.opset_import.append(helper.make_opsetid("birds", 1))
     return model
+
+
+def by_rate() -> onnx.ModelProto:
+    """Frames of 8 numbers, or of 4 at half the rate, each with a product of its own."""
+    def branch(size: int) -> onnx.GraphProto:
+        weight = np.full((size, 2), size, "float32")
+        result = helper.make_tensor_value_info(f"y{size}", TensorProto.FLOAT, [1, 2])
+        return helper.make_graph(
+            [helper.make_node("MatMul", ["frame", f"w{size}"], [f"y{size}"], name=f"dense{size}")],
+            f"of_{size}", [], [result], [numpy_helper.from_array(weight, f"w{size}")],
+        )
+
+    whole = helper.make_tensor("whole", TensorProto.INT64, [], [16000])
+    graph = helper.make_graph(
+        [helper.make_node("Equal", ["rate", "whole"], ["is_whole"], name="compare"),
+         helper.make_node("If", ["is_whole"], ["y"], name="by_rate", then_branch=branch(8),
+                          else_branch=branch(4))],
+        "network",
+        [helper.make_tensor_value_info("frame", TensorProto.FLOAT, [1, "n"]),
+         helper.make_tensor_value_info("rate", TensorProto.INT64, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])], [whole],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)

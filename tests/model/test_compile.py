@@ -9,7 +9,7 @@ import pytest
 
 import sterna
 from sterna import relay
-from sterna.model import InputError, OpenShapeError
+from sterna.model import InputError, OpenShapeError, compile_closed
 from sterna.relay.arrays import numpy_dtype
 from sterna.support.progress import Watcher, watching
 from tests.model.networks import dense, dense_by_numpy, two_inputs, unsupported
@@ -130,7 +130,7 @@ def test_graphs_of_relay_come_with_their_weights() -> None:
     function = relay.Function((x, w), relay.nn.dense(x, w))
     weights = np.arange(12, dtype="float32").reshape(3, 4)
     with pytest.raises(OpenShapeError, match=r'shapes=\{"x": \(1, 4\)\}'):
-        sterna.compile(function, params={"w": weights})
+        compile_closed(function, params={"w": weights})
     model = sterna.compile((function, {"w": weights}), shapes={"x": (2, 4)})
     assert [str(spec) for spec in model.inputs] == ["x: float32[2, 4]"]
     assert [str(spec) for spec in model.outputs] == ["output0: float32[2, 3]"]
@@ -142,7 +142,7 @@ def test_graphs_of_relay_come_with_their_weights() -> None:
 
 def test_open_dimensions_are_listed_with_the_argument_to_give() -> None:
     with pytest.raises(OpenShapeError) as caught:
-        sterna.compile(dense("batch"))
+        compile_closed(dense("batch"))
     assert str(caught.value).splitlines() == [
         "the model leaves dimensions of its inputs open:",
         "  image: (batch, 6)",
@@ -153,7 +153,7 @@ def test_open_dimensions_are_listed_with_the_argument_to_give() -> None:
     by_dimension = sterna.compile(dense("batch"), shapes={"batch": 2})
     np.testing.assert_array_equal(by_dimension(IMAGE), model(IMAGE))
     with pytest.raises(ValueError, match=r"the dimension 'batch' .* takes one number"):
-        sterna.compile(dense("batch"), shapes={"batch": (2, 6)})
+        sterna.compile(dense("batch"), shapes={"batch": (2, 6, 1)})
     with pytest.raises(ValueError, match="shapes names 'img', which is no input"):
         sterna.compile(dense(), shapes={"img": (1, 6)})
 

@@ -25,14 +25,18 @@ NEARLY_ZERO = ("sigmoid",)
 # Contractions, norms and pools, of which one number reaches many results: few are special there.
 SPREADING = re.compile(r"nn\.(\w*(conv|dense|matmul|norm|softmax|pool|attention)|lrn)")
 
+DATA, WEIGHTS = "data", "weights"
+
 SWEPT = [
-    pytest.param(record, case, id=f"{record.name}-{place}")
+    pytest.param(record, case, part, id=f"{record.name}-{place}-{part}")
     for record in records().values()
     if record.compute is not None and not record.name.startswith(("dyn.", "fast_"))
     and (record.pattern <= COMM_REDUCE or record.name.startswith("image.")
          or SPREADING.match(record.name))
     for place, case in enumerate(record.cases)
     if any(array.dtype.kind == "f" for array in flatten(arrays_of(case)))
+    for part in (DATA, WEIGHTS)
+    if part == DATA or (SPREADING.match(record.name) and len(case.inputs) > 1)
 ]
 
 
@@ -50,13 +54,13 @@ def _with_special(value: Any, rng: np.random.Generator, part: int) -> Any:
     return made
 
 
-def _operands(record: AnyOp, case: Case) -> list[Any]:
-    """Those of a case; scales and weights are no data, and stay."""
+def _operands(record: AnyOp, case: Case, part: str) -> list[Any]:
+    """Those of a case: of what spreads, the data or all else is special; scales stay."""
     rng = np.random.default_rng(1)
     names = [*record.inputs, *[""] * len(case.inputs)]
     spreads = SPREADING.match(record.name) is not None
     return [
-        value if "scale" in name or (spreads and place)
+        value if "scale" in name or (spreads and (place > 0) != (part == WEIGHTS))
         else _with_special(value, rng, 40 if spreads else 6)
         for place, (name, value) in enumerate(zip(names, arrays_of(case), strict=False))
     ]
@@ -82,9 +86,9 @@ def assert_alike(got: Any, want: Any, tolerance: float, name: str = "") -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("record", "case"), SWEPT)
-def test_folded_and_run(record: AnyOp, case: Case) -> None:
-    operands = _operands(record, case)
+@pytest.mark.parametrize(("record", "case", "part"), SWEPT)
+def test_folded_and_run(record: AnyOp, case: Case, part: str) -> None:
+    operands = _operands(record, case, part)
     attrs = record.attrs(**case.attrs) if record.attrs is not None else None
     kind = record.infer(attrs, *[type_of(value) for value in operands])
     assert record.reference is not None

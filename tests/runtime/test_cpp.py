@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import sterna
+from sterna import relay
 from tests.support import LEAKS, require_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,3 +107,29 @@ def test_checks(build: Build) -> None:
     library = build.make(CHECKS / "library.cpp", "library.so", "-shared", "-fPIC")
     program = build.make(CHECKS / "check.cpp", "check")
     assert build.run(program, library) == "all is well\n"
+
+
+@pytest.mark.parametrize("name", ["c/run_model.c", "cpp/run_model.cpp"])
+def test_examples_run_a_model_by_the_lines_that_they_show(name: str, tmp_path: Path) -> None:
+    require_program("cc")
+    require_program("c++")
+    x = relay.var("x", shape=(3,))
+    model = sterna.compile(relay.Function([x], relay.nn.relu(x * relay.const([2.0, 3.0, -1.0]))))
+    for file in ("model.so", "model.o"):
+        model.export(tmp_path / file)
+    np.arange(3, dtype="float32").tofile(tmp_path / "input.bin")
+    source = EXAMPLES.parent / name
+    (tmp_path / source.name).write_text(source.read_text())
+    comment = source.read_text().partition("*/")[0]
+    lines = re.findall(r"^ \*     (.*)$", comment, re.MULTILINE)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True,
+        timeout=120, check=False, env={**os.environ, "PATH": path},
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    if source.suffix == ".cpp":
+        assert done.stdout == "0 3 0 \n"
+    else:
+        given = np.fromfile(tmp_path / "output.bin", "float32")
+        np.testing.assert_array_equal(given, [0, 3, 0])

@@ -30,13 +30,14 @@ PROCESSORS = {
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution with channels last, or a dense layer."""
+    """A convolution, or a dense layer."""
 
     data: tuple[int, ...]
     weight: tuple[int, ...]
     """(output channel, window, input channel), or (unit, number)."""
     dtypes: tuple[str, str, str]
     attrs: dict[str, Any] = field(default_factory=dict)
+    layout: str = "NHWC"
 
     @property
     def is_dense(self) -> bool:
@@ -52,7 +53,7 @@ class Layer:
                 data_layout="NC", out_layout="NC",
             )
         attrs = Conv2DAttrs(
-            data_layout="NHWC", kernel_layout="OHWI", out_dtype=out, **self.attrs
+            data_layout=self.layout, kernel_layout="OHWI", out_dtype=out, **self.attrs
         )
         made = contraction_of(
             attrs, kind(self.data, self.dtypes[0]), kind(self.weight, self.dtypes[1])
@@ -78,7 +79,7 @@ class Layer:
         if self.is_dense:
             return x, relay.nn.dense(x, held, out_dtype=self.dtypes[2])
         return x, relay.nn.conv2d(
-            x, held, data_layout="NHWC", kernel_layout="OHWI", out_dtype=self.dtypes[2],
+            x, held, data_layout=self.layout, kernel_layout="OHWI", out_dtype=self.dtypes[2],
             **self.attrs,
         )
 
@@ -101,7 +102,10 @@ HALVES = ("bfloat16",) * 3
 WIDENED = ("bfloat16", "bfloat16", "float32")
 BYTES = ("uint8", "int8", "int32")
 SIGNED = ("int8", "int8", "int32")
-FAMILIES = ("windows", "stem", "pointwise", "depthwise", "dense", "one pixel", "many rows")
+FAMILIES = (
+    "windows", "stem", "pointwise", "depthwise", "dense", "one pixel", "many rows",
+    "channels first",
+)
 
 
 @st.composite
@@ -120,6 +124,8 @@ def layers(draw: st.DrawFn, family: str, dtypes: tuple[str, str, str]) -> Layer:
     if family == "dense":
         rows = (number(1, 20),) if draw(st.booleans()) else (number(1, 3), number(1, 7))
         return Layer((*rows, inputs), (outputs, inputs), dtypes)
+    if family == "channels first":
+        return draw(_channels_first(dtypes))
     attrs: dict[str, Any] = {"padding": tuple(number(0, 2) for _ in range(4))}
     if dtypes in (BYTES, SIGNED):
         attrs["border"] = number(0, 100)
@@ -127,15 +133,37 @@ def layers(draw: st.DrawFn, family: str, dtypes: tuple[str, str, str]) -> Layer:
     if family == "windows" and dtypes != FLOATS:
         attrs |= {"strides": (number(1, 2), number(1, 3)), "dilation": (number(1, 2), number(1, 2))}
         window = (number(1, 3), number(1, 3))
+    elif family == "windows":
+        attrs["dilation"] = (number(1, 3), number(1, 3))
     if family == "stem":
         inputs, window = number(1, 4), (number(3, 7),) * 2
         attrs["strides"] = (2, 2)
-    image = number(max(5, window[0]), 13), number(max(5, window[1]), 13)
+    reach = [
+        (size - 1) * apart + 1
+        for size, apart in zip(window, attrs.get("dilation", (1, 1)), strict=True)
+    ]
+    image = number(max(5, reach[0]), 13), number(max(5, reach[1]), 13)
     weight = (outputs, *window, inputs)
     if family == "depthwise":
         inputs, attrs["groups"], weight = outputs, outputs, (outputs, *window, 1)
         attrs["strides"] = (number(1, 2), number(1, 2))
     return Layer((number(1, 2), *image, inputs), weight, dtypes, attrs)
+
+
+@st.composite
+def _channels_first(draw: st.DrawFn, dtypes: tuple[str, str, str]) -> Layer:
+    """Any extents: neither channels nor pixels need fill vectors."""
+
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return draw(st.integers(low, high)), draw(st.integers(low, high))
+
+    groups, (inputs, outputs) = draw(st.integers(1, 3)), pair(1, 20)
+    window, image = draw(st.sampled_from([(1, 1), (3, 1), (1, 3), (2, 4)])), pair(7, 19)
+    attrs = {"groups": groups, "strides": pair(1, 2), "dilation": pair(1, 2)}
+    if draw(st.booleans()):
+        attrs["padding"] = (*pair(0, 2), *pair(0, 2))
+    data = (draw(st.integers(1, 2)), groups * inputs, *image)
+    return Layer(data, (groups * outputs, *window, inputs), dtypes, attrs, "NCHW")
 
 
 # One layer of each kind, from which it is known who suits what.
@@ -148,6 +176,7 @@ SAMPLES: dict[tuple[str, tuple[str, str, str]], Layer] = {
         "dense": Layer((5, 8), (16, 8), dtypes),
         "one pixel": Layer((1, 1, 1, 1024), (8, 1, 1, 1024), dtypes),
         "many rows": Layer((48, 512), (64, 512), dtypes),
+        "channels first": Layer((1, 8, 4, 5), (16, 1, 1, 8), dtypes, layout="NCHW"),
     }[family]
     for family in FAMILIES
     for dtypes in (FLOATS, HALVES, WIDENED, BYTES, SIGNED)

@@ -40,10 +40,11 @@ OF_SOME_SIZES = ("blocked_gemm", "split_k")
 
 
 def candidates(name: str, layer: Layer, processor: str, weight: Array) -> list[Candidate]:
+    """Those that pack weights: what is left as it stands has nothing to test."""
     found = implementations()[name].candidates(
         layer.contraction, layer.plain(weight), PROCESSORS[processor]
     )
-    return list(found)
+    return [each for each in found if each.pack is not None]
 
 
 @cache
@@ -269,7 +270,10 @@ def test_what_follows_adds_no_loop(name: str) -> None:
         mod = packed_alone(relay.Function((x,), body), processor, candidate)
         fused = relay.transform.FuseOps(2)(mod)["main"].body.op
         loops.append(str(lower_kernel(fused, "kernel", PROCESSORS[processor]).function))
-    assert loops[0].count("# parallel") == loops[1].count("# parallel")
+    counts = [text.count("# parallel") for text in loops]
+    assert counts[0] == counts[1]
+    # The direct way shares work only where there is enough of it.
+    assert counts[0] >= 1 or candidate.plan.name == "direct"
 
 
 @pytest.mark.parametrize("name", PACKED)

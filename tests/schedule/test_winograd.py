@@ -355,11 +355,11 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(image, stem, strides=(2, 1), padding=3),
         relay.nn.conv2d(image, stem, padding=3),
         relay.nn.conv2d(image, even, strides=2),  # no window reads the last row
-        relay.nn.conv2d(x, w, dilation=2, padding=2),
+        relay.nn.conv2d(x, w, strides=2, dilation=2, padding=2),
         relay.nn.conv2d(x, halves, groups=2, padding=1),
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
     ):
-        assert names_in(implement(body, MACHINE)) == []
+        assert "winograd" not in names_in(implement(body, MACHINE))
     for layout, shape in (("HWNC", (56, 56, 1, 64)), ("NWHC", (1, 56, 56, 64))):
         image = relay.var("image", shape=shape)
         body = relay.nn.conv2d(image, w, padding=1, data_layout=layout, kernel_layout="OIHW")

@@ -92,7 +92,12 @@ def generate(
         called = _enter(state, part)
         called |= {known_as(func) for func in part.functions if is_program}
         written = [expand_tiles(func) for func in part.functions if not func.attrs.get("external")]
-        parts += [_define(state, func, known_as(func) in called) for func in written]
+        sources = {name: nodes for func in part.functions
+                   for name, nodes in func.attrs.get("sources", {}).items()}
+        parts += [
+            _computes(sources.get(func.name, ())) + _define(state, func, known_as(func) in called)
+            for func in written
+        ]
         prototypes += [_prototype(state, f) for f in part.functions if known_as(f) in called]
         shared.aligned |= state.aligned
     sections = [f"/* {_comment(module_name)}: made by Sterna. */"]
@@ -143,6 +148,11 @@ def _table(table: bytes) -> str:
 STERNA_EXPORT const unsigned char {LIBRARY_TABLE}[] = {{
   {listed}
 }};"""
+
+
+def _computes(nodes: Sequence[str]) -> str:
+    """A comment about the nodes of a model that a kernel computes."""
+    return f"/* Computes {_comment(', '.join(nodes))}. */\n" if nodes else ""
 
 
 def _define(state: ModuleState, func: PrimFunc, called: bool) -> str:

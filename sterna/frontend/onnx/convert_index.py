@@ -151,8 +151,11 @@ def non_zero(node: Node) -> RelayExpr:
 
 @converter("Compress")
 def compress(node: Node) -> RelayExpr:
-    condition = node.decided(1)
+    condition = node.known(1)
     axis = node.attr("axis")
+    if condition is None and node.feeds.values:
+        rows, count = parts(call("compress_padded", node[0], node[1], axis=axis), 2)
+        return first_of(node, rows, count, axis or 0)
     if condition is None:
         return call("compress", node[0], node[1], axis=axis)
     data = reshape(node[0], (-1,)) if axis is None else node[0]

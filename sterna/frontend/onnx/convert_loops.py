@@ -1,16 +1,24 @@
-"""Loops, of which every iteration becomes a part of the graph."""
+"""Loops: in a graph every iteration becomes a part of it, in a program they stay loops.
+
+They stay where runs decide how they go on, if what they carry has one type from round to round.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from sterna.frontend.calls import call, constant, type_of
+from sterna.frontend.calls import call, constant, is_sequence, type_of
+from sterna.frontend.kept_loops import KeptLoop, Round, kept_loop, scalar
 from sterna.frontend.onnx.node import Node, converter
-from sterna.relay.expr import RelayExpr
+from sterna.frontend.open_shapes import UndecidedError
+from sterna.relay.expr import RelayExpr, Var
+from sterna.relay.steps import Stack
 from sterna.support.errors import OpNotImplemented
 
 # More iterations than a graph can be made of.
 MOST_ITERATIONS = 10_000
+# A scan of few steps is faster as a part of the graph.
+SHORT_SCAN = 16
 
 
 def _slice_at(data: RelayExpr, axis: int, index: int) -> RelayExpr:
@@ -39,14 +47,56 @@ def scan(node: Node) -> list[RelayExpr]:
     results = len(node.outputs) - len(states)
     backwards = node.attr("scan_output_directions") or [0] * results
     out_axes = node.attr("scan_output_axes") or [0] * results
-    states, made = _scanned(
-        node, states, data, [axis % type_of(x).ndim for x, axis in zip(data, axes, strict=True)],
-        node.attr("scan_input_directions") or [0] * count,
-    )
+    whole = [axis % type_of(x).ndim for x, axis in zip(data, axes, strict=True)]
+    directions = node.attr("scan_input_directions") or [0] * count
+    kept = _kept_scan(node, states, data, whole, directions) if node.feeds.can_measure else None
+    if kept is not None:
+        pairs = zip(kept.collected, backwards, out_axes, strict=True)
+        return [*kept.states, *(_placed(x, bool(back), axis) for x, back, axis in pairs)]
+    states, made = _scanned(node, states, data, whole, directions)
     for place in range(results):
         parts = [step[place] for step in made]
         states.append(_stacked(parts[::-1] if backwards[place] else parts, out_axes[place]))
     return states
+
+
+def _placed(stack: RelayExpr, is_backwards: bool, axis: int) -> RelayExpr:
+    """What was collected along the first axis, in its own direction along its own axis."""
+    turned = call("reverse", stack, axis=0) if is_backwards else stack
+    rank = type_of(stack).ndim
+    order = list(range(1, rank))
+    order.insert(axis % rank, 0)
+    return call("transpose", turned, tuple(order)) if axis % rank else turned
+
+
+def _kept_scan(
+    node: Node, states: list[RelayExpr], data: list[RelayExpr], axes: Sequence[int],
+    backwards: Sequence[int],
+) -> KeptLoop | None:
+    """A long scan as a loop of the virtual machine; None if it is short or its states change."""
+    lengths = {node.shape_of(x)[axis] for x, axis in zip(data, axes, strict=True)}
+    length = min(lengths)
+    if len(lengths) != 1 or length <= SHORT_SCAN:
+        return None
+    last = constant(length - 1, "int64")
+
+    def body(number: Var, goes_on: Var, carried: list[Var]) -> Round:
+        places = [call("subtract", last, number) if back else number for back in backwards]
+        parts = [
+            call("take", x, place, axis=axis)
+            for x, place, axis in zip(data, places, axes, strict=True)
+        ]
+        results = node.graphs["body"](*carried, *parts)
+        return Round(goes_on, results[: len(states)], results[len(states) :])
+
+    try:
+        made = kept_loop(body, states, constant(True), constant(length, "int64"))
+    except UndecidedError:
+        return None
+    if made is None:
+        return None
+    stacks = [Stack(each.items, length) for each in made.collected if isinstance(each, Stack)]
+    return KeptLoop(made.count, made.states, list(stacks))
 
 
 def _scanned(
@@ -95,6 +145,37 @@ def scan_of_batches(node: Node) -> list[RelayExpr]:
 
 @converter("Loop")
 def loop(node: Node) -> list[RelayExpr]:
+    if node.feeds.can_measure:
+        made = _kept_loop(node)
+        if made is not None:
+            return made
+    return _unrolled_loop(node)
+
+
+def _kept_loop(node: Node) -> list[RelayExpr] | None:
+    """A loop of the virtual machine; None if what it carries changes its type."""
+    states = [node[place] for place in range(2, len(node.inputs))]
+    most = scalar(node[0], "int64") if node.has(0) else None
+    first = scalar(node[1], "bool") if node.has(1) else constant(True)
+    if any(is_sequence(state) for state in states):
+        return None
+
+    def body(number: Var, goes_on: Var, carried: list[Var]) -> Round:
+        on, *results = node.graphs["body"](number, goes_on, *carried)
+        return Round(scalar(on, "bool"), results[: len(states)], results[len(states) :])
+
+    try:
+        made = kept_loop(body, states, first, most)
+    except UndecidedError:
+        return None
+    if made is None:
+        return None
+    if len(made.collected) == 0:
+        return made.states
+    return node.feeds.measured(made.count, [*made.states, *made.collected])
+
+
+def _unrolled_loop(node: Node) -> list[RelayExpr]:
     most = int(node.number(0, "the trip count")) if node.has(0) else MOST_ITERATIONS + 1
     goes_on = node.get(1) or constant(True)
     states = [node[place] for place in range(2, len(node.inputs))]
@@ -113,5 +194,7 @@ def loop(node: Node) -> list[RelayExpr]:
 def _holds(node: Node, condition: RelayExpr) -> bool:
     known = node.feeds.value_of(condition)
     if known is None:
-        raise OpNotImplemented("a loop that ends by a condition on the model's inputs")
+        raise UndecidedError(
+            f"{node}: whether it goes on depends on the model's inputs; sterna.compile runs it"
+        )
     return bool(known.reshape(-1)[0])

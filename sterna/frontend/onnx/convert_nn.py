@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from sterna.frontend.calls import (
     axis_below,
     call,
@@ -298,11 +300,21 @@ def softmax(node: Node) -> RelayExpr:
 # ---- the rest ----
 
 
+def _dropped(node: Node, ratio: float) -> list[RelayExpr]:
+    """Elements dropped as in training, by the seed and the generator of ONNX's own definition."""
+    draws = np.random.RandomState(node.attr("seed")).uniform(0, 1.0, node.shape(0))
+    kept = constant(draws >= ratio)
+    scale = like(1 / (1 - ratio) if ratio < 1 else 0.0, node[0])
+    scaled = call("multiply", call("multiply", node[0], scale), cast(kept, dtype_of(node[0])))
+    return [scaled, kept]
+
+
 @converter("Dropout")
 def dropout(node: Node) -> Result:
     training = node.opset >= 12 and node.has(2) and bool(node.number(2, "training_mode"))
-    if training and not (node.has(1) and node.number(1, "ratio") == 0):
-        raise OpNotImplemented("dropping elements as in training; export it for inference")
+    ratio = float(node.number(1, "ratio")) if training and node.has(1) else 0.5
+    if training and ratio != 0:
+        return _dropped(node, ratio)
     kept = constant(True) if node.opset >= 10 else like(1, node[0])
     mask = call("broadcast_to", kept, node.shape()) if node.wants(1) else None
     return [node[0], mask]

@@ -13,6 +13,7 @@ from sterna.frontend.calls import (
     rank_of,
     type_of,
 )
+from sterna.frontend.graph_importer import ABSENT
 from sterna.frontend.limits import MOST_NUMBERS
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr, Tuple
@@ -111,9 +112,15 @@ def split(node: Node) -> RelayExpr:
 # ---- what may be there or not ----
 
 
-@converter("Optional", "OptionalGetElement")
+@converter("Optional")
 def optional(node: Node) -> RelayExpr:
-    """What an importer meets is there."""
+    return node[0] if node.has(0) else ABSENT
+
+
+@converter("OptionalGetElement")
+def get_element(node: Node) -> RelayExpr:
+    if not node.has(0):
+        raise ValueError("the optional value is not there")
     return node[0]
 
 

@@ -8,7 +8,7 @@ import onnx.defs
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
 from sterna.frontend import limits
-from sterna.frontend.calls import type_of
+from sterna.frontend.calls import fields_of, is_sequence, type_of
 from sterna.frontend.onnx.model import inner_graphs, reads
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
@@ -138,6 +138,10 @@ def _type(operand: RelayExpr | None) -> TypeProto:
     """An operand's type in ONNX; that of none is empty."""
     if operand is None:
         return TypeProto()
+    if is_sequence(operand):
+        parts = fields_of(operand)
+        inner = _type(parts[0]) if parts else onnx.helper.make_tensor_type_proto(1, None)
+        return onnx.helper.make_sequence_type_proto(inner)
     kind = type_of(operand)
     number = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(kind.dtype))
     shape = [extent if type(extent) is int else None for extent in kind.shape]

@@ -11,15 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.defs
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 
 import sterna.frontend.onnx as package
 from sterna.frontend import limits
 from sterna.frontend.calls import Room, call, dtype_of, limited_folding, type_of
 from sterna.frontend.format import Graph, ImportOptions
-from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
+from sterna.frontend.graph_importer import ABSENT, UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs, Shape
 from sterna.frontend.names import Names
 from sterna.frontend.node import Feeds, Result
@@ -33,21 +41,33 @@ from sterna.frontend.onnx.functions import (
     is_composed,
     local_definition,
 )
+from sterna.frontend.onnx.host_nodes import (
+    KINDS,
+    READERS,
+    TEXT,
+    host_function,
+    runs_on_host,
+)
 from sterna.frontend.onnx.model import (
     KnownReads,
     LoadedModel,
     Source,
+    all_nodes,
     load_model,
     reads,
     sorted_nodes,
 )
 from sterna.frontend.onnx.node import Node, find_converter
+from sterna.frontend.onnx.open_graph import OpenGraph, open_input, tensor_entry
 from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
+from sterna.frontend.open_inputs import Given, OpenInput, is_tensor, tensors_of
+from sterna.frontend.open_shapes import UndecidedError
+from sterna.frontend.stages import Decide, StagedFeeds
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType
-from sterna.relay.arrays import Array
-from sterna.relay.expr import If, RelayExpr
+from sterna.relay.expr import If, RelayExpr, Tuple, Var
 from sterna.runtime import NDArray
+from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
 
 for _module in pkgutil.iter_modules(package.__path__):
@@ -93,18 +113,31 @@ def load(model: Source, options: ImportOptions) -> Graph:
         return Importer(loaded, options.inputs(), None, options.freeze_params, room).run()
 
 
-def import_for(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[IRModule, set[str]]:
-    """A model as the graph that these inputs need, and the names of those that decided about it.
+class OnnxTrace:
+    """A model that is imported when inputs come, as often as they bring something new."""
 
-    Inputs of the same shapes can run the same graph, but for inputs whose values an operator must
-    know beforehand, such as the shape for Reshape: they are named, and must have the same values.
-    """
-    loaded = load_model(model)
-    shapes = Inputs({name: array.shape for name, array in inputs.items()}, {})
-    feeds = Feeds(dict(inputs))
-    with limited_folding() as room:
-        module, _ = Importer(loaded, shapes, None, True, room, feeds).run()
-    return module, feeds.decisive
+    def __init__(self, model: Source) -> None:
+        self.loaded = load_model(model)
+        graph = self.loaded.proto.graph
+        weights = {tensor.name for tensor in graph.initializer}
+        weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+        entries = [entry for entry in graph.input if entry.name not in weights]
+        self.inputs: Sequence[OpenInput] = [open_input(entry) for entry in entries]
+        self.outputs: Sequence[str] = [output.name for output in graph.output]
+        self.needs_host = any(node.op_type in KINDS for node in all_nodes(graph))
+
+    def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
+        """The outputs for inputs of these shapes; decide runs the parts that decide about others.
+
+        They are over variables by the inputs' names (those of a sequence with numbers behind), and
+        over those of stages.
+        """
+        feeds = StagedFeeds(tensors_of(inputs), decide=decide)
+        shapes = {n: each.shape for n, each in inputs.items() if isinstance(each, np.ndarray)}
+        with limited_folding() as room:
+            importer = Importer(self.loaded, Inputs(shapes), None, True, room, feeds, inputs)
+            results = importer.results()
+        return feeds.replaced(results)
 
 
 def _expect_config(config: Mapping[str, Any] | None) -> None:
@@ -131,10 +164,15 @@ class Importer(GraphImporter):
 
     def __init__(
         self, loaded: LoadedModel, given: Inputs, opset: int | None, freeze: bool, room: Room,
-        feeds: Feeds | None = None,
+        feeds: Feeds | None = None, present: Mapping[str, Given] | None = None,
     ) -> None:
         super().__init__(FORMAT.name, given, freeze, room)
         self.feeds = feeds or Feeds()
+        self.present = present
+        """The inputs that are at hand, if any are."""
+        self.open_graphs: list[OpenGraph] = []
+        if isinstance(feeds, StagedFeeds):
+            feeds.live = self._live
         model, self.folder = loaded.proto, loaded.folder
         self.graph = model.graph
         self.names = Names(entry.name for entry in model.graph.input)
@@ -148,6 +186,16 @@ class Importer(GraphImporter):
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
+        self._convert_all()
+        return self.finish([output.name for output in self.graph.output])
+
+    def results(self) -> list[RelayExpr]:
+        """The outputs, if everything has a converter."""
+        self._convert_all()
+        self.unsupported.expect_none()
+        return [self.result(output.name) for output in self.graph.output]
+
+    def _convert_all(self) -> None:
         if not self.graph.output:
             raise ValueError("the ONNX model has no output")
         newest = self.opsets.get("", 1)
@@ -159,22 +207,24 @@ class Importer(GraphImporter):
         try:
             self._add_weights(self.graph)
             self._add_inputs()
-            self._add_nodes(self.graph.node)
+            self._add_nodes(self.graph.node, self.graph.output)
             self._expect_declared()
+        except UndecidedError:
+            self.unsupported.expect_none()
+            raise
         except ValueError:
             for node in self.graph.node:
                 if not self._converts(node):
                     self.unsupported.add(self._operator(node), node.name)
             self.unsupported.expect_none()
             raise
-        return self.finish([output.name for output in self.graph.output])
 
     def _expect_declared(self) -> None:
         """Results are of the element types that the model says they are."""
         for output in self.graph.output:
             result = self.result(output.name)
             number = output.type.tensor_type.elem_type
-            if self.given.dtypes or result is UNMADE or not number:
+            if self.given.dtypes or result in (UNMADE, ABSENT) or number in (0, TensorProto.STRING):
                 continue
             what = f"output '{output.name}'"
             if not isinstance(result.checked_type, TensorType):
@@ -197,6 +247,7 @@ class Importer(GraphImporter):
             or (node.domain, node.op_type, node.overload) in self.functions
             or find_converter(node.domain, node.op_type, version) is not None
             or is_composed(node, version)
+            or (self.feeds.can_measure and node.op_type in KINDS | READERS)
         )
 
     def _version(self, node: NodeProto) -> int:
@@ -220,21 +271,55 @@ class Importer(GraphImporter):
         declared = declared_inputs(self.graph.input)
         self.given.expect_fitting(declared, self.values.keys())
         for entry in self.graph.input:
-            if entry.name not in self.weight_names:
-                self.add_input(entry.name, declared[entry.name], partial(input_dtype, entry))
+            if entry.name in self.weight_names:
+                continue
+            given = None if self.present is None else self.present[entry.name]
+            if isinstance(given, np.ndarray) and given.dtype.kind == "O":
+                self.values[entry.name] = Var(entry.name, TensorType(given.shape, TEXT))
+                self.inputs.append(self.values[entry.name])  # type: ignore[arg-type]
+            elif self.present is not None and not is_tensor(given):
+                self._add_sequence(entry.name, given)
+            else:
+                own = tensor_entry(entry)
+                self.add_input(entry.name, declared[entry.name], partial(input_dtype, own))
+
+    def _add_sequence(self, name: str, given: Given) -> None:
+        """A sequence that is at hand, or an optional input that is not there."""
+        if given is None:
+            self.values[name] = ABSENT
+            return
+        assert isinstance(given, list)
+        parts = [
+            Var(f"{name}.{place}", TensorType(np.shape(each), DataType(str(each.dtype))))
+            for place, each in enumerate(given)
+        ]
+        self.inputs += parts
+        self.values[name] = Tuple(tuple(parts))
 
     # ---- nodes ----
 
-    def _add_nodes(self, nodes: Sequence[NodeProto]) -> None:
+    def _live(self) -> list[RelayExpr]:
+        """What nodes that are yet to be converted read."""
+        return [value for graph in self.open_graphs for value in graph.live()]
+
+    def _add_nodes(
+        self, nodes: Sequence[NodeProto], outputs: Sequence[ValueInfoProto | str] = ()
+    ) -> None:
         self.nodes += len(nodes) if self.around else 0
         if self.nodes > limits.MOST_NODES:
             raise ValueError(
                 f"the model's functions and loops make more than {limits.MOST_NODES} nodes"
             )
-        for node in sorted_nodes(nodes, self.values, self.known_reads):
+        order = list(sorted_nodes(nodes, self.values, self.known_reads))
+        names = [entry if isinstance(entry, str) else entry.name for entry in outputs]
+        opened = OpenGraph(self.values, [*(reads(n, self.known_reads) for n in order), names])
+        self.open_graphs.append(opened)
+        for node in order:
             operator, read = self._operator(node), reads(node, self.known_reads)
             facts = NodeFacts(node.name, node.op_type, read, list(node.output), operator)
             self.add_node(facts, partial(self._convert, node) if self._converts(node) else None)
+            opened.at += 1
+        self.open_graphs.pop()
 
     def _convert(self, proto: NodeProto) -> Result:
         function = self.functions.get((proto.domain, proto.op_type, proto.overload))
@@ -245,6 +330,12 @@ class Importer(GraphImporter):
         if proto.op_type == "If":
             return self._choice(proto)
         convert = find_converter(proto.domain, proto.op_type, version)
+        if isinstance(self.feeds, StagedFeeds):
+            given = [self._operand(proto, name) for name in proto.input]
+            if runs_on_host(proto, given):
+                known = [each for each in given if each is not None]
+                run = host_function(proto, version)
+                return self.feeds.by_host(run, known, len(proto.output), TEXT)
         if convert is None:
             operands = [self._operand(proto, name) for name in proto.input]
             made = definition(proto, version, self.opsets.get("", version), operands)
@@ -269,7 +360,8 @@ class Importer(GraphImporter):
             raise ValueError(
                 f"node '{node.name}' ({node.op_type}) reads '{name}', which its maker leaves out"
             )
-        return self.values[name]
+        found = self.values[name]
+        return None if found is ABSENT else found
 
     def _called(
         self, node: NodeProto, made: FunctionProto, opsets: Mapping[str, int]
@@ -284,7 +376,7 @@ class Importer(GraphImporter):
         values, outside = self.values, self.opsets
         self._enter(f"{made.domain}.{made.name}.{made.overload}", node)
         self.values, self.opsets = own, {**opsets, **_opsets(made)}
-        self._add_nodes(made.node)
+        self._add_nodes(made.node, made.output)
         wanted = zip(made.output, node.output, strict=False)
         results = [self.result(name) if asked else None for name, asked in wanted]
         self.values, self.opsets = values, outside
@@ -316,10 +408,26 @@ class Importer(GraphImporter):
         if known is not None:
             taken = bool(known.reshape(-1)[0])
             return self._branch(node, graphs["then_branch" if taken else "else_branch"])
-        yes = self._branch(node, graphs["then_branch"])
-        no = self._branch(node, graphs["else_branch"])
+        depth = len(self.around), len(self.open_graphs), self.values
+        try:
+            yes = self._branch(node, graphs["then_branch"])
+            no = self._branch(node, graphs["else_branch"])
+        except OpNotImplemented:
+            raise
+        except ValueError as error:  # a branch that is not for inputs of these shapes perhaps
+            del self.around[depth[0] :], self.open_graphs[depth[1] :]
+            self.values = depth[2]
+            raise UndecidedError(
+                f"node '{node.name}' (If): only a run tells which branch it takes, and one of them "
+                f"does not go with these shapes: {error}\nthe value of an input may decide: "
+                "fixed={name: value}, or --fix NAME=VALUE on the command line"
+            ) from error
         if any(result is UNMADE for result in (*yes, *no)):
             return [UNMADE] * len(node.output)
+        if ABSENT in (*yes, *no) or any(
+            a.checked_type != b.checked_type for a, b in zip(yes, no, strict=True)
+        ):
+            raise UndecidedError(f"node '{node.name}' (If): its branches are of different types")
         flag = call("reshape", condition, ()) if type_of(condition).shape else condition
         return [If(flag, a, b) for a, b in zip(yes, no, strict=True)]
 
@@ -348,7 +456,7 @@ class Importer(GraphImporter):
             self._enter("", node)
             further = outer.maps if isinstance(outer, ChainMap) else [outer]
             self.values = ChainMap(own, *([weights] if weights else []), *further)
-            self._add_nodes(graph.node)
+            self._add_nodes(graph.node, graph.output)
             results = [self.result(output.name) for output in graph.output]
             self.values = around
             self.around.pop()

@@ -75,7 +75,7 @@ BOARD_HEADER = """\
 
 
 MAKEFILE = """\
-# Builds the program without Python: make; make run shows it in QEMU.
+# Builds the program without Python: make; make run shows it in QEMU, make clean removes it.
 
 CC = {compiler}
 FLAGS = {flags}
@@ -85,10 +85,13 @@ build/program.elf: $(SOURCES) $(shell find src -name '*.h') link.ld
 \tmkdir -p build
 \t$(CC) $(FLAGS) $(SOURCES) {libraries} -Tlink.ld -o $@
 
-.PHONY: run
+.PHONY: run clean
 run: build/program.elf
 \tqemu-system-arm -M {machine} -display none -monitor none -serial stdio \\
 \t  -semihosting-config enable=on,target=native -kernel $<
+
+clean:
+\trm -rf build
 """
 
 

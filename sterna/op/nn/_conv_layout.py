@@ -1,16 +1,19 @@
 """The layouts of convolutions: which runs best on a processor, and how others pass through."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sterna.ir.types import TensorType
+from sterna.op.nn._conv_implementation import described_conv, with_known_weights
 from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.nn._padded_channels import has_few_channels
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
-from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import from_plain, layout_of
 from sterna.relay.layout_rules import Laid, LayoutPlan, Operands
 from sterna.relay.passes.combine_parallel import ParallelRule
@@ -18,8 +21,11 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
+from sterna.schedule.cost import tiled_cycles
 from sterna.schedule.dot4 import takes_dot4
+from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of
+from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
 from sterna.schedule.kernel import Processor
 
 
@@ -60,15 +66,50 @@ class Layouts2D:
 
 
 LAST = Layouts2D("NHWC", "NHWC")
+# Cycles in which an element goes into another layout.
+MOVED = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutCosts:
+    """What convolutions cost whose layouts pass to each other, in cycles."""
+
+    as_they_lie: float
+    preferred: float
+    """In the layouts that they prefer, with what comes and goes moved into these and back."""
+
+
+def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> LayoutCosts | None:
+    """What convolutions cost with their channels first, and last; None where some cannot be so."""
+    lying = other = 0.0
+    for call in calls:
+        attrs: Any = call.attrs
+        made, known = described_conv(call), with_known_weights(call)
+        if made is None or not offers_im2col(made):
+            return None
+        if known is None and attrs.kernel_layout != "OIHW":
+            return None
+        laid = _best_layouts(made, processor)
+        seen = replace(made, data_layout=laid.data, out_layout=laid.out)
+        if laid.data == made.data_layout:
+            moved -= made.batch * made.inputs * math.prod(made.image)
+        lying += im2col_cycles(made, processor)
+        if known is None:
+            other += tiled_cycles(seen, processor)
+        else:
+            other += least_cycles(seen, known[1], processor)
+    return LayoutCosts(lying, other + MOVED * moved / processor.threads)
 
 
 def alter_conv2d(
-    attrs: Any, args: tuple[RelayExpr, ...], processor: Processor
+    attrs: Any, args: tuple[RelayExpr, ...], processor: Processor,
+    costs: LayoutCosts | None = None,
 ) -> Attrs | None:
     """Channels last, in most cases.
 
     A few channels stay where they are: a tile reads them one by one, wherever they lie. So does
-    everything where few channels are made by vectors of pixels.
+    everything where few channels are made by vectors of pixels, and where products with vectors of
+    pixels cost less than moving channels.
     """
     data, weight = args[0].checked_type, args[1]
     assert isinstance(data, TensorType)
@@ -82,8 +123,15 @@ def alter_conv2d(
     preferred = _best_layouts(made, processor)
     here = Layouts2D(made.data_layout, made.out_layout)
     offered = dict.fromkeys([LAST, Layouts2D(here.data, "NHWC"), here, preferred])
+
+    def cycles(each: Layouts2D) -> float:
+        if costs is None or preferred == here:
+            return each != preferred
+        known = {here: costs.as_they_lie, preferred: costs.preferred}
+        return known.get(each, math.inf)
+
     with deciding(str(made)):
-        laid = choose("layouts", list(offered), lambda each: each != preferred)
+        laid = choose("layouts", list(offered), cycles)
     if laid == here and (isinstance(weight, Constant) or laid.out != "NHWC"):
         return None
     altered: Attrs = attrs.replace(

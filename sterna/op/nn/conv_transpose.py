@@ -254,22 +254,32 @@ class _Axis:
 
 
 def _reference(attrs: ConvTransposeAttrs, data: Array, weight: Array) -> Array:
-    """Every place of the window adds its products where they fall; the border is cut off."""
+    """Every place of the window adds its products where they fall; the border is cut off.
+
+    As in other convolutions the zeros around the data are factors too: an infinite weight makes NaN
+    of them.
+    """
     dtype = attrs.out_dtype or str(data.dtype)
     layouts = Layouts.of(attrs)
     axes = f"NC{layouts.spatial}"
     x = widened(to_plain(data, layouts.data, axes), dtype)
     kernel = widened(to_plain(weight, layouts.kernel, f"IO{layouts.spatial}"), dtype)
+    sizes = _sizes(attrs, TensorType(data.shape), TensorType(weight.shape))
+    result = TensorType(sizes.result).concrete_shape
+    borders = [_Axis(attrs, sizes, i, axis).border() for i, axis in enumerate(layouts.spatial)]
+    x = np.pad(x, [(0, 0), (0, 0), *borders])
+    begins = [
+        before + zeros * stride
+        for before, (zeros, _), stride in zip(attrs.before, borders, attrs.strides, strict=True)
+    ]
     batch, channels, *extents = x.shape
     outer, *window = kernel.shape[1:]
     kernel = kernel.reshape(attrs.groups, channels // attrs.groups, outer, *window)
     pixels = x.reshape(batch, attrs.groups, channels // attrs.groups, math.prod(extents))
-    sizes = _sizes(attrs, TensorType(data.shape), TensorType(weight.shape))
-    result = TensorType(sizes.result).concrete_shape
     whole = [
-        max((n - 1) * s + (k - 1) * d + 1, first + y)
-        for n, s, k, d, first, y in zip(
-            extents, attrs.strides, window, attrs.dilation, attrs.before, result, strict=True
+        max((n - 1) * s + (k - 1) * d + 1, begin + y)
+        for n, s, k, d, begin, y in zip(
+            extents, attrs.strides, window, attrs.dilation, begins, result, strict=True
         )
     ]
     total = np.zeros((batch, attrs.groups, outer, *whole), x.dtype)
@@ -280,7 +290,7 @@ def _reference(attrs: ConvTransposeAttrs, data: Array, weight: Array) -> Array:
         ]
         product = np.matmul(kernel[(..., *place)].swapaxes(-1, -2), pixels)
         total[(..., *met)] += product.reshape(*product.shape[:3], *extents)
-    kept: list[Any] = [slice(a, a + n) for a, n in zip(attrs.before, result, strict=True)]
+    kept: list[Any] = [slice(a, a + n) for a, n in zip(begins, result, strict=True)]
     made = total[(..., *kept)].reshape(batch, attrs.groups * outer, *result)
     return from_plain(made.astype(numpy_dtype(dtype)), axes, layouts.out)
 

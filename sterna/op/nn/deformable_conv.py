@@ -174,6 +174,8 @@ def _reference(
     y = (moved[:, :, :, 0] + start_y.reshape(kh * kw, oh, ow)).reshape(batch, parts, -1)
     x_at = (moved[:, :, :, 1] + start_x.reshape(kh * kw, oh, ow)).reshape(batch, parts, -1)
     images = x.reshape(batch, parts, -1, *x.shape[2:])
+    seen = (y > -1) & (y < x.shape[2]) & (x_at > -1) & (x_at < x.shape[3])
+    y, x_at = np.where(seen, y, 0), np.where(seen, x_at, 0)
     top, left = np.floor(y).astype("int64"), np.floor(x_at).astype("int64")
     samples: Array = np.zeros((*images.shape[:3], y.shape[-1]), x.dtype)
     for down, right in np.ndindex(2, 2):
@@ -181,6 +183,7 @@ def _reference(
         samples = samples + fraction[:, :, None] * _pixels(images, top + down, left + right)
     if mask is not None:
         samples = samples * widened(mask, dtype).reshape(batch, parts, 1, -1)
+    samples = np.where(seen[:, :, None], samples, 0)
     columns = samples.reshape(batch, attrs.groups, inner * kh * kw, oh * ow)
     kernel = w.reshape(attrs.groups, outer // attrs.groups, inner * kh * kw)
     made: Array = np.matmul(kernel, columns.astype(x.dtype))

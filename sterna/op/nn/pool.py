@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sterna.ir.build import as_expr, maximum, minimum
+from sterna.ir.build import as_expr, const, maximum, minimum, select
 from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import map_dims, of_kind, tensor
@@ -95,6 +95,8 @@ class AvgPool1DAttrs(Pool1DAttrs):
     """Of nn.avg_pool1d."""
 
     count_include_pad: bool = False
+    rounds: bool = False
+    """Whether averages of whole numbers are rounded, halves away from zero, instead of cut off."""
 
 
 @attributes
@@ -102,6 +104,8 @@ class AvgPool2DAttrs(Pool2DAttrs):
     """Of nn.avg_pool2d."""
 
     count_include_pad: bool = False
+    rounds: bool = False
+    """Whether averages of whole numbers are rounded, halves away from zero, instead of cut off."""
 
 
 @attributes
@@ -109,6 +113,8 @@ class AvgPool3DAttrs(Pool3DAttrs):
     """Of nn.avg_pool3d."""
 
     count_include_pad: bool = False
+    rounds: bool = False
+    """Whether averages of whole numbers are rounded, halves away from zero, instead of cut off."""
 
 
 @attributes
@@ -265,7 +271,11 @@ def _compute_avg(attrs: AvgAttrs, out: TensorType, data: Tensor) -> Tensor:
         for i, letter in enumerate(windows.spatial):
             seen = seen * _seen(attrs, windows, i, place[letter])
         count = as_expr(seen if isinstance(seen, int) else maximum(seen, 1)).astype(dtype)
-        return div(total(*indices), count).astype(out.dtype)
+        whole = total(*indices)
+        if attrs.rounds and dtype.is_integer:
+            half = div(count, const(2, dtype))
+            whole = whole + (select(whole < 0, -half, half) if dtype.is_int else half)
+        return div(whole, count).astype(out.dtype)
 
     made: Tensor = compute(out.shape, element, name=name, varargs_names=axis_names(windows.out))
     return made
@@ -357,6 +367,8 @@ def _reference_avg(attrs: AvgAttrs, data: Array) -> Array:
     zero = np.zeros((), x.dtype)
     total = sum(seen.places(x), zero)
     count = np.maximum(sum(seen.places(counted), zero), 1)
+    if attrs.rounds and np.issubdtype(x.dtype, np.integer):
+        total = total + np.where(total < 0, -(count // 2), count // 2)
     return seen.result(divided(total, count), data.dtype)
 
 

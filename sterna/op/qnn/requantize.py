@@ -1,7 +1,8 @@
 """Quantised numbers under another scale and zero point: qnn.requantize.
 
 The ratio of both scales is a fraction of 31 bits and a power of 2, so that whole numbers suffice:
-x * ratio is x * multiplier * 2**(shift - 31), computed in 64 bits and rounded once.
+x * ratio is x * multiplier * 2**(shift - 31), computed in 64 bits and rounded once; or twice, as
+microcontrollers' kernels do: to a whole number before the shift to the right, and behind it.
 """
 
 from typing import Any
@@ -42,7 +43,7 @@ DATA_BITS = 32
 # Distances of the ends of narrow types from such zero points are exact in every compute_dtype.
 SMALL_ZERO = 1 << 20
 
-ROUNDINGS = ("UPWARD", "TONEAREST", "TONEAREST_EVEN")
+ROUNDINGS = ("UPWARD", "TONEAREST", "TONEAREST_EVEN", "TWICE")
 RESCALE_INPUTS = ("data", "multiplier", "shift", "input_zero_point", "output_zero_point")
 COMPUTE_TYPES = ("int64", "float32", "float64")
 
@@ -67,6 +68,8 @@ class RequantizeAttrs(Attrs):
             raise ValueError(
                 f"compute_dtype is one of {', '.join(COMPUTE_TYPES)}, not {self.compute_dtype!r}"
             )
+        if self.rounding == "TWICE" and self.compute_dtype != "int64":
+            raise ValueError("rounding TWICE is of whole numbers; its compute_dtype is int64")
 
 
 @attributes
@@ -145,6 +148,8 @@ def _scaled(x: Expr, multiplier: Expr, power: Expr, rounding: str) -> Expr:
 def _shifted(product: Expr, total: Expr, rounding: str) -> Expr:
     """product * 2**-total, rounded."""
     zero, one = build.const(0, INT64), build.const(1, INT64)
+    if rounding == "TWICE":
+        return _shifted_twice(product, total)
     half = one << (total - 1)
     if rounding == "UPWARD":
         return (product + half) >> total
@@ -152,6 +157,17 @@ def _shifted(product: Expr, total: Expr, rounding: str) -> Expr:
         return (product + half - build.select(product < 0, one, zero)) >> total
     is_odd = (product >> total) & one
     return (product + half - one + is_odd) >> total
+
+
+def _shifted_twice(product: Expr, total: Expr) -> Expr:
+    """Halves upward where the fraction ends, then away from zero; the rest has 32 bits."""
+    one = build.const(1, INT64)
+    high = (product + (one << (FRACTION_BITS - 1))) >> FRACTION_BITS
+    narrow, right = high.astype(INT32), (total - FRACTION_BITS).astype(INT32)
+    mask = (build.const(1, INT32) << right) - 1
+    least = (mask >> 1) + build.select(narrow < 0, build.const(1, INT32), build.const(0, INT32))
+    more = build.select((narrow & mask) > least, build.const(1, INT32), build.const(0, INT32))
+    return ((narrow >> right) + more).astype(INT64)
 
 
 def _rescaled(
@@ -243,11 +259,15 @@ def _rescale(
     left, total = np.maximum(power, 0), np.maximum(-power, 0) + FRACTION_BITS
     most = np.int64(1 << DATA_BITS) >> left
     product = (np.clip(x, -most, most) << left) * multiplier
+    if attrs.rounding == "TWICE":
+        product = (product + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
+        product, total = product.astype(np.int32).astype(np.int64) * 2, total - FRACTION_BITS + 1
     low = product >> total
     rest, half = product - (low << total), np.int64(1) << (total - 1)
     upward = {
         "UPWARD": rest >= half,
         "TONEAREST": (rest > half) | ((rest == half) & (product >= 0)),
+        "TWICE": (rest > half) | ((rest == half) & (product >= 0)),
         "TONEAREST_EVEN": (rest > half) | ((rest == half) & (low % 2 == 1)),
     }[attrs.rounding]
     held = saturated(low + upward + zero, attrs.out_dtype)
@@ -420,7 +440,8 @@ register(OpRecord(
     ],
     doc="(data - input_zero_point) * input_scale / output_scale + output_zero_point, held within "
         "the range of out_dtype. Halves are rounded UPWARD, away from zero (TONEAREST) or to the "
-        "even number (TONEAREST_EVEN).",
+        "even number (TONEAREST_EVEN); TWICE rounds upward behind 31 bits of fraction and then "
+        "away from zero, as kernels of microcontrollers do.",
 ))
 
 _MULTIPLIERS = np.array([1 << 30, 1395864371, (1 << 31) - 1], "int32")
@@ -438,13 +459,13 @@ register(OpRecord(
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
               np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})
         for rounding, dtype in (("UPWARD", "int8"), ("TONEAREST", "int32"),
-                                ("TONEAREST_EVEN", "uint8"))
+                                ("TONEAREST_EVEN", "uint8"), ("TWICE", "int16"))
     ] + [
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([-1, -7, -31], "int32"),
               np.array(0), np.array(zero)),
              {"axis": 0, "rounding": rounding, "out_dtype": dtype, "scales_down": True})
         for rounding, dtype, zero in (("UPWARD", "int8", -5), ("TONEAREST", "int16", 3),
-                                      ("TONEAREST_EVEN", "uint8", 130))
+                                      ("TONEAREST_EVEN", "uint8", 130), ("TWICE", "int8", 4))
     ],
     doc="(data - input_zero_point) * multiplier * 2**(shift - 31) + output_zero_point, rounded and "
         "held within the range of out_dtype: qnn.requantize with the ratio of its scales as a "

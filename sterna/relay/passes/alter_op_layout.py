@@ -2,19 +2,26 @@
 
     nn.conv2d(%x, const)  ->  nn.conv2d(%1, packed, data_layout="NHWC", kernel_layout="OHWI32o")
 
-From level 2 on a layout passes through the operators around. At level 1 it ends with the operator's
-epilogue, at level 0 with the operator, between transforms: the rest stays as the user wrote it.
+From level 2 on a layout passes through the operators around: calls whose layouts pass to each other
+are a neighbourhood, and at its borders stand transforms if its layout is not the user's. Small ones
+may cost less as they lie. At level 1 a layout ends with the operator's epilogue, at level 0 with
+the operator, between transforms: the rest stays as the user wrote it.
 """
 
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
+from sterna.ir.types import TensorType
 from sterna.relay.attributes import Attrs
-from sterna.relay.expr import Call, Function
-from sterna.relay.op import AnyOp
+from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
+from sterna.relay.layout_rules import rule_of
+from sterna.relay.op import AnyOp, rules_of
 from sterna.relay.passes.rewrite_layouts import Reach, rewrite_layouts
+from sterna.relay.traverse import not_primitive, post_order
 
 NAME = "AlterOpLayout"
 
@@ -33,11 +40,111 @@ def AlterOpLayout(processor: Any = None) -> Pass:
 
 def alter_op_layout(func: Function, processor: Any, reach: Reach = Reach.GRAPH) -> Function:
     """The function with every operator in the layout that it asks for."""
+    if processor is None:
+        return func
+    costs = {
+        id(call): found
+        for each in (neighbourhoods if reach is Reach.GRAPH else lonely)(func)
+        if (found := _costs(each, processor)) is not None
+        for call in each.contractions
+    }
 
     def alter(record: AnyOp, call: Call) -> Attrs | None:
         rule = record.contraction.alter_layout
-        if rule is None or processor is None:
-            return None
-        return rule(call.attrs, call.args, processor)
+        return None if rule is None else rule(call.attrs, call.args, processor, costs.get(id(call)))
 
     return rewrite_layouts(func, alter, reach)
+
+
+@dataclass(slots=True)
+class Neighbourhood:
+    """Calls whose layouts pass to each other."""
+
+    contractions: list[Call] = field(default_factory=list)
+    """Those that choose a layout."""
+    moved: int = 0
+    """The elements of all tensors that come into it and go out of it."""
+
+
+def _costs(around: Neighbourhood, processor: Any) -> Any:
+    """What the operator says that all of these cost; None where they are several operators."""
+    records = {id(record): record for call in around.contractions if (record := rules_of(call))}
+    if len(records) != 1:
+        return None
+    (record,) = records.values()
+    rule = record.contraction.layout_costs
+    return None if rule is None else rule(around.contractions, around.moved, processor)
+
+
+def neighbourhoods(func: Function) -> list[Neighbourhood]:
+    """Those of a function that have a contraction which chooses a layout."""
+    order = post_order(func, not_primitive)
+    inside = {id(expr) for expr in order if _passes_layouts(expr)}
+    joined = _Joined()
+    made: dict[int, Neighbourhood] = {}
+    across: dict[int, tuple[RelayExpr, int]] = {}
+    for expr in order:
+        for part in getattr(expr, "operands", tuple)():
+            if {id(expr), id(part)} <= inside:
+                joined.join(id(expr), id(part))
+            elif id(part) in inside:
+                across[id(part)] = (part, id(part))
+            elif id(expr) in inside and not isinstance(part, Constant):
+                across.setdefault(id(part), (part, id(expr)))
+    for expr in order:
+        record = rules_of(expr)
+        if record is not None and record.contraction.alter_layout is not None:
+            assert isinstance(expr, Call)
+            made.setdefault(joined.find(id(expr)), Neighbourhood()).contractions.append(expr)
+    for expr, member in across.values():
+        found = made.get(joined.find(member))
+        if found is not None:
+            found.moved += _elements(expr)
+    return list(made.values())
+
+
+def lonely(func: Function) -> list[Neighbourhood]:
+    """The same where layouts pass to nobody: each contraction between transforms of its own."""
+    return [
+        Neighbourhood([expr], _elements(expr) + _elements(expr.args[0]))
+        for expr in post_order(func, not_primitive)
+        if isinstance(expr, Call)
+        and (record := rules_of(expr)) is not None
+        and record.contraction.alter_layout is not None
+    ]
+
+
+def _passes_layouts(expr: RelayExpr) -> bool:
+    if isinstance(expr, Tuple | TupleGetItem):
+        return True
+    record = rules_of(expr)
+    return record is not None and rule_of(record) is not None
+
+
+def _elements(expr: RelayExpr) -> int:
+    """Those of a tensor whose layout could be another; none where they are not known."""
+    kind = getattr(expr, "checked_type", None)
+    if not isinstance(kind, TensorType) or not kind.is_static or kind.ndim < 3:
+        return 0
+    return math.prod(kind.concrete_shape)
+
+
+class _Joined:
+    """Sets of numbers that grow together (union-find)."""
+
+    def __init__(self) -> None:
+        self.above: dict[int, int] = {}
+
+    def find(self, one: int) -> int:
+        """The number that stands for a set."""
+        path: list[int] = []
+        while (above := self.above.get(one, one)) != one:
+            path.append(one)
+            one = above
+        self.above.update(dict.fromkeys(path, one))
+        return one
+
+    def join(self, *some: int) -> None:
+        """Make one set of those that have these numbers."""
+        first, *others = {self.find(one) for one in some}
+        self.above.update(dict.fromkeys(others, first))

@@ -66,6 +66,8 @@ def _bottleneck(data: Any, name: str, width: int, stride: int, first: bool, layo
     return relu(builder("add")(body, around))
 
 
-def get_workload(**options: Any) -> tuple[IRModule, dict[str, NDArray]]:
-    """The network as a module, and its weights."""
-    return create_workload(get_net(**options))
+def get_workload(
+    batch_size: int = 1, *args: Any, **options: Any
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """The network as a module, and its weights; its options are those of get_net."""
+    return create_workload(get_net(batch_size, *args, **options))

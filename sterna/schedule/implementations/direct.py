@@ -25,6 +25,8 @@ from sterna.schedule.sum_of_products import DIRECT
 
 # Vectors side by side of the widest tile of a dense layer.
 WIDEST = 4
+# How much longer products take with channels first, whose numbers lie far apart.
+FIRST = 2.0
 # Pixels of an image of which threads make channels rather than rows.
 SHARED_BY_CHANNELS = 64
 
@@ -36,7 +38,8 @@ class Direct(Packing):
 
     def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
         """What it costs there with weights packed so; None if it does not suit."""
-        return direct_cycles(made, processor, how.width if how.weights else None)
+        cycles = direct_cycles(made, processor, how.width if how.weights else None)
+        return cycles * FIRST if made.out_layout == "NCHW" else cycles
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor

@@ -1,6 +1,7 @@
 """Winograd F(m, r) with weights transformed before, for small windows of stride 1.
 
-Strides over few channels, as in the stems of networks, become such by space-to-depth.
+Strides over few channels, as in the stems of networks, become such by space-to-depth; dilated
+windows see images that are interleaved, each of them without dilation.
 """
 
 from collections.abc import Sequence
@@ -43,15 +44,16 @@ class Winograd(PackedImplementation):
 
     def suits(self, made: Contraction) -> bool:
         floats = {*made.dtypes} == {FLOAT32} and made.border == 0
-        steps = {*made.strides, *made.dilation} == {1} and made.window[0] == made.window[-1]
-        return floats and made.is_plain_image and steps and made.window[0] in WINDOWS
+        square = {*made.strides} == {1} and made.window[0] == made.window[-1]
+        return floats and made.is_plain_image and square and made.window[0] in WINDOWS
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         blocks = None
         if {*made.strides} != {1}:
-            blocks = PixelBlocks.of(made, processor.lanes(FLOAT32)) if made.rank == 2 else None
+            plain = made.rank == 2 and {*made.dilation} == {1}
+            blocks = PixelBlocks.of(made, processor.lanes(FLOAT32)) if plain else None
             if blocks is None:
                 return []
         seen = made if blocks is None else blocks.contraction(made)

@@ -30,7 +30,7 @@ from sterna.tir.stmt import (
     Stmt,
     seq,
 )
-from sterna.tir.threads import BLOCKS, LAUNCHED, THREADS, is_shared, rank_of_scope
+from sterna.tir.threads import BLOCKS, GRID, LAUNCHED, THREAD, THREADS, is_shared, rank_of_scope
 
 TAKE_WORKSPACE = "__sterna_take_workspace"
 GIVE_WORKSPACE_BACK = "__sterna_give_workspace_back"
@@ -271,10 +271,17 @@ class _Mapper(Rewriter):
         """By threads: which of them do the statement at hand."""
         self.workspaces: list[Buffer] = []
         self.slices: dict[Buffer, tuple[Buffer, Expr]] = {}
+        self.conditions: list[frozenset[str]] = []
+        """The threads that each of the branches around depends on."""
+        self.known = {var: frozenset([tag]) for tag, var in threads.items()}
+        """The threads that a variable depends on."""
+        self.shared: dict[Buffer, tuple[int, int]] = {}
+        """By shared memory: the loops over threads and the branches around its allocation."""
 
     def visit_For(self, loop: For) -> Stmt:
         if loop.kind != "thread":
             kind = "serial" if loop.kind == "parallel" else loop.kind
+            self.known[loop.var] = self.depends_on(loop.min, loop.extent)
             return For(loop.var, self.rewrite(loop.min), self.rewrite(loop.extent), kind,
                        self.rewrite(loop.body), "", loop.annotations)
         if loop.thread not in LAUNCHED:  # a virtual thread
@@ -299,13 +306,31 @@ class _Mapper(Rewriter):
             self.guards[tag] = outer
         return done
 
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        self.known[let.var] = self.depends_on(let.value)
+        return LetStmt(let.var, self.rewrite(let.value), self.rewrite(let.body))
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        self.conditions.append(self.depends_on(branch.condition))
+        then = self.rewrite(branch.then)
+        otherwise = None if branch.otherwise is None else self.rewrite(branch.otherwise)
+        self.conditions.pop()
+        return IfThenElse(self.rewrite(branch.condition), then, otherwise)
+
+    def depends_on(self, *nodes: Node) -> frozenset[str]:
+        """The threads whose numbers say what something is."""
+        uses = _Uses()
+        for node in nodes:
+            uses.visit(node)
+        vars_used = (*uses.vars, *(buffer.data for buffer in uses.buffers))
+        return frozenset().union(*[self.known.get(var, frozenset()) for var in vars_used])
+
     # ---- statements that one thread does ----
 
-    def guarded(self, stmt: Stmt, rank: int) -> Stmt:
-        """A statement that changes memory, done once by all threads that have it in common."""
-        common = {0: LAUNCHED, 1: THREADS}.get(rank, ())
-        for tag in common:
-            idle = tag in self.threads and tag not in self.around
+    def guarded(self, stmt: Stmt, sharing: frozenset[str], tags: Sequence[str]) -> Stmt:
+        """What threads of some names have in common, done by one of those who do not share it."""
+        for tag in tags:
+            idle = tag in self.threads and tag not in sharing
             if idle and not build.is_const(self.extents[tag], 1):
                 stmt = IfThenElse(self.threads[tag].equal(0), stmt)
         for guard in self.guards.values():
@@ -318,12 +343,35 @@ class _Mapper(Rewriter):
         predicate = None if store.predicate is None else self.rewrite(store.predicate)
         buffer, indices = self.placed(store.buffer, indices)
         made = BufferStore(buffer, value, indices, predicate)
-        is_own = store.buffer in self.slices or rank_of_scope(store.buffer.scope) > 1
-        return self.guarded(made, 2 if is_own else rank_of_scope(buffer.scope))
+        rank = rank_of_scope(store.buffer.scope)
+        if store.buffer in self.slices or rank == THREAD:
+            return self.private(store, made)
+        if rank == GRID:
+            return self.guarded(made, frozenset(self.around), LAUNCHED)
+        # Threads have one piece of shared memory in common even if it is allocated inside their
+        # loop. What none of them does in a way of its own there, all would do.
+        loops, branches = self.shared.get(store.buffer, (0, 0))
+        depends = self.depends_on(store).union(*self.conditions[branches:])
+        return self.guarded(made, depends.union(self.around[loops:]), THREADS)
+
+    def private(self, store: BufferStore, made: Stmt) -> Stmt:
+        """A store to memory of each thread: idle ones do it too, but where its indices are theirs.
+
+        They may have it for what all threads do together further inside.
+        """
+        depends = self.depends_on(store).union(*self.conditions)
+        data = store.buffer.data
+        self.known[data] = self.known.get(data, frozenset()) | depends
+        for tag, guard in self.guards.items():
+            if tag in depends:
+                made = IfThenElse(guard, made)
+        return made
 
     def visit_Evaluate(self, evaluate: Evaluate) -> Stmt:
         made = Evaluate(self.rewrite(evaluate.value))
-        return self.guarded(made, 0) if has_effect(made.value) else made
+        if not has_effect(made.value):
+            return made
+        return self.guarded(made, frozenset(self.around), LAUNCHED)
 
     def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
         return self.rewrite(attr.body)  # type: ignore[no-any-return]
@@ -333,6 +381,7 @@ class _Mapper(Rewriter):
     def visit_Allocate(self, allocate: Allocate) -> Stmt:
         buffer = allocate.buffer
         if is_shared(buffer.scope):
+            self.shared[buffer] = len(self.around), len(self.conditions)
             return Allocate(buffer, self.rewrite(allocate.body))
         bytes_taken = buffer.known_bytes
         if bytes_taken is not None and bytes_taken <= MOST_PRIVATE_BYTES:

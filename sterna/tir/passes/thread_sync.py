@@ -261,6 +261,11 @@ class _Planner:
         return is_one_to_one(index, {**self.threads, **spans})
 
     def branch(self, stmt: IfThenElse, before: Accesses) -> tuple[Stmt, Accesses]:
+        """A branch that all threads take, or none: they wait before it rather than inside, where
+        drivers have mistaken barriers."""
+        if before.conflicts(self.accesses(stmt)):
+            made, after = self.branch(stmt, NOTHING)
+            return seq(barrier(), made), after
         then, after = self.visit(stmt.then, before)
         otherwise, other = stmt.otherwise, before
         if otherwise is not None:

@@ -1,17 +1,27 @@
 """Inputs drawn at random, for timing a model and for trying it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from sterna.model.arguments import TensorSpec
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.support.dtype import DataType
 
 
+class Spec(Protocol):
+    """What an input is called, and what it holds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+
+
 def random_inputs(
-    specs: Sequence[TensorSpec], seed: int = 0, integers: tuple[int, int] = (0, 2)
+    specs: Sequence[Spec], seed: int = 0, integers: tuple[int, int] = (0, 2)
 ) -> dict[str, Array]:
     """An array per input: normal floats, and integers from the first to before the second number.
 
@@ -21,7 +31,7 @@ def random_inputs(
     return {spec.name: _drawn(generator, spec, integers) for spec in specs}
 
 
-def _drawn(generator: Any, spec: TensorSpec, integers: tuple[int, int]) -> Array:
+def _drawn(generator: Any, spec: Spec, integers: tuple[int, int]) -> Array:
     if DataType(spec.dtype).kind in ("int", "uint"):
         drawn: Array = generator.integers(*integers, spec.shape)
     elif spec.dtype == "bool":

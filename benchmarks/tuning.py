@@ -1,0 +1,57 @@
+"""What tuning gains: each network untuned and tuned, in turns, in one run.
+
+    python benchmarks/tuning.py MODEL.onnx... [--minutes 10] [--trials 64] [--unknown] [--markdown]
+
+The tuned network may never take longer. --unknown compiles for a
+processor of this architecture that the tables do not know.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from rows import Row, show_rows
+
+from sterna.model.import_model import import_model
+from sterna.target import Target
+from sterna.tune import Budget, Outcome, TuningDatabase, tune
+
+NATIVE = "llvm -mcpu=native"
+# What a network gains at the least: nothing may be lost.
+LEAST = 1.0
+
+
+def tuned(path: Path, minutes: float, trials: int, target: Target) -> Outcome:
+    """A network, tuned with records of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = TuningDatabase(Path(folder) / "t.db")
+        budget = Budget(trials, minutes * 60)
+        return tune(*import_model(path, None, None), target, database, budget=budget)
+
+
+def row_of(path: Path, found: Outcome) -> Row:
+    """What one network gained."""
+    told = (f"{found.default_seconds * 1e3:.3f} / {found.seconds * 1e3:.3f} ms, "
+            f"{len(found.trials)} trials, {len(found.answers)} answers")
+    return Row(f"{path.stem}, untuned over tuned", 1 / found.ratio, "x", LEAST, False, told)
+
+
+def main() -> int:
+    """Tune every model that was named; 1 if one became slower."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--unknown", action="store_true")
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    target = Target("llvm" if options.unknown else NATIVE)
+    rows = [
+        row_of(path, tuned(path, options.minutes, options.trials, target))
+        for path in options.models
+    ]
+    return show_rows("Tuning", rows, options.markdown)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

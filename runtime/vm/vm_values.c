@@ -1,0 +1,138 @@
+/* Values of the virtual machine that are no tensors: tuples, constructors' values, cells, lists. */
+#include "vm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What hangs on an object that ends, such as the rest of a list, ends after it, not inside of it. */
+static _Thread_local vm_object *ending;
+static _Thread_local int is_ending;
+
+static void end_fields(vm_object *o) {
+  for (uint32_t i = 0; i < o->count; i++) sterna_any_release(&o->fields[i]);
+}
+
+static void free_object(void *self, int flags) {
+  vm_object *o = self;
+  if (flags != 3) {
+    if (flags & 1) end_fields(o);
+    if (flags & 2) free(o);
+  } else if (is_ending) {
+    memcpy(&o->header.ref_counts, &ending, sizeof ending);
+    ending = o;
+  } else {
+    is_ending = 1;
+    while (o) {
+      end_fields(o);
+      free(o);
+      o = ending;
+      if (o) memcpy(&ending, &o->header.ref_counts, sizeof ending);
+    }
+    is_ending = 0;
+  }
+}
+
+vm_object *vm_new(int32_t tag, uint32_t room) {
+  vm_object *o = malloc(sizeof *o + room * sizeof *o->fields);
+  if (!o) {
+    sterna_set_error("MemoryError", "there is no memory for a value");
+    return NULL;
+  }
+  memset(o, 0, sizeof *o);
+  o->header.ref_counts = (uint64_t)1 << 32 | 1;
+  o->header.type_index = STERNA_OBJECT;
+  o->header.deleter = free_object;
+  o->tag = tag;
+  return o;
+}
+
+vm_object *vm_as_object(const sterna_any *value) {
+  int is_one = value->type_index == STERNA_OBJECT && value->v_obj->deleter == free_object;
+  return is_one ? (vm_object *)value->v_obj : NULL;
+}
+
+vm_object *vm_need(const sterna_any *value, const char *what) {
+  vm_object *o = vm_as_object(value);
+  if (!o) sterna_set_errorf("TypeError", "expected %s, got %s", what, sterna_type_name(value->type_index));
+  return o;
+}
+
+/* A list has room for the next power of two above its length. */
+static uint32_t room_of(int32_t tag, uint32_t count) {
+  uint32_t room = 1;
+  if (tag != VM_LIST) return count;
+  while (room <= count) room *= 2;
+  return room;
+}
+
+int vm_make(int32_t tag, const sterna_any *fields, uint32_t count, sterna_any *out) {
+  vm_object *o = vm_new(tag, room_of(tag, count));
+  if (!o) return -1;
+  for (; o->count < count; o->count++)
+    if (sterna_any_own(&fields[o->count], &o->fields[o->count])) {
+      sterna_release(o);
+      return -1;
+    }
+  *out = sterna_any_object(o);
+  return 0;
+}
+
+static int is_only_mine(const vm_object *o) { return o->header.ref_counts == ((uint64_t)1 << 32 | 1); }
+
+/* The list passes over where nobody else holds it, so that a loop that collects is linear. */
+int vm_append(sterna_any *r, const word *operands) {
+  vm_object *list = vm_need(&r[operands[1]], "a list");
+  if (!list) return -1;
+  if (list->tag != VM_LIST) return sterna_set_error("TypeError", "a value is collected in what is no list");
+  sterna_any whole = r[operands[1]];
+  if (is_only_mine(list) && (!list->count || list->count & (list->count - 1))) {
+    r[operands[1]] = sterna_any_none();
+  } else {
+    vm_object *larger = vm_new(VM_LIST, room_of(VM_LIST, list->count));
+    if (!larger) return -1;
+    for (; larger->count < list->count; larger->count++)
+      larger->fields[larger->count] = vm_held(list->fields[larger->count]);
+    whole = sterna_any_object(list = larger);
+  }
+  list->fields[list->count++] = vm_held(r[operands[2]]);
+  vm_set(&r[operands[0]], whole);
+  return 0;
+}
+
+int vm_stack(const vm_program *p, sterna_any *r, const word *operands) {
+  const vm_object *list = vm_need(&r[operands[1]], "a list");
+  const DLTensor *like = &p->constants[operands[2]]->tensor;
+  word shape[MOST_DIMENSIONS];
+  sterna_ndarray *made;
+  size_t bytes;
+  if (!list) return -1;
+  if (like->ndim < 1 || like->ndim > MOST_DIMENSIONS) return sterna_set_error("ValueError", "a stack has no rows");
+  memcpy(shape, like->shape, (size_t)like->ndim * sizeof *shape);
+  shape[0] = list->count;
+  if (sterna_ndarray_empty(shape, like->ndim, like->dtype, (DLDevice){kDLCPU, 0}, &made)) return -1;
+  DLTensor row = made->tensor;
+  row.ndim--;
+  row.shape++;
+  row.strides++;
+  int failed = sterna_tensor_bytes(&row, &bytes);
+  for (uint32_t i = 0; !failed && i < list->count; i++, row.byte_offset += bytes) {
+    DLTensor *part;
+    failed = sterna_as_tensor(&list->fields[i], &part) || sterna_tensor_copy(part, &row);
+  }
+  if (failed) {
+    sterna_release(made);
+    return -1;
+  }
+  vm_set(&r[operands[0]], sterna_any_object(made));
+  return 0;
+}
+
+int vm_is_true(const sterna_any *value, int *out) {
+  DLTensor *t;
+  size_t bytes;
+  if (sterna_as_tensor(value, &t)) return -1;
+  if (sterna_tensor_bytes(t, &bytes) || bytes != 1 || t->device.device_type != kDLCPU)
+    return sterna_set_error("TypeError", "a condition is one bool on the CPU");
+  *out = *((const uint8_t *)t->data + t->byte_offset) != 0;
+  return 0;
+}

@@ -1,0 +1,195 @@
+"""Measuring configurations: built here, run in a process of its own or on a device.
+
+The results of each are compared with those of the first that ran: a wrong one is no result.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sterna.autotvm.layers import LayerTask
+from sterna.autotvm.run_process import RunProcess, Workbench
+from sterna.autotvm.space import ConfigEntity, InstantiationError
+from sterna.autotvm.template import Task
+from sterna.driver import build
+from sterna.tune.measure import RemoteDevice
+from sterna.tune.worker import Crashed, Hung, Refused, TrialError, Wrong
+
+FAILED_COST = 1e9
+
+
+class MeasureErrorNo(IntEnum):
+    """What became of a measurement."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+FAILURES: dict[type[TrialError], MeasureErrorNo] = {
+    Crashed: MeasureErrorNo.RUNTIME_DEVICE, Hung: MeasureErrorNo.RUN_TIMEOUT,
+    Refused: MeasureErrorNo.COMPILE_HOST, Wrong: MeasureErrorNo.WRONG_ANSWER,
+}
+
+
+class MeasureInput(NamedTuple):
+    """What is measured."""
+
+    target: Any
+    task: Task | LayerTask
+    config: ConfigEntity
+
+
+class MeasureResult(NamedTuple):
+    """What it took: seconds per run, or why there are none."""
+
+    costs: tuple[Any, ...]
+    error_no: int
+    all_cost: float
+    timestamp: float
+
+
+@dataclass
+class LocalBuilder:
+    """Compiles on this machine."""
+
+    timeout: float = 10
+    n_parallel: int | None = None
+    build_kwargs: Any = None
+    build_func: Any = "default"
+    do_fork: bool = False
+    runtime: Any = None
+
+    def __post_init__(self) -> None:
+        if self.build_func != "default":
+            raise ValueError("configurations are built by tvm.build; build_func is default")
+
+
+@dataclass
+class LocalRunner:
+    """Runs in a process of this machine."""
+
+    timeout: float = 10
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: int = 0
+    cooldown_interval: float = 0.1
+    enable_cpu_cache_flush: bool = False
+    module_loader: Any = None
+
+    def device(self) -> RemoteDevice | None:
+        """None: this machine."""
+        return None
+
+
+@dataclass
+class RPCRunner:
+    """Runs on a device that a tracker lends."""
+
+    key: str
+    host: str = "127.0.0.1"
+    port: int = 9190
+    priority: int = 1
+    timeout: float = 10
+    n_parallel: int | None = None
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: int = 0
+    cooldown_interval: float = 0.1
+    enable_cpu_cache_flush: bool = False
+    module_loader: Any = None
+
+    def device(self) -> RemoteDevice:
+        """The device that is asked for."""
+        return RemoteDevice(self.host, self.port, self.key, max(1, round(self.timeout)),
+                            self.priority)
+
+
+class MeasureOption(NamedTuple):
+    """Who builds and who runs."""
+
+    builder: LocalBuilder
+    runner: LocalRunner | RPCRunner
+
+
+def measure_option(builder: Any = "local", runner: Any = "local") -> MeasureOption:
+    """How configurations are measured."""
+    for what, given, kinds in (("builder", builder, (LocalBuilder,)),
+                               ("runner", runner, (LocalRunner, RPCRunner))):
+        if given != "local" and not isinstance(given, kinds):
+            names = ", ".join(kind.__name__ for kind in kinds)
+            raise ValueError(f"{what}={given!r} is none of local, {names}")
+    return MeasureOption(LocalBuilder() if builder == "local" else builder,
+                         LocalRunner() if runner == "local" else runner)
+
+
+@dataclass
+class Measurer:
+    """Measures the configurations of one task, one after the other."""
+
+    task: Task | LayerTask
+    option: MeasureOption
+    _folder: Any = field(default_factory=lambda: tempfile.TemporaryDirectory(prefix="autotvm-"))
+    _process: RunProcess = field(default_factory=RunProcess)
+    _first: str | None = None
+    _count: int = 0
+
+    def measure(self, config: ConfigEntity) -> tuple[MeasureInput, MeasureResult]:
+        """Build and run a configuration."""
+        begin = time.time()
+        asked = MeasureInput(self.task.target, self.task, config)
+        try:
+            costs, error = self._measured(config)
+        except InstantiationError as refused:
+            costs, error = (refused,), MeasureErrorNo.INSTANTIATION_ERROR
+        except Exception as failed:  # whatever a template or a schedule raises is its result
+            costs, error = (failed,), MeasureErrorNo.COMPILE_HOST
+        now = time.time()
+        return asked, MeasureResult(costs, int(error), now - begin, now)
+
+    def _measured(self, config: ConfigEntity) -> tuple[tuple[Any, ...], MeasureErrorNo]:
+        if isinstance(self.task, LayerTask):
+            try:
+                return tuple(self.task.seconds(config)), MeasureErrorNo.NO_ERROR
+            except TrialError as error:
+                return (error,), FAILURES[type(error)]
+        schedule, args = self.task.instantiate(config)
+        module = build(schedule, list(args), target=self.task.target, name="measured")
+        self._count += 1
+        path = str(Path(self._folder.name) / f"{self._count}.tar")
+        module.export_library(path)
+        runner = self.option.runner
+        shapes = [([int(str(e)) for e in tensor.shape], str(tensor.dtype)) for tensor in args]
+        bench = Workbench(path, self._first or path, shapes, runner.number, runner.repeat,
+                          runner.min_repeat_ms, self.task.target.kind.device_type, runner.device())
+        answer = self._process.ask(bench, runner.timeout)
+        if "error" in answer:
+            return (RuntimeError(answer["error"]),), MeasureErrorNo(answer["number"])
+        if self._first is None:
+            self._first = path
+        elif path != self._first:
+            Path(path).unlink()
+        return tuple(answer["costs"]), MeasureErrorNo.NO_ERROR
+
+    def close(self) -> None:
+        """End the process and drop the files."""
+        self._process.close()
+        self._folder.cleanup()
+
+
+def seconds_of(result: MeasureResult) -> float:
+    """What a run took; as long as can be if it failed."""
+    if result.error_no != MeasureErrorNo.NO_ERROR:
+        return FAILED_COST
+    costs: Sequence[float] = result.costs
+    return sum(costs) / len(costs)

@@ -1,0 +1,110 @@
+"""Log lines: what was measured, one JSON object a line."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from io import TextIOBase
+from pathlib import Path
+from typing import Any
+
+from sterna.autotvm.measure import FAILED_COST, MeasureInput, MeasureResult, seconds_of
+from sterna.autotvm.space import ConfigEntity
+from sterna.autotvm.template import Workload, workload_of
+from sterna.target import Target
+from sterna.te import Tensor, placeholder
+from sterna.version import __version__
+
+VERSION = 0.2
+Record = tuple[MeasureInput, MeasureResult]
+
+
+class LoggedTask:
+    """A task as a log knows it: it need not be a template of this program."""
+
+    def __init__(self, name: str, args: Sequence[Any]) -> None:
+        self.name, self.args = name, tuple(args)
+
+    @property
+    def workload(self) -> Workload:
+        """What was tuned, as a key."""
+        return workload_of(self.name, self.args)
+
+
+def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
+    """A measurement as a line."""
+    if protocol != "json":
+        raise ValueError(f"protocol '{protocol}': lines are json")
+    costs = result.costs if result.error_no == 0 else (FAILED_COST,)
+    return json.dumps({
+        "input": [str(inp.target), inp.task.name, [_plain(arg) for arg in inp.task.args], {}],
+        "config": inp.config.to_json_dict(),
+        "result": [list(costs), result.error_no, result.all_cost, result.timestamp],
+        "version": VERSION,
+        "tvm_version": __version__,
+    })
+
+
+def decode(row: str, protocol: str = "json") -> Record | None:
+    """What encode gave; None for a comment. Raises ValueError for what is no line of a log."""
+    if not row.strip() or row.startswith("#"):
+        return None
+    try:
+        found = json.loads(row)
+        target, name, args, *_ = found["input"]
+        config = ConfigEntity.from_json_dict(found["config"])
+        costs, error_no, all_cost, timestamp = found["result"]
+        task: Any = LoggedTask(str(name), [_value(arg) for arg in args])
+        result = MeasureResult(tuple(map(float, costs)), int(error_no), all_cost, timestamp)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"this is no line of a tuning log: {row[:80]!r}: {error}") from None
+    return MeasureInput(Target(target), task, config), result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return ["TENSOR", [int(str(extent)) for extent in value.shape], str(value.dtype)]
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        if value[:1] == ["TENSOR"]:
+            return placeholder(tuple(value[1]), dtype=value[2])
+        return tuple(_value(each) for each in value)
+    return value
+
+
+def load_from_file(path: str | os.PathLike[str]) -> Iterator[Record]:
+    """The measurements of a log."""
+    with Path(path).open(encoding="utf-8") as file:
+        yield from load_from_buffer(file)
+
+
+def load_from_buffer(file: Iterable[str] | TextIOBase) -> Iterator[Record]:
+    """The measurements of an open log; lines that are none are refused by their number."""
+    for number, line in enumerate(file, 1):
+        try:
+            found = decode(str(line))
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+        if found is not None:
+            yield found
+
+
+def best_records(records: Iterable[Record]) -> dict[tuple[str, Workload], Record]:
+    """The fastest measurement of each workload for each target."""
+    best: dict[tuple[str, Workload], Record] = {}
+    for asked, result in records:
+        key = str(asked.target), asked.task.workload
+        if result.error_no == 0 and (
+            key not in best or seconds_of(result) < seconds_of(best[key][1])
+        ):
+            best[key] = asked, result
+    return best
+
+
+def pick_best(in_file: Any, out_file: str | os.PathLike[str]) -> None:
+    """Write the fastest measurement of each workload to a log of its own."""
+    records = load_from_file(in_file) if isinstance(in_file, str | os.PathLike) else in_file
+    lines = [encode(asked, result) for asked, result in best_records(records).values()]
+    Path(out_file).write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -1,0 +1,169 @@
+"""sterna tune: search faster kernels for a model on this machine, and keep what was found."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from sterna.cli.commands import COMMANDS
+from sterna.cli.failures import UnsupportedError, UsageError
+from sterna.cli.inputs import add_inputs, read_inputs
+from sterna.cli.models import add_model, add_threads, expect_folder, parse_count, parse_target
+from sterna.cli.output import progress, show
+from sterna.ir.transform import PassContext
+from sterna.model.arguments import TensorSpec
+from sterna.model.compile_model import BESIDE
+from sterna.model.import_and_build import narrowed
+from sterna.model.import_model import import_model
+from sterna.support.progress import stage
+from sterna.support.table import count, lay_out, show_seconds
+from sterna.target.here import runs_here
+from sterna.tune import Budget, Outcome, Progress, TuningDatabase, tune
+from sterna.tune.chart import draw_history
+from sterna.tune.measure import RemoteDevice
+from sterna.tune.tuner import network_inputs
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_to(commands: "Subparsers") -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "tune", help=COMMANDS["tune"],
+        description="Search faster kernels for a model on this machine. Each candidate is built, "
+        "compared with the untuned model's results and timed beside it, inside of the network. "
+        "Ctrl-C keeps what was found; the same command goes on from there.",
+    )
+    add_model(parser, compiled_too=False)
+    add_threads(parser)
+    add_inputs(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.db",
+        help=f"the records that are read and written; MODEL{BESIDE} if not given, where "
+        "`sterna compile` and sterna.compile find it by themselves",
+    )
+    parser.add_argument(
+        "--minutes", type=parse_minutes, default=10.0, help="how long to search; 10 if not given"
+    )
+    parser.add_argument(
+        "--trials", type=parse_count, default=64,
+        help="how many candidates to try for each layer; 64 if not given",
+    )
+    parser.add_argument(
+        "--rpc", type=parse_tracker, metavar="HOST:PORT",
+        help="the tracker that lends the device of --key; what is built here is timed there",
+    )
+    parser.add_argument("--key", help="the key of the device, as its server was started with")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw what each round gained")
+    parser.set_defaults(run=run)
+
+
+def parse_minutes(text: str) -> float:
+    """A time above 0."""
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of minutes above 0")
+    return minutes
+
+
+def parse_tracker(text: str) -> tuple[str, int]:
+    """HOST:PORT"""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"'{text}' is no HOST:PORT")
+    return host, int(port)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tune the model and tell what it gained."""
+    output = options.output or str(Path(options.model).with_suffix(BESIDE))
+    expect_folder("-o", output)
+    expect_folder("--plot", options.plot)
+    target = parse_target(options.target)
+    device = _device(options)
+    if device is None and not runs_here(target):
+        raise UnsupportedError(
+            f"target '{options.target}' is another machine than this; --rpc HOST:PORT --key KEY "
+            "names a tracker and the device that it lends"
+        )
+    database = TuningDatabase(output)
+    level = 3 if options.opt_level is None else options.opt_level
+    with progress(options), stage("import the model"):
+        module, params = import_model(
+            options.model, dict(options.shape), None, fixed=dict(options.fix)
+        )
+        if options.precision not in (None, "float32"):
+            module, params = narrowed(module, params, options.precision, target), {}
+    specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]
+    given = read_inputs(options, specs, fill=True)
+    budget = Budget(options.trials, options.minutes * 60)
+    with PassContext(level):
+        found = tune(module, params, target, database, given, budget, _told(options), level,
+                     options.threads, device)
+    if options.plot:
+        Path(options.plot).write_text(draw_history(found.history), "utf-8")
+    data = _data(found, output)
+    show(options, data, lambda: _text(found, output, options.plot))
+    return 0
+
+
+def _device(options: argparse.Namespace) -> RemoteDevice | None:
+    if (options.rpc is None) != (options.key is None):
+        raise UsageError("--rpc and --key go together: a tracker, and the device that it lends")
+    if options.rpc is None:
+        return None
+    if options.target is None:
+        raise UsageError("--rpc: say what the device is, as --target \"llvm -mcpu=cortex-a72\"")
+    host, port = options.rpc
+    return RemoteDevice(host, port, options.key)
+
+
+def _told(options: argparse.Namespace) -> Any:
+    console = Console(stderr=True, highlight=False)
+
+    def tell(at: Progress) -> None:
+        if not options.json:
+            console.print(
+                f"round {at.round}, {at.seconds:.0f} s: {count(at.trials, 'trial')}, the network "
+                f"at {at.ratio:.3f} of its untuned time, up to {at.expected:.1%} more expected"
+            )
+
+    return tell
+
+
+def _data(found: Outcome, output: str) -> dict[str, Any]:
+    return {
+        "output": output,
+        "untuned_seconds": found.default_seconds,
+        "tuned_seconds": found.seconds,
+        "speedup": 1 / found.ratio,
+        "answers": found.answers,
+        "trials": len(found.trials),
+        "failed": found.failed,
+        "interrupted": found.interrupted,
+    }
+
+
+def _text(found: Outcome, output: str, plot: str | None) -> str:
+    before, after = show_seconds(found.default_seconds), show_seconds(found.seconds)
+    speedup, trials = 1 / found.ratio, count(len(found.trials), "trial")
+    lines = [f"untuned {before}, tuned {after}: {speedup:.3f} x, {trials}"]
+    if found.failed:
+        told = ", ".join(f"{number} {what}" for what, number in found.failed.items())
+        lines.append(f"trials without a time: {told}")
+    if found.answers:
+        layers, _, names = zip(*(q.rpartition("/") for q in sorted(found.answers)), strict=True)
+        answers = [found.answers[q] for q in sorted(found.answers)]
+        columns = [("Layer", list(layers)), ("Question", list(names)), ("Answer", answers)]
+        lines += ["", lay_out(columns), ""]
+    else:
+        lines.append("nothing faster was found: the model stays as it is")
+    lines.append(f"records: {output}" + ("; interrupted, the same command goes on"
+                                         if found.interrupted else ""))
+    return "\n".join([*lines, *([f"plot: {plot}"] if plot else [])])

@@ -1,0 +1,277 @@
+"""The backend `sterna` of torch.compile.
+
+    torch.compile(model, backend="sterna")
+    torch.compile(model, backend="sterna", options={"opt_level": 3, "freeze": False})
+
+Weights are constants of the compiled code, packed as its kernels read them; when one was changed in
+place, which its version counter tells, the code is made anew. With freeze=False they are inputs.
+Graphs that gradients are asked of are compiled too, and their backward graphs. A graph with an
+operator that has no converter runs as PyTorch runs it, with a warning that names the operator;
+with fallback=False it is an error.
+"""
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.load_model import import_program
+from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
+from sterna.frontend.torch.read_exported import read_exported, read_fx, target_name
+from sterna.frontend.torch.table import converter_of
+from sterna.frontend.torch.tensors import array_of_tensor
+from sterna.model import CompiledModel
+from sterna.model import compile as compile_model
+from sterna.relay.arrays import Array
+from sterna.support.errors import OpNotImplemented
+
+Tensors = Sequence[Any]
+Graph = Callable[..., Any]
+
+# How many shapes a graph with open extents is compiled for; further ones run as PyTorch runs them.
+MOST_SHAPES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may say: options= of torch.compile."""
+
+    opt_level: int = 3
+    target: str = "native"
+    precision: str = "float32"
+    freeze: bool = True
+    fallback: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> "Options":
+        """Options by name; those that are unknown are named."""
+        known = cls.__dataclass_fields__
+        for name in given or {}:
+            if name not in known:
+                raise ValueError(
+                    f"the backend sterna has the options {', '.join(known)}, not '{name}'"
+                )
+        return cls(**dict(given or {}))
+
+
+def sterna(
+    gm: Any, example_inputs: Tensors, *, options: Mapping[str, Any] | None = None
+) -> Graph:
+    """What torch.compile calls: a graph of PyTorch's functions, as a function of its inputs."""
+    chosen = Options.of(options)
+    asks_gradients = torch.is_grad_enabled() and any(
+        isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
+    )
+    if asks_gradients:
+        compiler = partial(_compile_functional, options=chosen)
+        made: Graph = aot_autograd(
+            fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler,
+            decompositions=_training_decompositions(),
+        )(gm, example_inputs)
+        return made
+    return _inference(gm, example_inputs, chosen)
+
+
+# ---- one graph for many shapes ----
+
+
+class _PerShape:
+    """A graph that is compiled for every shape that it meets, and when a weight was changed."""
+
+    def __init__(self, compile_for: Callable[[Tensors], Graph], static: Sequence[int]) -> None:
+        self.compile_for, self.static = compile_for, static
+        self.lock = threading.Lock()
+        self.compiled: dict[tuple[Any, ...], Graph] = {}
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.find(inputs)(*inputs)
+
+    def find(self, inputs: Tensors) -> Graph:
+        """The code for inputs of these shapes; any number of threads may ask."""
+        key = (*map(_shape_key, inputs), *(_version(inputs[place]) for place in self.static))
+        found = self.compiled.get(key)
+        if found is not None:
+            return found
+        with self.lock:
+            if key not in self.compiled:
+                if len(self.compiled) >= MOST_SHAPES:
+                    self.compiled.pop(next(iter(self.compiled)))
+                self.compiled[key] = self.compile_for(inputs)
+            return self.compiled[key]
+
+
+def _is_open(value: Any) -> bool:
+    """Whether an example has extents that each call decides."""
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(extent, torch.SymInt) for extent in value.shape)
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _shape_key(value: Any) -> Any:
+    return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
+
+
+def _version(tensor: Any) -> tuple[int, int]:
+    """What changes when a tensor is written to; those of inference mode do not count."""
+    return (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
+
+
+# ---- inference: the whole graph, weights as constants ----
+
+
+def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
+    static = [
+        place for place, each in enumerate(example_inputs)
+        if options.freeze and getattr(each, "_dynamo_static_input_type", None) is not None
+    ]
+
+    def compile_for(inputs: Tensors) -> Graph:
+        def read() -> Program:
+            with torch.no_grad():
+                return read_exported(torch.export.export(gm, tuple(inputs)))
+
+        return _or_eager(read, inputs, static, gm, options)
+
+    made = _PerShape(compile_for, static)
+    if not any(map(_is_open, example_inputs)):
+        made.find(example_inputs)
+    return made
+
+
+def _or_eager(
+    read: Callable[[], Program], inputs: Tensors, static: Sequence[int], eager: Graph,
+    options: Options,
+) -> Graph:
+    """A program's code; what has no converter runs as PyTorch runs it."""
+    try:
+        return _compiled_program(read(), inputs, static, options)
+    except OpNotImplemented as error:
+        if not options.fallback:
+            raise
+        warnings.warn(f"a graph runs as PyTorch runs it: {error}", stacklevel=2)
+        return eager
+
+
+def _compiled_program(
+    program: Program, inputs: Tensors, static: Sequence[int], options: Options
+) -> Graph:
+    """A program's code over tensors; those at static places become constants, as numbers do."""
+    changed = {output.target for output in program.outputs if output.kind == "input"}
+    places = _places(program, inputs)
+    frozen = [
+        one.name for one in program.inputs
+        if one.is_number or (places[one.name] in static and one.name not in changed)
+    ]
+    weights = [Weight(name, name, partial(_held, inputs[places[name]])) for name in frozen]
+    plain = replace(
+        program,
+        inputs=[
+            replace(one, shape=tuple(inputs[places[one.name]].shape))
+            for one in program.inputs if one.name not in frozen
+        ],
+        weights=[*program.weights, *weights],
+        outputs=[replace(output, kind="result") for output in program.outputs],
+    )
+    return _Runner(
+        _build(plain, options), [places[one.name] for one in plain.inputs], program.outputs, places
+    )
+
+
+def _places(program: Program, inputs: Tensors) -> dict[str, int]:
+    """Where a program's inputs stand among those of its graph; numbers may be missing."""
+    found: dict[str, int] = {}
+    for is_number in (False, True):
+        names = [one.name for one in program.inputs if one.is_number == is_number]
+        own = [
+            place for place, each in enumerate(inputs)
+            if isinstance(each, torch.Tensor) != is_number
+        ]
+        found.update(zip(names, own, strict=False))
+    return found
+
+
+def _held(value: Any, what: str) -> Array:
+    if isinstance(value, torch.Tensor):
+        return array_of_tensor(value, what)
+    return np.asarray(value)
+
+
+def _build(program: Program, options: Options) -> CompiledModel | None:
+    """The compiled program; None for one that computes nothing."""
+    if not any(output.value is not None for output in program.outputs):
+        return None
+    module, _ = import_program(program, ImportOptions())
+    return compile_model(
+        module, options.target, opt_level=options.opt_level, precision=options.precision
+    )
+
+
+class _Runner:
+    """Compiled code as a function of tensors, which are read and made without copies."""
+
+    def __init__(
+        self, model: CompiledModel | None, places: Sequence[int],
+        outputs: Sequence[ProgramOutput], inputs: Mapping[str, int],
+    ) -> None:
+        self.model, self.places, self.outputs, self.inputs = model, places, outputs, inputs
+
+    def __call__(self, *given: Any) -> list[Any]:
+        arrays = iter(self._run(given))
+        results: list[Any] = []
+        for output in self.outputs:
+            made = None if output.value is None else _result(output, next(arrays))
+            if output.kind == "input":
+                given[self.inputs[output.target]].copy_(made)
+            else:
+                results.append(made)
+        return results
+
+    def _run(self, given: Tensors) -> Sequence[Array]:
+        if self.model is None:
+            return ()
+        tensors = [given[place].detach().contiguous() for place in self.places]
+        made = self.model(*tensors)
+        return made if isinstance(made, tuple | list) else (made,)
+
+
+def _result(output: ProgramOutput, array: Array) -> Any:
+    return tensor_of(array) if isinstance(output.value, Ref) else array.item()
+
+
+def tensor_of(array: Array) -> Any:
+    """A tensor over an array's memory."""
+    name = str(array.dtype)
+    if getattr(ml_dtypes, name, None) is None:
+        return torch.from_numpy(np.atleast_1d(array)).reshape(array.shape)
+    bits = np.atleast_1d(array).view(np.int16 if array.itemsize == 2 else np.uint8)
+    return torch.from_numpy(bits).view(getattr(torch, name)).reshape(array.shape)
+
+
+# ---- training: functional graphs of ATen operators ----
+
+
+def _training_decompositions() -> Mapping[Any, Any]:
+    """Small operators for what has no converter; what has one stays whole."""
+    found = torch._decomp.core_aten_decompositions()
+    return {op: apart for op, apart in found.items() if converter_of(target_name(op)) is None}
+
+
+def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -> Graph:
+    """A forward or backward graph; the inputs that it is made with have shapes and no data."""
+
+    def compile_for(inputs: Tensors) -> Graph:
+        return _or_eager(partial(read_fx, gm), inputs, (), gm.forward, options)
+
+    made = _PerShape(compile_for, ())
+    if not any(map(_is_open, example_inputs)):
+        made.find(example_inputs)
+    return make_boxed_func(made)  # type: ignore[no-any-return]

@@ -1,0 +1,160 @@
+"""relay.vm.compile: from a module with control flow to a program of the virtual machine.
+
+Control flow becomes code of the virtual machine. What lies between two steps of it is a block that
+goes the way of any network: the same passes, kernels and memory plan, as one compiled function.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sterna.driver.kernel_code import make_kernels
+from sterna.driver.operator_module import OperatorModule
+from sterna.driver.relay_build import find_target, optimize
+from sterna.ir.module import IRModule
+from sterna.lowering.entry import EntryFunction, make_entry
+from sterna.lowering.graph import Graph, is_view, make_graph
+from sterna.lowering.order import order_steps
+from sterna.lowering.storage import Layout, in_place_candidates
+from sterna.lowering.unique_kernels import Kernels, unique_kernels
+from sterna.lowering.vm_code import VMBlock, VMProgram
+from sterna.lowering.vm_compile import compile_functions
+from sterna.relay.expr import Function, Tuple
+from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.passes.infer_type import infer_type
+from sterna.relay.passes.remove_unused_functions import remove_unused_functions
+from sterna.runtime.vm import Executable
+from sterna.support.progress import stage
+from sterna.target import Target, is_gpu, processor_of
+from sterna.tir.passes.make_packed import make_packed
+from sterna.tir.stmt import PrimFunc
+
+
+def compile(
+    mod: IRModule | Function,
+    target: Any = None,
+    target_host: Any = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+) -> Executable:
+    """Compile a module with control flow, whose function main is run first, for a target."""
+    wanted = find_target(target, target_host)
+    if is_gpu(wanted):
+        raise ValueError(
+            f"the virtual machine runs on processors, not on {wanted.kind.name}: compile programs "
+            "with control flow for a processor"
+        )
+    module = prepared(mod, params)
+    with stage("take control flow apart"):
+        compiled = compile_functions(module)
+    with stage("optimize the blocks"):
+        blocks = [_optimized(block, wanted) for block in compiled.blocks]
+    prefix = f"tvmgen_{mod_name}"
+    kernels = _kernels_of(blocks, prefix)
+    graphs = [order_steps(make_graph(block, kernels)) for block in blocks]
+    needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
+    shares: dict[str, Any] = {}
+    for graph in graphs:
+        for name, pairs in in_place_candidates(graph).items():
+            shares[name] = list(dict.fromkeys([*shares.get(name, ()), *pairs]))
+    made = make_kernels(needed, wanted, False, shares)
+    take_over = {name: note.take_over for name, note in made.notes.items()}
+    layout = Layout(take_over=take_over, threads=processor_of(wanted).threads)
+    entries = [
+        make_entry(graph, f"{prefix}_block{place}", layout) for place, graph in enumerate(graphs)
+    ]
+    constants = list(compiled.constants)
+    numbers = {id(array): place for place, array in enumerate(constants)}
+    parts = [
+        _block(entry, graph, constants, numbers)
+        for entry, graph in zip(entries, graphs, strict=True)
+    ]
+    code = made.code(prefix, _mains(entries)) if entries else None
+    lib = None if code is None else OperatorModule.make(code, mod_name, {wanted: module})
+    program = VMProgram(compiled.functions, parts, constants)
+    return Executable(program.to_bytes(), lib, constants)
+
+
+class VMCompiler:
+    """The steps of compile one by one, as classic programs take them."""
+
+    def __init__(self) -> None:
+        self._params: dict[str, Any] = {}
+        self._made: Executable | None = None
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Parameters that are bound when the module is lowered."""
+        self._params.update(params)
+
+    def get_params(self) -> dict[str, Any]:
+        """The parameters that were set."""
+        return dict(self._params)
+
+    def lower(self, mod: IRModule, target: Any = None, target_host: Any = None) -> None:
+        """Compile the module; codegen and get_exec follow."""
+        self._made = compile(mod, target, target_host, self._params)
+
+    def codegen(self) -> None:
+        """Nothing is left to do: lowering has compiled the blocks."""
+
+    def optimize(
+        self, mod: IRModule, target: Any = None, target_host: Any = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[IRModule, dict[str, Any]]:
+        """The module as it is taken apart: with parameters bound and types everywhere."""
+        return prepared(mod, {**self._params, **(params or {})}), {}
+
+    def get_exec(self) -> Executable:
+        """What lower has made."""
+        if self._made is None:
+            raise ValueError("lower a module first")
+        return self._made
+
+
+def prepared(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IRModule:
+    """The module with its parameters bound, types everywhere, and only functions in use."""
+    module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
+    if not isinstance(module, IRModule):
+        raise TypeError(f"a program is an IRModule, not {type(module).__name__}")
+    if "main" not in module:
+        raise ValueError(f"the module has no function main; it has {', '.join(module) or 'none'}")
+    if params:
+        module = module.shallow_copy()
+        module["main"] = bind_params(module["main"], params)
+    return infer_type(remove_unused_functions(module, ["main"]))
+
+
+def _optimized(block: Function, target: Target) -> Function:
+    with target:
+        module, _ = optimize(IRModule.from_expr(block), target)
+    main: Function = module["main"]
+    return main
+
+
+def _kernels_of(blocks: list[Function], prefix: str) -> Kernels:
+    """The distinct kernels of all blocks together."""
+    every = tuple(param for block in blocks for param in block.params)
+    whole = Function(every, Tuple(tuple(block.body for block in blocks)))
+    return unique_kernels(whole, prefix)
+
+
+def _mains(entries: list[EntryFunction]) -> list[PrimFunc]:
+    return [
+        each for entry in entries
+        for each in (entry.function, make_packed(entry.function, len(entry.function.params)))
+    ]
+
+
+def _block(
+    entry: EntryFunction, graph: Graph, constants: list[Any], numbers: dict[int, int]
+) -> VMBlock:
+    """A block as the virtual machine calls it; its constants join those of the program."""
+    used = []
+    for tensor in entry.constants:
+        array = graph.params[tensor.name]
+        if id(array) not in numbers:
+            numbers[id(array)] = len(constants)
+            constants.append(array)
+        used.append(numbers[id(array)])
+    (workspace,) = entry.pool_bytes
+    kinds = [tensor.type for tensor in entry.outputs]
+    return VMBlock(entry.function.name, len(entry.inputs), used, kinds, max(1, workspace))

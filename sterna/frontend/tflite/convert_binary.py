@@ -1,0 +1,182 @@
+"""Functions of two tensors: of floats, and of bytes by whole numbers."""
+
+import math
+
+import numpy as np
+
+from sterna.frontend.calls import call, cast, constant, dtype_of
+from sterna.frontend.tflite.arithmetic import activated, held, product_ratio
+from sterna.frontend.tflite.convert_quantize import real, whole
+from sterna.frontend.tflite.node import TFLM, Node, converter, single
+from sterna.frontend.tflite.requantize import like_result
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+_PLAIN = {
+    "ADD": "add", "SUB": "subtract", "MUL": "multiply", "DIV": "divide", "MAXIMUM": "maximum",
+    "MINIMUM": "minimum", "POW": "power", "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod",
+    "LOGICAL_OR": "logical_or", "LOGICAL_AND": "logical_and", "BITWISE_XOR": "bitwise_xor",
+    "RIGHT_SHIFT": "right_shift",
+}
+_COMPARED = {
+    "LESS": "less", "GREATER": "greater", "GREATER_EQUAL": "greater_equal",
+    "LESS_EQUAL": "less_equal", "EQUAL": "equal", "NOT_EQUAL": "not_equal",
+}
+
+
+def _are_quantized(node: Node) -> bool:
+    return node.is_quantized() and node.dtype() in ("int8", "uint8", "int16")
+
+
+@converter(*_PLAIN)
+def binary(node: Node) -> RelayExpr:
+    if _are_quantized(node):
+        return _of_whole_numbers(node)
+    name = _PLAIN[node.kind]
+    if node.kind == "DIV" and dtype_of(node[0]).startswith(("int", "uint")):
+        name = "trunc_divide"
+    return activated(node, call(name, node[0], node[1]))
+
+
+def _of_whole_numbers(node: Node) -> RelayExpr:
+    out, dtype = node.result_quantization(), node.result_dtype()
+    if node.kind in ("MAXIMUM", "MINIMUM"):
+        return call(_PLAIN[node.kind], like_result(node, 0), like_result(node, 1))
+    if node.kind == "MUL":
+        return held(node, _scaled_product(node), out, dtype)
+    if node.kind in ("ADD", "SUB"):
+        if dtype == "int16":
+            made = _sum_twice(node, 15)
+        else:
+            made = _sum_twice(node, 20) if node.rounding == TFLM else _sum(node)
+        return held(node, made, out, dtype)
+    if node.kind == "DIV":
+        made = call("divide", *(real(node[i], node.quantization(i)) for i in (0, 1)))
+        return held(node, whole(made, out, dtype), out, dtype)
+    raise OpNotImplemented(f"{node.dtype()}")
+
+
+def _distance(node: Node, place: int) -> RelayExpr:
+    """How far whole numbers are from their zero point."""
+    _, zero = single(node.quantization(place), "its data")
+    data = cast(node[place], "int32")
+    return data if zero == 0 else call("subtract", data, constant(zero, "int32"))
+
+
+def _scaled_product(node: Node) -> RelayExpr:
+    """Distances multiplied, under the scale of the result; rounded once on processors."""
+    out = node.result_quantization()
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
+    _, zero = single(out, "the result")
+    twice = node.rounding == TFLM or node.dtype() == "int16"
+    return call(
+        "qnn.requantize", call("multiply", _distance(node, 0), _distance(node, 1)),
+        constant(ratio.astype(np.float64).reshape(())), constant(0, "int32"),
+        constant(1, "float64"), constant(zero, "int32"),
+        rounding="TWICE" if twice else "UPWARD", out_dtype=node.result_dtype(),
+    )
+
+
+def _sum(node: Node) -> RelayExpr:
+    """Both operands by factors of up to 21 bits, of which the same power of 2 is shifted away."""
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    parts = [single(node.quantization(place), "its data") for place in (0, 1)]
+    ratios = [np.float32(scale / out_scale) for scale, _ in parts]
+    if node.kind == "SUB":
+        ratios[1] = -ratios[1]
+    shift = 20 - (math.frexp(max(abs(float(ratio)) for ratio in ratios))[1] - 1)
+    if not 0 < shift < 31:
+        return _sum_twice(node, 20)
+    factors = [int(np.rint(float(ratio) * 2.0**shift)) for ratio in ratios]
+    start = (1 << (shift - 1)) - sum(f * zero for f, (_, zero) in zip(factors, parts, strict=True))
+    terms = [
+        call("multiply", cast(node[place], "int32"), constant(factors[place], "int32"))
+        for place in (0, 1)
+    ]
+    total = call("add", call("add", terms[0], constant(start, "int32")), terms[1])
+    shifted = call("right_shift", total, constant(shift, "int32"))
+    return _saturated(node, call("add", shifted, constant(out_zero, "int32")))
+
+
+def _saturated(node: Node, total: RelayExpr) -> RelayExpr:
+    low, high = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}[
+        node.result_dtype()
+    ]
+    return cast(call("clip", total, low, high), node.result_dtype())
+
+
+def _sum_twice(node: Node, bits: int) -> RelayExpr:
+    """Both operands under twice the larger of their scales and some bits more, then their sum."""
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    scales = [float(single(node.quantization(place), "its data")[0]) for place in (0, 1)]
+    twice = 2 * max(scales)
+    terms = [
+        _twice(call("multiply", _distance(node, place), constant(1 << bits, "int32")),
+               scales[place] / twice)
+        for place in (0, 1)
+    ]
+    total = call("add" if node.kind == "ADD" else "subtract", *terms)
+    made = _twice(total, twice / ((1 << bits) * float(out_scale)))
+    return _saturated(node, call("add", made, constant(out_zero, "int32")))
+
+
+def _twice(data: RelayExpr, ratio: float) -> RelayExpr:
+    """Whole numbers by a ratio, rounded twice."""
+    zero = constant(0, "int32")
+    return call("qnn.requantize", data, constant(ratio, "float64"), zero, constant(1, "float64"),
+                zero, rounding="TWICE", out_dtype="int32")
+
+
+@converter("SQUARED_DIFFERENCE")
+def squared_difference(node: Node) -> RelayExpr:
+    if not _are_quantized(node):
+        apart = call("subtract", node[0], node[1])
+        return call("multiply", apart, apart)
+    if node.dtype() == "int16":
+        raise OpNotImplemented("int16")
+    twice = 2 * max(float(single(node.quantization(i), "its data")[0]) for i in (0, 1))
+    terms = [
+        _twice(call("multiply", _distance(node, place), constant(1 << 7, "int32")),
+               float(single(node.quantization(place), "its data")[0]) / twice)
+        for place in (0, 1)
+    ]
+    apart = call("subtract", *terms)
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    ratio = twice * twice / ((1 << 14) * float(out_scale))
+    made = _twice(call("multiply", apart, apart), ratio)
+    return _saturated(node, call("add", made, constant(out_zero, "int32")))
+
+
+@converter("ATAN2")
+def atan2(node: Node) -> RelayExpr:
+    """By the arc tangent of the quotient and the half plane in which it lies."""
+    y, x = node[0], node[1]
+    zero, pi = constant(0, dtype_of(x)), constant(math.pi, dtype_of(x))
+    near = call("atan", call("divide", y, x))
+    left = call("where", call("less", y, zero), call("subtract", near, pi), call("add", near, pi))
+    half = call("multiply", call("sign", y), constant(math.pi / 2, dtype_of(x)))
+    made = call("where", call("less", x, zero), left, near)
+    return call("where", call("equal", x, zero), half, made)
+
+
+@converter("ADD_N")
+def add_n(node: Node) -> RelayExpr:
+    first, *more = node.operands()
+    for one in more:
+        first = call("add", first, one)
+    return first
+
+
+@converter(*_COMPARED)
+def compare(node: Node) -> RelayExpr:
+    """Whole numbers of one scale are compared as they are, others with 8 bits of fraction."""
+    a, b = node[0], node[1]
+    if _are_quantized(node):
+        first, second = node.quantization(0), node.quantization(1)
+        if first.scale != second.scale or first.zero != second.zero:
+            a, b = (
+                _twice(call("multiply", _distance(node, i), constant(1 << 8, "int32")),
+                       float(node.quantization(i).scale[0]))
+                for i in (0, 1)
+            )
+    return call(_COMPARED[node.kind], a, b)

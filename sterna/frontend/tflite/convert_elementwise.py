@@ -1,0 +1,202 @@
+"""Functions of single elements: of floats, and of bytes by tables."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from sterna.frontend.calls import call, cast, constant, dtype_of, like
+from sterna.frontend.tflite.arithmetic import bounded, held_between
+from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
+from sterna.frontend.tflite.node import TFLM, Node, converter, single
+from sterna.frontend.tflite.rectifiers import hard_swish_of_bytes, prelu_of_bytes
+from sterna.frontend.tflite.requantize import (
+    all_bytes,
+    by_table,
+    cut_off,
+    like_result,
+    of_bytes,
+    quantized,
+    saturated,
+)
+from sterna.relay.arrays import Array
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+
+def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of float32 computed in float64, so that it is rounded once."""
+
+    def compute(x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(x.astype(np.float64)).astype(np.float32))
+
+    return compute
+
+
+def _erf(x: Array) -> Array:
+    return np.array([math.erf(float(one)) for one in x])
+
+
+# By operator: the operator of Relay, and the function of arrays for tables.
+_PLAIN: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "ABS": ("abs", np.abs), "CEIL": ("ceil", np.ceil), "COS": ("cos", np.cos),
+    "EXP": ("exp", np.exp), "FLOOR": ("floor", np.floor), "LOG": ("log", np.log),
+    "NEG": ("negative", np.negative), "ROUND": ("round_even", np.rint),
+    "RSQRT": ("rsqrt", lambda x: 1 / np.sqrt(x)), "SIN": ("sin", np.sin),
+    "SQRT": ("sqrt", np.sqrt), "TANH": ("tanh", np.tanh), "SIGN": ("sign", np.sign),
+    "LOGISTIC": ("sigmoid", lambda x: 1 / (1 + np.exp(-x))), "SQUARE": ("square", np.square),
+}
+
+
+def _is_bytes(node: Node) -> bool:
+    return node.is_quantized() and node.dtype() in ("int8", "uint8")
+
+
+def _expect_float(node: Node) -> None:
+    if node.is_quantized() and node.dtype() not in ("int32", "int64"):
+        raise OpNotImplemented(f"{node.dtype()}")
+
+
+@converter(*_PLAIN)
+def unary(node: Node) -> RelayExpr:
+    name, function = _PLAIN[node.kind]
+    if _is_bytes(node) and node.kind == "NEG":
+        return call("negative", node[0])  # whatever the zero points are
+    if _is_bytes(node):
+        return of_bytes(node, _wide(function), cut_off if node.kind == "SQRT" else quantized)
+    _expect_float(node)
+    if node.kind == "SQUARE":
+        return call("multiply", node[0], node[0])
+    return call(name, node[0])
+
+
+@converter("LOGICAL_NOT")
+def logical_not(node: Node) -> RelayExpr:
+    return call("logical_not", node[0])
+
+
+@converter("GELU")
+def gelu(node: Node) -> RelayExpr:
+    approximate = bool(node.attr("approximate"))
+
+    def function(x: Array) -> Array:
+        if approximate:
+            inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+            return np.asarray(0.5 * x * (1 + np.tanh(inner)))
+        return np.asarray(0.5 * x * (1 + _erf(x * math.sqrt(0.5))))
+
+    if _is_bytes(node):
+        return of_bytes(node, _wide(function))
+    _expect_float(node)
+    return call("nn.gelu", node[0], approximate="tanh" if approximate else "none")
+
+
+@converter("ELU")
+def elu(node: Node) -> RelayExpr:
+    if _is_bytes(node):
+        return of_bytes(node, _wide(lambda x: np.where(x < 0, np.expm1(x), x)))
+    _expect_float(node)
+    below = call("subtract", call("exp", call("minimum", node[0], like(0, node[0]))),
+                 like(1, node[0]))
+    return call("where", call("less", node[0], like(0, node[0])), below, node[0])
+
+
+@converter("HARD_SWISH")
+def hard_swish(node: Node) -> RelayExpr:
+    if _is_bytes(node):
+        return by_table(node[0], hard_swish_of_bytes(node))
+    _expect_float(node)
+    ramp = call("clip", call("add", node[0], like(3, node[0])), 0.0, 6.0)
+    return call("multiply", call("multiply", node[0], ramp), like(1 / 6, node[0]))
+
+
+# ---- rectifiers ----
+
+_BOUNDS = {
+    "RELU": (0.0, math.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+
+
+@converter(*_BOUNDS)
+def relu(node: Node) -> RelayExpr:
+    low, high = _BOUNDS[node.kind]
+    if not node.is_quantized():
+        return bounded(node[0], low, high)
+    want, dtype = node.result_quantization(), node.result_dtype()
+    return held_between(like_result(node, 0), want, dtype, low, high)
+
+
+@converter("LEAKY_RELU")
+def leaky_relu(node: Node) -> RelayExpr:
+    """Of bytes: by a factor for either sign, which has 8 bits of fraction on processors."""
+    alpha = np.float32(node.attr("alpha"))
+    if not node.is_quantized():
+        return call("nn.leaky_relu", node[0], alpha=float(alpha))
+    if not _is_bytes(node):
+        raise OpNotImplemented(f"{node.dtype()}")
+    scale, zero = single(node.quantization(0), "its data")
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    distance = all_bytes(node.dtype()) - zero
+    if node.rounding == TFLM:
+        factors = (float(scale / out_scale), float(alpha * scale / out_scale))
+        same, less = (multiplied(distance, *_signed(one)) for one in factors)
+    else:
+        ratio = scale / out_scale
+        same, less = (
+            (distance * int(np.rint(np.float32(256) * one)) + 128) >> 8
+            for one in (ratio, alpha * ratio)
+        )
+    made = np.where(distance >= 0, same, less) + out_zero
+    return by_table(node[0], saturated(made, node.result_dtype()))
+
+
+def _signed(real: float) -> tuple[int, int]:
+    multiplier, power = quantized_multiplier(abs(real))
+    return (-multiplier if real < 0 else multiplier), power
+
+
+@converter("PRELU")
+def prelu(node: Node) -> RelayExpr:
+    if node.is_quantized():
+        return prelu_of_bytes(node)
+    below = call("multiply", node[0], node[1])
+    return call("where", call("less", node[0], like(0, node[0])), below, node[0])
+
+
+# ---- the rest ----
+
+
+@converter("BITCAST")
+def bitcast(node: Node) -> RelayExpr:
+    return call("reinterpret", node[0], node.result_dtype())
+
+
+@converter("BUCKETIZE")
+def bucketize(node: Node) -> RelayExpr:
+    """The number of boundaries that an element is not below."""
+    ends = np.asarray(node.attr("boundaries"), np.float32)
+    return call("searchsorted", constant(ends), cast(node[0], "float32"), right=True,
+                dtype="int32")
+
+
+@converter("WHERE")
+def where(node: Node) -> RelayExpr:
+    known = node.known(0)
+    if known is None:
+        raise OpNotImplemented("the places of what an input decides")
+    return constant(np.argwhere(known).astype(np.int64))
+
+
+@converter("SELECT", "SELECT_V2")
+def select(node: Node) -> RelayExpr:
+    """A condition of one dimension less chooses rows."""
+    condition = node[0]
+    shape, wanted = node.shape(), node.shape(1)
+    if node.kind == "SELECT" and len(shape) == 1 and len(wanted) > 1:
+        condition = call("reshape", condition, (shape[0], *[1] * (len(wanted) - 1)))
+    parts = [node[1], node[2]]
+    if dtype_of(node[1]) in ("int8", "uint8", "int16") and node.results_as[0].quantization:
+        parts = [like_result(node, place) for place in (1, 2)]
+    return call("where", condition, *parts)

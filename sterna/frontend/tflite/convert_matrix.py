@@ -1,0 +1,82 @@
+"""Products of matrices, and what normalises rows."""
+
+import math
+
+from sterna.frontend.calls import call, dtype_of, like, rank_of, reshape
+from sterna.frontend.tflite.arithmetic import activated, product_ratio, rescaled
+from sterna.frontend.tflite.convert_products import zeros_and_scales
+from sterna.frontend.tflite.node import Node, converter
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+
+@converter("BATCH_MATMUL")
+def batch_matmul(node: Node) -> RelayExpr:
+    """Leading axes broadcast; either operand may be transposed."""
+    turned = {"transpose_a": bool(node.attr("adj_x")), "transpose_b": bool(node.attr("adj_y"))}
+    a, b = node.shape(0), node.shape(1)
+    batch = _batch(a[:-2], b[:-2])
+    count = math.prod(batch)
+    first, second = (
+        reshape(_spread(node[i], batch), (count, *shape[-2:])) for i, shape in enumerate((a, b))
+    )
+    rows = a[-1] if turned["transpose_a"] else a[-2]
+    columns = b[-2] if turned["transpose_b"] else b[-1]
+    if dtype_of(node[0]) == "float32":
+        if dtype_of(node[1]) != "float32":
+            raise OpNotImplemented("floats by whole numbers")
+        made = call("nn.batch_matmul", first, second, **turned)
+    elif dtype_of(node[0]) == "int8":
+        sums = call("qnn.batch_matmul", first, second, *zeros_and_scales(node), **turned)
+        out = node.result_quantization()
+        ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
+        made = rescaled(node, sums, ratio, out, node.result_dtype())
+    else:
+        raise OpNotImplemented(f"{node.dtype()}")
+    return reshape(made, (*batch, rows, columns))
+
+
+def _batch(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    made = []
+    for first, second in pairs:
+        if first != second and 1 not in (first, second):
+            raise ValueError(f"the leading axes {list(a)} and {list(b)} do not fit")
+        made.append(second if first == 1 else first)
+    return tuple(made)
+
+
+def _spread(data: RelayExpr, batch: tuple[int, ...]) -> RelayExpr:
+    kind = data.checked_type
+    shape = (*batch, *kind.concrete_shape[-2:])  # type: ignore[attr-defined]
+    return data if kind.concrete_shape == shape else call(  # type: ignore[attr-defined]
+        "broadcast_to", data, shape
+    )
+
+
+@converter("L2_NORMALIZATION")
+def l2_normalization(node: Node) -> RelayExpr:
+    """Rows along the last axis, each over its length."""
+    if dtype_of(node[0]) != "float32":
+        raise OpNotImplemented(f"{node.dtype()}")
+    squares = call("sum", call("multiply", node[0], node[0]), axis=-1, keepdims=True)
+    length = call("maximum", call("sqrt", squares), like(1e-6, node[0]))
+    return activated(node, call("divide", node[0], length))
+
+
+@converter("LOG_SOFTMAX")
+def log_softmax(node: Node) -> RelayExpr:
+    if dtype_of(node[0]) != "float32":
+        raise OpNotImplemented(f"{node.dtype()}")
+    return call("nn.log_softmax", node[0], axis=-1)
+
+
+@converter("LOCAL_RESPONSE_NORMALIZATION")
+def local_response_normalization(node: Node) -> RelayExpr:
+    """alpha counts for each element of a window, not for all of them."""
+    size = 2 * int(node.attr("radius")) + 1
+    return call(
+        "nn.lrn", node[0], size=size, axis=rank_of(node[0]) - 1, bias=float(node.attr("bias")),
+        alpha=float(node.attr("alpha")) * size, beta=float(node.attr("beta")),
+    )

@@ -1,0 +1,160 @@
+"""Convolutions and fully connected layers: of floats, and of whole numbers."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
+from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
+from sterna.frontend.tflite.dynamic_range import by_range, scaled_sums
+from sterna.frontend.tflite.node import Node, converter
+from sterna.frontend.tflite.schema import Quantization
+from sterna.relay.expr import RelayExpr
+
+SAME, VALID = 0, 1
+
+
+def padding(
+    node: Node, extents: Sequence[int], kernel: Sequence[int], axes: str
+) -> tuple[int, ...]:
+    """The padding before every axis, then after every one."""
+    code = node.attr("padding")
+    if code == VALID:
+        return (0,) * (2 * len(axes))
+    if code != SAME:
+        raise ValueError(f"its padding is {code}, neither SAME nor VALID")
+    strides, dilations = steps(node, "stride", axes), steps(node, "dilation", axes)
+    total = [
+        max(0, (-(-extent // stride) - 1) * stride + (size - 1) * dilation + 1 - extent)
+        for extent, size, stride, dilation in zip(extents, kernel, strides, dilations, strict=True)
+    ]
+    return (*(t // 2 for t in total), *(t - t // 2 for t in total))
+
+
+def steps(node: Node, name: str, axes: str) -> tuple[int, ...]:
+    """The strides or the dilations along axes such as hw, which are 1 where there are none."""
+    found = tuple(int(node.attr(f"{name}_{axis}", 1)) for axis in axes)
+    if any(not 0 < number < 1 << 31 for number in found):
+        raise ValueError(f"its {name} is {list(found)}; its numbers are from 1 on")
+    return found
+
+
+@converter("CONV_2D")
+def conv_2d(node: Node) -> RelayExpr:
+    """Weights are out, height, width, in; fewer inputs than the data has are groups."""
+    channels, height, width, inputs = node.shape(1)
+    have = node.shape()[3]
+    if not inputs or have % inputs:
+        raise ValueError(f"its weights are for {inputs} channels, its data has {have}")
+    weight = call("transpose", node[1], (1, 2, 3, 0))
+    return _convolution(node, weight, "HWIO", (height, width), channels, have // inputs)
+
+
+@converter("DEPTHWISE_CONV_2D")
+def depthwise_conv_2d(node: Node) -> RelayExpr:
+    """Weights are 1, height, width, out."""
+    _, height, width, channels = node.shape(1)
+    inputs = node.shape()[3]
+    if not inputs or channels % inputs:
+        raise ValueError(f"{channels} results are no multiple of its {inputs} channels")
+    per_input = channels // inputs
+    if inputs == 1:
+        weight, layout = reshape(node[1], (height, width, 1, channels)), "HWIO"
+    else:
+        weight, layout = reshape(node[1], (height, width, inputs, per_input)), "HWOI"
+    return _convolution(node, weight, layout, (height, width), channels, inputs)
+
+
+def _convolution(
+    node: Node, weight: RelayExpr, layout: str, kernel: tuple[int, int], channels: int, groups: int
+) -> RelayExpr:
+    attrs = {
+        "strides": steps(node, "stride", "hw"), "dilation": steps(node, "dilation", "hw"),
+        "padding": padding(node, node.shape()[1:3], kernel, "hw"), "groups": groups,
+        "channels": channels, "kernel_size": kernel, "data_layout": "NHWC",
+        "kernel_layout": layout,
+    }
+    if dtype_of(node[0]) == "float32":
+        made = _of_floats(node, weight, attrs)
+        return activated(node, with_bias(node, made))
+    sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), out_dtype=sum_type(node),
+                **attrs)
+    return from_sums(node, sums)
+
+
+def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExpr:
+    """The convolution of floats, by the range of each image where weights are whole numbers."""
+    if not node.is_quantized(1):
+        return call("nn.conv2d", node[0], weight, **attrs)
+    ranged, scheme = by_range(node[0]), node.quantization(1)
+    if node.shape()[0] == 1:
+        one = constant(1, "float32")
+        zero = reshape(ranged.zero, ())
+        sums = call("qnn.conv2d", ranged.data, weight, zero, constant(0, "int32"), one, one,
+                    **attrs)
+    else:
+        apart = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
+        sums = call("nn.conv2d", apart, weight, out_dtype="int32", **attrs)
+    return scaled_sums(sums, ranged.scale, scheme)
+
+
+def zeros_and_scales(node: Node) -> tuple[RelayExpr, ...]:
+    """The zero points of both operands; the scales of products are in what is made of sums."""
+    one = constant(1, "float32")
+    data, weight = node.quantization(0), node.quantization(1)
+    return (_zero(data), _zero(weight), one, one)
+
+
+def _zero(quantization: Quantization) -> RelayExpr:
+    points = quantization.zero.astype(np.int32)
+    return constant(points[0] if np.all(points == points[0]) else points)
+
+
+def sum_type(node: Node) -> str:
+    """The type of sums: data of 16 bits with a bias of 64 needs as many."""
+    return "int64" if node.has(2) and dtype_of(node[2]) == "int64" else "int32"
+
+
+def with_bias(node: Node, made: RelayExpr) -> RelayExpr:
+    """Sums and what is added to each channel, which lies last."""
+    if not node.has(2):
+        return made
+    return call("nn.bias_add", made, node[2], axis=rank_of(made) - 1)
+
+
+def from_sums(node: Node, sums: RelayExpr) -> RelayExpr:
+    """The result of a product from its sums: the bias, the scale of the result, its bounds."""
+    out, dtype = node.result_quantization(), node.result_dtype()
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
+    axis = rank_of(sums) - 1
+    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, axis)
+    return held(node, made, out, dtype)
+
+
+def _dense_of_floats(node: Node, rows: RelayExpr, units: int) -> RelayExpr:
+    """Rows of floats by weights, each by its range where these are whole numbers."""
+    if not node.is_quantized(1):
+        return call("nn.dense", rows, node[1], units=units)
+    ranged, one = by_range(rows), constant(1, "float32")
+    sums = call("qnn.dense", ranged.data, node[1], reshape(ranged.zero, (-1,)),
+                constant(0, "int32"), one, one, units=units)
+    return scaled_sums(sums, ranged.scale, node.quantization(1))
+
+
+@converter("FULLY_CONNECTED")
+def fully_connected(node: Node) -> RelayExpr:
+    """Data as rows of what the weights read; weights are out, in."""
+    units, depth = node.shape(1)
+    extents = node.shape()
+    if depth == 0 or math.prod(extents) % depth:
+        raise ValueError(f"{math.prod(extents)} elements are no rows of {depth}")
+    rows = reshape(node[0], (-1, depth))
+    if dtype_of(node[0]) == "float32":
+        made = activated(node, with_bias(node, _dense_of_floats(node, rows, units)))
+    else:
+        sums = call("qnn.dense", rows, node[1], *zeros_and_scales(node), units=units,
+                    out_dtype=sum_type(node))
+        made = from_sums(node, sums)
+    return reshape(made, (*extents[:-1], units)) if node.attr("keep_num_dims") else made

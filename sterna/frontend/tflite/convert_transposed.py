@@ -1,0 +1,94 @@
+"""Transposed convolutions, and convolutions of volumes."""
+
+import struct
+from dataclasses import replace
+
+from sterna.frontend.calls import call, dtype_of
+from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
+from sterna.frontend.tflite.convert_products import (
+    SAME,
+    VALID,
+    padding,
+    steps,
+    with_bias,
+    zeros_and_scales,
+)
+from sterna.frontend.tflite.node import CUSTOM, Node, converter
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+
+@converter("TRANSPOSE_CONV")
+def transpose_conv(node: Node) -> RelayExpr:
+    """The shape of the result, weights as out, height, width, in; then data and a bias."""
+    wanted = node.ints(0, "the shape of the result")
+    places = (2, 1, 3)
+    turned = replace(
+        node, inputs=[node.get(i) for i in places],
+        operands_as=[node.operands_as[i] if i < len(node.operands_as) else None for i in places],
+    )
+    return _transposed(turned, wanted[1:3])
+
+
+@converter("Convolution2DTransposeBias", domain=CUSTOM)
+def transpose_conv_bias(node: Node) -> RelayExpr:
+    """Data, weights and a bias; the options are the padding and the steps to the side and down."""
+    if len(node.custom_options) < 12:
+        raise ValueError(f"its options have {len(node.custom_options)} bytes, not 12")
+    mode, across, down = struct.unpack("<3i", node.custom_options[:12])
+    attrs = {"padding": {1: SAME, 2: VALID}.get(mode), "stride_w": across, "stride_h": down}
+    made = replace(node, attrs=attrs)
+    strides = steps(made, "stride", "hw")
+    _, *kernel, _ = node.shape(1)
+    wanted = [
+        extent * stride if mode == 1 else (extent - 1) * stride + size
+        for extent, stride, size in zip(node.shape()[1:3], strides, kernel, strict=True)
+    ]
+    return _transposed(made, wanted)
+
+
+def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
+    channels, *kernel, _ = node.shape(1)
+    strides = steps(node, "stride", "hw")
+    pads, more = [], []
+    for extent, stride, size, target in zip(
+        node.shape()[1:3], strides, kernel, wanted, strict=True
+    ):
+        whole = (extent - 1) * stride + size
+        cut = max(0, whole - target)
+        if node.attr("padding") == VALID and cut:
+            raise ValueError(f"a result of {wanted} is smaller than what its windows make")
+        pads.append((cut // 2, cut - cut // 2))
+        more.append(max(0, target - whole))
+    attrs = {
+        "strides": strides, "kernel_size": tuple(kernel), "channels": channels,
+        "padding": (*(before for before, _ in pads), *(after for _, after in pads)),
+        "output_padding": tuple(more), "data_layout": "NHWC", "kernel_layout": "HWOI",
+    }
+    weight = call("transpose", node[1], (1, 2, 0, 3))
+    if dtype_of(node[0]) == "float32":
+        if node.is_quantized(1):
+            raise OpNotImplemented("floats by weights of whole numbers")
+        made = call("nn.conv2d_transpose", node[0], weight, **attrs)
+        return activated(node, with_bias(node, made))
+    sums = call("qnn.conv2d_transpose", node[0], weight, *zeros_and_scales(node), **attrs)
+    out, dtype = node.result_quantization(), node.result_dtype()
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
+    return held(node, rescaled(node, with_bias(node, sums), ratio, out, dtype, 3), out, dtype)
+
+
+@converter("CONV_3D")
+def conv_3d(node: Node) -> RelayExpr:
+    """Weights are depth, height, width, in, out."""
+    *kernel, inputs, channels = node.shape(1)
+    have = node.shape()[4]
+    if not inputs or have % inputs:
+        raise ValueError(f"its weights are for {inputs} channels, its data has {have}")
+    made = call(
+        "nn.conv3d", node[0], node[1], strides=steps(node, "stride", "dhw"),
+        dilation=steps(node, "dilation", "dhw"),
+        padding=padding(node, node.shape()[1:4], kernel, "dhw"), groups=have // inputs,
+        channels=channels, kernel_size=tuple(kernel), data_layout="NDHWC",
+        kernel_layout="DHWIO",
+    )
+    return activated(node, with_bias(node, made))

@@ -1,0 +1,92 @@
+"""A node of a TensorFlow Lite model, and the converters of its operators.
+
+A converter gets operands as they are stored: what whole numbers stand for is known from the tensors
+beside them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sterna.frontend import node as shared
+from sterna.frontend.converters import Converter, Converters
+from sterna.frontend.tflite.schema import Quantization, TensorInfo
+from sterna.frontend.tflite.variables import Variables
+from sterna.support.errors import OpNotImplemented
+
+# Rules by which sums come to the scale of a result.
+XNNPACK, TFLM = "xnnpack", "tflm"
+ROUNDINGS = (XNNPACK, TFLM)
+
+# The domain of operators that a file knows by name only.
+CUSTOM = "custom"
+
+
+@dataclass(slots=True, kw_only=True)
+class Node(shared.Node):
+    """A node with what its file says about operands and results."""
+
+    rounding: str
+    operands_as: Sequence[TensorInfo | None]
+    results_as: Sequence[TensorInfo]
+    intermediates: Sequence[TensorInfo] = ()
+    custom_options: bytes = b""
+    variables: Variables
+
+    def operand_info(self, place: int) -> TensorInfo:
+        """What the file says about an operand."""
+        found = self.operands_as[place] if place < len(self.operands_as) else None
+        if found is None:
+            raise ValueError(f"{self}: operand {place} is missing")
+        return found
+
+    def quantization(self, place: int) -> Quantization:
+        """What the whole numbers of an operand stand for."""
+        return _expect_quantized(self.operand_info(place))
+
+    def result_quantization(self, place: int = 0) -> Quantization:
+        """What the whole numbers of a result stand for."""
+        return _expect_quantized(self.results_as[place])
+
+    def dtype(self, place: int = 0) -> str:
+        """The type of an operand's elements, as the file says it."""
+        return self.operand_info(place).dtype
+
+    def result_dtype(self, place: int = 0) -> str:
+        """The type of a result's elements, as the file says it."""
+        return self.results_as[place].dtype
+
+    def is_quantized(self, place: int = 0) -> bool:
+        """Whether an operand is whole numbers that stand for others."""
+        info = self.operand_info(place)
+        return info.quantization is not None and info.dtype in QUANTIZED
+
+
+QUANTIZED = ("int8", "uint8", "int16", "int4", "int2", "uint4", "int32", "int64")
+
+
+def _expect_quantized(info: TensorInfo) -> Quantization:
+    found = info.quantization
+    if found is None:
+        raise ValueError(f"tensor '{info.name}' of {info.dtype} has no scale")
+    if found.blocks is not None:
+        raise OpNotImplemented("scales for blocks of elements")
+    return found
+
+
+def single(quantization: Quantization, what: str) -> tuple[np.float32, int]:
+    """The scale and the zero point of a whole tensor."""
+    if not quantization.is_single:
+        raise ValueError(f"{what} has {quantization.scale.size} scales instead of one")
+    if not quantization.scale[0] > 0:
+        raise ValueError(f"{what} has the scale {quantization.scale[0]}")
+    return np.float32(quantization.scale[0]), int(quantization.zero[0])
+
+
+converter: Converters[Node] = Converters()
+
+
+def find_converter(kind: str, custom: str) -> Converter[Node] | None:
+    """The converter of an operator."""
+    return converter.find(CUSTOM, custom) if kind == "CUSTOM" else converter.find("", kind)

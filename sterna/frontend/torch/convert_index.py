@@ -1,0 +1,364 @@
+"""Elements by their places: taken, written and added."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
+from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_shape import (
+    axis_of,
+    broadcast_shape,
+    expand,
+    movedim,
+    permute,
+    places_of,
+    ravel,
+    shape_of,
+    unsqueeze,
+)
+from sterna.frontend.torch.promotion import Operand, scalar
+from sterna.frontend.torch.table import aten
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+
+def from_front(places: RelayExpr, extent: int) -> RelayExpr:
+    """Places counted from the front; negative ones are from behind."""
+    if dtype_of(places) == "uint8":
+        places = cast(places, "int64")
+    behind = call("add", places, like(extent, places))
+    return call("where", call("less", places, like(0, places)), behind, places)
+
+
+# ---- taking ----
+
+
+@aten("index_select", "index_select_copy")
+def index_select(x: RelayExpr, dim: int, index: RelayExpr) -> RelayExpr:
+    if not rank_of(x):
+        return x
+    places = index if rank_of(index) else unsqueeze(index, 0)
+    return call("take", x, places, axis=axis_of(dim, rank_of(x)))
+
+
+@aten("take")
+def take(x: RelayExpr, index: RelayExpr) -> RelayExpr:
+    return call("take", ravel(x), from_front(index, math.prod(shape_of(x))))
+
+
+@aten("gather")
+def gather(x: RelayExpr, dim: int, index: RelayExpr, sparse_grad: bool = False) -> RelayExpr:
+    if not rank_of(x):
+        return expand(x, shape_of(index))
+    if not rank_of(index):
+        return reshaped(gather(x, dim, unsqueeze(index, 0)), ())
+    at = axis_of(dim, rank_of(x))
+    for axis, (have, want) in enumerate(zip(shape_of(x), shape_of(index), strict=True)):
+        if axis != at and want < have:
+            x = call("strided_slice", x, begin=(0,), end=(want,), axes=(axis,))
+    return call("gather", x, at, index)
+
+
+@aten("take_along_dim")
+def take_along_dim(x: RelayExpr, indices: RelayExpr, dim: int | None = None) -> RelayExpr:
+    if dim is None:
+        return gather(ravel(x), 0, ravel(indices))
+    at = axis_of(dim, rank_of(x))
+    a, b = list(shape_of(x)), list(shape_of(indices))
+    a[at] = b[at] = 1
+    whole = broadcast_shape(a, b)
+    wide = [
+        expand(each, [shape_of(each)[at] if axis == at else e for axis, e in enumerate(whole)])
+        for each in (x, indices)
+    ]
+    return gather(wide[0], at, wide[1])
+
+
+@aten("index", "_unsafe_index")
+def index(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
+    """Advanced indexing: the axes that have places first, then the others."""
+    given = _places(x, indices)
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    if not axes:
+        return x
+    places = [from_front(each, shape_of(x)[axis])
+              for axis, each in enumerate(given) if each is not None]
+    if len(axes) == 1:
+        return call("take", x, places[0], axis=axes[0])
+    whole = broadcast_shape(*(shape_of(each) for each in places))
+    rest = [axis for axis in range(rank_of(x)) if axis not in axes]
+    front = permute(x, [*axes, *rest])
+    flat = reshaped(front, (math.prod(shape_of(front)[: len(axes)]), *shape_of(front)[len(axes):]))
+    made = call("take", flat, _flat_places(places, shape_of(front)[: len(axes)]), axis=0)
+    if axes == list(range(axes[0], axes[-1] + 1)):  # side by side, the results take their place
+        count = len(whole)
+        return movedim(made, range(count), range(axes[0], axes[0] + count)) if count else made
+    return made
+
+
+def _flat_places(places: Sequence[RelayExpr], extents: Sequence[int]) -> RelayExpr:
+    """Places along several axes as places along one."""
+    found = cast(places[0], "int64")
+    for each, extent in zip(places[1:], extents[1:], strict=True):
+        found = call("multiply", found, constant(extent, "int64"))
+        found = call("add", found, cast(each, "int64"))
+    return found
+
+
+def _places(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> list[RelayExpr | None]:
+    """Places by axis; truth values that are known become the places where they hold."""
+    found: list[RelayExpr | None] = []
+    for each in indices:
+        if each is None or dtype_of(each) not in ("bool", "uint8"):
+            found.append(each)
+            continue
+        if not isinstance(each, Constant):
+            raise OpNotImplemented("places by truth values: data decides about the shape")
+        held = np.nonzero(to_numpy(each.data))
+        found += [constant(line, "int64") for line in held]
+    return found + [None] * (rank_of(x) - len(found))
+
+
+@aten("masked_select", "nonzero", "nonzero_numpy", "unique_dim", "_unique2", "bincount",
+      "repeat_interleave.Tensor", "repeat_interleave.self_Tensor", "unique_consecutive",
+      "argwhere")
+def data_decides(**about: object) -> RelayExpr:
+    raise OpNotImplemented("data decides about the shape of its result")
+
+
+# ---- writing ----
+
+
+@aten("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(
+    x: RelayExpr, indices: Sequence[RelayExpr | None], values: RelayExpr,
+    accumulate: bool = False, unsafe: bool = False,
+) -> RelayExpr:
+    if len(indices) == 1 and indices[0] is not None and not accumulate:
+        mask = indices[0]
+        if dtype_of(mask) == "bool" and not isinstance(mask, Constant) and (
+            math.prod(shape_of(values)) == 1
+        ):
+            more = (1,) * (rank_of(x) - rank_of(mask))
+            wide = reshaped(mask, (*shape_of(mask), *more))
+            return call("where", wide, reshaped(scalar(values, x), ()), x)
+    given = _places(x, indices)
+    axes = [axis for axis, each in enumerate(given) if each is not None]
+    if not axes:
+        made = expand(values, shape_of(x))
+        return call("add", x, made) if accumulate else made
+    places = [from_front(each, shape_of(x)[axis])
+              for axis, each in enumerate(given) if each is not None]
+    whole = broadcast_shape(*(shape_of(each) for each in places))
+    rest = [axis for axis in range(rank_of(x)) if axis not in axes]
+    order = [*axes, *rest]
+    front = permute(x, order)
+    extents = shape_of(front)
+    inner = extents[len(axes) :]
+    rows = reshaped(front, (math.prod(extents[: len(axes)]), math.prod(inner)))
+    count = math.prod(whole)
+    flat = expand(_flat_places(places, extents[: len(axes)]), whole)
+    wanted = _values(values, whole, inner, axes)
+    updates = reshaped(wanted, (count, math.prod(inner)))
+    lines = expand(reshaped(flat, (count, 1)), (count, math.prod(inner)))
+    made = call(
+        "scatter_elements", rows, lines, cast(updates, dtype_of(x)), axis=0,
+        reduction="add" if accumulate else "update",
+    )
+    back = [order.index(axis) for axis in range(len(order))]
+    return permute(reshaped(made, extents), back)
+
+
+def _values(
+    values: RelayExpr, whole: tuple[int, ...], inner: tuple[int, ...], axes: Sequence[int]
+) -> RelayExpr:
+    """Values in the order of the rows that they are written to."""
+    at = axes[0] if list(axes) == list(range(axes[0], axes[-1] + 1)) else 0
+    shape = (*inner[:at], *whole, *inner[at:])
+    wide = expand(values, shape)
+    places = range(at, at + len(whole))
+    return movedim(wide, places, range(len(whole))) if at and whole else wide
+
+
+@aten("scatter", "scatter_reduce")
+def scatter(
+    x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr | None = None,
+    value: Operand | None = None, reduce: str = "", include_self: bool = True,
+) -> RelayExpr:
+    return _scattered(x, dim, index, src, value, reduce, include_self)
+
+
+_REDUCTIONS = {
+    "": "update", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
+    "amin": "min",
+}
+_NEUTRAL = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+
+
+def _scattered(
+    x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr | None, value: Operand | None,
+    reduce: str, include_self: bool,
+) -> RelayExpr:
+    if not rank_of(x):
+        parts = [reshaped(each, (1,)) for each in (x, index)]
+        source = None if src is None else reshaped(src, (1,))
+        made = _scattered(parts[0], 0, parts[1], source, value, reduce, include_self)
+        return reshaped(made, ())
+    if not rank_of(index):
+        index = unsqueeze(index, 0)
+        src = None if src is None else reshaped(src, (1,))
+    at = axis_of(dim, rank_of(x))
+    if src is None:
+        assert value is not None
+        src = expand(scalar(value, x), shape_of(index))
+    for axis, (have, want) in enumerate(zip(shape_of(src), shape_of(index), strict=True)):
+        if want < have:
+            src = call("strided_slice", src, begin=(0,), end=(want,), axes=(axis,))
+    if reduce == "mean":
+        return _scattered_mean(x, at, index, src, include_self)
+    kind = _REDUCTIONS[reduce]
+    if not include_self:
+        x = _cleared(x, at, index, kind)
+    return call("scatter_elements", x, index, cast(src, dtype_of(x)), axis=at, reduction=kind)
+
+
+def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
+    """Data that does not count where something is written to."""
+    neutral = expand(like(_NEUTRAL[kind], x), shape_of(index))
+    return call("scatter_elements", x, index, neutral, axis=at)
+
+
+def _scattered_mean(
+    x: RelayExpr, at: int, index: RelayExpr, src: RelayExpr, include_self: bool
+) -> RelayExpr:
+    start = x if include_self else _cleared(x, at, index, "add")
+    total = call("scatter_elements", start, index, src, axis=at, reduction="add")
+    ones = expand(like(1, x), shape_of(index))
+    first = call("full", like(1 if include_self else 0, x), shape_of(x))
+    count = call("scatter_elements", first, index, ones, axis=at, reduction="add")
+    return call("divide", total, call("maximum", count, like(1, count)))
+
+
+@aten("scatter_add")
+def scatter_add(x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr) -> RelayExpr:
+    return _scattered(x, dim, index, src, None, "add", True)
+
+
+def _lines(x: RelayExpr, at: int, index: RelayExpr) -> RelayExpr:
+    """Places of whole slices as places of their elements."""
+    count = math.prod(shape_of(index))
+    shape = [count if axis == at else 1 for axis in range(rank_of(x))]
+    whole = [count if axis == at else extent for axis, extent in enumerate(shape_of(x))]
+    return expand(reshaped(index, shape), whole)
+
+
+@aten("index_copy", "index_reduce")
+def index_copy(
+    x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, reduce: str = "",
+    include_self: bool = True, alpha: float = 1,
+) -> RelayExpr:
+    if not rank_of(x):
+        made = index_copy(
+            reshaped(x, (1,)), 0, reshaped(index, (1,)), reshaped(source, (1,)), reduce,
+            include_self, alpha,
+        )
+        return reshaped(made, ())
+    at = axis_of(dim, rank_of(x))
+    lines = _lines(x, at, index)
+    src = expand(source, shape_of(lines)) if rank_of(source) != rank_of(x) else source
+    if alpha != 1:
+        src = call("multiply", src, like(alpha, src))
+    return _scattered(x, at, lines, src, None, reduce, include_self)
+
+
+@aten("index_add")
+def index_add(
+    x: RelayExpr, dim: int, index: RelayExpr, source: RelayExpr, alpha: float = 1
+) -> RelayExpr:
+    return index_copy(x, dim, index, source, "add", True, alpha)
+
+
+@aten("index_fill")
+def index_fill(x: RelayExpr, dim: int, index: RelayExpr, value: Operand) -> RelayExpr:
+    if not rank_of(x):
+        return scalar(value, x)
+    at = axis_of(dim, rank_of(x))
+    lines = _lines(x, at, from_front(index, shape_of(x)[at]))
+    return _scattered(x, at, lines, None, value, "", True)
+
+
+@aten("slice_scatter")
+def slice_scatter(
+    x: RelayExpr, src: RelayExpr, dim: int = 0, start: int | None = None,
+    end: int | None = None, step: int = 1,
+) -> RelayExpr:
+    at = axis_of(dim, rank_of(x))
+    first, last, _ = slice(start, end).indices(shape_of(x)[at])
+    count = max(0, -(-(last - first) // step))
+    return index_copy(x, at, places_of((first, count, step)), src) if count else x
+
+
+@aten("select_scatter")
+def select_scatter(x: RelayExpr, src: RelayExpr, dim: int, index: int) -> RelayExpr:
+    at = axis_of(dim, rank_of(x))
+    place = index + shape_of(x)[at] if index < 0 else index
+    return index_copy(x, at, constant([place], "int64"), unsqueeze(src, at))
+
+
+@aten("diagonal_scatter")
+def diagonal_scatter(
+    x: RelayExpr, src: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> RelayExpr:
+    rank = rank_of(x)
+    moved = movedim(x, (dim1, dim2), (rank - 2, rank - 1))
+    *outer, rows, columns = shape_of(moved)
+    count = shape_of(src)[-1]
+    first = (max(-offset, 0), max(offset, 0))
+    places = places_of((first[0] * columns + first[1], count, columns + 1))
+    flat = reshaped(moved, (*outer, rows * columns))
+    made = index_copy(flat, rank - 2, places, src)
+    return movedim(reshaped(made, shape_of(moved)), (rank - 2, rank - 1), (dim1, dim2))
+
+
+@aten("put")
+def put(
+    x: RelayExpr, index: RelayExpr, source: RelayExpr, accumulate: bool = False
+) -> RelayExpr:
+    places = ravel(from_front(index, math.prod(shape_of(x))))
+    made = _scattered(
+        ravel(x), 0, places, ravel(source), None, "add" if accumulate else "", True
+    )
+    return reshaped(made, shape_of(x))
+
+
+@aten("one_hot")
+def one_hot(x: RelayExpr, num_classes: int = -1) -> RelayExpr:
+    if num_classes < 0:
+        raise OpNotImplemented("a number of classes that the data decides")
+    on, off = constant(1, "int64"), constant(0, "int64")
+    return call("one_hot", x, on, off, num_classes, -1, "int64")
+
+
+@aten("searchsorted", "bucketize")
+def searchsorted(
+    sorted_sequence: RelayExpr | None = None, x: Operand | None = None, out_int32: bool = False,
+    right: bool = False, side: str | None = None, boundaries: RelayExpr | None = None,
+    sorter: RelayExpr | None = None,
+) -> RelayExpr:
+    lines = sorted_sequence if sorted_sequence is not None else boundaries
+    assert lines is not None and x is not None
+    if sorter is not None:
+        lines = call("gather", lines, rank_of(lines) - 1, sorter)
+    values = scalar(x, lines) if not isinstance(x, RelayExpr) else x
+    single = not rank_of(values)
+    values = reshaped(values, (1,)) if single else values
+    if rank_of(lines) == 1 and rank_of(values) > 1:
+        made = call("searchsorted", lines, ravel(values), right=right or side == "right",
+                    dtype="int32" if out_int32 else "int64")
+        return reshaped(made, shape_of(values))
+    made = call("searchsorted", lines, values, right=right or side == "right",
+                dtype="int32" if out_int32 else "int64")
+    return reshaped(made, ()) if single else made

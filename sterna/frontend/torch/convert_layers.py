@@ -1,0 +1,260 @@
+"""Layers of networks: convolutions and normalisations."""
+
+import math
+from collections.abc import Sequence
+
+from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of
+from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_create import filled
+from sterna.frontend.torch.convert_shape import shape_of, squeeze, unsqueeze
+from sterna.frontend.torch.table import aten
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
+TRANSPOSED = {1: "IOW", 2: "IOHW", 3: "IODHW"}
+
+Numbers = int | Sequence[int]
+
+
+def per_axis(given: Numbers, rank: int) -> tuple[int, ...]:
+    """One number per axis; a single one holds for all."""
+    listed = (given,) if isinstance(given, int) else tuple(given)
+    return listed * rank if len(listed) == 1 else listed
+
+
+# ---- convolutions ----
+
+
+@aten("conv1d", "conv2d", "conv3d")
+def conv(
+    input: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None, stride: Numbers = 1,
+    padding: Numbers | str = 0, dilation: Numbers = 1, groups: int = 1,
+) -> RelayExpr:
+    rank = rank_of(weight) - 2
+    if rank not in LAYOUT:
+        raise OpNotImplemented(f"a convolution along {rank} axes")
+    alone = rank_of(input) == rank + 1
+    data = unsqueeze(input, 0) if alone else input
+    channels, _, *kernel = shape_of(weight)
+    widths = per_axis(dilation, rank)
+    made = call(
+        f"nn.conv{rank}d", data, weight, strides=per_axis(stride, rank),
+        padding=_padding(padding, kernel, widths), dilation=widths, groups=groups,
+        channels=channels, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
+        kernel_layout=KERNEL[rank],
+    )
+    made = made if bias is None else call("nn.bias_add", made, bias, axis=1)
+    return squeeze(made, 0) if alone else made
+
+
+def _padding(
+    padding: Numbers | str, kernel: Sequence[int], dilation: Sequence[int]
+) -> tuple[int, ...]:
+    """The padding before every axis, then behind every one."""
+    if padding == "same":
+        total = [width * (size - 1) for size, width in zip(kernel, dilation, strict=True)]
+        return (*(each // 2 for each in total), *(each - each // 2 for each in total))
+    if isinstance(padding, str):
+        return (0,) * (2 * len(kernel))
+    return per_axis(padding, len(kernel)) * 2
+
+
+@aten("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transpose(
+    input: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None, stride: Numbers = 1,
+    padding: Numbers = 0, output_padding: Numbers = 0, groups: int = 1, dilation: Numbers = 1,
+) -> RelayExpr:
+    rank = rank_of(weight) - 2
+    alone = rank_of(input) == rank + 1
+    data = unsqueeze(input, 0) if alone else input
+    _, per_group, *kernel = shape_of(weight)
+    made = call(
+        f"nn.conv{rank}d_transpose", data, weight, strides=per_axis(stride, rank),
+        padding=per_axis(padding, rank) * 2, dilation=per_axis(dilation, rank), groups=groups,
+        channels=per_group * groups, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
+        kernel_layout=TRANSPOSED[rank], output_padding=per_axis(output_padding, rank),
+    )
+    made = made if bias is None else call("nn.bias_add", made, bias, axis=1)
+    return squeeze(made, 0) if alone else made
+
+
+@aten("convolution", "_convolution", "convolution_overrideable")
+def convolution(
+    input: RelayExpr, weight: RelayExpr, bias: RelayExpr | None, stride: Numbers,
+    padding: Numbers, dilation: Numbers, transposed: bool, output_padding: Numbers, groups: int,
+) -> RelayExpr:
+    if transposed:
+        return conv_transpose(
+            input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return conv(input, weight, bias, stride, padding, dilation, groups)
+
+
+# ---- normalisations ----
+
+
+def _or_filled(
+    given: RelayExpr | None, value: float, data: RelayExpr, count: int
+) -> RelayExpr:
+    kind = dtype_of(data)
+    return filled((count,), value, kind) if given is None else cast(given, kind)
+
+
+@aten("_native_batch_norm_legit_no_training", "batch_norm", "native_batch_norm",
+      "cudnn_batch_norm", "_batch_norm_no_update")
+def batch_norm(
+    input: RelayExpr, weight: RelayExpr | None, bias: RelayExpr | None,
+    running_mean: RelayExpr | None, running_var: RelayExpr | None, momentum: float = 0.1,
+    eps: float = 1e-5, training: bool = False,
+) -> list[RelayExpr]:
+    channels = shape_of(input)[1]
+    gamma = _or_filled(weight, 1, input, channels)
+    beta = _or_filled(bias, 0, input, channels)
+    empty = filled((0,), 0, dtype_of(input))
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError("without training it needs running_mean and running_var")
+        made = call(
+            "nn.batch_norm", input, gamma, beta, cast(running_mean, dtype_of(input)),
+            cast(running_var, dtype_of(input)), axis=1, epsilon=eps,
+        )
+        return [*parts(made, 1), empty, empty]
+    axes = tuple(axis for axis in range(rank_of(input)) if axis != 1)
+    middle = call("mean", input, axis=axes)
+    spread = call("variance", input, axis=axes)
+    made = call("nn.batch_norm", input, gamma, beta, middle, spread, axis=1, epsilon=eps)
+    inverse = call("rsqrt", call("add", spread, like(eps, spread)))
+    return [*parts(made, 1), middle, inverse]
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(
+    input: RelayExpr, weight: RelayExpr | None, bias: RelayExpr | None, training: bool,
+    momentum: float, eps: float,
+) -> list[RelayExpr]:
+    return batch_norm(input, weight, bias, None, None, momentum, eps, True)
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_with_state(
+    input: RelayExpr, weight: RelayExpr | None, bias: RelayExpr | None,
+    running_mean: RelayExpr, running_var: RelayExpr, training: bool, momentum: float, eps: float,
+) -> list[RelayExpr]:
+    made = batch_norm(input, weight, bias, running_mean, running_var, momentum, eps, training)
+    if not training:
+        return [*made, running_mean, running_var]
+    axes = tuple(axis for axis in range(rank_of(input)) if axis != 1)
+    count = math.prod(shape_of(input)[axis] for axis in axes)
+    spread = call("variance", input, axis=axes)
+    wide = call("multiply", spread, like(count / max(count - 1, 1), spread))
+
+    def moved(old: RelayExpr, new: RelayExpr) -> RelayExpr:
+        kept = call("multiply", old, like(1 - momentum, old))
+        return call("add", kept, call("multiply", new, like(momentum, new)))
+
+    return [*made, moved(running_mean, made[1]), moved(running_var, wide)]
+
+
+@aten("layer_norm", "native_layer_norm")
+def layer_norm(
+    input: RelayExpr, normalized_shape: Sequence[int], weight: RelayExpr | None = None,
+    bias: RelayExpr | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
+) -> list[RelayExpr]:
+    rank, inner = rank_of(input), tuple(normalized_shape)
+    axes = tuple(range(rank - len(inner), rank))
+    kind = dtype_of(input)
+    gamma = filled(inner, 1, kind) if weight is None else cast(weight, kind)
+    beta = filled(inner, 0, kind) if bias is None else cast(bias, kind)
+    axis = axes[0] if len(axes) == 1 else axes
+    made = call("nn.layer_norm", input, gamma, beta, axis=axis, epsilon=eps)
+    middle = call("mean", input, axis=axes, keepdims=True)
+    spread = call("variance", input, axis=axes, keepdims=True)
+    return [made, middle, call("rsqrt", call("add", spread, like(eps, spread)))]
+
+
+@aten("rms_norm", "_fused_rms_norm")
+def rms_norm(
+    input: RelayExpr, normalized_shape: Sequence[int], weight: RelayExpr | None = None,
+    eps: float | None = None,
+) -> list[RelayExpr]:
+    rank, inner = rank_of(input), tuple(normalized_shape)
+    axes = tuple(range(rank - len(inner), rank))
+    kind = dtype_of(input)
+    gamma = filled(inner, 1, kind) if weight is None else cast(weight, kind)
+    axis = axes[0] if len(axes) == 1 else axes
+    small = _EPSILON.get(kind, 1.1920929e-07) if eps is None else eps
+    made = call("nn.rms_norm", input, gamma, axis=axis, epsilon=small)
+    squares = call("mean", call("multiply", input, input), axis=axes, keepdims=True)
+    return [made, call("rsqrt", call("add", squares, like(small, squares)))]
+
+
+# The distance from 1 to the next number of each type.
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+@aten("group_norm")
+def group_norm(
+    input: RelayExpr, num_groups: int, weight: RelayExpr | None = None,
+    bias: RelayExpr | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> RelayExpr:
+    channels = shape_of(input)[1]
+    gamma = _or_filled(weight, 1, input, channels)
+    beta = _or_filled(bias, 0, input, channels)
+    return call("nn.group_norm", input, gamma, beta, num_groups=num_groups, axis=1, epsilon=eps)
+
+
+@aten("native_group_norm")
+def native_group_norm(
+    input: RelayExpr, weight: RelayExpr | None, bias: RelayExpr | None, N: int, C: int,
+    HxW: int, group: int, eps: float,
+) -> list[RelayExpr]:
+    rows = reshaped(input, (N, group, C // group * HxW))
+    middle = call("mean", rows, axis=2)
+    spread = call("variance", rows, axis=2)
+    inverse = call("rsqrt", call("add", spread, like(eps, spread)))
+    return [group_norm(input, group, weight, bias, eps), middle, inverse]
+
+
+@aten("instance_norm")
+def instance_norm(
+    input: RelayExpr, weight: RelayExpr | None, bias: RelayExpr | None,
+    running_mean: RelayExpr | None, running_var: RelayExpr | None, use_input_stats: bool,
+    momentum: float, eps: float, cudnn_enabled: bool = True,
+) -> RelayExpr:
+    if not use_input_stats:
+        return batch_norm(input, weight, bias, running_mean, running_var, momentum, eps)[0]
+    channels = shape_of(input)[1]
+    gamma = _or_filled(weight, 1, input, channels)
+    beta = _or_filled(bias, 0, input, channels)
+    return call("nn.instance_norm", input, gamma, beta, axis=1, epsilon=eps)
+
+
+@aten("local_response_norm")
+def local_response_norm(
+    input: RelayExpr, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> RelayExpr:
+    return call("nn.lrn", input, size=size, axis=1, bias=k, alpha=alpha, beta=beta)
+
+
+# ---- others ----
+
+
+@aten("embedding")
+def embedding(
+    weight: RelayExpr, indices: RelayExpr, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> RelayExpr:
+    return call("take", weight, indices, axis=0)
+
+
+@aten("dropout", "native_dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+def dropout(
+    input: RelayExpr, p: float, train: bool | None = False
+) -> list[RelayExpr]:
+    if train and p:
+        raise OpNotImplemented(
+            "dropping elements at random; call eval() of the model before it is exported"
+        )
+    return [input, call("broadcast_to", constant(True), shape_of(input))]

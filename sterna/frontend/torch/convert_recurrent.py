@@ -1,0 +1,132 @@
+"""Recurrent networks of several layers and directions, each layer one operator."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sterna.frontend.calls import call, constant, parts, rank_of
+from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_shape import cat, shape_of, slice_, transpose, unsqueeze
+from sterna.frontend.torch.table import aten
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+# The order of the gates here, by their places in PyTorch's: LSTM has input, forget, cell, output,
+# and here input, output, forget, cell; GRU has reset, update, new, and here update, reset, new.
+_ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
+
+
+def _recurrent(
+    kind: str, data: RelayExpr, states: Sequence[RelayExpr], params: Sequence[RelayExpr],
+    has_biases: bool, layers: int, train_dropout: float, bidirectional: bool, batch_first: bool,
+    **attrs: object,
+) -> list[RelayExpr]:
+    """The sequence of the last layer, and the last state of every layer and direction."""
+    if train_dropout:
+        raise OpNotImplemented(
+            "dropping elements between layers; call eval() of the model before it is exported"
+        )
+    sides = 2 if bidirectional else 1
+    per_cell = len(params) // (layers * sides)
+    if per_cell != (4 if has_biases else 2):
+        raise OpNotImplemented("projections of the hidden state")
+    alone = rank_of(data) == 2
+    if alone:
+        data, states = unsqueeze(data, 1), [unsqueeze(state, 1) for state in states]
+    elif batch_first:
+        data = transpose(data, 0, 1)
+    ends: list[list[RelayExpr]] = [[] for _ in states]
+    for layer in range(layers):
+        cells = [
+            params[(layer * sides + side) * per_cell : (layer * sides + side + 1) * per_cell]
+            for side in range(sides)
+        ]
+        first = [slice_(state, 0, layer * sides, (layer + 1) * sides) for state in states]
+        data, *last = _layer(kind, data, first, cells, **attrs)
+        for found, each in zip(ends, last, strict=True):
+            found.append(each)
+    whole = [cat(found, 0) for found in ends]
+    if alone:
+        return [_without_batch(each) for each in (data, *whole)]
+    return [transpose(data, 0, 1) if batch_first else data, *whole]
+
+
+def _without_batch(x: RelayExpr) -> RelayExpr:
+    length, _, width = shape_of(x)
+    return reshaped(x, (length, width))
+
+
+def _layer(
+    kind: str, data: RelayExpr, states: Sequence[RelayExpr],
+    cells: Sequence[Sequence[RelayExpr]], **attrs: object,
+) -> list[RelayExpr]:
+    """One layer: its sequence (length, batch, sides x units), and its last states."""
+    units = shape_of(cells[0][1])[1]
+    weights = [
+        cat([unsqueeze(_ordered(cell[place], kind, units), 0) for cell in cells], 0)
+        for place in (0, 1)
+    ]
+    bias = None
+    if len(cells[0]) == 4:
+        both = [
+            cat([_ordered(cell[2], kind, units), _ordered(cell[3], kind, units)], 0)
+            for cell in cells
+        ]
+        bias = cat([unsqueeze(each, 0) for each in both], 0)
+    direction = "bidirectional" if len(cells) == 2 else "forward"
+    made = call(
+        f"nn.{kind}", data, *weights, bias, None, *states, direction=direction, layout=0, **attrs
+    )
+    sequence, *last = parts(made, 3 if kind == "lstm" else 2)
+    length, batch = shape_of(data)[:2]
+    sequence = call("transpose", sequence, (0, 2, 1, 3))
+    return [reshaped(sequence, (length, batch, len(cells) * units)), *last]
+
+
+def _ordered(rows: RelayExpr, kind: str, units: int) -> RelayExpr:
+    """The gates' rows in the order that operators here have them."""
+    order = _ORDER[kind]
+    if order == tuple(range(len(order))):
+        return rows
+    places = np.concatenate([np.arange(gate * units, (gate + 1) * units) for gate in order])
+    return call("take", rows, constant(places, "int64"), axis=0)
+
+
+@aten("lstm.input")
+def lstm(
+    input: RelayExpr, hx: Sequence[RelayExpr], params: Sequence[RelayExpr], has_biases: bool,
+    num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> list[RelayExpr]:
+    return _recurrent(
+        "lstm", input, hx, params, has_biases, num_layers, dropout if train else 0,
+        bidirectional, batch_first,
+    )
+
+
+@aten("gru.input")
+def gru(
+    input: RelayExpr, hx: RelayExpr, params: Sequence[RelayExpr], has_biases: bool,
+    num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> list[RelayExpr]:
+    return _recurrent(
+        "gru", input, [hx], params, has_biases, num_layers, dropout if train else 0,
+        bidirectional, batch_first, linear_before_reset=True,
+    )
+
+
+def _rnn(name: str, activation: str) -> None:
+    def convert(
+        input: RelayExpr, hx: RelayExpr, params: Sequence[RelayExpr], has_biases: bool,
+        num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> list[RelayExpr]:
+        return _recurrent(
+            "rnn", input, [hx], params, has_biases, num_layers, dropout if train else 0,
+            bidirectional, batch_first,
+            activations=(activation,) * (2 if bidirectional else 1),
+        )
+
+    aten(name)(convert)
+
+
+_rnn("rnn_tanh.input", "Tanh")
+_rnn("rnn_relu.input", "Relu")

@@ -1,0 +1,497 @@
+"""Shapes: views, orders of axes, parts of a tensor and tensors put together."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from sterna.frontend.calls import axis_below, call, cast, constant, parts, rank_of, type_of
+from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.limits import MOST_NUMBERS, expect_moderate
+from sterna.frontend.torch.promotion import result_type
+from sterna.frontend.torch.table import aten
+from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+
+def shape_of(x: RelayExpr) -> tuple[int, ...]:
+    """The shape of a tensor, which must be known."""
+    kind = type_of(x)
+    if not kind.is_static:
+        raise OpNotImplemented("an operand whose shape is not known")
+    return tuple(int(extent) for extent in kind.concrete_shape)
+
+
+def axis_of(dim: int, rank: int) -> int:
+    """An axis from the front; a tensor of one number counts as one of one axis."""
+    return axis_below(dim, max(rank, 1))
+
+
+# ---- views ----
+
+
+@aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias", "_reshape_copy")
+def view(
+    x: RelayExpr, size: Sequence[int] = (), shape: Sequence[int] = (), stride: Sequence[int] = (),
+) -> RelayExpr:
+    wanted = list(size or shape)
+    have = math.prod(shape_of(x))
+    if -1 in wanted:
+        known = math.prod(extent for extent in wanted if extent != -1)
+        wanted[wanted.index(-1)] = have // known if known else 0
+    if math.prod(wanted) != have:
+        raise ValueError(f"{list(shape_of(x))} cannot be seen as {wanted}")
+    return reshaped(x, wanted)
+
+
+@aten("view.dtype", "view_copy.dtype")
+def view_as_type(x: RelayExpr, dtype: str) -> RelayExpr:
+    return call("reinterpret", x, dtype)
+
+
+@aten("view_as", "reshape_as")
+def view_as(x: RelayExpr, other: RelayExpr) -> RelayExpr:
+    return reshaped(x, shape_of(other))
+
+
+@aten("flatten")
+def flatten(x: RelayExpr, start_dim: int = 0, end_dim: int = -1) -> RelayExpr:
+    shape = shape_of(x)
+    if not shape:
+        return reshaped(x, (1,))
+    first, last = axis_of(start_dim, len(shape)), axis_of(end_dim, len(shape))
+    middle = math.prod(shape[first : last + 1])
+    return reshaped(x, (*shape[:first], middle, *shape[last + 1 :]))
+
+
+@aten("ravel")
+def ravel(x: RelayExpr) -> RelayExpr:
+    return reshaped(x, (math.prod(shape_of(x)),))
+
+
+@aten("unflatten")
+def unflatten(x: RelayExpr, dim: int, sizes: Sequence[int]) -> RelayExpr:
+    shape = shape_of(x)
+    at = axis_of(dim, len(shape))
+    return view(x, (*shape[:at], *_filled(sizes, shape[at]), *shape[at + 1 :]))
+
+
+def _filled(sizes: Sequence[int], whole: int) -> list[int]:
+    known = math.prod(size for size in sizes if size != -1)
+    return [whole // max(known, 1) if size == -1 else size for size in sizes]
+
+
+@aten("unsqueeze", "unsqueeze_copy")
+def unsqueeze(x: RelayExpr, dim: int) -> RelayExpr:
+    return call("expand_dims", x, axis_below(dim, rank_of(x) + 1))
+
+
+@aten("squeeze", "squeeze_copy")
+def squeeze(x: RelayExpr, dim: int | Sequence[int] | None = None) -> RelayExpr:
+    shape = shape_of(x)
+    named = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = {at for each in named if shape and shape[at := axis_of(each, len(shape))] == 1}
+    return reshaped(x, [e for at, e in enumerate(shape) if at not in gone]) if gone else x
+
+
+@aten("expand", "expand_copy", "broadcast_to")
+def expand(x: RelayExpr, size: Sequence[int], implicit: bool = False) -> RelayExpr:
+    have = shape_of(x)
+    more = len(size) - len(have)
+    wanted = [have[at - more] if e == -1 else e for at, e in enumerate(size)]
+    return x if tuple(wanted) == have else call("broadcast_to", x, tuple(wanted))
+
+
+@aten("expand_as")
+def expand_as(x: RelayExpr, other: RelayExpr) -> RelayExpr:
+    return expand(x, shape_of(other))
+
+
+@aten("broadcast_tensors")
+def broadcast_tensors(tensors: Sequence[RelayExpr]) -> list[RelayExpr]:
+    whole = broadcast_shape(*(shape_of(each) for each in tensors))
+    return [expand(each, whole) for each in tensors]
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that all of these broadcast to."""
+    rank = max(map(len, shapes), default=0)
+    wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(
+        next((extent for extent in extents if extent != 1), 1)
+        for extents in zip(*wide, strict=True)
+    )
+
+
+@aten("permute", "permute_copy")
+def permute(x: RelayExpr, dims: Sequence[int]) -> RelayExpr:
+    axes = tuple(axis_of(dim, rank_of(x)) for dim in dims)
+    return x if axes == tuple(range(len(axes))) else call("transpose", x, axes)
+
+
+@aten("transpose", "transpose_copy", "swapaxes", "swapdims")
+def transpose(
+    x: RelayExpr, dim0: int = 0, dim1: int = 0, axis0: int = 0, axis1: int = 0
+) -> RelayExpr:
+    rank = rank_of(x)
+    order = list(range(rank))
+    if not order:
+        return x
+    a, b = axis_of(dim0 or axis0, rank), axis_of(dim1 or axis1, rank)
+    order[a], order[b] = b, a
+    return permute(x, order)
+
+
+@aten("t", "t_copy", "matrix_H", "mT", "mH", "adjoint")
+def turned(x: RelayExpr) -> RelayExpr:
+    """The last two axes change places."""
+    rank = rank_of(x)
+    return x if rank < 2 else transpose(x, rank - 2, rank - 1)
+
+
+@aten("numpy_T")
+def reversed_axes(x: RelayExpr) -> RelayExpr:
+    return permute(x, range(rank_of(x))[::-1])
+
+
+@aten("movedim", "moveaxis")
+def movedim(
+    x: RelayExpr, source: int | Sequence[int], destination: int | Sequence[int]
+) -> RelayExpr:
+    rank = rank_of(x)
+    from_axes = [axis_of(a, rank) for a in ([source] if isinstance(source, int) else source)]
+    into = [destination] if isinstance(destination, int) else destination
+    placed = dict(zip((axis_of(a, rank) for a in into), from_axes, strict=True))
+    rest = iter(axis for axis in range(rank) if axis not in from_axes)
+    return permute(x, [placed[at] if at in placed else next(rest) for at in range(rank)])
+
+
+# ---- parts ----
+
+
+def expect_few(count: int) -> None:
+    """So many tensors can be results of one operator."""
+    if count > MOST_NUMBERS:
+        raise ValueError(f"it has {count} results, more than {MOST_NUMBERS}")
+
+
+def places_of(*lines: tuple[int, int, int]) -> RelayExpr:
+    """Sums of numbers along axes, each from a first one, so many, at a distance."""
+    expect_moderate(math.prod(count for _, count, _ in lines), "its places")
+    found = np.zeros((), np.int64)
+    for first, count, step in lines:
+        found = found[..., None] + (first + step * np.arange(count))
+    return constant(found, "int64")
+
+
+@aten("slice", "slice_copy")
+def slice_(
+    x: RelayExpr, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> RelayExpr:
+    shape = shape_of(x)
+    at = axis_of(dim, len(shape))
+    first, last, _ = slice(start, end).indices(shape[at])
+    if (first, step) == (0, 1) and last >= shape[at]:
+        return x
+    return call(
+        "strided_slice", x, begin=(first,), end=(max(first, last),), strides=(step,), axes=(at,),
+    )
+
+
+@aten("narrow", "narrow_copy")
+def narrow(x: RelayExpr, dim: int, start: int, length: int) -> RelayExpr:
+    first = start + (shape_of(x)[dim] if start < 0 else 0)
+    return slice_(x, dim, first, first + length)
+
+
+@aten("select", "select_copy")
+def select(x: RelayExpr, dim: int, index: int) -> RelayExpr:
+    shape = shape_of(x)
+    at = axis_of(dim, len(shape))
+    place = index + shape[at] if index < 0 else index
+    if not 0 <= place < shape[at]:
+        raise ValueError(f"index {index} is none of {shape[at]}")
+    return squeeze(slice_(x, at, place, place + 1), at)
+
+
+@aten("split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "unsafe_split",
+      "unsafe_split_with_sizes")
+def split(
+    x: RelayExpr, split_size: int | Sequence[int] = 0, dim: int = 0,
+    split_sizes: Sequence[int] = (),
+) -> list[RelayExpr]:
+    whole = shape_of(x)[axis_of(dim, rank_of(x))]
+    sizes = split_sizes or split_size
+    if isinstance(sizes, int):
+        count = max(1, -(-whole // max(sizes, 1)))
+        expect_few(count)
+        sizes = [min(sizes, whole - place * sizes) for place in range(count)]
+    ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
+    return _cut(x, ends[:-1], axis_of(dim, rank_of(x)))
+
+
+def _cut(x: RelayExpr, places: Sequence[int], at: int) -> list[RelayExpr]:
+    """The parts of a tensor between places along an axis."""
+    bounds = [0, *places, shape_of(x)[at]]
+    if len(bounds) == 2:
+        return [x]
+    if all(low < high for low, high in pairwise(bounds)):
+        return parts(call("split", x, tuple(places), axis=at), len(places) + 1)
+    return [slice_(x, at, low, max(low, high)) for low, high in pairwise(bounds)]
+
+
+@aten("chunk", "unsafe_chunk")
+def chunk(x: RelayExpr, chunks: int, dim: int = 0) -> list[RelayExpr]:
+    whole = shape_of(x)[axis_of(dim, rank_of(x))]
+    if not whole:
+        expect_few(chunks)
+        return [x] * chunks
+    return split(x, -(-whole // chunks), dim)
+
+
+@aten("tensor_split")
+def tensor_split(
+    x: RelayExpr, sections: int = 0, dim: int = 0, indices: Sequence[int] | None = None
+) -> list[RelayExpr]:
+    at = axis_of(dim, rank_of(x))
+    whole = shape_of(x)[at]
+    if indices is not None:
+        places = [min(slice(place, None).indices(whole)[0], whole) for place in indices]
+        return _cut(x, places, at)
+    expect_few(sections)
+    small, more = divmod(whole, sections)
+    return split(x, dim=at, split_sizes=[small + (part < more) for part in range(sections)])
+
+
+@aten("hsplit", "vsplit", "dsplit")
+def axis_split(
+    x: RelayExpr, sections: int = 0, indices: Sequence[int] | None = None
+) -> list[RelayExpr]:
+    return tensor_split(x, sections, min(1, rank_of(x) - 1), indices)
+
+
+@aten("unbind", "unbind_copy")
+def unbind(x: RelayExpr, dim: int = 0) -> list[RelayExpr]:
+    at = axis_of(dim, rank_of(x))
+    whole = shape_of(x)[at]
+    pieces = split(x, 1, at) if whole else []
+    return [squeeze(piece, at) for piece in pieces]
+
+
+@aten("unfold", "unfold_copy")
+def unfold(x: RelayExpr, dimension: int, size: int, step: int) -> RelayExpr:
+    """Windows along an axis, their elements along a last one."""
+    shape = shape_of(x)
+    if not shape:
+        return reshaped(x, (size,))
+    at = axis_of(dimension, len(shape))
+    count = (shape[at] - size) // step + 1
+    made = call("take", x, places_of((0, count, step), (0, size, 1)), axis=at)
+    return movedim(made, at + 1, -1)
+
+
+@aten("as_strided", "as_strided_copy")
+def as_strided(
+    x: RelayExpr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> RelayExpr:
+    """Elements of a tensor that lies in order, by their places in memory."""
+    lines = [(0, extent, step) for extent, step in zip(size, stride, strict=True)]
+    places = call("add", places_of(*lines), constant(storage_offset or 0, "int64"))
+    return call("take", ravel(x), places)
+
+
+@aten("diagonal", "diagonal_copy")
+def diagonal(x: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RelayExpr:
+    rank = rank_of(x)
+    moved = movedim(x, (dim1, dim2), (rank - 2, rank - 1))
+    *outer, rows, columns = shape_of(moved)
+    first = (max(-offset, 0), max(offset, 0))
+    count = max(0, min(rows - first[0], columns - first[1]))
+    places = places_of((first[0] * columns + first[1], count, columns + 1))
+    flat = reshaped(moved, (*outer, rows * columns))
+    return call("take", flat, places, axis=rank - 2)
+
+
+@aten("linalg_diagonal")
+def linalg_diagonal(
+    A: RelayExpr, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> RelayExpr:
+    return diagonal(A, offset, dim1, dim2)
+
+
+# ---- tensors put together ----
+
+
+@aten("cat", "concat", "concatenate")
+def cat(tensors: Sequence[RelayExpr], dim: int = 0) -> RelayExpr:
+    dtype = result_type(*tensors)
+    whole = [cast(each, dtype) for each in tensors if shape_of(each) != (0,)]
+    if not whole:
+        return cast(tensors[0], dtype)
+    at = axis_of(dim, rank_of(whole[0]))
+    return whole[0] if len(whole) == 1 else call("concatenate", whole, axis=at)
+
+
+@aten("stack")
+def stack(tensors: Sequence[RelayExpr], dim: int = 0) -> RelayExpr:
+    at = axis_below(dim, rank_of(tensors[0]) + 1)
+    return cat([unsqueeze(each, at) for each in tensors], at)
+
+
+def _at_least(x: RelayExpr, rank: int) -> RelayExpr:
+    shape = shape_of(x)
+    wide: tuple[int, ...] = shape
+    if rank == 1 and not shape:
+        wide = (1,)
+    elif rank == 2 and len(shape) < 2:
+        wide = (1, *(shape or (1,)))
+    elif rank == 3 and len(shape) < 3:
+        wide = (1, 1, 1) if not shape else (1, shape[0], 1) if len(shape) == 1 else (*shape, 1)
+    return x if wide == shape else reshaped(x, wide)
+
+
+@aten("atleast_1d")
+def at_least_one(x: RelayExpr) -> RelayExpr:
+    return _at_least(x, 1)
+
+
+@aten("atleast_2d")
+def at_least_two(x: RelayExpr) -> RelayExpr:
+    return _at_least(x, 2)
+
+
+@aten("atleast_3d")
+def at_least_three(x: RelayExpr) -> RelayExpr:
+    return _at_least(x, 3)
+
+
+@aten("hstack")
+def hstack(tensors: Sequence[RelayExpr]) -> RelayExpr:
+    made = [_at_least(each, 1) for each in tensors]
+    return cat(made, 0 if rank_of(made[0]) == 1 else 1)
+
+
+@aten("vstack", "row_stack")
+def vstack(tensors: Sequence[RelayExpr]) -> RelayExpr:
+    return cat([_at_least(each, 2) for each in tensors], 0)
+
+
+@aten("dstack")
+def dstack(tensors: Sequence[RelayExpr]) -> RelayExpr:
+    return cat([_at_least(each, 3) for each in tensors], 2)
+
+
+@aten("column_stack")
+def column_stack(tensors: Sequence[RelayExpr]) -> RelayExpr:
+    wide = [
+        reshaped(x, (math.prod(shape_of(x)), 1)) if rank_of(x) < 2 else x for x in tensors
+    ]
+    return cat(wide, 1)
+
+
+@aten("repeat")
+def repeat(x: RelayExpr, repeats: Sequence[int]) -> RelayExpr:
+    if 0 in repeats:
+        more = (1,) * (len(repeats) - rank_of(x))
+        whole = [e * r for e, r in zip((*more, *shape_of(x)), repeats, strict=True)]
+        return call("zeros", tuple(whole), str(type_of(x).dtype))
+    return call("tile", x, tuple(repeats)) if repeats else x
+
+
+@aten("tile")
+def tile(x: RelayExpr, dims: Sequence[int]) -> RelayExpr:
+    return repeat(x, [1] * (rank_of(x) - len(dims)) + list(dims))
+
+
+@aten("repeat_interleave.self_int")
+def repeat_interleave(x: RelayExpr, repeats: int, dim: int | None = None) -> RelayExpr:
+    data, axis = (ravel(x), 0) if dim is None else (x, axis_of(dim, rank_of(x)))
+    return call("repeat", data, repeats, axis=axis)
+
+
+@aten("flip")
+def flip(x: RelayExpr, dims: Sequence[int]) -> RelayExpr:
+    for dim in dims:
+        x = call("reverse", x, axis_of(dim, rank_of(x))) if rank_of(x) else x
+    return x
+
+
+@aten("fliplr")
+def fliplr(x: RelayExpr) -> RelayExpr:
+    return flip(x, (1,))
+
+
+@aten("flipud")
+def flipud(x: RelayExpr) -> RelayExpr:
+    return flip(x, (0,))
+
+
+@aten("roll")
+def roll(x: RelayExpr, shifts: int | Sequence[int], dims: Sequence[int] = ()) -> RelayExpr:
+    amounts = [shifts] if isinstance(shifts, int) else shifts
+    if not dims:
+        flat = roll(ravel(x), amounts, (0,)) if rank_of(x) else x
+        return reshaped(flat, shape_of(x))
+    for shift, dim in zip(amounts, [dims] if isinstance(dims, int) else dims, strict=True):
+        at = axis_of(dim, rank_of(x))
+        whole = shape_of(x)[at]
+        cut = (whole - shift) % whole if whole else 0
+        if cut:
+            x = cat([slice_(x, at, cut, whole), slice_(x, at, 0, cut)], at)
+    return x
+
+
+@aten("rot90")
+def rot90(x: RelayExpr, k: int = 1, dims: Sequence[int] = (0, 1)) -> RelayExpr:
+    a, b = dims
+    turns = k % 4
+    if turns == 2:
+        return flip(x, (a, b))
+    if turns == 1:
+        return transpose(flip(x, (b,)), a, b)
+    return flip(transpose(x, a, b), (b,)) if turns else x
+
+
+@aten("meshgrid")
+def meshgrid(tensors: Sequence[RelayExpr], indexing: str = "ij") -> list[RelayExpr]:
+    lines = [reshaped(x, (math.prod(shape_of(x)),)) for x in tensors]
+    if indexing == "xy":
+        lines[:2] = lines[1::-1]
+    whole = tuple(shape_of(line)[0] for line in lines)
+    made = [
+        call("broadcast_to", reshaped(line, [-1 if a == at else 1 for a in range(len(whole))]),
+             whole)
+        if 0 not in whole else call("zeros", whole, str(type_of(line).dtype))
+        for at, line in enumerate(lines)
+    ]
+    if indexing == "xy":
+        made = [transpose(each, 0, 1) if len(whole) > 1 else each for each in made]
+        made[:2] = made[1::-1]
+        made = [transpose(each, 0, 1) if len(whole) > 1 else each for each in made]
+    return made
+
+
+@aten("pixel_shuffle")
+def pixel_shuffle(x: RelayExpr, upscale_factor: int) -> RelayExpr:
+    *outer, channels, height, width = shape_of(x)
+    r = upscale_factor
+    blocks = reshaped(x, (math.prod(outer), channels // (r * r), r, r, height, width))
+    made = call("transpose", blocks, (0, 1, 4, 2, 5, 3))
+    return reshaped(made, (*outer, channels // (r * r), height * r, width * r))
+
+
+@aten("pixel_unshuffle")
+def pixel_unshuffle(x: RelayExpr, downscale_factor: int) -> RelayExpr:
+    *outer, channels, height, width = shape_of(x)
+    r = downscale_factor
+    blocks = reshaped(x, (math.prod(outer), channels, height // r, r, width // r, r))
+    made = call("transpose", blocks, (0, 1, 3, 5, 2, 4))
+    return reshaped(made, (*outer, channels * r * r, height // r, width // r))
+
+
+@aten("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(x: RelayExpr, groups: int) -> RelayExpr:
+    batch, channels, *rest = shape_of(x)
+    blocks = reshaped(x, (batch, groups, channels // groups, *rest))
+    return reshaped(transpose(blocks, 1, 2), (batch, channels, *rest))

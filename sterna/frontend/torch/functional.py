@@ -1,0 +1,197 @@
+"""Programs without changes in place: every change makes a new value.
+
+    y = select(x, 0, 1)              y  = select(x, 0, 1)
+    add_(y, 1)              ->       y2 = add(y, 1)
+    z = relu(x)                      x2 = select_scatter(x, y2, 0, 1)
+                                     z  = relu(x2)
+
+A view shares the memory of what it views. A change of a view is written back to what it views, and
+other views of that are taken anew when they are next read.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from sterna.frontend.torch.program import Argument, NumberRef, Program, ProgramOutput, Ref, Step
+from sterna.support.errors import OpNotImplemented
+
+# Views, and the operator that writes a changed view back; "" for those that are undone by their
+# shape alone.
+_VIEWS = {
+    "alias": "same", "detach": "same", "lift_fresh": "same", "view_as": "shape", "view": "shape",
+    "reshape": "shape", "flatten": "shape", "unsqueeze": "shape", "squeeze": "shape",
+    "unflatten": "shape", "reshape_as": "shape", "contiguous": "same", "to": "same",
+    "select": "select_scatter", "slice": "slice_scatter", "transpose": "transpose",
+    "t": "transpose", "permute": "permute", "numpy_T": "opaque", "expand": "opaque",
+    "narrow": "opaque", "diagonal": "diagonal_scatter", "split": "opaque", "chunk": "opaque",
+    "unbind": "opaque", "split_with_sizes": "opaque", "unfold": "opaque", "expand_as": "opaque",
+    "movedim": "opaque", "as_strided": "opaque",
+}
+
+
+def operator_of(target: str) -> str:
+    """add_ of aten.add_.Tensor."""
+    return target.split(".")[1] if target.count(".") else target
+
+
+def changes_in_place(target: str) -> bool:
+    """Whether an operator changes its first argument."""
+    name = operator_of(target)
+    return target.startswith("aten.") and name.endswith("_") and not name.endswith("__")
+
+
+def made_functional(program: Program) -> Program:
+    """The same program, with a new value for every change."""
+    if not any(changes_in_place(step.target) for step in program.steps):
+        return program
+    return _Functional(program).run()
+
+
+@dataclass(slots=True)
+class _View:
+    """How a value was taken from another one."""
+
+    base: str
+    step: Step
+    place: int
+
+
+@dataclass(slots=True)
+class _Functional:
+    program: Program
+    steps: list[Step] = field(default_factory=list)
+    views: dict[str, _View] = field(default_factory=dict)
+    now: dict[str, str] = field(default_factory=dict)
+    """The newest value of a name that was changed."""
+    stale: set[str] = field(default_factory=set)
+    """Views whose base has changed since they were taken."""
+    count: int = 0
+
+    def run(self) -> Program:
+        for step in self.program.steps:
+            self._add(step)
+        outputs = [
+            replace(output, value=self._renamed(output.value)) for output in self.program.outputs
+        ]
+        return replace(self.program, steps=self.steps, outputs=outputs + self._changed())
+
+    def _changed(self) -> list[ProgramOutput]:
+        """New values of what lies outside of the program."""
+        held = {one.value: one.name for one in self.program.weights}
+        given = {one.name for one in self.program.inputs}
+        found = []
+        for name in self.now:
+            if name in held:
+                found.append(ProgramOutput(Ref(self._current(name)), "buffer", held[name]))
+            elif name in given:
+                found.append(ProgramOutput(Ref(self._current(name)), "input", name))
+        return found
+
+    def _add(self, step: Step) -> None:
+        base = step.arguments.get("self")
+        if changes_in_place(step.target) and isinstance(base, Ref):
+            self._change(step, base.name)
+            return
+        made = {name: self._renamed(value) for name, value in step.arguments.items()}
+        self.steps.append(replace(step, arguments=made))
+        if operator_of(step.target) in _VIEWS and isinstance(base, Ref):
+            for place, name in enumerate(step.outputs):
+                self.views[name] = _View(base.name, step, place)
+
+    def _change(self, step: Step, name: str) -> None:
+        old = self._current(name)
+        made = {each: self._renamed(value) for each, value in step.arguments.items()}
+        raw = self._fresh(name)
+        self.steps.append(replace(step, arguments=made, outputs=[raw]))
+        new = self._emit(step, "aten.type_as.default", {"self": Ref(raw), "other": Ref(old)}, name)
+        self._bind(name, new, step)
+        for output in step.outputs[:1]:  # the result is the same tensor
+            alias = Step("aten.alias.default", step.name, {"self": Ref(name)}, [output])
+            self._add(alias)
+
+    def _bind(self, name: str, new: str, step: Step) -> None:
+        """A new value for a name, for what it views, and later for other views of that."""
+        root, value = name, new
+        self.now[name] = new
+        fresh = {name}
+        while root in self.views:
+            view = self.views[root]
+            value = self._written_back(view, value, step)
+            root = view.base
+            self.now[root] = value
+            fresh.add(root)
+        self.stale -= fresh
+        family = {root}
+        for each, view in self.views.items():  # views come behind what they view
+            if view.base in family:
+                family.add(each)
+        self.stale |= family - fresh
+
+    def _written_back(self, view: _View, value: str, step: Step) -> str:
+        """What is viewed, with a changed view in its place."""
+        how = _VIEWS[operator_of(view.step.target)]
+        base = self._current(view.base)
+        own = {name: arg for name, arg in view.step.arguments.items() if name != "self"}
+        if how == "same":
+            return self._emit(
+                step, "aten.type_as.default", {"self": Ref(value), "other": Ref(base)}, view.base
+            )
+        if how == "shape":
+            wanted: dict[str, Argument] = {"self": Ref(value), "other": Ref(base)}
+            return self._emit(step, "aten.view_as.default", wanted, view.base)
+        if how == "transpose":
+            return self._emit(step, view.step.target, {"self": Ref(value), **own}, view.base)
+        if how == "permute":
+            dims = own["dims"]
+            assert isinstance(dims, list)
+            places = [int(dim) % len(dims) for dim in dims if isinstance(dim, int)]
+            back: list[Argument] = [places.index(axis) for axis in range(len(places))]
+            arguments: dict[str, Argument] = {"self": Ref(value), "dims": back}
+            return self._emit(step, view.step.target, arguments, view.base)
+        if how.endswith("scatter"):
+            given = {"self": Ref(base), "src": Ref(value), **own}
+            return self._emit(step, f"aten.{how}.default", given, view.base)
+        raise OpNotImplemented(
+            f"{step.name}: a change in place through {operator_of(view.step.target)}; export the "
+            "model by torch.export and run_decompositions({})"
+        )
+
+    # ---- names ----
+
+    def _fresh(self, name: str) -> str:
+        self.count += 1
+        return f"{name}.{self.count}"
+
+    def _emit(self, step: Step, target: str, arguments: dict[str, Argument], name: str) -> str:
+        made = self._fresh(name)
+        self.steps.append(Step(target, step.name, arguments, [made], step.trace))
+        return made
+
+    def _current(self, name: str) -> str:
+        """The newest value of a name; a view that is out of date is taken anew."""
+        chain = []
+        while name in self.stale and name in self.views:
+            chain.append(name)
+            name = self.views[name].base
+        for each in reversed(chain):
+            view = self.views[each]
+            given = {key: self._renamed(arg) for key, arg in view.step.arguments.items()}
+            outputs = [
+                self._fresh(each) if place == view.place else ""
+                for place in range(len(view.step.outputs))
+            ]
+            self.steps.append(replace(view.step, arguments=given, outputs=outputs))
+            self.now[each] = outputs[view.place]
+            self.stale.discard(each)
+        last = chain[0] if chain else name
+        return self.now.get(last, last)
+
+    def _renamed(self, argument: Argument) -> Argument:
+        if isinstance(argument, list):
+            return [self._renamed(part) for part in argument]
+        if isinstance(argument, Ref):
+            return Ref(self._current(argument.name))
+        if isinstance(argument, NumberRef):
+            return NumberRef(self._current(argument.name))
+        return argument
+
+

@@ -1,0 +1,161 @@
+"""From a program of ATen operators to a graph."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sterna.frontend import torch as package
+from sterna.frontend.calls import Room, constant
+from sterna.frontend.format import Graph
+from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
+from sterna.frontend.inputs import Inputs
+from sterna.frontend.node import Result
+from sterna.frontend.torch.program import (
+    Argument,
+    NumberRef,
+    Program,
+    Ref,
+    Step,
+    Unreadable,
+    Weight,
+    refs_of,
+)
+from sterna.frontend.torch.source_lines import called
+from sterna.frontend.torch.table import call_converter, converter_of
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+for _module in pkgutil.iter_modules(package.__path__):
+    if _module.name.startswith("convert_"):
+        importlib.import_module(f"{package.__name__}.{_module.name}")
+
+FORMAT_NAME = "PyTorch"
+
+CustomConverters = Mapping[str, Callable[..., Any]]
+"""Converters of the user by operator, aten.relu, which go before those of the table."""
+
+
+class ProgramImporter(GraphImporter):
+    """One program on its way to a graph."""
+
+    def __init__(
+        self, program: Program, given: Inputs, freeze: bool, room: Room,
+        custom: CustomConverters | None = None,
+    ) -> None:
+        super().__init__(FORMAT_NAME, given, freeze, room)
+        self.program = program
+        self.custom = custom or {}
+
+    def run(self) -> Graph:
+        """The module and the weights that are no constants."""
+        changed = {out.target for out in self.program.outputs if out.kind == "buffer"}
+        state = [weight for weight in self.program.weights if weight.name in changed]
+        for weight in self.program.weights:
+            if weight.name not in changed:
+                self._add_constant(weight)
+        tensors = [one for one in self.program.inputs if not one.is_number]
+        self.given.expect_fitting({one.name: one.shape for one in tensors})
+        for one in tensors:
+            self.add_input(one.name, one.shape, partial(_same, one.dtype))
+        for weight in state:
+            self._add_state(weight)
+        try:
+            for step in self.program.steps:
+                self._add_step(step)
+        except ValueError:
+            self._list_unsupported()
+            raise
+        return self.finish(self._outputs())
+
+    def _add_constant(self, weight: Weight) -> None:
+        if weight.name not in self.weight_names:  # layers may share one
+            self.add_weight(weight.name, weight.read)
+        self.values[weight.value] = self.values[weight.name]
+
+    def _add_state(self, weight: Weight) -> None:
+        """A buffer that the model changes: the caller gives it, and gets the new value back."""
+        if weight.name not in self.values:
+            array = weight.read(f"buffer '{weight.name}'")
+            self.add_input(weight.name, array.shape, partial(_same, str(array.dtype)))
+        self.values[weight.value] = self.values[weight.name]
+
+    # ---- steps ----
+
+    def _add_step(self, step: Step) -> None:
+        function = self._converter(step.target)
+        reads = [name for each in step.arguments.values() for name in refs_of(each)]
+        facts = NodeFacts(
+            called(step.name, step.trace), step.target, reads, step.outputs, step.target
+        )
+
+        def convert() -> Result:
+            assert function is not None
+            given = {name: self._value(each) for name, each in step.arguments.items()}
+            made = call_converter(function, given)
+            return constant(made) if isinstance(made, bool | int | float) else made
+
+        self.add_node(facts, None if function is None else convert)
+
+    def _converter(self, target: str) -> Callable[..., Any] | None:
+        return self.custom.get(target.rpartition(".")[0]) or converter_of(target)
+
+    def _value(self, argument: Argument) -> Any:
+        """What a converter gets for an argument."""
+        if isinstance(argument, list):
+            return [self._value(part) for part in argument]
+        if isinstance(argument, Ref | NumberRef):
+            if argument.name not in self.values:
+                raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
+            found = self.values[argument.name]
+            return found if isinstance(argument, Ref) else number_of(found)
+        if isinstance(argument, Unreadable):
+            raise OpNotImplemented(argument.what)
+        return argument
+
+    def _list_unsupported(self) -> None:
+        """Where a step fails, all operators without a converter are worth more than that."""
+        for step in self.program.steps:
+            if self._converter(step.target) is None:
+                self.unsupported.add(step.target, called(step.name, step.trace))
+        self.unsupported.expect_none()
+
+    # ---- results ----
+
+    def _outputs(self) -> Sequence[str]:
+        """The names of the results, each a value of its own; new values of buffers come behind.
+
+        What a model writes to its inputs is not written back.
+        """
+        taken = set(self.values)
+        named: list[str] = []
+        results = [out for out in self.program.outputs if out.kind == "result"]
+        state = [out for out in self.program.outputs if out.kind == "buffer"]
+        for place, output in enumerate([*results, *state]):
+            if output.value is None:
+                continue
+            value = self._value(output.value)
+            made = value if isinstance(value, RelayExpr) else constant(value)
+            own = output.value.name if isinstance(output.value, Ref) else f"output_{place}"
+            given = self.program.output_names
+            name = given[place] if place < len(given) else own
+            name = f"new {output.target}" if output.kind == "buffer" else name
+            if name in named or (name in taken and name != own):
+                name = f"output_{place}"
+            self.values[name] = made
+            named.append(name)
+        return named
+
+
+def number_of(expr: RelayExpr) -> int | float | bool:
+    """The number that an expression is, which must be known."""
+    if expr is UNMADE or not isinstance(expr, Constant):
+        raise OpNotImplemented("a size or number that the data decides")
+    found: int | float | bool = to_numpy(expr.data).reshape(()).item()
+    return found
+
+
+def _same(dtype: str, what: str) -> str:
+    return dtype

@@ -1,0 +1,112 @@
+"""A program of ATen operators: what every reader makes, and all that the importer knows of a model.
+
+Arguments have the names of the operators' schemas. A value is known by its name; one that stands
+where a schema wants a number is a `NumberRef`, so that a converter gets the number itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from sterna.frontend.open_shapes import NamedDim
+from sterna.relay.arrays import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The tensor of that name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRef:
+    """The number of that name: an extent, or what was computed from extents."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An argument that no reader understands; a converter that ignores it may go on."""
+
+    what: str
+
+
+Argument: TypeAlias = (
+    "Ref | NumberRef | Unreadable | int | float | bool | str | list[Argument] | None"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of an operator."""
+
+    target: str
+    """The operator with its overload: aten.add.Tensor."""
+    name: str
+    arguments: dict[str, Argument]
+    outputs: list[str]
+    """The names of its results, those of lists one by one; an empty one is not wanted."""
+    trace: str = ""
+    """The stack of the user's program when the call was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramInput:
+    """What a caller gives to a program."""
+
+    name: str
+    dtype: str
+    shape: Sequence[NamedDim] | None
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter, a buffer or another tensor that lies in the model."""
+
+    value: str
+    """The name by which steps read it."""
+    name: str
+    """The name in the model's state: layer1.0.conv.weight."""
+    read: Callable[[str], Array]
+    """Its elements; it is told how messages name the weight."""
+
+
+OutputKind = Literal["result", "buffer", "input"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOutput:
+    """What a program gives back: a result, or the new value of a buffer or of an input."""
+
+    value: Argument
+    kind: OutputKind = "result"
+    target: str = ""
+    """The buffer or the input that changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A model as its reader found it."""
+
+    inputs: list[ProgramInput]
+    weights: list[Weight]
+    steps: list[Step]
+    outputs: list[ProgramOutput]
+    output_names: list[str] = field(default_factory=list)
+    """What the user calls the results, if anything."""
+
+
+def refs_of(argument: Argument) -> list[str]:
+    """The names of the values that an argument reads."""
+    found: list[str] = []
+    stack = [argument]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Ref | NumberRef):
+            found.append(part.name)
+        elif isinstance(part, list):
+            stack.extend(reversed(part))
+    return found

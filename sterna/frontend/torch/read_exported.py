@@ -1,0 +1,191 @@
+"""Programs that torch.export made, as they are in memory."""
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from sterna.frontend.open_shapes import NamedDim
+from sterna.frontend.torch.program import (
+    Argument,
+    NumberRef,
+    OutputKind,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    Ref,
+    Step,
+    Unreadable,
+    Weight,
+)
+from sterna.frontend.torch.table import converter_of
+from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
+from sterna.support.errors import OpNotImplemented
+
+# How often operators without a converter are taken apart into others.
+ROUNDS = 4
+
+
+def read_exported(exported: Any) -> Program:
+    """The program of an ExportedProgram, functional, with big operators whole."""
+    functional = _functional(exported)
+    signature = functional.graph_signature
+    nodes = list(functional.graph.nodes)
+    held = {**functional.state_dict, **functional.constants}
+    inputs, weights = [], []
+    placeholders = {node.name: node for node in nodes if node.op == "placeholder"}
+    for spec in signature.input_specs:
+        kind, name = spec.kind.name, spec.arg.name
+        if kind == "USER_INPUT":
+            inputs += _input(placeholders[name], spec.arg)
+        elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+            read = partial(array_of_tensor, held[spec.target])
+            weights.append(Weight(name, spec.target, read))
+        elif kind != "TOKEN":
+            raise OpNotImplemented(f"the PyTorch model's input '{name}', which is a {kind}")
+    steps = [step for node in nodes if (step := step_of(node)) is not None]
+    outputs = [_output(spec) for spec in signature.output_specs]
+    return Program(inputs, weights, steps, outputs)
+
+
+def _functional(exported: Any) -> Any:
+    """Without changes in place; operators without a converter are taken apart where torch can."""
+    import torch
+    from torch._export.utils import _get_decomp_for_cia
+
+    made = exported.run_decompositions({})
+    for _ in range(ROUNDS):
+        unknown = {
+            node.target for node in made.graph.nodes
+            if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+            and converter_of(target_name(node.target)) is None
+        }
+        # What PyTorch itself composes of others first: its other rules have mistakes there.
+        apart = {op: _get_decomp_for_cia(op) for op in unknown if op._can_decompose()}
+        rest = [op for op in unknown if op not in apart]
+        apart.update(torch._decomp.get_decompositions(rest) if rest else {})
+        if not apart:
+            break
+        made = made.run_decompositions(apart)
+    return made
+
+
+def _input(node: Any, spec: Any) -> list[ProgramInput]:
+    value = node.meta.get("val")
+    if hasattr(value, "dtype"):
+        return [ProgramInput(node.name, dtype_name(value.dtype), shape_of(value))]
+    if hasattr(spec, "value"):  # a number or a text, which the program has taken in
+        return []
+    return [ProgramInput(node.name, "int64", (), is_number=True)]
+
+
+def shape_of(value: Any) -> tuple[NamedDim, ...]:
+    """The shape of a fake tensor; open extents by their names."""
+    return tuple(extent if isinstance(extent, int) else str(extent) for extent in value.shape)
+
+
+_OUTPUT_KINDS: Mapping[str, OutputKind] = {
+    "USER_OUTPUT": "result", "LOSS_OUTPUT": "result", "BUFFER_MUTATION": "buffer",
+    "PARAMETER_MUTATION": "buffer", "USER_INPUT_MUTATION": "input",
+}
+
+
+def _output(spec: Any) -> ProgramOutput:
+    kind = _OUTPUT_KINDS.get(spec.kind.name)
+    if kind is None:
+        raise OpNotImplemented(f"the PyTorch model's output '{spec.arg.name}', a {spec.kind.name}")
+    value: Argument
+    if hasattr(spec.arg, "value"):
+        value = spec.arg.value
+    else:
+        is_number = type(spec.arg).__name__.startswith("Sym")
+        value = NumberRef(spec.arg.name) if is_number else Ref(spec.arg.name)
+    return ProgramOutput(value, kind, spec.target or "")
+
+
+# ---- nodes of an FX graph ----
+
+
+def step_of(node: Any) -> Step | None:
+    """A node of an FX graph as a step; None for those that only pass values on."""
+    if node.op != "call_function" or (node.target is operator.getitem and _picks(node)):
+        return None
+    arguments = _arguments(node)
+    trace = node.meta.get("stack_trace") or ""
+    return Step(target_name(node.target), node.name, arguments, _outputs(node), trace)
+
+
+def target_name(target: Any) -> str:
+    """aten.add.Tensor; operator.add for Python's own; a function by its name."""
+    schema = getattr(target, "_schema", None)
+    if schema is not None:
+        return f"{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
+    module, name = getattr(target, "__module__", "") or "", getattr(target, "__name__", "")
+    if module == "_operator":
+        return f"operator.{name}"
+    return f"{module}.{name}".removeprefix("torch.").replace("_C.", "")
+
+
+def _picks(node: Any) -> bool:
+    """Whether an item is one of a step's results."""
+    return isinstance(node.args[0].meta.get("val"), tuple | list)
+
+
+def _outputs(node: Any) -> list[str]:
+    value = node.meta.get("val")
+    if not isinstance(value, tuple | list):
+        return [] if value is None else [node.name]
+    picked = {
+        user.args[1]: user.name for user in node.users
+        if user.target is operator.getitem and user.args[0] is node
+    }
+    return [picked.get(place, "") for place in range(len(value))]
+
+
+def _arguments(node: Any) -> dict[str, Argument]:
+    schema = getattr(node.target, "_schema", None)
+    # Python's own functions call their arguments a and b.
+    names = ["a", "b"] if schema is None else [each.name for each in schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return {name: argument_of(value) for name, value in given.items()}
+
+
+def argument_of(value: Any) -> Argument:
+    """An argument of an FX node in the record's terms."""
+    if isinstance(value, list | tuple):
+        return [argument_of(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "meta") and hasattr(value, "op"):
+        made = value.meta.get("val")
+        return Ref(value.name) if hasattr(made, "dtype") else NumberRef(value.name)
+    return _other(value)
+
+
+def _other(value: Any) -> Argument:
+    import torch
+
+    readers: dict[type, Callable[[Any], str]] = {
+        torch.dtype: dtype_name, torch.device: str, torch.layout: str, torch.memory_format: str,
+    }
+    read = readers.get(type(value))
+    return Unreadable(f"an argument that is a {type(value).__name__}") if read is None else (
+        read(value)
+    )
+
+
+def read_fx(module: Any) -> Program:
+    """The program of a functional FX graph of ATen operators, all of whose tensors are inputs."""
+    inputs: list[ProgramInput] = []
+    steps: list[Step] = []
+    outputs: list[ProgramOutput] = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            inputs += _input(node, None)
+        elif node.op == "output":
+            outputs = [ProgramOutput(argument_of(value)) for value in node.args[0]]
+        elif node.op == "get_attr":
+            raise OpNotImplemented(f"the constant '{node.target}' of a graph")
+        elif (step := step_of(node)) is not None:
+            steps.append(step)
+    return Program(inputs, [], steps, outputs)

@@ -1,0 +1,31 @@
+"""The classic names of meta_schedule, over the tuner of `sterna.tune`.
+
+What users say about cost models, search strategies and spaces is checked and then left to the one
+engine: the space of a kernel is what its schedule asks, and the search starts from the analytic
+answer.
+"""
+
+from sterna.meta_schedule import builder, database, relay_integration, runner
+from sterna.meta_schedule.builder import Builder, LocalBuilder
+from sterna.meta_schedule.config import TuneConfig
+from sterna.meta_schedule.database import Database, JSONDatabase, MemoryDatabase, TuningRecord
+from sterna.meta_schedule.older import (
+    ApplyHistoryBest,
+    extract_task_from_relay,
+    tune_extracted_tasks,
+    tune_relay,
+    tune_tvm,
+)
+from sterna.meta_schedule.profiler import Profiler
+from sterna.meta_schedule.relay_integration import is_meta_schedule_enabled
+from sterna.meta_schedule.runner import EvaluatorConfig, LocalRunner, RPCConfig, RPCRunner, Runner
+from sterna.meta_schedule.tasks import ExtractedTask, TuneContext
+from sterna.meta_schedule.tune import tune_tasks
+
+__all__ = [
+    "ApplyHistoryBest", "Builder", "Database", "EvaluatorConfig", "ExtractedTask", "JSONDatabase",
+    "LocalBuilder", "LocalRunner", "MemoryDatabase", "Profiler", "RPCConfig", "RPCRunner", "Runner",
+    "TuneConfig", "TuneContext", "TuningRecord", "builder", "database", "extract_task_from_relay",
+    "is_meta_schedule_enabled", "relay_integration", "runner", "tune_extracted_tasks",
+    "tune_relay", "tune_tasks", "tune_tvm",
+]

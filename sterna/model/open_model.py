@@ -1,0 +1,219 @@
+"""Models whose shapes, loops or branches only calls decide: compiled for what they are called with.
+
+One object serves all shapes. What a call brings (shapes, and values that decide about the graph)
+selects a specialisation, a chain of compiled programs; the first call that brings something new
+compiles what is new about it. Specialisations are kept, the ones that were used last.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from sterna.frontend.graph_importer import ABSENT
+from sterna.frontend.open_inputs import Given, OpenInput, tensors_of
+from sterna.frontend.open_shapes import OpenShapeError
+from sterna.frontend.stages import Decide, Stage, function_of
+from sterna.ir.types import TensorType, TupleType, Type
+from sterna.model.arguments import InputError
+from sterna.model.compiled_model import CompiledModel
+from sterna.model.open_arguments import Ranges, arranged, check_inputs
+from sterna.model.programs import Program, with_host
+from sterna.model.report import Report
+from sterna.relay.arrays import Array
+from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
+from sterna.runtime.node_times import NodeTimes
+
+# Shapes that are kept, and ways to go on from each value that decides.
+MOST_KEPT = 64
+
+Build = Callable[[Function], Program]
+
+
+class Trace(Protocol):
+    """A model that is imported when inputs come."""
+
+    inputs: Sequence[OpenInput]
+    outputs: Sequence[str]
+    needs_host: bool
+    """Whether parts of it are run by the host, between programs."""
+
+    def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
+        """The outputs for inputs of these shapes; decide runs what decides about the graph."""
+        ...
+
+
+@dataclass(slots=True)
+class _Step:
+    """A place in a chain of programs: what runs there, and how it goes on."""
+
+    program: Program | None = None
+    results: list[str] = field(default_factory=list)
+    """What later programs know its results by, but for the first, which decides."""
+    following: "OrderedDict[Any, _Step]" = field(default_factory=OrderedDict)
+    outputs: list[Type | None] | None = None
+    """Of the last step: what the model's outputs are; None: an optional one that is not there."""
+
+
+class OpenModel(CompiledModel):
+    """A model that takes any shapes that it declares. `m(x)` runs it; threads may share it.
+
+    What tells about one compiled program (report, profile, export) asks for shapes.
+    """
+
+    inputs: tuple[OpenInput, ...]  # type: ignore[assignment]
+    outputs: tuple[str, ...]  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, build: Build, ranges: Ranges) -> None:
+        self.trace, self._build, self.ranges = trace, build, dict(ranges)
+        self.inputs = tuple(trace.inputs)
+        self.outputs = tuple(trace.outputs)
+        self._roots: OrderedDict[Any, _Step] = OrderedDict()
+        self._lock = threading.RLock()
+        self.compiled = 0
+        """How many programs have been compiled."""
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Whether all inputs are tensors of numbers that must be there, and kernels do all."""
+        others = (e.is_sequence or e.is_optional or e.dtype is None for e in self.inputs)
+        return not any(others) and not self.trace.needs_host
+
+    # ---- running ----
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run it on inputs by place or by name; gives one result, or a tuple of several."""
+        results = self._called(arranged(self.inputs, args, named))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run it on inputs by name; gives the outputs by name."""
+        results = self._called(arranged(self.inputs, (), inputs))
+        return dict(zip(self.outputs, results, strict=True))
+
+    def _called(self, given: dict[str, Given]) -> list[Any]:
+        check_inputs(self.inputs, given, self.ranges)
+        values = tensors_of(given)
+        with self._lock:
+            root = _kept(self._roots, _shapes(given))
+        step: _Step | None = root
+        while step is not None and step.program is not None:
+            results = step.program(values)
+            if step.outputs is not None:
+                return _grouped(step.outputs, results)
+            values.update(zip(step.results, results[1:], strict=True))
+            step = step.following.get(_key(results[0]))
+        with self._lock:
+            return self._specialise(root, given)
+
+    def _specialise(self, root: _Step, given: dict[str, Given]) -> list[Any]:
+        """Import the model for these inputs; what is compiled on the way is kept."""
+        values = tensors_of(given)
+        at = root
+
+        def decide(stage: Stage) -> list[Array]:
+            nonlocal at
+            if at.program is None:
+                at.program = with_host(self._compiled(stage.function), stage.host)
+                at.results = list(stage.results)
+            made = at.program(values)
+            values.update(zip(at.results, made[1:], strict=True))
+            at = _kept(at.following, _key(made[0]))
+            return made
+
+        outputs = self.trace.run(given, decide)
+        leaves = [leaf for output in outputs for leaf in _leaves(output)]
+        if at.program is None:
+            at.outputs = [None if out is ABSENT else out.checked_type for out in outputs]
+            body = leaves[0] if len(leaves) == 1 else Tuple(tuple(leaves))
+            at.program = self._compiled(function_of(body)) if leaves else _nothing
+        assert at.outputs is not None
+        return _grouped(at.outputs, at.program(values))
+
+    def _compiled(self, function: Function) -> Program:
+        self.compiled += 1
+        return self._build(function)
+
+    # ---- what needs one shape ----
+
+    def _open_shapes(self) -> OpenShapeError:
+        """What says how to ask for one specialisation."""
+        listed = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
+        return OpenShapeError(listed)
+
+    def export(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Refused: a file holds one specialisation."""
+        raise self._open_shapes()
+
+    def report(self) -> Report:
+        """Refused: it is about one specialisation."""
+        raise self._open_shapes()
+
+    def profile(self, *args: Any, **options: Any) -> NodeTimes:
+        """Refused: it is about one specialisation."""
+        raise self._open_shapes()
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self.inputs))
+        return f"OpenModel({takes}) -> ({', '.join(self.outputs)})"
+
+
+def _nothing(values: Mapping[str, Array]) -> list[Array]:
+    return []
+
+
+def _kept(steps: "OrderedDict[Any, _Step]", key: Any) -> _Step:
+    """The step of a key, which is made if there is none; the one unused for longest goes."""
+    if key not in steps:
+        if len(steps) >= MOST_KEPT:
+            steps.popitem(last=False)
+        steps[key] = _Step()
+    steps.move_to_end(key)
+    return steps[key]
+
+
+def _shapes(given: Mapping[str, Given]) -> tuple[Any, ...]:
+    """What specialisations are found by first: shapes and types, of sequences one by one."""
+    return tuple(
+        tuple((each.shape, str(each.dtype)) for each in value) if isinstance(value, list)
+        else None if value is None else (value.shape, str(value.dtype))
+        for value in given.values()
+    )
+
+
+def _key(value: Array) -> tuple[Any, ...]:
+    return value.shape, str(value.dtype), value.tobytes()
+
+
+def _leaves(expr: RelayExpr) -> list[RelayExpr]:
+    """The tensors of an output."""
+    if expr is ABSENT:
+        return []
+    kind = expr.checked_type
+    if isinstance(kind, TensorType):
+        return [expr]
+    if not isinstance(kind, TupleType):
+        raise InputError(f"an output has the type {kind!r}, which is no tensor and no sequence")
+    if isinstance(expr, Tuple):
+        return [leaf for part in expr.fields for leaf in _leaves(part)]
+    fields = range(len(kind.fields))
+    return [leaf for place in fields for leaf in _leaves(TupleGetItem(expr, place))]
+
+
+def _grouped(kinds: Sequence[Type | None], arrays: Sequence[Array]) -> list[Any]:
+    """Arrays as the outputs that they belong to; those of a sequence are a list."""
+    rest = iter(arrays)
+
+    def take(kind: Type | None) -> Any:
+        if kind is None:
+            return None
+        if isinstance(kind, TupleType):
+            return [take(part) for part in kind.fields]
+        return np.asarray(next(rest))
+
+    return [take(kind) for kind in kinds]
+

@@ -1,0 +1,102 @@
+"""Functions of tensors as programs: by the graph executor, by the virtual machine where there is
+control flow, or by the operators' references where there is next to nothing to compute."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from sterna.driver import relay_build, vm_build
+from sterna.frontend.stages import HostFunction, function_of, is_cheap
+from sterna.ir.module import IRModule
+from sterna.model.compiled_model import CompiledModel
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
+from sterna.relay.interpreter import interpret
+from sterna.relay.traverse import post_order
+from sterna.runtime import Device, NDArray, cpu
+from sterna.runtime.vm import ADT, VirtualMachine
+from sterna.target import Target
+
+Program = Callable[[Mapping[str, Array]], list[Array]]
+"""Takes values by name, more than it needs perhaps, and gives its results."""
+
+
+def program_of(function: Function, target: Target, others: IRModule) -> Program:
+    """A function of tensors, ready to run; it may call other functions of a module."""
+    names = [param.name_hint for param in function.params]
+    parts = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
+    if any(isinstance(part, Var) for part in parts):
+        return _with_names(parts, target, others)
+    if is_cheap(function):
+        return _interpreted(function, names)
+    if has_control_flow(function):
+        module = others.shallow_copy()
+        module["main"] = function
+        return _by_machine(module, names, target)
+    factory = relay_build.build(IRModule.from_expr(function), target=target)
+    model = CompiledModel(factory.module, Device(target.kind.device_type, 0))
+    wanted = [spec.name for spec in model.inputs]
+    is_one = len(model.outputs) == 1
+
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        made = model(*[values[name] for name in wanted])
+        return [made] if is_one else list(made)  # type: ignore[list-item]
+
+    return run
+
+
+def _with_names(
+    parts: Sequence[RelayExpr], target: Target, others: IRModule
+) -> Program:
+    """A program some of whose results are among its inputs, which are handed on as they are."""
+    computed = tuple(part for part in parts if not isinstance(part, Var))
+    body = computed[0] if len(computed) == 1 else Tuple(computed)
+    inner = program_of(function_of(body), target, others) if computed else None
+
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        rest = iter(inner(values) if inner is not None else ())
+        return [values[p.name_hint] if isinstance(p, Var) else next(rest) for p in parts]
+
+    return run
+
+
+def with_host(program: Program, host: HostFunction | None) -> Program:
+    """A program, and what the host makes of its results; the shapes of that come first."""
+    if host is None:
+        return program
+
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        made = [np.asarray(each) for each in host(program(values))]
+        shapes = [number for each in made for number in (each.ndim, *each.shape)]
+        return [np.array(shapes, np.int64), *made]
+
+    return run
+
+
+def has_control_flow(function: Function) -> bool:
+    """Whether straight-line code cannot say it."""
+    return any(
+        isinstance(part, If | Let | Function)
+        or (isinstance(part, Call) and isinstance(part.op, GlobalVar))
+        for part in post_order(function.body)
+    )
+
+
+def _interpreted(function: Function, names: list[str]) -> Program:
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            made = interpret(function, *[values[name] for name in names])
+        return list(made) if isinstance(made, tuple) else [np.asarray(made)]
+
+    return run
+
+
+def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:
+    machine = VirtualMachine(vm_build.compile(module, target), cpu(0))
+
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        made = machine.invoke("main", *[values[name] for name in names])
+        parts = list(made) if isinstance(made, ADT) else [made]
+        return [to_numpy(each) if isinstance(each, NDArray) else each for each in parts]
+
+    return run

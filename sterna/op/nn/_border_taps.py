@@ -1,0 +1,162 @@
+"""Convolutions by parts whose windows see no border.
+
+    pixels 0..3   of an axis of 28, dilation 24: taps 1, 2
+    pixels 4..23                                 tap 1
+    pixels 24..27                                taps 0, 1
+
+Along each axis the results fall into runs of pixels that see the same taps of the window; a run of
+rows times a run of columns is a convolution of its own, of a part of the image.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, product
+from typing import Any
+
+import numpy as np
+
+from sterna.op.nn._conv_implementation import with_known_weights
+from sterna.relay.arrays import shared_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
+from sterna.relay.layout import layout_of
+from sterna.relay.op import call as call_of
+from sterna.schedule.choose import choose, deciding
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import KERNEL, products_per_cycle
+from sterna.schedule.implementation import least_cycles
+from sterna.schedule.kernel import Processor
+from sterna.schedule.products import FLOAT32
+
+# Cycles in which an element is copied, out of the image or into the result.
+COPIED = 1.0
+# Parts pay only if they are this much cheaper: they are more kernels.
+PAYS = 0.8
+COMPUTED, SKIPPED = "computed", "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Results side by side along an axis that see the same taps."""
+
+    first: int
+    count: int
+    taps: range
+    seen: range
+    """The places of the data that they see, from the first to the last."""
+
+
+def runs_of(made: Contraction, axis: int) -> list[Run]:
+    """The runs of an axis, from the first result to the last."""
+    stride, apart, before = made.strides[axis], made.dilation[axis], made.before[axis]
+    size, window = made.image[axis], made.window[axis]
+
+    def taps(result: int) -> range:
+        start = result * stride - before
+        inside = [n for n in range(window) if 0 <= start + n * apart < size]
+        return range(inside[0], inside[-1] + 1) if inside else range(0)
+
+    found: list[Run] = []
+    for own, results in groupby(range(made.result[axis]), taps):
+        places = list(results)
+        start = places[0] * stride - before + own.start * apart
+        reach = (len(places) - 1) * stride + (len(own) - 1) * apart + 1
+        found.append(Run(places[0], len(places), own, range(start, start + reach)))
+    return found
+
+
+def without_border(call: Call, processor: Processor) -> RelayExpr | None:
+    """A convolution as parts of it, where that costs less than products with the border."""
+    known = with_known_weights(call)
+    made = None if known is None else _padded(call, known[0])
+    if known is None or made is None:
+        return None
+    runs = [runs_of(made, axis) for axis in range(made.rank)]
+    if any(not run.taps for each in runs for run in each):
+        return None
+    parts = list(product(*runs))
+    own = [_contraction(made, part) for part in parts]
+    spared = made.macs - sum(part.macs for part in own)
+    around = _around(made, own, processor)
+    if spared / products_per_cycle(processor) / processor.threads <= around:
+        return None  # they could not pay
+    weights = known[1]
+
+    def cycles(way: str) -> float:
+        if way == COMPUTED:
+            return least_cycles(made, weights, processor)
+        taps = [weights[(slice(None), *_taps(part))] for part in parts]
+        each = (least_cycles(one, seen, processor) for one, seen in zip(own, taps, strict=True))
+        return (around + sum(each)) / PAYS
+
+    with deciding(str(made)):
+        if choose("border", [COMPUTED, SKIPPED], cycles) == COMPUTED:
+            return None
+    return _by_parts(call, runs)
+
+
+def _padded(call: Call, made: Contraction) -> Contraction | None:
+    """The contraction of float32 that has a border, with channels last; None if it is none."""
+    attrs: Any = call.attrs
+    layouts = [layout_of(name) for name in (attrs.data_layout, attrs.kernel_layout)]
+    if attrs.out_layout not in ("", attrs.data_layout) or any(one.is_blocked for one in layouts):
+        return None
+    if {*made.dtypes} != {FLOAT32} or made.border or not made.is_padded:
+        return None
+    if made.depth == 1 or made.macs == 0:
+        return None
+    return replace(made, data_layout="NHWC", out_layout="NHWC")
+
+
+def _around(made: Contraction, parts: Sequence[Contraction], processor: Processor) -> float:
+    """Cycles for cutting the image and joining rows, then images."""
+    seen = sum(math.prod(part.image) for part in parts) * made.inputs
+    joined = 2 * math.prod(made.result) * made.outputs
+    return COPIED * made.batch * (seen + joined) / processor.threads + 2 * len(parts) * KERNEL
+
+
+def _contraction(made: Contraction, part: Sequence[Run]) -> Contraction:
+    zero = (0,) * made.rank
+    return replace(
+        made, image=tuple(len(run.seen) for run in part),
+        result=tuple(run.count for run in part), window=tuple(len(run.taps) for run in part),
+        before=zero, after=zero,
+    )
+
+
+def _taps(part: Sequence[Run]) -> tuple[slice, ...]:
+    return tuple(slice(run.taps.start, run.taps.stop) for run in part)
+
+
+def _by_parts(call: Call, runs: Sequence[Sequence[Run]]) -> RelayExpr:
+    """The parts, joined to rows and these to images."""
+    attrs: Any = call.attrs
+    layout = layout_of(attrs.data_layout)
+    down, across = layout.index_of("H"), layout.index_of("W")
+    rows = []
+    for above in runs[0]:
+        parts = [_part(call, (above, beside)) for beside in runs[1]]
+        rows.append(_joined(parts, across))
+    return _joined(rows, down)
+
+
+def _joined(parts: list[RelayExpr], axis: int) -> RelayExpr:
+    return parts[0] if len(parts) == 1 else call_of("concatenate", Tuple(tuple(parts)), axis=axis)
+
+
+def _part(call: Call, part: Sequence[Run]) -> RelayExpr:
+    attrs: Any = call.attrs
+    data, kernel = (layout_of(name) for name in (attrs.data_layout, attrs.kernel_layout))
+    weight = call.args[1]
+    assert isinstance(weight, Constant)
+    index: list[slice] = [slice(None)] * len(kernel)
+    for axis, taps in zip("HW", _taps(part), strict=True):
+        index[kernel.index_of(axis)] = taps
+    seen = call_of(
+        "strided_slice", call.args[0], axes=tuple(data.index_of(axis) for axis in "HW"),
+        begin=tuple(run.seen.start for run in part), end=tuple(run.seen.stop for run in part),
+    )
+    own = {**dict(attrs.items()), "padding": (0, 0)}
+    own["kernel_size"] = tuple(len(run.taps) for run in part)
+    own_taps = np.ascontiguousarray(shared_numpy(weight.data)[tuple(index)])
+    return call_of("nn.conv2d", seen, const(own_taps), **own)

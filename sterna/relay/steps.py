@@ -1,0 +1,213 @@
+"""Expressions that only the virtual machine and the interpreter run: lists and references.
+
+    EmptyList(type)   Append(list, value)   Stack(list)   values collected by a loop, as one tensor
+    RefCreate(value)  RefRead(ref)          RefWrite(ref, value)       a cell that can be written
+
+Lists never change; a machine that nobody else watches appends in place. References do change, so
+programs with them say the order by Let.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sterna.ir.node import node
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import ListType, RefType, TensorType, TupleType, Type
+from sterna.relay.arrays import from_numpy, numpy_dtype
+from sterna.relay.expr import RelayExpr
+from sterna.runtime import NDArray
+
+Emitted = tuple[Any, ...]
+
+
+class Step(RelayExpr):
+    """One of them: what it gives, how it is run, and the instruction that it becomes."""
+
+    __slots__ = ()
+
+    INSTRUCTION: ClassVar[str]
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """What it is made of."""
+        return ()
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """The same of other parts."""
+        return type(self)(*parts)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """Its type, from those of its operands."""
+        raise NotImplementedError
+
+    def evaluate(self, *values: Any) -> Any:
+        """Its value, from those of its operands."""
+        raise NotImplementedError
+
+    def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
+        """The operands of its instruction behind the register of its value."""
+        return registers
+
+
+@node
+class EmptyList(Step):
+    """A list of tensors of one type, with nothing in it."""
+
+    INSTRUCTION: ClassVar[str] = "object"
+    element: TensorType
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """Itself: it has no parts."""
+        return self
+
+    def conclude(self, *kinds: Type) -> Type:
+        """A list."""
+        return ListType(self.element)
+
+    def evaluate(self, *values: Any) -> Any:
+        """An empty tuple."""
+        return ()
+
+    def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
+        """The tag of lists, and no fields."""
+        return (-3, ())
+
+
+@node
+class Append(Step):
+    """A list with one more at its end."""
+
+    INSTRUCTION: ClassVar[str] = "append"
+    items: RelayExpr
+    value: RelayExpr
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The list and the value."""
+        return (self.items, self.value)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """The list's type, whose element the value must be."""
+        whole, value = kinds
+        if not isinstance(whole, ListType) or whole.element != value:
+            raise ValueError(f"a value of type {value!r} is appended to {whole!r}")
+        return whole
+
+    def evaluate(self, *values: Any) -> Any:
+        """A longer tuple."""
+        return (*values[0], values[1])
+
+
+@node
+class Stack(Step):
+    """The tensors of a list along a new first axis, whose extent may be known."""
+
+    INSTRUCTION: ClassVar[str] = "stack"
+    items: RelayExpr
+    count: int | None = None
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The list."""
+        return (self.items,)
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """The same of another list."""
+        return Stack(parts[0], self.count)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """A tensor of one more dimension."""
+        (whole,) = kinds
+        if not isinstance(whole, ListType):
+            raise ValueError(f"what is stacked is a list, not {whole!r}")
+        first = AnyDim() if self.count is None else self.count
+        return TensorType((first, *whole.element.shape), whole.element.dtype)
+
+    def evaluate(self, *values: Any) -> Any:
+        """The arrays stacked; the type says what an empty stack is."""
+        return np.stack(values[0]) if values[0] else self._nothing()
+
+    def _nothing(self) -> Any:
+        kind = self.items.checked_type
+        assert isinstance(kind, ListType)
+        return np.zeros((0, *kind.element.concrete_shape), numpy_dtype(kind.element.dtype))
+
+    def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
+        """The list, and a constant of the type of an empty stack."""
+        return (*registers, constant(from_numpy(self._nothing())))
+
+
+@node
+class RefCreate(Step):
+    """A cell that holds a value."""
+
+    INSTRUCTION: ClassVar[str] = "reference"
+    value: RelayExpr
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The value."""
+        return (self.value,)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """A reference to the value's type."""
+        return RefType(kinds[0])
+
+    def evaluate(self, *values: Any) -> Any:
+        """A cell of its own."""
+        return RefValue(values[0])
+
+
+@node
+class RefRead(Step):
+    """What a cell holds now."""
+
+    INSTRUCTION: ClassVar[str] = "read"
+    ref: RelayExpr
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The cell."""
+        return (self.ref,)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """The type of what it holds."""
+        return _held(kinds[0])
+
+    def evaluate(self, *values: Any) -> Any:
+        """What it holds."""
+        return values[0].value
+
+
+@node
+class RefWrite(Step):
+    """A cell given another value; it gives an empty tuple."""
+
+    INSTRUCTION: ClassVar[str] = "write"
+    ref: RelayExpr
+    value: RelayExpr
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The cell and the value."""
+        return (self.ref, self.value)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """An empty tuple."""
+        if _held(kinds[0]) != kinds[1]:
+            raise ValueError(f"a value of type {kinds[1]!r} is written to {kinds[0]!r}")
+        return TupleType(())
+
+    def evaluate(self, *values: Any) -> Any:
+        """Write, and give nothing."""
+        values[0].value = values[1]
+        return ()
+
+
+class RefValue:
+    """A cell of the interpreter."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _held(kind: Type) -> Type:
+    if not isinstance(kind, RefType):
+        raise ValueError(f"a value of type {kind!r} is no reference")
+    return kind.value

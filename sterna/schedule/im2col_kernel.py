@@ -1,0 +1,250 @@
+"""The statements of a convolution as a product of matrices (GEMM) whose columns are pixels.
+
+Channels lie first, and stay so: weights are the left matrix, and what the windows of some pixels
+see is the right one (im2col), copied panel by panel, which stays in the second cache. A register
+tile is some output channels times vectors of pixels, which are stored where they belong.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sterna.ir import build
+from sterna.ir.expr import Broadcast, Expr
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementation import Plan
+from sterna.schedule.statement_kernel import StatementKernel
+from sterna.tir.ir_builder import BufferVar
+
+# Steps of the sum that are written out.
+STEPS = 4
+# Tiles that are copied together, in so many copies at most.
+TOGETHER, COPIES = 4, 16
+
+
+def as_lines(made: Contraction) -> Contraction:
+    """The same with all pixels in one line, where windows are as wide as a pixel; else itself.
+
+    What is below a pixel lies a line's width behind it.
+    """
+    (high, wide), (down, across) = made.image, made.strides
+    if made.window[1] > 1 or across > 1 or (down > 1 and made.result[0] > 1) or made.is_padded:
+        return made
+    return replace(
+        made, image=(1, high * wide), result=(1, made.result[0] * wide),
+        window=(1, made.window[0]), dilation=(1, made.dilation[0] * wide), strides=(1, 1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The pixels of some lines, or some pixels of one: the columns of a part of the product."""
+
+    image: Expr
+    group: Expr
+    first: Expr
+    """The first of its lines, or of its pixels."""
+    lines: int
+    width: int
+    """Pixels of each of its lines."""
+    seen: BufferVar
+
+    @property
+    def pixels(self) -> int:
+        """All of them."""
+        return self.lines * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class TilePixels:
+    """Where the data of a tile's pixels begins, so many side by side each."""
+
+    number: Expr
+    begins: Sequence[Expr]
+    side: int
+
+
+class Im2colKernel(StatementKernel):
+    """The statements of one convolution without a border."""
+
+    def __init__(self, made: Contraction, plan: Plan) -> None:
+        self.whole, self.made = made, as_lines(made)
+        self.rows, self.columns = plan.integer("rows"), plan.integer("columns")
+        self.lanes, self.by_lanes = plan.integer("lanes"), bool(plan.integer("by_lanes"))
+        self.units, self.shares = plan.integer("panel"), plan.integer("shares")
+        self.outputs = made.outputs // made.groups
+        self.blocks = -(-self.outputs // self.rows)
+        self.dtype = str(made.data)
+        self.is_line = self.made.result[0] == 1
+        self.extent = self.made.result[1] if self.is_line else self.made.result[0]
+
+    def describe(self) -> str:
+        what = "pixels" if self.is_line else "lines"
+        return (
+            f"im2col, {self.rows} channels x {self.columns} pixels in registers, panels of "
+            f"{min(self.units, self.extent)} {what}"
+        )
+
+    def write(self) -> None:
+        """Panel by panel, which threads share with parts of the output channels."""
+        whole, rest = divmod(self.extent, self.units)
+        parts = whole + (rest > 0)
+        made = self.made
+        count = made.batch * made.groups * parts * self.shares
+        with self.ib.for_range(0, count, name="piece", kind="parallel") as piece:
+            share, above = piece % self.shares, piece // self.shares
+            part, above = above % parts, above // parts
+            image, group = above // made.groups, above % made.groups
+            if not rest:
+                self._panel(image, group, part * self.units, self.units, share)
+            elif not whole:
+                self._panel(image, group, build.const(0), rest, share)
+            else:
+                with self.ib.if_scope(part < whole):
+                    self._panel(image, group, part * self.units, self.units, share)
+                with self.ib.else_scope():
+                    self._panel(image, group, build.const(whole * self.units), rest, share)
+
+    def _panel(self, image: Expr, group: Expr, first: Expr, units: int, share: Expr) -> None:
+        """Copy what some pixels see and multiply it by a part of the output channels."""
+        ib, made = self.ib, self.made
+        lines, width = (1, units) if self.is_line else (units, made.result[1])
+        with ib.new_scope():
+            shape = (-(-lines * width // self.columns), made.products, self.columns)
+            seen = ib.allocate(self.dtype, shape, name="seen")
+            panel = Panel(image, group, first, lines, width, seen)
+            self._copy(panel)
+            each = -(-self.blocks // self.shares)
+            start = share * each
+            last = self.outputs - (self.blocks - 1) * self.rows
+            if last == self.rows and self.blocks % self.shares == 0:
+                with ib.for_range(0, each, name="block") as number:
+                    self._block(panel, start + number, self.rows)
+                return
+            end = build.minimum(start + each, self.blocks - (last < self.rows))
+            with ib.for_range(0, build.maximum(end - start, 0), name="block") as number:
+                self._block(panel, start + number, self.rows)
+            if last < self.rows:
+                with ib.if_scope(share == (self.blocks - 1) // each):
+                    self._block(panel, build.const(self.blocks - 1), last)
+
+    def _copy(self, panel: Panel) -> None:
+        """What the window of every pixel sees, some tiles at a time: whole lines of the cache."""
+        side = self.columns if self.is_line else math.gcd(panel.width, self.columns)
+        each = self.columns // side
+        whole, rest = divmod(panel.pixels, self.columns)
+        begin = self._beginnings(panel, side)
+        together = max(1, min(TOGETHER, COPIES // each))
+        groups, others = divmod(whole, together)
+
+        def tiles(first: Expr, count: int) -> list[TilePixels]:
+            return [
+                TilePixels(first + n, [begin((first + n) * each + k) for k in range(each)], side)
+                for n in range(count)
+            ]
+
+        with self.ib.for_range(0, groups, name="tiles") as group:
+            self._copy_tiles(panel, tiles(group * together, together))
+        last = tiles(build.const(groups * together), others)
+        if rest:
+            side = min(side, rest)
+            begins = [begin(build.const(whole * each + k)) for k in range(rest // side)]
+            last.append(TilePixels(build.const(whole), begins, side))
+        if last:
+            self._copy_tiles(panel, last)
+
+    def _beginnings(self, panel: Panel, side: int) -> Callable[[Expr], Expr]:
+        """Where so many pixels that lie side by side begin, by their number."""
+        (down, across), wide = self.made.strides, self.made.image[1]
+        if self.is_line:
+            return lambda number: (panel.first + number * side) * across
+        count = panel.pixels // side
+        places = self.ib.allocate("int32", (count,), name="places")
+        with self.ib.for_range(0, count, name="number") as number:
+            line, pixel = number * side // panel.width, number * side % panel.width
+            places[number] = (panel.first + line) * down * wide + pixel * across
+        return places.__getitem__
+
+    def _copy_tiles(self, panel: Panel, tiles: Sequence[TilePixels]) -> None:
+        """The pixels of some tiles, element by element of the sum."""
+        ib, made = self.ib, self.made
+        (high, wide), across = made.image, made.strides[1]
+        with (
+            ib.for_range(0, made.depth, name="channel") as channel,
+            ib.for_range(0, made.window[0], name="below") as below,
+            ib.for_range(0, made.window[1], name="beside") as beside,
+        ):
+            place = panel.image * made.inputs + panel.group * made.depth + channel
+            away = (place * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
+            step = (channel * made.window[0] + below) * made.window[1] + beside
+            for tile in tiles:
+                for number, begin in enumerate(tile.begins):
+                    with ib.for_range(0, tile.side, name="lane", kind="vectorize") as lane:
+                        value = self.data[away + begin + lane * across]
+                        panel.seen[tile.number, step, number * tile.side + lane] = value
+
+    def _block(self, panel: Panel, block: Expr, rows: int) -> None:
+        """A block of output channels times all pixels of a panel, tile by tile."""
+        whole, rest = divmod(panel.pixels, self.columns)
+        with self.ib.for_range(0, whole, name="tile") as tile:
+            self._tile(panel, block, rows, tile * self.columns, self.columns)
+        if rest:
+            self._tile(panel, block, rows, build.const(whole * self.columns), rest)
+
+    def _tile(self, panel: Panel, block: Expr, rows: int, first: Expr, columns: int) -> None:
+        """Some channels of some pixels in registers, over the whole sum."""
+        ib, depth = self.ib, self.made.products
+        width = -(-columns // self.lanes) * self.lanes
+        with ib.new_scope():
+            total = ib.allocate(self.dtype, (rows, width), name="total", scope="local")
+            zero = Broadcast(build.const(0.0, self.dtype), width)
+            with ib.for_range(0, rows, name="row", kind="unroll") as row:
+                total[row, 0] = zero
+            with ib.for_range(0, depth // STEPS, name="step") as step:
+                for n in range(STEPS):
+                    self._step(panel, total, block, rows, first, width, step * STEPS + n)
+            for n in range(depth // STEPS * STEPS, depth):
+                self._step(panel, total, block, rows, first, width, build.const(n))
+            with ib.for_range(0, rows, name="row", kind="unroll") as row:
+                for start, count in self._stored(columns):
+                    self._store(panel, total, block, row, first, start, count)
+
+    def _step(
+        self, panel: Panel, total: BufferVar, block: Expr, rows: int, first: Expr, width: int,
+        step: Expr,
+    ) -> None:
+        """One column of the weights times one row of the panel."""
+        ib = self.ib
+        at = (panel.group, block, step)
+        with ib.new_scope():
+            held: BufferVar | None = None
+            if self.by_lanes:
+                held = ib.allocate(self.dtype, (self.rows,), name="held", scope="local")
+                held[0] = self.weight.vload((*at, 0), self.rows)
+            read = panel.seen.vload((first // self.columns, step, 0), width)
+            with ib.for_range(0, rows, name="row", kind="unroll") as row:
+                number = self.weight[(*at, row)] if held is None else held[row]
+                product = Broadcast(number, width) * read
+                total[row, 0] = total.vload((row, 0), width) + product
+
+    def _stored(self, columns: int) -> Sequence[tuple[int, int]]:
+        """Where vectors of so many columns begin, and how many columns they have: powers of two."""
+        found, start = [], 0
+        while start < columns:
+            count = min(self.lanes, 1 << (columns - start).bit_length() - 1)
+            found.append((start, count))
+            start += count
+        return found
+
+    def _store(
+        self, panel: Panel, total: BufferVar, block: Expr, row: Expr, first: Expr, start: int,
+        count: int,
+    ) -> None:
+        """Some pixels of a channel, with what follows."""
+        begin = panel.first if self.is_line else panel.first * panel.width
+        channel = panel.group * self.outputs + block * self.rows + row
+        wide = self.whole.result[1]
+        with self.ib.for_range(0, count, name="lane", kind="vectorize") as lane:
+            pixel = begin + first + start + lane
+            index = (panel.image, channel, pixel // wide, pixel % wide)
+            self.out[index] = self.finished(index, total[row, start + lane])

@@ -1,0 +1,237 @@
+"""im2col: a convolution with channels first as a product of matrices whose columns are pixels.
+
+Nothing is laid out anew: it pays where no neighbour has its channels last.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.op import call as call_of
+from sterna.schedule.choose import choose, near
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import KERNEL, STREAMED, arriving, regions
+from sterna.schedule.im2col_kernel import Im2colKernel, as_lines
+from sterna.schedule.implementation import (
+    Arranged,
+    Candidate,
+    PackedImplementation,
+    Plan,
+    expect_shape,
+)
+from sterna.schedule.kernel import Processor
+from sterna.schedule.products import FLOAT32
+from sterna.schedule.register_tile import MOST_ROWS, rows_that_fit, step_cycles
+from sterna.te import Tensor
+
+# Vectors side by side of the widest tile.
+WIDEST = 4
+# Cycles in which a vector of neighbours is copied into a panel, and a number from among others.
+COPIED, PICKED = 2.0, 1.5
+# Sums of fewer products than these hardly use what is loaded.
+LEAST_PRODUCTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Output channels and pixels that are in registers together."""
+
+    rows: int
+    columns: int
+
+    def __str__(self) -> str:
+        """8 x 12"""
+        return f"{self.rows} x {self.columns}"
+
+
+class Im2col(PackedImplementation):
+    """Channels first, float32, any window, strides, dilation and groups."""
+
+    name = "im2col"
+    wants = "a convolution of float32 images with channels first and no border"
+
+    def suits(self, made: Contraction) -> bool:
+        return _is_channels_first(made) and not made.is_padded
+
+    def candidates(
+        self, made: Contraction, weights: Array, processor: Processor
+    ) -> Sequence[Candidate]:
+        if not offers_im2col(made):
+            return []
+        seen, plan = without_border(made), self.plan(made, processor)
+        packed = partial(_packed, seen, plan.integer("rows"), weights)
+        arranged = None if seen is made else Arranged(seen, partial(with_border, made))
+        cycles = im2col_cycles(made, processor)
+        return [Candidate(plan, cycles, packed, arranged, label=self.name)]
+
+    def plan(self, made: Contraction, processor: Processor) -> Plan:
+        """The tile, the panels and the shares that suit there."""
+        lines = as_lines(without_border(made))
+        outputs = made.outputs // made.groups
+        found = tiles(processor, outputs, math.prod(lines.result))
+        tile = choose("tile", list(found), found.__getitem__)
+        panel = panel_of(lines, tile, processor)
+        pieces = made.batch * made.groups * -(-_extent(lines) // panel)
+        blocks = -(-outputs // tile.rows)
+        shares = choose(
+            "channels in parts", range(1, blocks + 1),
+            near(min(blocks, -(-processor.threads // pieces))),
+        )
+        return Plan.of(
+            self.name, rows=tile.rows, columns=tile.columns, panel=panel, shares=shares,
+            lanes=processor.lanes(FLOAT32), by_lanes=int(processor.by_element_fma),
+        )
+
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        for name in ("rows", "columns", "panel", "shares", "lanes"):
+            if plan.integer(name) < 1:
+                raise ValueError(f"{name} should be at least 1")
+        if plan.integer("columns") % plan.integer("lanes"):
+            raise ValueError("lanes should divide columns")
+        rows = plan.integer("rows")
+        blocks = -(-made.outputs // made.groups // rows)
+        if plan.integer("shares") > blocks:
+            raise ValueError(f"there are {blocks} blocks of channels for shares")
+        expect_shape(operands, (made.groups, blocks, made.products, rows))
+
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        apart = operands[0].transpose(0, 1, 3, 2).reshape(made.groups, -1, made.products)
+        rows = apart[:, : made.outputs // made.groups]
+        return np.moveaxis(rows.reshape(made.outputs, made.depth, *made.window), 1, -1)
+
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> Im2colKernel:
+        return Im2colKernel(made, plan)
+
+
+def _is_channels_first(made: Contraction) -> bool:
+    floats = {*made.dtypes} == {FLOAT32} and made.border == 0 and not made.transposed
+    first = made.data_layout == made.out_layout == "NCHW"
+    return floats and first and made.rank == 2 and made.macs > 0
+
+
+def offers_im2col(made: Contraction) -> bool:
+    """Whether it is offered for a contraction."""
+    return _is_channels_first(made) and made.products >= LEAST_PRODUCTS
+
+
+def without_border(made: Contraction) -> Contraction:
+    """The same over images that have their border already."""
+    if not made.is_padded:
+        return made
+    zero = (0,) * made.rank
+    image = [sum(sizes) for sizes in zip(made.image, made.before, made.after, strict=True)]
+    return replace(made, image=tuple(image), before=zero, after=zero)
+
+
+def with_border(made: Contraction, data: RelayExpr) -> RelayExpr:
+    """The data with its border."""
+    zero = Constant(from_numpy(np.zeros((), "float32")))
+    width = ((0, 0), (0, 0), *zip(made.before, made.after, strict=True))
+    return call_of("nn.pad", data, zero, pad_width=width)
+
+
+def _packed(made: Contraction, rows: int, weights: Array) -> tuple[Array, ...]:
+    """Weights (O, window, I) as (group, block of O, product of the sum, O in the block)."""
+    plain = np.moveaxis(weights, -1, 1).reshape(made.groups, -1, made.products)
+    more = -plain.shape[1] % rows
+    whole = np.pad(plain, [(0, 0), (0, more), (0, 0)])
+    packed = whole.reshape(made.groups, -1, rows, made.products).transpose(0, 1, 3, 2)
+    return (np.ascontiguousarray(packed),)
+
+
+def packed_in_graph(made: Contraction, plan: Plan, weight: RelayExpr) -> RelayExpr:
+    """The same of weights (O, I, H, W) that only the run knows."""
+    rows, outputs = plan.integer("rows"), made.outputs // made.groups
+    flat = call_of("reshape", weight, newshape=(made.groups, outputs, made.products))
+    if outputs % rows:
+        zero = Constant(from_numpy(np.zeros((), "float32")))
+        flat = call_of("nn.pad", flat, zero, pad_width=((0, 0), (0, -outputs % rows), (0, 0)))
+    apart = call_of("reshape", flat, newshape=(made.groups, -1, rows, made.products))
+    return call_of("transpose", apart, axes=(0, 1, 3, 2))
+
+
+@cache
+def tiles(processor: Processor, outputs: int, pixels: int) -> dict[Tile, float]:
+    """Register tiles, with their cycles for each step of the sum."""
+    lanes = processor.lanes(FLOAT32)
+    together = lanes if processor.by_element_fma else 1
+    found: dict[Tile, float] = {}
+    for vectors in range(WIDEST, 0, -1):
+        for rows in range(min(outputs, _most_rows(processor, vectors)), 0, -1):
+            across, beyond = divmod(-(-pixels // lanes), vectors)
+            down, below = divmod(outputs, rows)
+            found[Tile(rows, vectors * lanes)] = sum(
+                count * times * step_cycles(high, wide, together, processor.throughput)
+                for high, count in ((rows, down), (below, 1))
+                for wide, times in ((vectors, across), (beyond, 1))
+                if high and wide
+            )
+    return found
+
+
+def _most_rows(processor: Processor, vectors: int) -> int:
+    """Rows of accumulators that fit beside a row of the panel and the numbers of a step."""
+    if not processor.by_element_fma:
+        return min(MOST_ROWS, rows_that_fit(vectors, processor.tile_registers))
+    lanes = processor.lanes(FLOAT32)
+    free = processor.vector_registers - vectors
+    return max(n for n in range(1, MOST_ROWS + 1) if n * vectors + -(-n // lanes) < free or n == 1)
+
+
+def _extent(lines: Contraction) -> int:
+    return lines.result[1] if lines.result[0] == 1 else lines.result[0]
+
+
+def panel_of(lines: Contraction, tile: Tile, processor: Processor) -> int:
+    """Lines of a panel, or pixels of it where there is but one line.
+
+    It stays in half of the second cache, and of those that do it leaves the fewest lanes empty.
+    """
+    extent, threads = _extent(lines), processor.threads
+    unit = tile.columns if lines.result[0] == 1 else lines.result[1]
+    count = -(-extent // tile.columns) if lines.result[0] == 1 else extent
+    most = max(1, processor.l2_bytes // 2 // (lines.products * unit * lines.data.bytes))
+    share = -(-count * lines.batch * lines.groups // threads)
+    most = min(most, count, max(1, share))
+
+    def cycles(units: int) -> float:
+        """Tiles of all panels, of which the last may be smaller; few panels read weights less."""
+        whole, rest = divmod(count, units)
+        columns = whole * -(-units * unit // tile.columns) + -(-rest * unit // tile.columns)
+        return columns + 0.5 * (whole + (rest > 0))
+
+    units = choose("panel", range(1, most + 1), cycles)
+    return units * unit if lines.result[0] == 1 else units
+
+
+def im2col_cycles(made: Contraction, processor: Processor) -> float:
+    """What it takes: products in tiles, copies into panels, and of an image with its border."""
+    lines = as_lines(without_border(made))
+    pixels, outputs = lines.result[0] * lines.result[1], lines.outputs // lines.groups
+    lanes = processor.lanes(FLOAT32)
+    found = tiles(processor, outputs, pixels)
+    tile = min(found, key=found.__getitem__)
+    products = found[tile] * lines.products
+    side = lanes if lines.result[0] == 1 else math.gcd(lines.result[1], tile.columns)
+    each = COPIED / min(lanes, side) if lines.strides[1] == 1 else PICKED
+    cycles = lines.batch * lines.groups * (products + lines.products * pixels * each)
+    if made.is_padded:
+        image = without_border(made)
+        numbers = image.batch * image.inputs * image.image[0] * image.image[1]
+        cycles += COPIED * numbers / lanes + KERNEL
+    panels = lines.products * pixels * lines.data.bytes * 2 / processor.l2_bytes
+    if lines.weight_bytes > processor.l2_bytes // 2:  # they come again for every panel
+        cycles += lines.batch * max(1.0, panels) * lines.weight_bytes / STREAMED
+    cycles /= processor.threads
+    return cycles + arriving(lines.weight_bytes, processor) + regions(1, processor)
+
+
+IMPLEMENTATION = Im2col()

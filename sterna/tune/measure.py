@@ -1,0 +1,216 @@
+"""Two builds of a network in turns: what each of their layers takes, side by side.
+
+Each pair of runs gives a pair of times for every layer. Kernels that both builds share are the
+control: what they took more in one run than in the other is the machine's doing, and is taken out.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.module import IRModule
+from sterna.relay.arrays import Array
+from sterna.rpc.client import RPCSession
+from sterna.rpc.tracker_client import connect_tracker
+from sterna.target import Target
+from sterna.tune.network import (
+    Answers,
+    BuiltNetwork,
+    Questions,
+    RunningNetwork,
+    answers_text,
+)
+from sterna.tune.statistics import LEAST_PAIRS, Verdict, compare
+
+# Builds that are kept: the incumbent, the default and some challengers.
+KEPT = 4
+MOST_PAIRS = 200
+# A pair whose shared kernels took so many times as long in one run as in the other says nothing.
+DISTURBED = 1.25
+# How far results may lie from the default's, by the largest of them.
+TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
+
+
+class WrongResult(RuntimeError):
+    """A build gives other numbers than the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of pairs of runs."""
+
+    incumbent: Sequence[float]
+    challenger: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What pairs of runs took."""
+
+    layers: Mapping[str, Times]
+    """By scope, of those that both builds have and whose kernels differ."""
+    changed: Times
+    """All kernels together that one build has and the other has not."""
+    total: Times
+    questions: Questions
+    """The challenger's."""
+    shares: Mapping[str, float]
+    """Which part of the incumbent's time each of its layers takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDevice:
+    """A device that a tracker lends."""
+
+    host: str
+    port: int
+    key: str
+    session_seconds: int = 60
+    priority: int = 1
+
+    @contextmanager
+    def session(self) -> Iterator[RPCSession]:
+        """One with the device, which is given back in the end."""
+        tracker = connect_tracker(self.host, self.port)
+        with tracker.request(
+            self.key, priority=self.priority, session_timeout=self.session_seconds
+        ) as session:
+            yield session
+
+
+class Bench:
+    """A network that is built again and again, and timed beside itself, here or on a device."""
+
+    def __init__(
+        self, mod: IRModule, params: Mapping[str, Any], target: Target,
+        inputs: Mapping[str, Array], opt_level: int = 3, device: RemoteDevice | None = None,
+    ) -> None:
+        self.mod, self.params, self.target = mod, params, target
+        self.inputs, self.opt_level, self.device = inputs, opt_level, device
+        self._built: OrderedDict[str, BuiltNetwork] = OrderedDict()
+        self._running: dict[str, RunningNetwork] = {}
+        self._want: list[Array] | None = None
+
+    def compare(self, incumbent: Answers, challenger: Answers, seconds: float) -> Measured:
+        """Run both in turns until every layer's test has said something, or time is over."""
+        ours, theirs = self.built(incumbent), self.built(challenger)
+        self.built({})
+        if self.device is None:
+            return self._in_turns(self._here(incumbent), self._here(challenger), seconds)
+        with self.device.session() as session:
+            if self._want is None:
+                self._want = self.built({}).there(session, "default").outputs(self.inputs)
+            first, second = ours.there(session, "incumbent"), theirs.there(session, "challenger")
+            self._expect_right(first)
+            self._expect_right(second)
+            return self._in_turns(first, second, seconds)
+
+    def built(self, answers: Answers) -> BuiltNetwork:
+        """The network under answers."""
+        key = answers_text(answers)
+        if key not in self._built:
+            self._built[key] = BuiltNetwork.build(
+                self.mod, self.params, self.target, answers, self.opt_level
+            )
+        self._built.move_to_end(key)
+        while len(self._built) > KEPT:
+            self._running.pop(self._built.popitem(last=False)[0], None)
+        return self._built[key]
+
+    def _here(self, answers: Answers) -> RunningNetwork:
+        """The network on this machine, which gives the numbers that it gives without answers."""
+        key = answers_text(answers)
+        if self._want is None:
+            self._want = self.built({}).here().outputs(self.inputs)
+        if key not in self._running:
+            running = self.built(answers).here()
+            self._expect_right(running)
+            self._running[key] = running
+        return self._running[key]
+
+    def _expect_right(self, made: RunningNetwork) -> None:
+        assert self._want is not None
+        for place, (got, want) in enumerate(
+            zip(made.outputs(self.inputs), self._want, strict=True)
+        ):
+            expect_close(place, got, want)
+
+    def _in_turns(
+        self, ours: RunningNetwork, theirs: RunningNetwork, seconds: float
+    ) -> Measured:
+        runs: list[tuple[Array, Array]] = []
+        ours.run(), theirs.run()
+        end = time.perf_counter() + seconds
+        while len(runs) < MOST_PAIRS and (len(runs) < LEAST_PAIRS or time.perf_counter() < end):
+            if len(runs) % 2:
+                second = theirs.run()
+                runs.append((ours.run(), second))
+            else:
+                first = ours.run()
+                runs.append((first, theirs.run()))
+            if len(runs) % LEAST_PAIRS == 0:
+                found = _sorted(ours.built, theirs.built, runs)
+                if _all_said(found):
+                    return found
+        return _sorted(ours.built, theirs.built, runs)
+
+
+def expect_close(place: int, got: Array, want: Array) -> None:
+    """Raise WrongResult if an output is not near enough to what is right."""
+    limit = TOLERANCE.get(str(want.dtype), 0.0)
+    if got.shape != want.shape:
+        raise WrongResult(f"output {place} has the shape {got.shape}, not {want.shape}")
+    left, right = np.asarray(got, "float64"), np.asarray(want, "float64")
+    finite = np.isfinite(right)
+    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+        raise WrongResult(f"output {place} has other infinities or NaNs than the default's")
+    scale = np.abs(right[finite]).max(initial=0.0)
+    off = np.abs(left[finite] - right[finite]).max(initial=0.0)
+    if not off <= limit * scale:
+        raise WrongResult(f"output {place} is off by {off:.3g}, of numbers up to {scale:.3g}")
+
+
+def _all_said(found: Measured) -> bool:
+    pairs = [*found.layers.values(), found.total]
+    return all(
+        compare(each.incumbent, each.challenger).verdict is not Verdict.OPEN for each in pairs
+    )
+
+
+def _sorted(
+    ours: BuiltNetwork, theirs: BuiltNetwork, runs: Sequence[tuple[Array, Array]]
+) -> Measured:
+    """The times by layer, without what the machine did to one run of a pair."""
+    first = np.array([run for run, _ in runs])
+    second = np.array([run for _, run in runs])
+    changed, new = ours.own_nodes(theirs), theirs.own_nodes(ours)
+    calm = np.ones(len(runs))
+    if not changed.all() and first[:, ~changed].sum() > 0:
+        calm = second[:, ~new].sum(1) / first[:, ~changed].sum(1)
+    kept = np.abs(np.log(calm)) < np.log(DISTURBED)
+    if kept.sum() < LEAST_PAIRS:
+        kept[:] = True
+    first, second = first[kept], second[kept] / calm[kept, None]
+    own = np.array(ours.scopes)
+    scopes = {s for s, c in zip(ours.scopes, changed, strict=True) if c and s}
+    scopes &= {s for s, c in zip(theirs.scopes, new, strict=True) if c and s}
+    layers = {
+        scope: _times(first, own == scope, second, np.array(theirs.scopes) == scope)
+        for scope in sorted(scopes)
+    }
+    everything = np.ones_like(changed), np.ones_like(new)
+    whole = float(first.sum()) or 1.0
+    shares = {s: float(first[:, own == s].sum()) / whole for s in dict.fromkeys(ours.scopes) if s}
+    return Measured(
+        layers, _times(first, changed, second, new),
+        _times(first, everything[0], second, everything[1]), theirs.questions, shares,
+    )
+
+
+def _times(first: Array, ours: Array, second: Array, theirs: Array) -> Times:
+    return Times(first[:, ours].sum(1).tolist(), second[:, theirs].sum(1).tolist())

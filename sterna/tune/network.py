@@ -1,0 +1,189 @@
+"""A network as the tuner sees it: built under answers, its questions, and the times of its layers.
+
+A layer is a scope of `choose`: all kernels of one contraction, by its text. What is not in a scope
+with questions, such as layout transforms, is the rest.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sterna.driver import GraphExecutorFactoryModule, relay_build
+from sterna.ir.module import IRModule
+from sterna.ir.structural import structural_hash
+from sterna.ir.transform import PassContext
+from sterna.lowering.graph import is_view
+from sterna.lowering.lower_kernel import ask_kernel, scope_of
+from sterna.lowering.unique_kernels import unique_kernels
+from sterna.relay.arrays import Array
+from sterna.rpc.client import RPCSession
+from sterna.runtime import Device, Module, cpu, ndarray
+from sterna.runtime.debug_executor import GraphModuleDebug, create
+from sterna.schedule.choose import Decision, Scope, deciding
+from sterna.schedule.config import ANSWERS
+from sterna.target import Target
+
+Answers = Mapping[str, str]
+Offers = dict[str, dict[str, float]]
+"""By scope/question, what is offered at which cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What the schedules and layout passes of a network asked, and what was taken."""
+
+    taken: dict[str, str]
+    """By scope/question."""
+    kernels: Offers
+    """Asked where one kernel is scheduled: nothing else changes with the answer."""
+    graph: Offers
+    """Asked before there are kernels: others may change with the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltNetwork:
+    """A network that was built under answers."""
+
+    factory: GraphExecutorFactoryModule
+    target: Target
+    questions: Questions
+    scopes: tuple[str, ...]
+    """Of each node that runs, in order."""
+    kernels: tuple[str, ...]
+    """What tells each of them from others: what it computes, and the answers to its questions."""
+
+    @classmethod
+    def build(
+        cls, mod: IRModule, params: Mapping[str, Any], target: Target, answers: Answers,
+        opt_level: int,
+    ) -> "BuiltNetwork":
+        """Compile a network under answers."""
+        with PassContext(opt_level, config={ANSWERS: dict(answers)}):
+            with deciding("network") as asked:
+                factory = relay_build.build(mod, target=target, params=params)
+            return cls._of(factory, target, asked, answers)
+
+    @classmethod
+    def _of(
+        cls, factory: GraphExecutorFactoryModule, target: Target, asked: Scope, answers: Answers
+    ) -> "BuiltNetwork":
+        found = unique_kernels(factory.ir_mod["main"], f"tvmgen_{factory.libmod_name}").functions
+        functions = {name: f for name, f in found.items() if not is_view(f)}
+        scopes = {name: scope_of(function) for name, function in functions.items()}
+        texts = {
+            name: f"{structural_hash(function)} {answers_text(answers_of(scopes[name], answers))}"
+            for name, function in functions.items()
+        }
+        names = [_function_of(node) for node in running_nodes(factory.graph_json)]
+        asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
+        return cls(
+            factory, target, _questions(asked, asked_by_kernels),
+            tuple(scopes.get(name, "") for name in names),
+            tuple(texts.get(name, "") for name in names),
+        )
+
+    def own_nodes(self, other: "BuiltNetwork") -> Array:
+        """Which of its nodes run kernels that the other network lacks."""
+        theirs = set(other.kernels)
+        return np.array([kernel not in theirs for kernel in self.kernels])
+
+    def here(self) -> "RunningNetwork":
+        """The network, ready to run on this machine."""
+        device = Device(self.target.kind.device_type, 0)
+        return self._running(self.factory.lib, device)
+
+    def there(self, session: RPCSession, name: str) -> "RunningNetwork":
+        """The network, ready to run on the machine of a session, where its file has a name."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{name}.tar"
+            self.factory.lib.export_library(path)
+            session.upload(path)
+        device = session.device(self.target.kind.device_type, 0)
+        return self._running(session.load_module(f"{name}.tar"), device)
+
+    def _running(self, lib: Module, device: Device) -> "RunningNetwork":
+        executor = create(self.factory.graph_json, lib, device)
+        _set_inputs(executor, self.factory.params)
+        return RunningNetwork(self, executor)
+
+
+class RunningNetwork:
+    """A network on a device."""
+
+    def __init__(self, built: BuiltNetwork, executor: GraphModuleDebug) -> None:
+        self.built, self.executor = built, executor
+        self._times = ndarray.empty(
+            (len(executor.nodes),), "int64", executor.module.home or cpu(0)
+        )
+        self._running = [i for i, node in enumerate(executor.nodes) if node["op"] != "null"]
+
+    def outputs(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """What it computes."""
+        _set_inputs(self.executor, inputs)
+        self.executor.module["run"]()
+        return [self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs())]
+
+    def run(self) -> Array:
+        """The seconds of each node that runs."""
+        self.executor.module["run_timed"](self._times)
+        seconds: Array = self._times.numpy()[self._running] * 1e-9
+        return seconds
+
+
+def running_nodes(graph_json: str) -> list[dict[str, Any]]:
+    """The nodes of a graph that run a kernel or pass a view on, in order."""
+    return [node for node in json.loads(graph_json)["nodes"] if node["op"] != "null"]
+
+
+def _set_inputs(executor: GraphModuleDebug, arrays: Mapping[str, Any]) -> None:
+    for name, array in arrays.items():
+        executor.set_input(name, array)
+
+
+def _function_of(node: Mapping[str, Any]) -> str:
+    name: str = node.get("attrs", {}).get("func_name", "")
+    return name
+
+
+def _questions(asked: Scope, of_kernels: Sequence[Scope]) -> Questions:
+    graph: Offers = {}
+    kernels: Offers = {}
+    taken: dict[str, str] = {}
+    for scope in _inner(asked):
+        _note(scope, graph, taken)
+    for scope in of_kernels:
+        _note(scope, kernels, taken)
+    for question in kernels:  # a question of both: a tile, which decides how weights are packed
+        if question in graph:
+            kernels[question] = {**graph.pop(question), **kernels[question]}
+    return Questions(taken, kernels, graph)
+
+
+def _inner(scope: Scope) -> list[Scope]:
+    return [each for part in scope.inner for each in (part, *_inner(part))]
+
+
+def _note(scope: Scope, offers: Offers, taken: dict[str, str]) -> None:
+    for name, decision in scope.decisions.items():
+        question = f"{scope.name}/{name}"
+        taken[question] = decision.taken
+        offers[question] = offers.get(question, {}) | _offered(decision)
+
+
+def _offered(decision: Decision) -> dict[str, float]:
+    return dict(decision.offered)
+
+
+def answers_of(scope: str, answers: Answers) -> dict[str, str]:
+    """Those to the questions of one scope."""
+    return {q: a for q, a in answers.items() if q.rpartition("/")[0] == scope}
+
+
+def answers_text(answers: Answers) -> str:
+    """The same text for the same answers."""
+    return json.dumps(dict(answers), sort_keys=True)

@@ -1,0 +1,38 @@
+"""sterna tune: records beside the model, a plot, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from sterna.tune import TuningDatabase
+from tests.cli.conftest import Sterna
+
+
+def test_a_model_is_tuned(sterna: Sterna, folder: Path) -> None:
+    done = sterna("tune", "dense.onnx", "--trials", "1", "--plot", "search.svg", "--json")
+    assert done.status == 0, done.err
+    assert done.data["output"] == "dense.tuned.db" and done.data["speedup"] >= 1.0
+    assert TuningDatabase(folder / "dense.tuned.db", read_only=True)
+    assert (folder / "search.svg").read_text().startswith("<svg")
+    again = sterna("compile", "dense.onnx", "-o", "dense.tar")
+    assert again.status == 0 and not again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--minutes", "0"), "'0' is no number of minutes above 0"),
+        (("--rpc", "nowhere"), "'nowhere' is no HOST:PORT"),
+        (("--rpc", "here:9190"), "--rpc and --key go together"),
+        (("--rpc", "here:9190", "--key", "board"), "--rpc: say what the device is"),
+        (("--target", "llvm -mtriple=riscv64-linux-gnu"), "is another machine than this; --rpc"),
+        (("-o", "none/t.db"), "there is no folder 'none'"),
+    ],
+)
+def test_what_is_refused(sterna: Sterna, words: tuple[str, ...], message: str) -> None:
+    try:
+        done = sterna("tune", "dense.onnx", *words)
+    except SystemExit as error:
+        assert error.code == 2
+    else:
+        assert done.status != 0 and message in done.err

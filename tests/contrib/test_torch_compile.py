@@ -1,0 +1,111 @@
+"""The backend `sterna` of torch.compile, and PyTorch's own backend `tvm`."""
+
+import subprocess
+import sys
+import tomllib
+from typing import Any
+
+import pytest
+
+from sterna.support.discovery import load_name
+from tests.support import ROOT, clean_environment, require_module
+
+require_module("torch")
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+from sterna.contrib.torch_compile import sterna as backend  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+QUICK = {"opt_level": 1}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(torch.relu(self.first(x)) * 2.0)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def test_weights_are_constants_until_they_change() -> None:
+    net = Net().eval()
+    compiled = torch.compile(net, backend=backend, options=QUICK)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x))
+        net.last.bias.add_(1.0)
+        torch.testing.assert_close(compiled(x), net(x))
+        longer = torch.randn(5, 8)[:, ::2]  # another shape, and not contiguous
+        torch.testing.assert_close(compiled(longer), net(longer))
+
+
+def test_inputs_that_a_graph_writes_to_are_written_to() -> None:
+    def step(x: Any, state: Any) -> Any:
+        state.add_(x)
+        return state * 2, None, x.shape[0]
+
+    compiled = torch.compile(step, backend=backend, options=QUICK)
+    state = torch.ones(3)
+    made, nothing, count = compiled(torch.arange(3.0), state)
+    torch.testing.assert_close(state, torch.tensor([1.0, 2.0, 3.0]))
+    torch.testing.assert_close(made, state * 2)
+    assert nothing is None and count == 3
+
+
+def test_gradients() -> None:
+    net, twin = Net(), Net()
+    twin.load_state_dict(net.state_dict())
+    options = {**QUICK, "fallback": False}
+    compiled = torch.compile(net, backend=backend, options=options)
+    x = torch.randn(5, 4)
+    compiled(x).square().sum().backward()
+    twin(x).square().sum().backward()
+    for have, want in zip(net.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(have.grad, want.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_what_has_no_converter_runs_as_before() -> None:
+    def values(x: Any) -> Any:
+        return torch.linalg.eigvalsh(x) + 1
+
+    with pytest.warns(UserWarning, match=r"aten\._linalg_eigh.*test_torch_compile\.py"):
+        made = torch.compile(values, backend=backend)(torch.eye(3))
+    torch.testing.assert_close(made, torch.full((3,), 2.0))
+    torch._dynamo.reset()
+    strict = torch.compile(values, backend=backend, options={"fallback": False})
+    with pytest.raises(Exception, match="linalg_eigh"):
+        strict(torch.eye(3))
+
+
+def test_unknown_options_are_named() -> None:
+    with pytest.raises(Exception, match=r"opt_level.*not 'speed'"):
+        torch.compile(Net(), backend=backend, options={"speed": 1})(torch.randn(1, 4))
+
+
+def test_the_backend_has_an_entry_point() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        points = tomllib.load(file)["project"]["entry-points"]["torch_dynamo_backends"]
+    assert load_name(points["sterna"]) is backend
+
+
+def test_the_backend_tvm_works_unchanged() -> None:
+    program = (
+        "import sterna.as_tvm; sterna.as_tvm.install()\n"
+        "import torch\n"
+        "net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()\n"
+        "x = torch.randn(1, 3, 6, 6)\n"
+        "with torch.no_grad():\n"
+        "    made = torch.compile(net, backend='tvm')(x)\n"
+        "    torch.testing.assert_close(made, net(x), rtol=1e-4, atol=1e-4)\n"
+    )
+    environment = clean_environment(PYTHONPATH=str(ROOT))
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True)

@@ -1,0 +1,229 @@
+"""PyTorch: the same networks by every reader, changes in place, and what is refused."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna
+from sterna import relay
+from tests.frontend.torch_support import expect_close, expect_eager, imported, results
+from tests.support import ROOT, clean_environment, require_module
+
+require_module("torch")
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+from tests.frontend import torch_networks as networks  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...]]] = {
+    "resnet": (networks.ResNet, (torch.randn(2, 3, 32, 32),)),
+    "encoder": (networks.Encoder, (torch.randint(0, 50, (2, 6)),)),
+    "lstm": (lambda: networks.Recurrent("LSTM"), (torch.randn(2, 3, 5),)),
+    "gru": (lambda: networks.Recurrent("GRU"), (torch.randn(2, 3, 5),)),
+    "in place": (networks.InPlace, (torch.randn(3, 4),)),
+}
+
+
+def case_of(name: str) -> tuple[Any, tuple[Any, ...]]:
+    build, inputs = CASES[name]
+    return networks.made(build()), inputs
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_module_by_its_export(name: str) -> None:
+    model, inputs = case_of(name)
+    expect_eager(model, *inputs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_without_decomposition(name: str, tmp_path: Path) -> None:
+    model, inputs = case_of(name)
+    torch.export.save(torch.export.export(model, inputs), tmp_path / "model.pt2")
+    module = imported(tmp_path / "model.pt2")
+    expect_close(results(module, *inputs), model(*inputs))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_torchscript_traced(name: str) -> None:
+    model, inputs = case_of(name)
+    script = torch.jit.trace(model, inputs, check_trace=False)
+    infos = [(f"in{place}", each.shape) for place, each in enumerate(inputs)]
+    _expect_script(script, infos, model, inputs)
+
+
+@pytest.mark.parametrize("name", ["resnet", "in place"])
+def test_torchscript_scripted(name: str) -> None:
+    model, inputs = case_of(name)
+    script = torch.jit.script(model)
+    infos = [(f"in{place}", (tuple(each.shape), "float32")) for place, each in enumerate(inputs)]
+    _expect_script(script, infos, model, inputs)
+
+
+def _expect_script(script: Any, infos: Any, model: Any, inputs: Any) -> None:
+    module, params = relay.frontend.from_pytorch(script, infos)
+    names = [var.name_hint for var in module["main"].params]
+    assert names[: len(infos)] == [name for name, _ in infos]
+    assert set(names[len(infos) :]) == set(params)
+    given = [*inputs, *(params[name].numpy() for name in names[len(infos) :])]
+    expect_close(results(module, *given), model(*inputs))
+
+
+def test_weights_keep_their_names() -> None:
+    model, inputs = case_of("encoder")
+    script = torch.jit.trace(model, inputs, check_trace=False)
+    _, params = relay.frontend.from_pytorch(script, [("t", (2, 6))])
+    assert {"head.weight", "tokens.weight", "places"} <= set(params) <= set(model.state_dict())
+    np.testing.assert_array_equal(params["head.bias"].numpy(), model.head.bias.detach().numpy())
+    _, params = relay.frontend.from_pytorch(
+        script, [("t", (2, 6))], use_parser_friendly_name=True
+    )
+    assert "head_weight" in params
+
+
+def test_big_operators_stay_big() -> None:
+    model, inputs = case_of("encoder")
+    text = str(imported(model, inputs)["main"])
+    assert "nn.attention" in text and "nn.layer_norm" in text and "nn.gelu" in text
+    assert "nn.lstm" in str(imported(*case_of("lstm"))["main"])
+
+
+def test_compile_of_a_module() -> None:
+    model, inputs = case_of("encoder")
+    compiled = sterna.compile(model, inputs)
+    expect_close([compiled(*inputs)], model(*inputs))
+
+
+def test_a_file_needs_no_torch(tmp_path: Path) -> None:
+    """The command line compiles it in a process that refuses to import torch."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).eval()
+    x = torch.randn(2, 4)
+    torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np, sterna\n"
+        "model = sterna.compile('model.pt2')\n"
+        "np.save('result.npy', model(np.load('x.npy')))\n"
+    )
+    np.save(tmp_path / "x.npy", x.numpy())
+    environment = clean_environment(PYTHONPATH=str(ROOT))
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)
+    expect_close([np.load(tmp_path / "result.npy")], model(x))
+
+
+def test_open_extents_are_given_by_their_names(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=64)
+
+    class Doubled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.cat([x, x]).view(x.shape[0] * 2, -1, 2)
+
+    exported = torch.export.export(
+        Doubled(), (torch.randn(2, 4),), dynamic_shapes=({0: batch},)
+    )
+    torch.export.save(exported, tmp_path / "model.pt2")
+    symbol = str(next(iter(exported.range_constraints)))
+    for model in (exported, tmp_path / "model.pt2"):
+        compiled = sterna.compile(model, shapes={symbol: 3})
+        assert np.shape(compiled(np.ones((3, 4), "float32"))) == (6, 2, 2)
+        with pytest.raises(sterna.model.OpenShapeError, match=symbol):
+            sterna.compile(model)
+
+
+def test_a_buffer_that_changes_is_given_and_comes_back(tmp_path: Path) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return x + self.count
+
+    x = torch.randn(4)
+    exported = torch.export.export(Counting(), (x,))
+    torch.export.save(exported, tmp_path / "model.pt2")
+    for model in (exported, tmp_path / "model.pt2"):
+        module = imported(model)
+        assert [var.name_hint for var in module["main"].params] == ["x", "count"]
+        made, count = results(module, x, np.float32(2))
+        expect_close([made, count], [x + 3, torch.tensor(3.0)])
+
+
+# ---- what is refused ----
+
+
+class Unknown(nn.Module):
+    def forward(self, x: Any) -> Any:
+        first = torch.linalg.eigh(x)[0]
+        return torch.linalg.svd(x)[1] + first  # line of svd
+
+
+def test_everything_unknown_is_listed_with_its_line() -> None:
+    with pytest.raises(NotImplementedError) as caught:
+        imported(Unknown(), (torch.eye(3),))
+    text = str(caught.value)
+    assert "aten.linalg_eigh.default" in text and "aten.linalg_svd.default" in text
+    line = 1 + Path(__file__).read_text().splitlines().index(
+        "        return torch.linalg.svd(x)[1] + first  # line of svd"
+    )
+    assert f"test_torch_import.py:{line}" in text
+
+
+def test_shapes_that_data_decides_are_refused_by_name() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[x > 0]
+
+    with pytest.raises(NotImplementedError, match=r"aten\.index.*data decides"):
+        imported(Chosen(), (torch.randn(4),))
+
+
+def test_a_module_needs_example_inputs() -> None:
+    with pytest.raises(TypeError, match=r"sterna\.compile\(module, \(x,\)\)"):
+        sterna.compile(nn.Linear(2, 2))
+
+
+def test_training_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match=r"call eval\(\)"):
+        imported(nn.Dropout(0.5).train(), (torch.randn(4),))
+
+
+SCRIPT_ERRORS: list[tuple[Any, str]] = [
+    ({"x": (1, 4)}, "input_infos is a list"),
+    ([], "0 entries, and the graph has 1"),
+    ([("x", (1, 4)), ("y", (1, 4))], "2 entries, and the graph has 1"),
+    ([("x", 4)], "'x'.*no tuple"),
+    ([(3, (1, 4))], "pair of a name and a shape"),
+    ([("x", (1, 4, 1))], "3 dimensions.* 2 in the graph"),
+    ([("x", (1, 5))], r"\(1, 5\).*\(1, 4\)"),
+    ([("x", (1, 0))], "first extent may be open"),
+]
+
+
+@pytest.mark.parametrize(("infos", "message"), SCRIPT_ERRORS, ids=range(len(SCRIPT_ERRORS)))
+def test_inputs_of_torchscript_that_do_not_fit(infos: Any, message: str) -> None:
+    script = torch.jit.trace(nn.Linear(4, 2), torch.randn(1, 4))
+    with pytest.raises(RuntimeError, match=message):
+        relay.frontend.from_pytorch(script, infos)
+
+
+def test_converters_of_the_user_go_first() -> None:
+    script = torch.jit.trace(nn.ReLU(), torch.randn(3))
+    seen = []
+
+    def negative(inputs: Any, types: Any) -> Any:
+        seen.append(types)
+        return relay.negative(inputs[0])
+
+    module, _ = relay.frontend.from_pytorch(
+        script, [("x", (3,))], custom_convert_map={"aten::relu": negative}
+    )
+    expect_close(results(module, np.ones(3, "float32")), torch.full((3,), -1.0))
+    assert seen == [["float32"]]

@@ -1,0 +1,107 @@
+"""im2col: when channels stay first, and its numbers on this machine."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.relay.expr import RelayExpr
+from sterna.relay.interpreter import interpret
+from sterna.schedule.implementations.im2col import tiles
+from sterna.schedule.kernel import Processor
+from tests.schedule.implemented import implement, names_in, run_built
+
+NEON = Processor(128, 32, by_element_fma=True, l1_bytes=64 << 10, l2_bytes=1 << 20)
+AVX512 = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20)
+
+
+def conv(data: Any, outputs: int, window: tuple[int, int] = (1, 1), **attrs: Any) -> RelayExpr:
+    """A convolution with channels first and known weights."""
+    inputs = data.checked_type.shape[1] // attrs.get("groups", 1)
+    weight = np.random.default_rng(7).standard_normal((outputs, inputs, *window), "float32")
+    made: RelayExpr = relay.nn.conv2d(data, relay.const(weight / inputs), **attrs)
+    return made
+
+
+def layouts_in(mod: Any) -> list[str]:
+    """The layouts of the data of all convolutions."""
+    found: list[str] = []
+
+    def look(expr: Any) -> None:
+        if hasattr(getattr(expr, "attrs", None), "kernel_layout"):
+            found.append(expr.attrs.data_layout)
+
+    relay.analysis.post_order_visit(mod["main"], look)
+    return found
+
+
+@pytest.mark.parametrize("processor", [NEON, AVX512], ids=["neon", "avx512"])
+def test_a_pointwise_convolution_alone_keeps_its_layout(processor: Processor) -> None:
+    x = relay.var("x", shape=(1, 64, 28, 28))
+    mod = implement(relay.nn.relu(conv(x, 256)), processor)
+    assert (names_in(mod), layouts_in(mod)) == (["im2col"], ["NCHW"])
+    assert "layout_transform" not in str(mod)
+
+
+def test_channels_lie_last_beside_a_convolution_that_gains_by_it() -> None:
+    x = relay.var("x", shape=(1, 64, 28, 28))
+    mod = implement(conv(relay.nn.relu(conv(x, 64, (3, 3), padding=1)), 256), NEON)
+    assert layouts_in(mod) == ["NHWC", "NHWC"]
+
+
+def test_a_chain_of_pointwise_convolutions_has_one_layout() -> None:
+    x = relay.var("x", shape=(1, 32, 40, 40))
+    mod = implement(conv(relay.nn.relu(conv(x, 64)), 32), NEON)
+    assert layouts_in(mod) == ["NCHW", "NCHW"]
+
+
+def test_tiles_fill_the_registers() -> None:
+    assert {str(min(found, key=found.__getitem__)) for found in (tiles(NEON, 96, 768),)} <= {
+        "8 x 12", "12 x 8"
+    }
+    found = tiles(AVX512, 140, 3200)
+    assert str(min(found, key=found.__getitem__)) == "14 x 32"
+
+
+@pytest.mark.parametrize(
+    ("image", "outputs", "window", "attrs"),
+    [
+        ((8, 30, 7, 7), 50, (1, 1), {}),
+        ((2, 36, 13, 9), 30, (1, 1), {"groups": 3, "strides": (2, 2)}),
+        ((1, 3, 64, 48), 40, (16, 16), {"strides": (16, 16)}),
+        ((2, 20, 1, 70), 33, (1, 5), {"padding": (0, 2), "dilation": (1, 3)}),
+        ((1, 24, 6, 11), 17, (3, 1), {"padding": (1, 0)}),
+        ((1, 12, 9, 17), 10, (3, 3), {"padding": (1, 1), "strides": (1, 2)}),
+    ],
+    ids=["batch", "groups", "patches", "row", "column", "window"],
+)
+def test_numbers(
+    image: tuple[int, ...], outputs: int, window: tuple[int, int], attrs: dict[str, Any]
+) -> None:
+    x = relay.var("x", shape=image)
+    bias = relay.const(np.linspace(-1, 1, outputs, dtype="float32"))
+    made = conv(x, outputs, window, **attrs)
+    func = relay.Function((x,), relay.nn.relu(relay.nn.bias_add(made, bias)))
+    answers = {"layouts": "NCHW -> NCHW", "implementation": "im2col"}
+    with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
+        lib = relay.build(tvm.IRModule.from_expr(func), target="native")
+    data = np.random.default_rng(3).standard_normal(image, "float32")
+    want = interpret(func, data)
+    np.testing.assert_allclose(run_built(lib, x=data), want, rtol=2e-5, atol=2e-5)
+
+
+def test_weights_that_only_the_run_knows_are_packed_as_it_begins() -> None:
+    x, w = relay.var("x", shape=(1, 12, 9, 9)), relay.var("w", shape=(10, 6, 3, 3))
+    func = relay.Function((x, w), relay.nn.conv2d(x, w, groups=2, padding=1))
+    with tvm.transform.PassContext(
+        opt_level=3, config={"schedule.answers": {"layouts": "NCHW -> NCHW"}}
+    ):
+        mod = relay.optimize(tvm.IRModule.from_expr(func), target="llvm")[0]
+        lib = relay.build(tvm.IRModule.from_expr(func), target="native")
+    assert names_in(mod) == ["im2col"]
+    rng = np.random.default_rng(4)
+    data, weight = (rng.standard_normal(s, "float32") for s in ((1, 12, 9, 9), (10, 6, 3, 3)))
+    want = interpret(func, data, weight)
+    np.testing.assert_allclose(run_built(lib, x=data, w=weight), want, rtol=2e-5, atol=2e-5)

@@ -1,0 +1,191 @@
+"""The classic names of AutoTVM: templates, spaces, tuners, logs, layers of networks."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import autotvm, relay, te
+from sterna.autotvm.space import FallbackConfigEntity
+from tests.schedule.implemented import run_built
+
+TARGET = tvm.target.Target("llvm -mcpu=native")
+
+
+@autotvm.template("tests/matmul")
+def matmul(rows: int, columns: int, depth: int) -> Any:
+    a, b = te.placeholder((rows, depth), name="A"), te.placeholder((depth, columns), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    cfg = autotvm.get_config()
+    y, x = s[c].op.axis
+    cfg.define_split("tile_y", y, num_outputs=2)
+    cfg.define_split("tile_x", x, num_outputs=2)
+    cfg.define_knob("unroll", [False, True])
+    cfg.define_reorder("order", [y, x], policy="all")
+    yo, yi = cfg["tile_y"].apply(s, c, y)
+    xo, xi = cfg["tile_x"].apply(s, c, x)
+    (k,) = s[c].op.reduce_axis
+    s[c].reorder(yo, xo, k, yi, xi)
+    if cfg["unroll"].val:
+        s[c].unroll(yi)
+    cfg.add_flop(2 * rows * columns * depth)
+    return s, [a, b, c]
+
+
+def task() -> Any:
+    return autotvm.task.create("tests/matmul", args=(16, 24, 8), target=TARGET)
+
+
+def test_a_space() -> None:
+    space = task().config_space
+    assert space.dims == [5, 8, 2, 2] and len(space) == 160
+    for point in (0, 7, 159):
+        assert space.knob2point(space.point2knob(point)) == point
+    assert space.get(1)["tile_y"].size == [-1, 2]
+    assert space.random_walk(5) != 5 and len(space.sample_ints(20)) == 20
+    assert "tile_x: 8 candidates" in str(space)
+    with pytest.raises(IndexError, match="the space has the points 0 to 159, not 160"):
+        space.get(160)
+    with pytest.raises(KeyError, match="there is no knob 'tile_z'; there are tile_y, tile_x"):
+        space.get(0)["tile_z"]
+    assert task().flop == 2 * 16 * 24 * 8
+
+
+def knobs(space: autotvm.ConfigSpace, name: str) -> list[Any]:
+    return list(space.space_map[name])
+
+
+def test_policies_of_splits() -> None:
+    space = autotvm.ConfigSpace()
+    space.define_split("power", space.axis(12), policy="power2", num_outputs=2)
+    assert [entity.size[1] for entity in knobs(space, "power")] == [1, 2, 4, 8]
+    space.define_split("three", space.axis(8), num_outputs=3, max_factor=4)
+    assert all(8 % (a * b) == 0 and max(a, b) <= 4
+               for _, a, b in (entity.size for entity in knobs(space, "three")))
+    space.define_annotate("ann", [1, 2], policy="try_unroll_vec")
+    assert ["unroll", "vec"] in [entity.anns for entity in knobs(space, "ann")]
+    with pytest.raises(ValueError, match="policy 'guess' is unknown; loops are split by factors"):
+        space.define_split("bad", space.axis(8), policy="guess")
+
+
+@pytest.mark.parametrize("tuner", [autotvm.XGBTuner, autotvm.RandomTuner, autotvm.GridSearchTuner])
+def test_a_template_is_tuned(
+    tuner: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, best = tmp_path / "matmul.log", tmp_path / "best.log"
+    search = tuner(task())
+    option = autotvm.measure_option(builder="local", runner=autotvm.LocalRunner(number=2, repeat=2))
+    search.tune(4, option, callbacks=[autotvm.callback.log_to_file(log),
+                                      autotvm.callback.progress_bar(4, prefix="[Task]")])
+    assert "[Task] Current/Best:" in capsys.readouterr().out
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(lines) == 4 and all(line["result"][1] == 0 for line in lines)
+    autotvm.record.pick_best(log, best)
+    (only,) = autotvm.record.load_from_file(best)
+    assert only[0].config.to_json_dict() == search.best_config.to_json_dict()
+    a, b = np.random.rand(16, 8).astype("float32"), np.random.rand(8, 24).astype("float32")
+    with autotvm.apply_history_best(best), TARGET:
+        built = tvm.build(*matmul(16, 24, 8))
+    c = tvm.nd.empty((16, 24))
+    built(tvm.nd.array(a), tvm.nd.array(b), c)
+    np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4)
+
+
+def test_without_a_log_the_first_candidates_are_taken() -> None:
+    seen = []
+
+    @autotvm.template("tests/seen")
+    def own(n: int) -> Any:
+        cfg = autotvm.get_config()
+        cfg.define_split("tile", autotvm.ConfigSpace.axis(n), num_outputs=2)
+        seen.append((cfg.is_fallback, cfg["tile"]))
+        a = te.placeholder((n,), name="a")
+        b = te.compute((n,), lambda i: a[i] + 1)
+        return te.create_schedule(b.op), [a, b]
+
+    own(8)
+    assert seen[0][0] and seen[0][1].size == [-1, 1]
+    fallback = FallbackConfigEntity()
+    fallback.fallback_split("tile", [-1, 4])
+    assert fallback["tile"].size == [-1, 4]
+
+
+def test_failures_are_results() -> None:
+    @autotvm.template("tests/fails")
+    def own(how: str) -> Any:
+        a = te.placeholder((4,), name="a")
+        b = te.compute((4,), lambda i: a[i] + 1)
+        cfg = autotvm.get_config()
+        cfg.define_knob("point", [0, 1])
+        if cfg["point"].val and how == "refuse":
+            cfg.raise_error("not this one")
+        if cfg["point"].val and how == "raise":
+            raise RuntimeError("a mistake in the template")
+        return te.create_schedule(b.op), [a, b]
+
+    numbers = {"refuse": autotvm.MeasureErrorNo.INSTANTIATION_ERROR,
+               "raise": autotvm.MeasureErrorNo.COMPILE_HOST}
+    for how, number in numbers.items():
+        seen: list[Any] = []
+        search = autotvm.GridSearchTuner(autotvm.create("tests/fails", (how,), TARGET))
+        option = autotvm.measure_option(runner=autotvm.LocalRunner(number=1, repeat=1))
+
+        def keep(_: Any, __: Any, results: Any, into: list[Any] = seen) -> None:
+            into.extend(results)
+
+        search.tune(2, option, callbacks=[keep])
+        assert [result.error_no for result in seen] == [0, number]
+
+
+def test_a_process_that_dies_costs_one_trial() -> None:
+    search = autotvm.GridSearchTuner(task())
+    option = autotvm.measure_option(runner=autotvm.LocalRunner(number=1, repeat=1))
+    measurer = autotvm.measure.Measurer(search.task, option)
+    try:
+        assert measurer.measure(search.space.get(0))[1].error_no == 0
+        process = measurer._process.process.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        _, dead = measurer.measure(search.space.get(1))
+        assert dead.error_no == autotvm.MeasureErrorNo.RUNTIME_DEVICE
+        assert measurer.measure(search.space.get(1))[1].error_no == 0
+    finally:
+        measurer.close()
+
+
+def test_lines_that_are_none(tmp_path: Path) -> None:
+    log = tmp_path / "bad.log"
+    log.write_text('# a comment\n{"input": [1]}\n')
+    with pytest.raises(ValueError, match="line 2: this is no line of a tuning log"):
+        list(autotvm.record.load_from_file(log))
+    with pytest.raises(ValueError, match="there is no template 'tests/none'"):
+        autotvm.create("tests/none", (1,), TARGET)
+    with pytest.raises(RuntimeError, match="get_config is for templates"):
+        autotvm.get_config()
+    with pytest.raises(ValueError, match="runner='cloud' is none of local"):
+        autotvm.measure_option(runner="cloud")
+
+
+def test_layers_of_a_network(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = relay.var("x", shape=(1, 8, 9, 9))
+    weight = relay.const(rng.standard_normal((16, 8, 3, 3)).astype("float32"))
+    mod = tvm.IRModule.from_expr(relay.nn.conv2d(x, weight, padding=1))
+    (layer,) = autotvm.task.extract_from_program(mod, {}, TARGET)
+    log = tmp_path / "layers.log"
+    search = autotvm.XGBTuner(layer)
+    search.tune(2, autotvm.measure_option(), callbacks=[autotvm.callback.log_to_file(log)])
+    layer.network.worker.close()
+    given = rng.standard_normal((1, 8, 9, 9)).astype("float32")
+    with tvm.transform.PassContext(opt_level=3):
+        want = run_built(relay.build(mod, target=TARGET), x=given)
+    with autotvm.apply_history_best(log), tvm.transform.PassContext(opt_level=3):
+        got = run_built(relay.build(mod, target=TARGET), x=given)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,90 @@
+"""Records of tuning: many writers, strangers' files, what is set aside."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from sterna.target import Target
+from sterna.tune import DatabaseError, Trial, TuningDatabase
+
+HERE, OTHER = Target("llvm -mcpu=native"), Target("llvm -mtriple=riscv64-linux-gnu")
+
+
+def test_answers_belong_to_a_target(tmp_path: Path) -> None:
+    database = TuningDatabase(tmp_path / "t.db")
+    database.keep(HERE, {"a/tile": ("4 x 8", 0.9)})
+    database.keep(OTHER, {"a/tile": ("2 x 4", 0.8)})
+    assert database.answers(HERE) == {"a/tile": "4 x 8"}
+    assert database.answers(OTHER) == {"a/tile": "2 x 4"}
+    database.set_aside(HERE, {"a/tile": "it is no longer offered"})
+    assert database.answers(HERE) == {} and database.answers(OTHER)
+
+
+def test_trials_are_remembered(tmp_path: Path) -> None:
+    database = TuningDatabase(tmp_path / "t.db")
+    trials = [Trial("a/tile", "4 x 8", 0.1, -0.2, 0.01, "faster"),
+              Trial("a/tile", "9 x 9", 0.1, None, None, "crashed", "status -11")]
+    database.add_trials(HERE, trials)
+    assert TuningDatabase(tmp_path / "t.db", read_only=True).trials(HERE) == trials
+
+
+def test_two_tuners_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    TuningDatabase(path)
+
+    def write(who: int) -> None:
+        mine = TuningDatabase(path)
+        for number in range(20):
+            mine.keep(HERE, {f"layer {who}/{number}": (str(number), 0.9)})
+
+    threads = [threading.Thread(target=write, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(TuningDatabase(path).answers(HERE)) == 80
+
+
+def test_files_that_are_something_else(tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("not a database, but long enough to look like a file of some kind\n" * 40)
+    with pytest.raises(DatabaseError, match=r"text\.db' holds no tuning records"):
+        TuningDatabase(text)
+    other = tmp_path / "other.db"
+    connection = sqlite3.connect(other)
+    connection.execute("create table people(name text)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DatabaseError, match="is another kind of database"):
+        TuningDatabase(other)
+    assert sqlite3.connect(other).execute("select count(*) from people").fetchone() == (0,)
+    with pytest.raises(FileNotFoundError, match="there are no tuning records"):
+        TuningDatabase(tmp_path / "none.db", read_only=True)
+    with pytest.raises(DatabaseError, match=r"cannot be opened|holds no tuning records"):
+        TuningDatabase(tmp_path / "no" / "folder.db")
+
+
+def test_tables_that_are_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    TuningDatabase(path)
+    connection = sqlite3.connect(path)
+    connection.execute("drop table record")
+    connection.execute("create view record as with recursive n(i) as (select 1 union all "
+                       "select i + 1 from n) select i as question from n")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DatabaseError, match="has other tables than tuning records have"):
+        TuningDatabase(path, read_only=True)
+
+
+def test_answers_that_are_no_short_texts_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    database = TuningDatabase(path)
+    database.keep(HERE, {"a/tile": ("4 x 8", 0.9), "b/tile": ("x" * 5000, 0.9)})
+    connection = sqlite3.connect(path)
+    connection.execute("update record set answer = x'00ff' where question = 'none'")
+    connection.commit()
+    connection.close()
+    assert database.answers(HERE) == {"a/tile": "4 x 8"}

@@ -1,0 +1,126 @@
+"""The classic names of meta_schedule: tasks, trials, records as files, builds that use them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import meta_schedule as ms
+from sterna import relay
+from tests.schedule.implemented import run_built
+
+TARGET = tvm.target.Target("llvm -mcpu=native")
+
+
+@pytest.fixture(scope="module")
+def network() -> tuple[Any, dict[str, Any]]:
+    data = relay.var("data", shape=(1, 8, 10, 10))
+    weight = relay.var("w", shape=(16, 8, 3, 3))
+    body = relay.nn.softmax(relay.nn.batch_flatten(relay.nn.conv2d(data, weight, padding=1)))
+    weights = np.random.default_rng(0).standard_normal((16, 8, 3, 3)).astype("float32")
+    return tvm.IRModule.from_expr(body), {"w": weights}
+
+
+@pytest.fixture(scope="module")
+def tuned(network: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ms.Database]:
+    mod, params = network
+    folder = tmp_path_factory.mktemp("tuned")
+    with ms.Profiler() as profiler:
+        found = ms.relay_integration.tune_relay(
+            mod, params, TARGET, folder, 4, max_trials_per_task=2, num_trials_per_iter=2
+        )
+    assert {"Total", "TaskExtraction", "Tuning"} <= set(profiler.get())
+    assert "TaskExtraction" in profiler.table()
+    return folder, found
+
+
+def test_tasks(network: Any) -> None:
+    mod, params = network
+    tasks = ms.relay_integration.extract_tasks(mod, TARGET, params)
+    names = [task.task_name for task in tasks]
+    assert any("conv2d" in name for name in names) and len(set(names)) == len(names)
+    assert all(task.weight >= 1 and task.dispatched for task in tasks)
+    contexts, weights = ms.relay_integration.extracted_tasks_to_tune_contexts(tasks, "work")
+    assert [c.task_name for c in contexts] == names and len(weights) == len(names)
+
+
+def test_a_tuned_network_is_built(network: Any, tuned: Any) -> None:
+    mod, params = network
+    database = tuned[1]
+    x = np.random.default_rng(1).standard_normal((1, 8, 10, 10)).astype("float32")
+    with tvm.transform.PassContext(opt_level=3):
+        want = run_built(relay.build(mod, target=TARGET, params=params), data=x)
+    lib = ms.relay_integration.compile_relay(database, mod, TARGET, params)
+    np.testing.assert_allclose(run_built(lib, data=x), want, rtol=1e-4, atol=1e-6)
+    assert not ms.is_meta_schedule_enabled()
+    with database, tvm.transform.PassContext(opt_level=3):
+        assert ms.is_meta_schedule_enabled() and ms.Database.current() is database
+        again = relay.build(mod, target=TARGET, params=params)
+    np.testing.assert_allclose(run_built(again, data=x), want, rtol=1e-4, atol=1e-6)
+
+
+def test_records_are_two_files_of_lines(network: Any, tuned: Any) -> None:
+    folder, database = tuned
+    rows = [json.loads(line) for line in
+            (folder / "database_tuning_record.json").read_text().splitlines()]
+    assert len(rows) == len(database) and all(row[0] == 0 for row in rows)
+    again = ms.JSONDatabase(work_dir=folder, allow_missing=False)
+    assert again.has_workload(network[0]) and len(again) == len(database)
+    assert again.answers(TARGET) == database.answers(TARGET)
+    pruned = ms.MemoryDatabase()
+    again.dump_pruned(pruned)
+    assert len(pruned) == 1
+    best = again.query_tuning_record(network[0], TARGET)
+    assert best is not None and best.run_secs is not None and best.run_secs[0] > 0
+    assert again.query_tuning_record(network[0], "llvm -mtriple=riscv64-linux-gnu") is None
+
+
+def test_answers_hold_through_other_contexts(network: Any) -> None:
+    mod, params = network
+    database = ms.MemoryDatabase()
+    workload = database.commit_workload(mod)
+    tasks = ms.relay_integration.extract_tasks(mod, TARGET, params)
+    (scope,) = [task.scope for task in tasks if "conv2d" in task.task_name]
+    answers = {f"{scope}/implementation": "direct"}
+    database.commit_tuning_record(
+        ms.TuningRecord.of_answers(answers, workload, [1e-5], TARGET))
+    with database, tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(mod, target=TARGET, params=params)
+    told = [text for note in lib.kernel_notes.values() for text in note.decisions.values()]
+    assert any("direct" in text and "as answered" in text for text in told), told
+
+
+def test_older_spellings(network: Any, tmp_path: Path) -> None:
+    mod, params = network
+    config = ms.TuneConfig(strategy="evolutionary", num_trials_per_iter=8, max_trials_per_task=1,
+                           max_trials_global=1)
+    database = ms.tune_tvm(mod, TARGET, config, tmp_path, params=params)
+    assert len(database) == 2
+    with ms.ApplyHistoryBest(database):
+        assert ms.is_meta_schedule_enabled()
+
+
+def test_bad_arguments(network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mod, params = network
+    with pytest.raises(ValueError, match="strategy 'guess' is unknown; there are evolutionary"):
+        ms.tune_tvm(mod, TARGET, ms.TuneConfig(strategy="guess"), tmp_path, params=params)
+    with pytest.raises(ValueError, match="max_trials_per_task=0 must be a number of at least 1"):
+        ms.TuneConfig(max_trials_per_task=0).check()
+    with pytest.raises(ValueError, match="runner 'cloud' is unknown; there are local, rpc"):
+        ms.Runner.of("cloud")
+    with pytest.raises(ValueError, match="f_build and f_export have no part in it"):
+        ms.LocalBuilder(f_build=print)
+    for name in ("TVM_TRACKER_HOST", "TVM_TRACKER_PORT", "TVM_TRACKER_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="lacks tracker_port, tracker_key: give them, or set TVM_"):
+        ms.RPCRunner(ms.RPCConfig(tracker_host="here")).device()
+    (tmp_path / "database_workload.json").write_text("nonsense\n")
+    with pytest.raises(ValueError, match=r"database_workload\.json', line 1 is no record"):
+        ms.JSONDatabase(work_dir=tmp_path)
+    with pytest.raises(ValueError, match="give work_dir, or path_workload"):
+        ms.JSONDatabase()
+    with pytest.raises(ValueError, match="tasks are what extract_tasks gave"):
+        ms.tune_tasks(tasks=[], work_dir=tmp_path, max_trials_global=4)

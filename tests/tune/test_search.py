@@ -1,0 +1,88 @@
+"""The search on layers whose truth is known: what it finds, how soon, what it does not believe."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sterna.target import Target
+from sterna.tune import Budget, TuningDatabase
+from sterna.tune.search import Search
+from sterna.tune.tuner import search_network
+from sterna.tune.worker import Crashed, Hung, Refused, TrialError, Wrong
+from tests.tune.simulated import SimulatedWorker, best_time, random_layer, whole_time
+
+TARGET = Target("llvm")
+
+
+def network(layers: int = 12, seed: int = 0, noise: float = 0.02) -> SimulatedWorker:
+    order = random.Random(seed)
+    return SimulatedWorker({f"layer {i}": random_layer(order) for i in range(layers)}, noise)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_most_of_what_can_be_gained_is_found(seed: int) -> None:
+    worker = network(seed=seed)
+    search = Search(worker, Budget(trials=64))
+    found = search.run()
+    default, best = whole_time(worker, {}), best_time(worker)
+    assert whole_time(worker, found) < default
+    assert best / whole_time(worker, found) > 0.95
+    assert max(search.trials.values()) <= 64
+
+
+def test_noise_alone_finds_nothing() -> None:
+    worker = network(noise=0.1)
+    for layer in worker.layers.values():
+        layer.effects = {}
+    found = Search(worker, Budget(trials=16)).run()
+    assert whole_time(worker, found) == whole_time(worker, {})
+
+
+@pytest.mark.parametrize("failure", [Wrong, Crashed, Hung, Refused])
+def test_a_bad_candidate_costs_its_own_trial(failure: type[TrialError]) -> None:
+    worker = network(layers=6)
+    bad = {("layer 2/unrolled steps", "8"), ("layer 4/unrolled steps", "8")}
+    worker.bad = dict.fromkeys(bad, failure)
+    search = Search(worker, Budget(trials=48))
+    seen = []
+    found = search.run(lambda _, trials: seen.extend(trials))
+    failed = {(t.question, t.answer) for t in seen if t.outcome == failure.__name__.lower()}
+    assert failed <= bad and not bad & set(found.items())
+    assert found, "the others are found all the same"
+
+
+def test_a_worker_that_lies_does_not_win(tmp_path: Path) -> None:
+    worker = network(layers=4)
+    for layer in worker.layers.values():  # nothing is to be gained but by lies
+        layer.effects = {(q, a): max(f, 1.05) for (q, a), f in layer.effects.items()}
+        for question, costs in layer.costs.items():
+            layer.effects[question, min(costs, key=costs.__getitem__)] = 1.0
+    worker.lies = {("layer 1/unrolled steps", "8")}
+    database = TuningDatabase(tmp_path / "t.db")
+    outcome = search_network(worker, TARGET, database, Budget(trials=16))
+    assert outcome.answers == {} and outcome.ratio == 1.0
+    assert database.answers(TARGET) == {}
+
+
+def test_a_second_search_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+    database = TuningDatabase(tmp_path / "t.db")
+    first = search_network(network(), TARGET, database, Budget(trials=8))
+    again = network()
+    second = search_network(again, TARGET, TuningDatabase(tmp_path / "t.db"), Budget(trials=8))
+    assert set(first.answers) <= set(second.answers)
+    tried = {(t.question, t.answer) for t in first.trials if t.outcome != "open"}
+    assert not tried & {(t.question, t.answer) for t in second.trials if t.outcome != "open"}
+    assert whole_time(again, second.answers) <= whole_time(again, first.answers)
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
+    database, worker = TuningDatabase(tmp_path / "t.db"), network()
+
+    def stop_at_six(progress: object) -> None:
+        if worker.comparisons > 6:
+            raise KeyboardInterrupt
+
+    outcome = search_network(worker, TARGET, database, Budget(), watch=stop_at_six)
+    assert outcome.interrupted and outcome.answers
+    assert database.answers(TARGET) == outcome.answers
