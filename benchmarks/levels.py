@@ -34,7 +34,9 @@ def ladder(path: Path, turns: int) -> list[float]:
         model = sterna.compile(path, opt_level=level)
         inputs = random_inputs(model.inputs)
 
-        def measure(model: sterna.CompiledModel = model, inputs: Mapping[str, Any] = inputs) -> float:
+        def measure(
+            model: sterna.CompiledModel = model, inputs: Mapping[str, Any] = inputs
+        ) -> float:
             model.run(inputs)
             start = time.process_time()
             model.run(inputs)
