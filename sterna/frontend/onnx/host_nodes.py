@@ -44,7 +44,8 @@ def host_function(node: NodeProto, version: int) -> Callable[[list[Array]], list
     names = list(node.input)
 
     def run(operands: list[Array]) -> list[Array]:
-        made: list[Array] = evaluator.run(None, dict(zip(names, operands, strict=True)))
+        made = evaluator.run(None, dict(zip(names, operands, strict=True)))
+        assert isinstance(made, list)
         return made
 
     return run
