@@ -144,7 +144,7 @@ def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
     try:
         for have, want in zip(found[: len(wanted)], wanted, strict=True):  # state comes behind
             _expect_close(have, want)
-    except (AssertionError, ValueError) as error:
+    except (AssertionError, TypeError, ValueError) as error:
         return WRONG, _short(error)
     return RIGHT, ""
 
@@ -162,6 +162,8 @@ def _run(exported: Any, given: Sequence[Any], compiled: bool) -> list[Any]:
 
 def _expect_close(have: Any, want: Any) -> None:
     wanted = want.detach() if isinstance(want, torch.Tensor) else torch.tensor(want)
+    if wanted.dtype == torch.bfloat16:
+        have, wanted = np.asarray(have, "float32"), wanted.float()
     array = torch.from_numpy(np.array(have))
     torch.testing.assert_close(array, wanted, equal_nan=True, check_stride=False)
 
