@@ -70,7 +70,8 @@ class OpenModel(CompiledModel):
     outputs: tuple[str, ...]  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, build: Build, ranges: Ranges) -> None:
-        self.trace, self._build, self.ranges = trace, build, dict(ranges)
+        self.trace, self._make, self.ranges = trace, build, dict(ranges)
+        self._build = None  # there is no one build to tell about
         self.inputs = tuple(trace.inputs)
         self.outputs = tuple(trace.outputs)
         self._roots: OrderedDict[Any, _Step] = OrderedDict()
@@ -137,7 +138,7 @@ class OpenModel(CompiledModel):
 
     def _compiled(self, function: Function, decides: bool) -> Program:
         self.compiled += 1
-        return self._build(function, decides)
+        return self._make(function, decides)
 
     # ---- what needs one shape ----
 
