@@ -41,11 +41,11 @@ def build_open(
     if trace is None:
         return None
 
-    def build(function: Function) -> Program:
+    def build(function: Function, decides: bool) -> Program:
         with context:
             if narrow is not None:
                 function = narrowed(IRModule.from_expr(function), {}, narrow, target)["main"]
-            return program_of(function, target, others)
+            return program_of(function, target, others, decides)
 
     fixed, ranges = _sorted_out(trace.inputs, shapes or {})
     if fixed:

@@ -31,7 +31,8 @@ from sterna.runtime.node_times import NodeTimes
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
 
-Build = Callable[[Function], Program]
+Build = Callable[[Function, bool], Program]
+"""Compiles a function; the flag says that it only decides how to go on."""
 
 
 class Trace(Protocol):
@@ -69,7 +70,8 @@ class OpenModel(CompiledModel):
     outputs: tuple[str, ...]  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, build: Build, ranges: Ranges) -> None:
-        self.trace, self._build, self.ranges = trace, build, dict(ranges)
+        self.trace, self._make, self.ranges = trace, build, dict(ranges)
+        self._build = None  # there is no one build to tell about
         self.inputs = tuple(trace.inputs)
         self.outputs = tuple(trace.outputs)
         self._roots: OrderedDict[Any, _Step] = OrderedDict()
@@ -118,7 +120,7 @@ class OpenModel(CompiledModel):
         def decide(stage: Stage) -> list[Array]:
             nonlocal at
             if at.program is None:
-                at.program = with_host(self._compiled(stage.function), stage.host)
+                at.program = with_host(self._compiled(stage.function, True), stage.host)
                 at.results = list(stage.results)
             made = at.program(values)
             values.update(zip(at.results, made[1:], strict=True))
@@ -130,13 +132,13 @@ class OpenModel(CompiledModel):
         if at.program is None:
             at.outputs = [None if out is ABSENT else out.checked_type for out in outputs]
             body = leaves[0] if len(leaves) == 1 else Tuple(tuple(leaves))
-            at.program = self._compiled(function_of(body)) if leaves else _nothing
+            at.program = self._compiled(function_of(body), False) if leaves else _nothing
         assert at.outputs is not None
         return _grouped(at.outputs, at.program(values))
 
-    def _compiled(self, function: Function) -> Program:
+    def _compiled(self, function: Function, decides: bool) -> Program:
         self.compiled += 1
-        return self._build(function)
+        return self._make(function, decides)
 
     # ---- what needs one shape ----
 

@@ -21,13 +21,18 @@ Program = Callable[[Mapping[str, Array]], list[Array]]
 """Takes values by name, more than it needs perhaps, and gives its results."""
 
 
-def program_of(function: Function, target: Target, others: IRModule) -> Program:
-    """A function of tensors, ready to run; it may call other functions of a module."""
+def program_of(
+    function: Function, target: Target, others: IRModule, decides: bool
+) -> Program:
+    """A function of tensors, ready to run; it may call other functions of a module.
+
+    One that only decides how to go on, by next to no work, is not compiled.
+    """
     names = [param.name_hint for param in function.params]
     parts = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
     if any(isinstance(part, Var) for part in parts):
-        return _with_names(parts, target, others)
-    if is_cheap(function):
+        return _with_names(parts, target, others, decides)
+    if decides and is_cheap(function):
         return _interpreted(function, names)
     if has_control_flow(function):
         module = others.shallow_copy()
@@ -46,12 +51,12 @@ def program_of(function: Function, target: Target, others: IRModule) -> Program:
 
 
 def _with_names(
-    parts: Sequence[RelayExpr], target: Target, others: IRModule
+    parts: Sequence[RelayExpr], target: Target, others: IRModule, decides: bool
 ) -> Program:
     """A program some of whose results are among its inputs, which are handed on as they are."""
     computed = tuple(part for part in parts if not isinstance(part, Var))
     body = computed[0] if len(computed) == 1 else Tuple(computed)
-    inner = program_of(function_of(body), target, others) if computed else None
+    inner = program_of(function_of(body), target, others, decides) if computed else None
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         rest = iter(inner(values) if inner is not None else ())

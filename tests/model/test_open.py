@@ -53,7 +53,7 @@ def dense() -> onnx.ModelProto:
 
 def test_one_object_serves_all_sizes_of_a_dimension() -> None:
     model = dense()
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     assert repr(compiled) == "OpenModel(x: float32[batch, 8], bias: float32[batch, 1]) -> (y)"
     for batch in (1, 3, 17, 3):
         agree(compiled, model, x=floats(batch, 8), bias=floats(batch, 1))
@@ -71,7 +71,7 @@ def test_one_object_serves_all_sizes_of_a_dimension() -> None:
 
 def test_ranges_are_checked() -> None:
     model = dense()
-    compiled = sterna.compile(model, shapes={"batch": (2, 4)})
+    compiled: Any = sterna.compile(model, shapes={"batch": (2, 4)})
     assert isinstance(compiled, OpenModel)
     agree(compiled, model, x=floats(4, 8), bias=floats(4, 1))
     with pytest.raises(InputError, match=r"extent 5 for the dimension 'batch', .* for 2 to 4"):
@@ -84,7 +84,7 @@ def test_values_that_decide_come_at_run_time() -> None:
          helper.make_node("ReduceSum", ["a", "axes"], ["y"], keepdims=0)],
         [info("x", ["n"]), info("shape", [2], INT), info("axes", ["k"], INT)], [info("y", None)],
     )
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for shape, axes in (((3, 4), (0,)), ((2, 6), (1,)), ((2, 6), (0, 1)), ((-1, 3), (1,))):
         agree(compiled, model, x=floats(12), shape=np.array(shape), axes=np.array(axes))
 
@@ -101,7 +101,7 @@ def test_counts_that_data_decides() -> None:
         [info("kept", None), info("sum", None), info("some", None)],
         [("one", np.array([1], "float32"))],
     )
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for n in (4, 7, 4):
         flags = RNG.random(n) < 0.5
         agree(compiled, model, x=floats(n, 5), flags=flags)
@@ -127,7 +127,7 @@ def branches() -> onnx.ModelProto:
 
 def test_branches_of_any_shapes() -> None:
     model = branches()
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for first in (True, False):
         for second in (True, False):
             agree(compiled, model, x=floats(2, 3), first=np.array(first), second=np.array(second))
@@ -150,7 +150,7 @@ def test_loops_that_end_by_a_condition() -> None:
          helper.make_node("Unsqueeze", ["top", "axis"], ["largest"]),
          helper.make_node("Less", ["top", "limit"], ["on"])],
         [info("on", [], BOOL), info("next", None), info("largest", None)], ["y", "steps"])
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for n, most in ((3, 100), (3, 2), (4, 100)):
         x = np.abs(floats(n)) + 0.5
         agree(compiled, model, x=x, most=np.array(most), first=np.array(True))
@@ -162,7 +162,7 @@ def test_long_loops_stay_loops() -> None:
         [helper.make_node("Add", ["s", "two"], ["next"]),
          helper.make_node("Identity", ["go"], ["on"])],
         [info("on", [], BOOL), info("next", None)], ["y"])
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for most in (0, 3, 20_000):
         found = compiled(np.zeros(2, "float32"), np.array(most), np.array(True))
         np.testing.assert_array_equal(found, [2 * most] * 2)
@@ -182,7 +182,7 @@ def test_long_scans_stay_loops(backwards: int) -> None:
         scan_output_directions=[0, 1])
     model = model_of([node], [info("first", [3]), info("data", [3, "n"])],
                      [info("last", None), info("a", None), info("b", None)])
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for length in (5, 40):
         first, data = floats(3), floats(3, length) / 10
         last, a, b = compiled(first, data)
@@ -199,7 +199,7 @@ def test_loops_whose_state_grows() -> None:
         [helper.make_node("Concat", ["s", "s"], ["next"], axis=0),
          helper.make_node("Identity", ["go"], ["on"])],
         [info("on", [], BOOL), info("next", None)], ["y"])
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     for most in (0, 1, 3):
         agree(compiled, model, x=floats(2), most=np.array(most), first=np.array(True))
 
@@ -212,7 +212,7 @@ def test_sequences_and_optionals_are_values() -> None:
          helper.make_node("SequenceLength", ["t"], ["n"])],
         [helper.make_value_info("s", tensors), info("x", ["n"]), info("at", [], INT)],
         [helper.make_value_info("t", tensors), info("y", None), info("n", None, INT)])
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     given = [floats(2), floats(3)]
     for at in (0, 2, -1):
         found = compiled.run({"s": given, "x": floats(4), "at": np.array(at)})
@@ -232,7 +232,7 @@ def test_text_is_split_and_joined_by_the_host() -> None:
         [info("parts", None, TensorProto.STRING), info("count", None, INT),
          info("number", None, INT)],
     ), opset_imports=[helper.make_opsetid("", 20)])
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
     assert repr(compiled).startswith("OpenModel(a: text[n], b: text[n])")
     for a, b in ((["x-", "y"], ["z", "y"]), (["p-q-", "", "r"], ["s", "t-u", "r"])):
         parts, count, number = compiled(np.array(a), b)
@@ -245,7 +245,7 @@ def test_text_is_split_and_joined_by_the_host() -> None:
 def test_graphs_of_relay_with_open_dimensions() -> None:
     x, w = relay.var("x", shape=(relay.Any(), 4)), relay.var("w", shape=(3, 4))
     weights = floats(3, 4)
-    compiled = sterna.compile(
+    compiled: Any = sterna.compile(
         relay.Function((x, w), relay.nn.relu(relay.nn.dense(x, w))), params={"w": weights})
     for rows in (1, 5):
         data = floats(rows, 4)
@@ -259,7 +259,7 @@ def test_graphs_of_relay_with_open_dimensions() -> None:
 
 def test_threads_share_a_model() -> None:
     model = dense()
-    compiled = sterna.compile(model)
+    compiled: Any = sterna.compile(model)
 
     def run(batch: int) -> None:
         ones = np.ones((batch, 9), "float32")

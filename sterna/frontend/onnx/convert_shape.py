@@ -223,8 +223,8 @@ def number_range(node: Node) -> RelayExpr:
         if count > SMALL_RANGE:
             return call("arange", *map(constant, (start, stop, step)), dtype=kind)
         return constant((start + np.arange(count) * step).astype(start.dtype))
-    start, stop, step = (reshape(node[i], ()) if rank_of(node[i]) else node[i] for i in range(3))
-    return call("arange", start, stop, step, dtype=kind)
+    ends = [reshape(node[i], ()) if rank_of(node[i]) else node[i] for i in range(3)]
+    return call("arange", *ends, dtype=kind)
 
 
 @converter("DepthToSpace")
