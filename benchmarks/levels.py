@@ -10,8 +10,9 @@ STERNA_NUM_THREADS=1, since threads that wait for work count as well.
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from measure import turns_of
 from rows import Row, show_rows
@@ -33,7 +34,7 @@ def ladder(path: Path, turns: int) -> list[float]:
         model = sterna.compile(path, opt_level=level)
         inputs = random_inputs(model.inputs)
 
-        def measure(model: sterna.CompiledModel = model, inputs: object = inputs) -> float:
+        def measure(model: sterna.CompiledModel = model, inputs: Mapping[str, Any] = inputs) -> float:
             model.run(inputs)
             start = time.process_time()
             model.run(inputs)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from contest import OURS, Contest
-from rows import markdown, show
+from rows import show
 
 from sterna.support.write_aside import write_aside
 
@@ -207,11 +207,6 @@ def show_standings(found: Sequence[Standing], engines: Sequence[str], title: str
         told = summary(found, lambda each: each.variant or "float32")
         show(f"{title} by variant", ("variant", *SUMMARY[1:]), told, page)
     print(left_out(found, engines))
-
-
-def page_of(found: Sequence[Standing]) -> str:
-    """The summary for a page."""
-    return markdown(SUMMARY, summary(found))
 
 
 # ---- the picture ----

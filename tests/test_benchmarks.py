@@ -64,6 +64,13 @@ def test_tuning_loses_nothing(digits: Path) -> None:
     assert "| digits, untuned over tuned |" in done.stdout
 
 
+def test_large_weights_are_written_and_run() -> None:
+    sizes = ("--layers", "2", "--rows", "64", "--markdown")
+    done = run(ROOT / "benchmarks" / "large_weights.py", *sizes)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    assert "| peak memory of compiling and exporting |" in done.stdout
+
+
 def test_operators_are_shown_by_class(digits: Path) -> None:
     done = run(ROOT / "benchmarks" / "operators.py", str(digits), "--markdown")
     assert done.returncode == 0, done.stderr

@@ -117,7 +117,7 @@ def _flat(values: Iterable[Any]) -> list[Array]:
 
 def error_in_ulp(found: Array, wanted: Array) -> float:
     """The largest distance in steps from one number of the type to the next."""
-    if not wanted.size:
+    if not wanted.size or wanted.dtype.kind in "OU":  # text is equal, or the test has failed
         return 0.0
     kind = DataType(str(wanted.dtype))
     with np.errstate(all="ignore"):

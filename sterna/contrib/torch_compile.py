@@ -188,7 +188,7 @@ def _compiled_program(
 
 def _places(program: Program, inputs: Tensors) -> dict[str, int]:
     """Where a program's inputs stand among those of its graph; numbers may be missing."""
-    found = {}
+    found: dict[str, int] = {}
     for is_number in (False, True):
         names = [one.name for one in program.inputs if one.is_number == is_number]
         own = [

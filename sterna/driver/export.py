@@ -15,6 +15,7 @@ from sterna.runtime import Module
 from sterna.support import cross, native, toolchain
 from sterna.support.keys import read_secret_key
 from sterna.support.seal import seal
+from sterna.support.toolchain import MissingToolError
 from sterna.support.write_aside import write_aside
 
 LINK_OPTIONS = ("cc", "cwd", "options")
@@ -111,6 +112,13 @@ class _Tools:
         if self.command is not None or suffix == ".c":
             return self
         machine = cross.Machine.here() if is_here else cross.Machine.of(triple)
+        if is_here and not is_c and toolchain.find_c_compiler() is None:
+            if suffix in LIBRARY_FORMS:
+                raise MissingToolError(
+                    f"linking {suffix} needs a linker: install gcc or clang, or: pip install "
+                    "ziglang; .o, .a and .tar are written without one"
+                )
+            return replace(self, has_libraries=False)
         if is_here:
             return replace(self, options=[*self.options, *(machine.compact if machine else ())])
         links = machine is not None and machine.has_shared_libraries

@@ -12,6 +12,7 @@ from sterna.driver.kernel import KernelNotes
 from sterna.driver.kernel_code import make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.transform import Sequential
+from sterna.lowering.check_packed import check_packed
 from sterna.lowering.graph import Graph, is_view, make_graph
 from sterna.lowering.lower_kernel import scope_of
 from sterna.lowering.order import order_steps
@@ -81,6 +82,7 @@ def build(
     main = mod["main"]
     prefix = f"tvmgen_{mod_name}"
     with stage("order the steps"):
+        check_packed(main)
         kernels = unique_kernels(main, prefix)
         graph = order_steps(make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ())))
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}

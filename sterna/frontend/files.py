@@ -12,9 +12,13 @@ from io import BufferedReader
 from pathlib import PurePosixPath, PureWindowsPath
 
 from sterna.frontend.limits import LARGEST
+from sterna.support.mapped_file import map_part
 
 # What formats look at to recognise their own.
 HEAD_BYTES = 4096
+
+# Parts of files from this size on are mapped.
+MAPPED_BYTES = 1 << 20
 
 # A pipe or a device must not keep an importer waiting for somebody to write.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -51,8 +55,13 @@ def read_whole(path: str | os.PathLike[str], most: int = LARGEST, way_out: str =
         return file.read(size)
 
 
-def read_beside(location: str, folder: str, offset: int, length: int, what: str) -> bytes:
-    """Part of a file below a model's folder, whose name stands in the model; what needs it."""
+def read_beside(
+    location: str, folder: str, offset: int, length: int, what: str
+) -> bytes | memoryview:
+    """Part of a file below a model's folder, whose name stands in the model; what needs it.
+
+    Large parts are mapped: they lie in memory only while somebody reads them.
+    """
     path = _safe_path(location, folder, what)
     try:
         handle = os.open(path, _FLAGS | getattr(os, "O_NOFOLLOW", 0))
@@ -66,6 +75,8 @@ def read_beside(location: str, folder: str, offset: int, length: int, what: str)
             raise ValueError(
                 f"{what} ends at byte {offset + length} of '{location}', which has {about.st_size}"
             )
+        if length >= MAPPED_BYTES:
+            return map_part(handle, offset, length)
         with open(handle, "rb", closefd=False) as file:
             file.seek(offset)
             return file.read(length)

@@ -19,7 +19,7 @@ from sterna.frontend.unsupported import Unsupported
 from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.types import TensorType, flatten_type
 from sterna.relay.analysis import free_vars
-from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.arrays import Array, from_numpy, from_weights
 from sterna.relay.expr import Constant, Function, RelayExpr, Tuple, Var
 from sterna.relay.op import find
 from sterna.relay.traverse import rewrite
@@ -75,7 +75,7 @@ class GraphImporter:
             raise ValueError(f"{what} is there twice")
         self.weight_names.add(name)
         try:
-            held = Constant(from_numpy(read(what)))
+            held = Constant(from_weights(read(what)))
         except OpNotImplemented as error:
             self.unsupported.add(str(error), name)
             self.values[name] = UNMADE

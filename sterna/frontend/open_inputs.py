@@ -20,6 +20,7 @@ class OpenInput:
     shape: Sequence[NamedDim] | None
     """Extents, names, or ? where they are open; None if even their number is."""
     dtype: str | None
+    """None for text."""
     is_sequence: bool = False
     is_optional: bool = False
 
@@ -27,7 +28,7 @@ class OpenInput:
         if self.is_sequence:
             return f"{self.name}: a sequence of tensors"
         inner = "..." if self.shape is None else ", ".join(map(str, self.shape))
-        return f"{self.name}: {self.dtype}[{inner}]"
+        return f"{self.name}: {self.dtype or 'text'}[{inner}]"
 
 
 def is_tensor(given: object) -> bool:

@@ -21,6 +21,9 @@ from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import record_of
 from sterna.relay.traverse import post_order, rebuild
+from sterna.support.dtype import DataType
+
+HostFunction = Callable[[list[Array]], list[Array]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Stage:
     """Its results are the value, and what later parts read."""
     results: Sequence[str]
     """What later parts know the latter by."""
+    host: HostFunction | None = None
+    """What makes of its results others, whose shapes then decide."""
 
 
 Decide = Callable[[Stage], list[Array]]
@@ -68,6 +73,25 @@ class StagedFeeds(Feeds):
         more = [part for part in self._worth_keeping(count) if id(part) not in own]
         self._run(count, [*results, *more])
         return self.replaced(results)
+
+    def by_host(
+        self, function: HostFunction, operands: Sequence[RelayExpr], count: int, text: DataType
+    ) -> list[RelayExpr]:
+        """What a function of the host makes of operands; text is the element type of strings."""
+        assert self.decide is not None
+        roots = self.replaced(operands)
+        if not all(map(self._is_known, roots)):
+            raise UndecidedError("the host's functions are not part of loops")
+        first = len(self.held)
+        names = [f"stage{first + place}" for place in range(count)]
+        made: list[RelayExpr] = []
+        stage = Stage(function_of(Tuple(tuple(roots))), names, function)
+        for name, array in zip(names, self.decide(stage)[1:], strict=True):
+            self.values[name] = array
+            kind = text if array.dtype.kind in "OUS" else DataType(str(array.dtype))
+            made.append(Var(name, TensorType(array.shape, kind)))
+        self.held += made
+        return made
 
     def _run(self, expr: RelayExpr, kept: Sequence[RelayExpr]) -> Array:
         """Compute a value as a stage, together with what is kept for later parts."""

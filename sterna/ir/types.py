@@ -110,16 +110,64 @@ class TupleType(Type):
 
 @node
 class FuncType(Type):
-    """A function of values."""
+    """A function of values, for all types that its parameters of types may stand for."""
 
     arg_types: tuple[Type, ...]
     ret_type: Type
+    type_params: tuple[Type, ...] = ()
 
     def __post_init__(self) -> None:
         self.arg_types = tuple(self.arg_types)
+        self.type_params = tuple(self.type_params or ())
 
     def __repr__(self) -> str:
         return f"fn ({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
+
+
+@node
+class TypeVar(Type):
+    """A type that a use decides; one name is one type within a function."""
+
+    name_hint: str
+
+    def __repr__(self) -> str:
+        return self.name_hint
+
+
+@node
+class GlobalTypeVar(Type):
+    """An algebraic data type of the module, by name."""
+
+    name_hint: str
+
+    def __call__(self, *args: Type) -> "TypeCall":
+        return TypeCall(self, args)
+
+    def __repr__(self) -> str:
+        return self.name_hint
+
+
+@node
+class TypeCall(Type):
+    """An algebraic data type over types."""
+
+    func: GlobalTypeVar
+    args: tuple[Type, ...]
+
+    def __post_init__(self) -> None:
+        self.args = tuple(self.args)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(map(repr, self.args))
+        return f"{self.func!r}[{inner}]" if self.args else repr(self.func)
+
+
+@node
+class IncompleteType(Type):
+    """A type that nothing has decided yet, such as that of the elements of an empty list."""
+
+    def __repr__(self) -> str:
+        return "_"
 
 
 @node

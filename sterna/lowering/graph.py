@@ -184,7 +184,7 @@ class _Maker:
             "bytes": str(work.bytes),
             "written_bytes": str(work.written_bytes),
             **({"constant_bytes": str(constant_bytes)} if constant_bytes else {}),
-            **({"grown": str(work.grown)} if work.grown else {}),
+            **({"packing_overhead": str(work.packing_overhead)} if work.packing_overhead else {}),
             **({"function_steps": str(work.function_steps)} if work.function_steps else {}),
             **_sources(function),
         }

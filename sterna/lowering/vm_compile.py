@@ -14,6 +14,15 @@ from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.lowering.vm_code import TUPLE, Instruction, Label, VMFunction
 from sterna.lowering.vm_scopes import Level, Scope, Scopes, is_step, levels_of
+from sterna.relay.adt import (
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+)
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -132,6 +141,8 @@ class _FunctionCompiler:
             self._emit("closure", made, self.known[expr].number, self._captured(self.known[expr]))
         elif isinstance(expr, GlobalVar):
             self._emit("closure", made, self._global(expr), ())
+        elif isinstance(expr, Constructor):
+            self._emit("closure", made, self._maker(expr), ())
         elif isinstance(expr, Tuple):
             fields = tuple(self._value(part) for part in expr.fields)
             self._emit("object", made, TUPLE, fields)
@@ -191,7 +202,7 @@ class _FunctionCompiler:
         for level in levels:
             self._block(level.calls, outside)
             for step in level.steps:
-                if step is result and isinstance(step, Call | If):
+                if step is result and isinstance(step, Call | If | Match):
                     self._ending(step, into)
                     self.values.pop()
                     return
@@ -208,6 +219,13 @@ class _FunctionCompiler:
         """A step that is the last of its scope: in tail position, if the scope is."""
         if isinstance(step, If):
             self._choice(step, into)
+        elif isinstance(step, Match):
+            self._match(step, into)
+        elif isinstance(step, Call) and isinstance(step.op, Constructor):
+            made = self._register() if into is None else into
+            self._call(step, made, is_tail=False)
+            if into is None:
+                self._emit("return", made)
         elif isinstance(step, Call):
             self._call(step, into, is_tail=into is None)
 
@@ -219,6 +237,9 @@ class _FunctionCompiler:
         elif isinstance(expr, If):
             made = self._register()
             self._choice(expr, made)
+        elif isinstance(expr, Match):
+            made = self._register()
+            self._match(expr, made)
         elif isinstance(expr, Call):
             made = self._register()
             self._call(expr, made, is_tail=False)
@@ -254,9 +275,53 @@ class _FunctionCompiler:
         if into is not None:
             self.made.code.append(end)
 
+    def _match(self, expr: Match, into: int | None) -> None:
+        data, end = self._value(expr.data), Label()
+        for clause, scope in zip(expr.clauses, self.scopes.inside[id(expr)], strict=True):
+            following = Label()
+            self.values.append({})
+            self._pattern(data, clause.lhs, following)
+            self._scope(scope, clause.rhs, into)
+            self.values.pop()
+            if into is not None:
+                self._emit("jump", end)
+            self.made.code.append(following)
+        self._emit("fail")
+        if into is not None:
+            self.made.code.append(end)
+
+    def _pattern(self, value: int, pattern: Pattern, otherwise: Label) -> None:
+        """Go on if a value looks like a pattern, whose variables get registers."""
+        if isinstance(pattern, PatternVar):
+            self.values[-1][id(pattern.var)] = value
+        elif isinstance(pattern, PatternConstructor | PatternTuple):
+            if isinstance(pattern, PatternConstructor):
+                self._emit("case", value, pattern.constructor.tag, otherwise)
+            for place, part in enumerate(pattern.patterns):
+                if not isinstance(part, PatternWildcard):
+                    own = self._register()
+                    self._emit("field", own, value, place)
+                    self._pattern(own, part, otherwise)
+
+    def _maker(self, constructor: Constructor) -> int:
+        """A function that does what a constructor does, for where it is a value."""
+        count = len(constructor.inputs)
+        fields = tuple(range(count))
+        names = [f"field{place}" for place in fields]
+        made = VMFunction(f"{constructor.name_hint}.{len(self.state.functions)}", names)
+        made.registers = count + 1
+        made.code = [
+            Instruction("object", (count, constructor.tag, fields)), Instruction("return", (count,))
+        ]
+        self.state.functions.append(made)
+        return len(self.state.functions) - 1
+
     def _call(self, call: Call, into: int | None, is_tail: bool) -> None:
         args = tuple(self._value(arg) for arg in call.args)
         callee = call.op
+        if isinstance(callee, Constructor):
+            self._emit("object", into, callee.tag, args)
+            return
         while isinstance(callee, Var) and self._is_name(callee):
             callee = self.lets[callee]
         known: _Known | None = None
@@ -451,6 +516,8 @@ def _read_outside(
 def _direct_parts(expr: RelayExpr) -> tuple[RelayExpr, ...]:
     if isinstance(expr, Call):
         return (expr.op, *expr.args)
+    if isinstance(expr, Match):
+        return (expr.data,)
     if isinstance(expr, RelayStep):
         return expr.operands()
     return (expr.cond,) if isinstance(expr, If) else ()

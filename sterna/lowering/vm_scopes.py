@@ -7,6 +7,7 @@ calls of operators are gathered into blocks: as many as possible between two ste
 
 from dataclasses import dataclass, field
 
+from sterna.relay.adt import Constructor, Match
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -22,7 +23,7 @@ from sterna.relay.expr import (
 from sterna.relay.op import Op, record_of
 from sterna.relay.traverse import post_order
 
-ATOMS = (Var, GlobalVar, Constant, Op)
+ATOMS = (Var, GlobalVar, Constant, Constructor, Op)
 
 
 @dataclass(eq=False, slots=True)
@@ -44,6 +45,8 @@ def inner_values(expr: RelayExpr) -> tuple[RelayExpr, ...]:
     """The values of the scopes that begin in an expression."""
     if isinstance(expr, If):
         return (expr.true_branch, expr.false_branch)
+    if isinstance(expr, Match):
+        return tuple(clause.rhs for clause in expr.clauses)
     return (expr.body,) if isinstance(expr, Function) else ()
 
 
@@ -51,6 +54,8 @@ def outer_parts(expr: RelayExpr) -> tuple[RelayExpr, ...]:
     """What an expression reads in its own scope."""
     if isinstance(expr, If):
         return (expr.cond,)
+    if isinstance(expr, Match):
+        return (expr.data,)
     if isinstance(expr, Function):
         return ()
     if isinstance(expr, Let):
@@ -105,7 +110,7 @@ class Scopes:
             self._note(value, own)
 
     def _note(self, part: RelayExpr, scope: Scope) -> None:
-        if isinstance(part, GlobalVar | Constant | Op):
+        if isinstance(part, GlobalVar | Constant | Constructor | Op):
             return
         home = self.home.get(id(part))
         at: Scope | None = scope

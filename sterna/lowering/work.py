@@ -17,7 +17,7 @@ class Work:
     bytes: int
     written_bytes: int
     """Those of them that are its results."""
-    grown: int
+    packing_overhead: int
     """The part of its weights' bytes that the model's own weights do not have."""
     function_steps: int = 0
     """Instructions of its functions of elements that are none themselves, at the least and for
@@ -26,7 +26,7 @@ class Work:
 
 def work_of(function: Function) -> Work:
     """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
-    flops = grown = steps = 0
+    flops = packing_overhead = steps = 0
     for expr in post_order(function.body):
         record = record_of(expr)
         if record is None or record.is_view:
@@ -36,7 +36,7 @@ def work_of(function: Function) -> Work:
         if record.macs is not None:
             macs = record.macs(expr.attrs, expr.checked_type, *kinds)
             flops += 2 * macs
-            grown += _grown(expr, macs)
+            packing_overhead += _packing_overhead(expr, macs)
         else:
             results = flatten_type(expr.checked_type)
             elements = sum(math.prod(kind.concrete_shape) for kind in results)
@@ -44,10 +44,10 @@ def work_of(function: Function) -> Work:
             steps += elements * record.instructions
     read = sum(bytes_of_all(param.checked_type) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
-    return Work(flops, read + written, written, grown, steps)
+    return Work(flops, read + written, written, packing_overhead, steps)
 
 
-def _grown(call: Call, macs: int) -> int:
+def _packing_overhead(call: Call, macs: int) -> int:
     """The bytes by which packed weights are larger than the model's."""
     if not is_packed(call.attrs):
         return 0
@@ -56,8 +56,8 @@ def _grown(call: Call, macs: int) -> int:
     assert isinstance(kind, TensorType)
     weights = macs // math.prod(outer) * kind.dtype.bytes
     packed = sum(bytes_of_all(arg.checked_type) for arg in call.args[1:])
-    grown: int = packed - weights
-    return max(0, grown)
+    overhead: int = packed - weights
+    return max(0, overhead)
 
 
 def bytes_of_all(kind: Type) -> int:

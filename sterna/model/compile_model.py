@@ -48,8 +48,8 @@ def compile(
     example_inputs: Sequence[Any] | None = None,
     size: str = "fast",
     fixed: Mapping[str, Any] | None = None,
-) -> Any:
-    """A model that can be called, written to a file, timed and explained: a CompiledModel.
+) -> CompiledModel:
+    """A model that can be called, written to a file, timed and explained.
 
     Where dimensions stay open, or values decide on branches, loops or shapes, it is an OpenModel:
     one object for all shapes, which compiles what a call brings that is new (docs/vm.md).

@@ -54,13 +54,16 @@ def _taken(declared: OpenInput, value: Any) -> Given:
 def _array(declared: OpenInput, value: Any) -> Array:
     if isinstance(value, NDArray):
         return to_numpy(value)
+    if declared.dtype is None and not declared.is_sequence:
+        return np.asarray(value).astype(object)
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     try:
         if hasattr(value, "__dlpack__"):
             return np.from_dlpack(value)
-        has_type = hasattr(value, "__array__") or declared.dtype is None
-        return np.asarray(value) if has_type else np.asarray(value, numpy_dtype(declared.dtype))
+        if hasattr(value, "__array__") or declared.dtype is None:
+            return np.asarray(value)
+        return np.asarray(value, numpy_dtype(declared.dtype))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
             f"input {declared} is given a {type(value).__name__}, which is no array ({error})"

@@ -71,10 +71,11 @@ class RelayTrace:
 
     def __init__(self, module: IRModule, params: Mapping[str, Any]) -> None:
         self.main: Function = bind_params(module["main"], params)
-        self.inputs = [_input(var) for var in self.main.params]
+        self.inputs: Sequence[OpenInput] = [_input(var) for var in self.main.params]
         kind = self.main.checked_type.ret_type  # type: ignore[attr-defined]
         count = len(kind.fields) if isinstance(kind, TupleType) else 1
-        self.outputs = [f"output{place}" for place in range(count)]
+        self.outputs: Sequence[str] = [f"output{place}" for place in range(count)]
+        self.needs_host = False
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes."""

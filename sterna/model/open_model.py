@@ -20,10 +20,13 @@ from sterna.frontend.open_shapes import OpenShapeError
 from sterna.frontend.stages import Decide, Stage, function_of
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.model.arguments import InputError
+from sterna.model.compiled_model import CompiledModel
 from sterna.model.open_arguments import Ranges, arranged, check_inputs
-from sterna.model.programs import Program
+from sterna.model.programs import Program, with_host
+from sterna.model.report import Report
 from sterna.relay.arrays import Array
 from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
+from sterna.runtime.node_times import NodeTimes
 
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
@@ -36,6 +39,8 @@ class Trace(Protocol):
 
     inputs: Sequence[OpenInput]
     outputs: Sequence[str]
+    needs_host: bool
+    """Whether parts of it are run by the host, between programs."""
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes; decide runs what decides about the graph."""
@@ -54,8 +59,14 @@ class _Step:
     """Of the last step: what the model's outputs are; None: an optional one that is not there."""
 
 
-class OpenModel:
-    """A model that takes any shapes that it declares. `m(x)` runs it; threads may share it."""
+class OpenModel(CompiledModel):
+    """A model that takes any shapes that it declares. `m(x)` runs it; threads may share it.
+
+    What tells about one compiled program (report, profile, export) asks for shapes.
+    """
+
+    inputs: tuple[OpenInput, ...]  # type: ignore[assignment]
+    outputs: tuple[str, ...]  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, build: Build, ranges: Ranges) -> None:
         self.trace, self._build, self.ranges = trace, build, dict(ranges)
@@ -68,22 +79,23 @@ class OpenModel:
 
     @property
     def takes_tensors(self) -> bool:
-        """Whether all inputs are tensors that must be there."""
-        return not any(each.is_sequence or each.is_optional for each in self.inputs)
+        """Whether all inputs are tensors of numbers that must be there, and kernels do all."""
+        others = (e.is_sequence or e.is_optional or e.dtype is None for e in self.inputs)
+        return not any(others) and not self.trace.needs_host
 
     # ---- running ----
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run it on inputs by place or by name; gives one result, or a tuple of several."""
-        results = self._run(arranged(self.inputs, args, named))
+        results = self._called(arranged(self.inputs, args, named))
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run it on inputs by name; gives the outputs by name."""
-        results = self._run(arranged(self.inputs, (), inputs))
+        results = self._called(arranged(self.inputs, (), inputs))
         return dict(zip(self.outputs, results, strict=True))
 
-    def _run(self, given: dict[str, Given]) -> list[Any]:
+    def _called(self, given: dict[str, Given]) -> list[Any]:
         check_inputs(self.inputs, given, self.ranges)
         values = tensors_of(given)
         with self._lock:
@@ -106,7 +118,7 @@ class OpenModel:
         def decide(stage: Stage) -> list[Array]:
             nonlocal at
             if at.program is None:
-                at.program = self._compiled(stage.function)
+                at.program = with_host(self._compiled(stage.function), stage.host)
                 at.results = list(stage.results)
             made = at.program(values)
             values.update(zip(at.results, made[1:], strict=True))
@@ -128,10 +140,22 @@ class OpenModel:
 
     # ---- what needs one shape ----
 
+    def _open_shapes(self) -> OpenShapeError:
+        """What says how to ask for one specialisation."""
+        listed = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
+        return OpenShapeError(listed)
+
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """A file holds one specialisation; the error says how to ask for it."""
-        opened = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
-        raise OpenShapeError(opened)
+        """Refused: a file holds one specialisation."""
+        raise self._open_shapes()
+
+    def report(self) -> Report:
+        """Refused: it is about one specialisation."""
+        raise self._open_shapes()
+
+    def profile(self, *args: Any, **options: Any) -> NodeTimes:
+        """Refused: it is about one specialisation."""
+        raise self._open_shapes()
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))

@@ -1,16 +1,16 @@
 """Functions of tensors as programs: by the graph executor, by the virtual machine where there is
 control flow, or by the operators' references where there is next to nothing to compute."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from sterna.driver import relay_build, vm_build
-from sterna.frontend.stages import is_cheap
+from sterna.frontend.stages import HostFunction, function_of, is_cheap
 from sterna.ir.module import IRModule
 from sterna.model.compiled_model import CompiledModel
 from sterna.relay.arrays import Array, to_numpy
-from sterna.relay.expr import Call, Function, GlobalVar, If, Let, Var
+from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
 from sterna.runtime import Device, NDArray, cpu
@@ -24,8 +24,9 @@ Program = Callable[[Mapping[str, Array]], list[Array]]
 def program_of(function: Function, target: Target, others: IRModule) -> Program:
     """A function of tensors, ready to run; it may call other functions of a module."""
     names = [param.name_hint for param in function.params]
-    if isinstance(function.body, Var):
-        return lambda values: [values[names[0]]]
+    parts = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
+    if any(isinstance(part, Var) for part in parts):
+        return _with_names(parts, target, others)
     if is_cheap(function):
         return _interpreted(function, names)
     if has_control_flow(function):
@@ -40,6 +41,34 @@ def program_of(function: Function, target: Target, others: IRModule) -> Program:
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = model(*[values[name] for name in wanted])
         return [made] if is_one else list(made)  # type: ignore[list-item]
+
+    return run
+
+
+def _with_names(
+    parts: Sequence[RelayExpr], target: Target, others: IRModule
+) -> Program:
+    """A program some of whose results are among its inputs, which are handed on as they are."""
+    computed = tuple(part for part in parts if not isinstance(part, Var))
+    body = computed[0] if len(computed) == 1 else Tuple(computed)
+    inner = program_of(function_of(body), target, others) if computed else None
+
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        rest = iter(inner(values) if inner is not None else ())
+        return [values[p.name_hint] if isinstance(p, Var) else next(rest) for p in parts]
+
+    return run
+
+
+def with_host(program: Program, host: HostFunction | None) -> Program:
+    """A program, and what the host makes of its results; the shapes of that come first."""
+    if host is None:
+        return program
+
+    def run(values: Mapping[str, Array]) -> list[Array]:
+        made = [np.asarray(each) for each in host(program(values))]
+        shapes = [number for each in made for number in (each.ndim, *each.shape)]
+        return [np.array(shapes, np.int64), *made]
 
     return run
 

@@ -53,14 +53,14 @@ class KernelReport:
     bytes: int
     workspace_bytes: int
     """Memory that one call takes beside its operands, on all threads together."""
-    grown: int
-    """Bytes by which the weights of all its calls grew when they were transformed."""
     seconds: float
     """What compiling it took, now or when it was put into the cache."""
     predicted_cycles: float | None = None
     """Of the thread that ends last, by a static model of its loops; None where the run tells."""
     bound_cycles: float | None = None
     """The fewest that the processor needs for its operations and its bytes."""
+    packing_overhead: int = 0
+    """Bytes by which the weights of all its calls grew when they were transformed."""
 
     @property
     def times_bound(self) -> float | None:
@@ -81,8 +81,8 @@ class MemoryReport:
     """The bytes that a model needs to run."""
 
     weights: int
-    grown: int
-    """The part of these that is there because transformed weights are larger."""
+    packing_overhead: int
+    """The part of these that is there because packed weights are larger."""
     activations: int
     """One arena for everything between inputs and outputs, the outputs included."""
     inputs: int
@@ -167,11 +167,12 @@ class Report:
     def growth(self) -> list[str]:
         """Which weights grew, why, and what keeps them smaller; nothing where none did."""
         memory = self.memory
-        if not memory.grown:
+        if not memory.packing_overhead:
             return []
-        before = memory.weights - memory.grown
-        largest = sorted((k for k in self.kernels if k.grown), key=lambda k: -k.grown)
-        named = [f"{show_bytes(k.grown)} of {_sources(k)}" for k in largest[:NAMED_KERNELS]]
+        before = memory.weights - memory.packing_overhead
+        sizes = {_sources(k): k.packing_overhead for k in self.kernels if k.packing_overhead}
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:NAMED_KERNELS]
+        named = [f"{show_bytes(sizes[source])} of {source}" for source in largest]
         return [
             f"Weights grew from {show_bytes(before)} to {show_bytes(memory.weights)} "
             f"({memory.weights / max(1, before):.1f} x) by Winograd's transform, most of all "
@@ -200,7 +201,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
     ]
     memory = MemoryReport(
         weights=sum(array.nbytes for array in model.weights.values()),
-        grown=sum(kernel.grown for kernel in kernels),
+        packing_overhead=sum(kernel.packing_overhead for kernel in kernels),
         activations=model.graph["attrs"].get("arena_bytes", ["int", 0])[1],
         inputs=sum(map(_bytes, model.inputs)),
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
@@ -235,7 +236,7 @@ def _kernel(
         bytes=int(attrs.get("bytes", 0)),
         workspace_bytes=int(attrs.get("workspace", 0))
         + threads * int(attrs.get("workspace_of_thread", 0)),
-        grown=sum(int(call.get("grown", 0)) for call in calls),
+        packing_overhead=sum(int(call.get("packing_overhead", 0)) for call in calls),
         seconds=0.0 if notes is None else notes.seconds,
         predicted_cycles=None if notes is None else notes.predicted_cycles,
         bound_cycles=None if notes is None else notes.bound_cycles,

@@ -8,8 +8,28 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from sterna.ir.module import IRModule
-from sterna.ir.types import Any, FuncType, TensorType, TupleType, Type
+from sterna.ir.types import (
+    Any,
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
 from sterna.relay import analysis, operators
+from sterna.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+)
 from sterna.relay.builders import lookup as _lookup
 from sterna.relay.expr import (
     Call,
@@ -40,12 +60,13 @@ from sterna.support.classic import find_moved as _find_moved
 Expr = RelayExpr
 
 __all__ = [
-    "Any", "Call", "Constant", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
-    "Function", "GlobalVar", "If", "Let", "Op", "RefCreate", "RefRead", "RefWrite", "RelayExpr",
-    "ScopeBuilder", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeInferenceError", "Var", "analysis",
-    "bind", "const", "fromtext", "infer", "logsumexp", "mean_std", "mean_variance", "operators",
-    "parse", "std", "var",
+    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator",
+    "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let", "Match",
+    "Op", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RefCreate",
+    "RefRead", "RefType", "RefWrite", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData",
+    "TypeInferenceError", "TypeVar", "Var", "analysis", "bind", "const", "fromtext", "infer",
+    "logsumexp", "mean_std", "mean_variance", "operators", "parse", "std", "var",
 ]
 
 
@@ -75,6 +96,8 @@ _WHERE = {
 _MODULES = {
     "backend": "sterna.relay.backend",
     "frontend": "sterna.relay.frontend",
+    "loops": "sterna.relay.loops",
+    "prelude": "sterna.relay.prelude",
     "testing": "sterna.relay.testing",
     "transform": "sterna.relay.transform",
     "vm": "sterna.driver.vm_build",

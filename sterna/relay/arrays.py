@@ -15,9 +15,14 @@ from sterna.ir.leaves import Leaf, register_leaf
 from sterna.runtime import NDArray
 from sterna.runtime.ndarray import array, empty, numpyasarray
 from sterna.support.dtype import DataType
+from sterna.support.mapped_file import give_back, is_mapped, move_to_file
 from sterna.support.numpy_dtype import numpy_dtype as numpy_dtype
 
 Array = npt.NDArray[Any]
+# Where kernels want arrays to begin.
+BOUNDARY = 64
+# Folded constants of this size are moved to files: packing makes others of them.
+MOVED_BYTES = 16 << 20
 
 
 def float_info(dtype: str) -> Any:
@@ -56,6 +61,28 @@ def from_numpy(value: Array, dtype: str | None = None) -> NDArray:
     held = bits if kind.bits < 8 else bits.view(f"uint{kind.bits}")
     made.copyfrom(np.asarray(held, order="C"))
     return made
+
+
+def from_weights(value: Array) -> NDArray:
+    """The same, over the same memory where that is mapped from a file and lies as kernels want."""
+    address = value.ctypes.data
+    if value.flags.c_contiguous and address % BOUNDARY == 0 and is_mapped(address):
+        return numpyasarray(value)
+    return from_numpy(value)
+
+
+def from_folded(value: Array, dtype: str) -> NDArray:
+    """An array with numbers that passes have computed; large ones lie in a file until read."""
+    large = value.nbytes >= MOVED_BYTES and str(value.dtype) == dtype and value.dtype.isbuiltin == 1
+    moved = move_to_file(np.ascontiguousarray(value).data.cast("B")) if large else None
+    if moved is None:
+        return from_numpy(value, dtype)
+    return numpyasarray(np.frombuffer(moved, value.dtype).reshape(value.shape))
+
+
+def let_go(value: NDArray) -> None:
+    """Say that an array will hardly be read any more, so that what a file has leaves memory."""
+    give_back(value.data_ptr(), value.nbytes)
 
 
 def _to_bytes(value: NDArray) -> bytes:

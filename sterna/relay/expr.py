@@ -62,6 +62,10 @@ class RelayExpr(Node):
         """The type; it is inferred when it is first asked for."""
         return self._type if self._type is not None else RelayExpr.infer(self)
 
+    def __call__(self, *args: "RelayExpr") -> "Call":
+        """A call of the function that this is."""
+        return Call(self, args)
+
     def __repr__(self) -> str:
         return RelayExpr.write(self)
 
@@ -99,9 +103,6 @@ class Var(RelayExpr):
         """What it is made of."""
         return ()
 
-    def __call__(self, *args: RelayExpr) -> "Call":
-        return Call(self, args)
-
 
 @node
 class GlobalVar(RelayExpr):
@@ -112,9 +113,6 @@ class GlobalVar(RelayExpr):
     def operands(self) -> tuple[RelayExpr, ...]:
         """What it is made of."""
         return ()
-
-    def __call__(self, *args: RelayExpr) -> "Call":
-        return Call(self, args)
 
 
 @node
@@ -144,7 +142,7 @@ class Call(RelayExpr):
         self.args = tuple(self.args)
         self.span = None
         self._type = None
-        if isinstance(self.op, GlobalVar | Var) and self.op._type is None:
+        if isinstance(self.op, GlobalVar | Var | Call | TupleGetItem) and self.op._type is None:
             return
         for arg in self.args:
             if arg._type is None:
@@ -261,9 +259,6 @@ class Function(RelayExpr):
     def is_primitive(self) -> bool:
         """Whether it is one kernel, made by fusion."""
         return bool(self.attrs and self.attrs.get("Primitive"))
-
-    def __call__(self, *args: RelayExpr) -> Call:
-        return Call(self, args)
 
 
 has_identity(Var, ignored=("name_hint",))

@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sterna.ir.types import FuncType, TensorType, TupleType, Type, show_shape
+from sterna.ir.types import (
+    FuncType,
+    IncompleteType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    show_shape,
+)
+from sterna.relay.adt import Match, bind_pattern
 from sterna.relay.expr import (
     Call,
     Function,
@@ -17,6 +26,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.op import AnyOp, Op, is_packed
 from sterna.relay.steps import Step
+from sterna.relay.unify import join, replace_types, unify
 from sterna.support.errors import TVMError, register_error
 
 
@@ -39,6 +49,9 @@ def infer(root: RelayExpr) -> Type:
     while stack:
         step, expr = stack.pop()
         if step == _BIND:
+            if isinstance(expr, Match):
+                _bind_patterns(expr)
+                continue
             assert isinstance(expr, Let)
             if expr.var._type is None:
                 expr.var._type = expr.value._type
@@ -51,6 +64,9 @@ def infer(root: RelayExpr) -> Type:
             if isinstance(expr, Let):
                 _declare(expr)
                 stack += [(_LOOK, expr.body), (_BIND, expr), (_LOOK, expr.value)]
+            elif isinstance(expr, Match):
+                stack += [(_LOOK, clause.rhs) for clause in reversed(expr.clauses)]
+                stack += [(_BIND, expr), (_LOOK, expr.data)]
             elif isinstance(expr, Function):
                 stack.append((_LOOK, expr.body))
             else:
@@ -68,7 +84,7 @@ def _declare(let: Let) -> None:
     given = [param._type for param in function.params]
     known = tuple([kind for kind in given if kind is not None])
     if function.ret_type is not None and len(known) == len(given):
-        let.var._type = FuncType(known, function.ret_type)
+        let.var._type = FuncType(known, function.ret_type, function.type_params)
 
 
 def _open(expr: RelayExpr) -> bool:
@@ -89,7 +105,8 @@ def _conclude(expr: RelayExpr) -> Type:
             raise TypeInferenceError(
                 f"the function is declared to give {expr.ret_type!r} but gives {result!r}"
             )
-        return FuncType(tuple(_known(p, expr) for p in expr.params), expr.ret_type or result)
+        taken = tuple(_known(p, expr) for p in expr.params)
+        return FuncType(taken, expr.ret_type or result, expr.type_params)
     if isinstance(expr, Let):
         declared, given = expr.var._type, expr.value._type
         if declared is not None and given is not None and not fits(given, declared):
@@ -99,6 +116,8 @@ def _conclude(expr: RelayExpr) -> Type:
         return _known(expr.body, expr)
     if isinstance(expr, If):
         return _type_of_if(expr)
+    if isinstance(expr, Match):
+        return _joined([clause.rhs for clause in expr.clauses], expr, "the clauses of match")
     if isinstance(expr, Step):
         try:
             return expr.conclude(*[_known(part, expr) for part in expr.operands()])
@@ -135,10 +154,35 @@ def _type_of_if(expr: If) -> Type:
     condition = _known(expr.cond, expr)
     if not isinstance(condition, TensorType) or condition.shape or condition.dtype != "bool":
         raise TypeInferenceError(f"the condition of if is a bool scalar, not {condition!r}")
-    first, second = _known(expr.true_branch, expr), _known(expr.false_branch, expr)
-    if first != second:
-        raise TypeInferenceError(f"the branches of if have types {first!r} and {second!r}")
-    return first
+    return _joined([expr.true_branch, expr.false_branch], expr, "the branches of if")
+
+
+def _joined(values: Sequence[RelayExpr], user: RelayExpr, what: str) -> Type:
+    """The type of values one of which is taken."""
+    kinds = [_known(value, user) for value in values]
+    if not kinds:
+        raise TypeInferenceError(f"{what} are none")
+    found = kinds[0]
+    for kind in kinds[1:]:
+        met = found if kind == found else join(found, kind) if _is_loose(kind, found) else None
+        if met is None:
+            raise TypeInferenceError(f"{what} have types {found!r} and {kind!r}")
+        found = met
+    return found
+
+
+def _is_loose(*kinds: Type) -> bool:
+    """Whether types may hold what nothing has decided yet: those of data types and functions."""
+    return all(not isinstance(kind, TensorType) for kind in kinds)
+
+
+def _bind_patterns(expr: Match) -> None:
+    kind = _known(expr.data, expr)
+    try:
+        for clause in expr.clauses:
+            bind_pattern(clause.lhs, kind)
+    except ValueError as error:
+        raise TypeInferenceError(str(error)) from None
 
 
 def _type_of_call(call: Call) -> Type:
@@ -151,10 +195,12 @@ def _type_of_call(call: Call) -> Type:
     if len(given) != len(kind.arg_types):
         raise TypeInferenceError(f"the function takes {len(kind.arg_types)} values: {kind!r}; got "
                                  f"{len(given)}")
+    names = [param.name_hint for param in kind.type_params if isinstance(param, TypeVar)]
+    bound: dict[str, Type] = dict.fromkeys(names, IncompleteType())
     for place, (have, want) in enumerate(zip(given, kind.arg_types, strict=True)):
-        if not fits(have, want):
+        if not unify(have, want, bound):
             raise TypeInferenceError(f"argument {place} of the function is {want!r}, not {have!r}")
-    return kind.ret_type
+    return replace_types(kind.ret_type, bound) if names else kind.ret_type
 
 
 def _type_of_operator_call(call: Call, record: AnyOp) -> Type:
@@ -187,16 +233,7 @@ def _completed(call: Call, record: AnyOp, kinds: Sequence[Type | None]) -> list[
 
 def fits(given: Type, wanted: Type) -> bool:
     """Whether a value of one type may be used as another; Any takes every dimension."""
-    if isinstance(given, TensorType) and isinstance(wanted, TensorType):
-        if given.dtype != wanted.dtype or given.ndim != wanted.ndim:
-            return False
-        pairs = zip(given.shape, wanted.shape, strict=True)
-        return all(type(b) is not int or type(a) is not int or a == b for a, b in pairs)
-    if isinstance(given, TupleType) and isinstance(wanted, TupleType):
-        return len(given.fields) == len(wanted.fields) and all(
-            map(fits, given.fields, wanted.fields)
-        )
-    return given == wanted
+    return unify(given, wanted, {})
 
 
 def show_call(call: Call) -> str:

@@ -5,6 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sterna.ir.module import IRModule
+from sterna.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+)
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import (
     Call,
@@ -74,6 +83,10 @@ class _Run:
             return self._closure(self.mod[expr], {})
         if isinstance(expr, Call):
             return self._call(expr, values)
+        if isinstance(expr, Match):
+            return values[_clause(expr, values).rhs]
+        if isinstance(expr, Constructor):
+            return lambda *fields: ConstructorValue(expr.tag, fields, expr)
         if isinstance(expr, Step):
             return expr.evaluate(*[values[part] for part in expr.operands()])
         assert isinstance(expr, Var)
@@ -105,7 +118,7 @@ class _Closure:
     known: dict[RelayExpr, Value]
 
     def __call__(self, *args: Value) -> Value:
-        given = dict(zip(self.function.params, args, strict=True))
+        given: dict[RelayExpr, Value] = dict(zip(self.function.params, args, strict=True))
         return self.run.value(self.function.body, {**self.known, **given})
 
 
@@ -113,6 +126,8 @@ def _needs(expr: RelayExpr, values: dict[RelayExpr, Value]) -> list[RelayExpr]:
     """What must be known before an expression; of a choice only the branch that is taken."""
     if isinstance(expr, If):
         return [expr.cond] if expr.cond not in values else [_branch(expr, values)]
+    if isinstance(expr, Match):
+        return [expr.data] if expr.data not in values else [_clause(expr, values).rhs]
     if isinstance(expr, Let):
         if expr.value in values:
             made = values[expr.var] = values[expr.value]
@@ -120,11 +135,45 @@ def _needs(expr: RelayExpr, values: dict[RelayExpr, Value]) -> list[RelayExpr]:
                 made.known.setdefault(expr.var, made)  # it may call itself
             return [expr.body]
         return [expr.value]
-    if isinstance(expr, Function | Var | Constant | GlobalVar):
+    if isinstance(expr, Function | Var | Constant | GlobalVar | Constructor):
         return []
     if isinstance(expr, Call) and record_of(expr) is None:
         return [expr.op, *expr.args]
     return list(expr.operands())  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructorValue:
+    """A value that a constructor made."""
+
+    tag: int
+    fields: tuple[Value, ...]
+    constructor: Constructor
+
+
+def _clause(expr: Match, values: dict[RelayExpr, Value]) -> Clause:
+    """The clause that a value looks like; its pattern's variables get their values."""
+    for clause in expr.clauses:
+        found: dict[RelayExpr, Value] = {}
+        if _looks_like(values[expr.data], clause.lhs, found):
+            values.update(found)
+            return clause
+    raise ValueError("no clause of a match holds for its value")
+
+
+def _looks_like(value: Value, pattern: Pattern, found: dict[RelayExpr, Value]) -> bool:
+    if isinstance(pattern, PatternVar):
+        found[pattern.var] = value
+        return True
+    if isinstance(pattern, PatternTuple):
+        parts = value
+    elif isinstance(pattern, PatternConstructor):
+        if value.tag != pattern.constructor.tag:
+            return False
+        parts = value.fields if pattern.patterns else ()
+    else:
+        return True
+    return all(_looks_like(p, q, found) for p, q in zip(parts, pattern.patterns, strict=True))
 
 
 def _branch(expr: If, values: dict[RelayExpr, Value]) -> RelayExpr:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from sterna.relay.adt import Constructor, Match
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -52,7 +53,7 @@ def rebuild(expr: RelayExpr, memo: dict[int, RelayExpr]) -> RelayExpr:
             break
     else:
         return expr
-    if isinstance(expr, Step):
+    if isinstance(expr, Step | Match):
         made: RelayExpr = expr.with_operands([memo.get(id(part), part) for part in inner])
     else:
         made = _REBUILD[type(expr)](expr, lambda part: memo.get(id(part), part))
@@ -72,6 +73,7 @@ _REBUILD: dict[type, Callable[..., RelayExpr]] = {
     Var: lambda e, new: e,
     GlobalVar: lambda e, new: e,
     Constant: lambda e, new: e,
+    Constructor: lambda e, new: e,
 }
 
 

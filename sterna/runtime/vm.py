@@ -149,7 +149,8 @@ class Executable:
 
 def parameters_of(module: Module) -> dict[str, list[str]]:
     """The names of a program's functions, and those of their parameters."""
-    describe, found = module["describe"], {}
+    describe = module["describe"]
+    found: dict[str, list[str]] = {}
     while (told := describe(len(found))) is not None:
         name, params = told
         found[name] = params.split("\n") if params else []

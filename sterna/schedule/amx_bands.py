@@ -1,8 +1,8 @@
 """AMX: how a contraction is cut into tiles, registers of 16 rows of 64 bytes each.
 
-A sum goes over runs of numbers that lie side by side: the channels of a pixel, or of all columns of
-a window. A tile takes a part of a run of up to 16 positions, each some numbers after the one before
-it; the other holds the weights of 16 channels for that part.
+A sum goes over segments of numbers that lie side by side: the channels of a pixel, or of all
+columns of a window. A tile takes a part of a segment of up to 16 positions, each some numbers after
+the one before it; the other holds the weights of 16 channels for that part.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from sterna.tir.tiles import GROUP_BYTES, ROW_BYTES, ROWS
 COLUMNS = ROW_BYTES // GROUP_BYTES
 # Tiles of positions and of channels that are multiplied with each other.
 PAIR = 2
-# What positions read stays in the innermost cache while all channels run over it; where weights do
+# What positions read stays in the innermost cache while all channels pass over it; where weights do
 # not stay in the second cache, they are read for as many positions as share that with them.
 BAND_BYTES, FAR_WEIGHTS, FAR_BAND_BYTES = 24 * 1024, 1024 * 1024, 1024 * 1024
 # Cycles: to multiply two tiles of few rows; to store a row of sums and to load it again.
@@ -26,26 +26,26 @@ LEAST_CYCLES, ROW_CYCLES = 10, 2.0
 LEAST_TO_HALVE = 2.0**-125
 
 
-def parts_of(run: int, item: int = 1) -> tuple[int, int]:
-    """How many parts a run has, and how long they are; the last may overlap others.
+def parts_of(segment: int, item: int = 1) -> tuple[int, int]:
+    """How many parts a segment has, and how long they are; the last may overlap others.
 
     item: the bytes of a number.
     """
-    group, fewest = GROUP_BYTES // item, -(-run * item // ROW_BYTES)
-    size = group * -(-run // (group * fewest))
-    if size <= run:
+    group, fewest = GROUP_BYTES // item, -(-segment * item // ROW_BYTES)
+    size = group * -(-segment // (group * fewest))
+    if size <= segment:
         return fewest, size
-    return fewest + 1, group * -(-run // (group * (fewest + 1)))
+    return fewest + 1, group * -(-segment // (group * (fewest + 1)))
 
 
-def unpack_tiles(packed: Array, channels: int, runs: int, run: int) -> Array:
+def unpack_tiles(packed: Array, channels: int, segments: int, segment: int) -> Array:
     """What pack_tiles was given."""
-    count, size = parts_of(run, packed.dtype.itemsize)
+    count, size = parts_of(segment, packed.dtype.itemsize)
     blocks = len(packed)
-    every = packed.transpose(0, 3, 1, 2, 4).reshape(blocks * COLUMNS, runs, count, size)
-    plain = np.zeros((channels, runs, run), packed.dtype)
+    every = packed.transpose(0, 3, 1, 2, 4).reshape(blocks * COLUMNS, segments, count, size)
+    plain = np.zeros((channels, segments, segment), packed.dtype)
     for part in range(count):
-        first = min(part * size, run - size)
+        first = min(part * size, segment - size)
         plain[:, :, first : first + size] += every[:channels, :, part]
     return plain
 
@@ -65,18 +65,18 @@ def _share(one: Array, other: Array) -> None:
 
 
 def pack_tiles(plain: Array) -> Array:
-    """(channel, run, number) as (block of channels, part, row of a tile, channel, number)."""
-    channels, runs, run = plain.shape
+    """(channel, segment, number) as (block of channels, part, row of a tile, channel, number)."""
+    channels, segments, segment = plain.shape
     group = GROUP_BYTES // plain.dtype.itemsize
-    count, size = parts_of(run, plain.dtype.itemsize)
+    count, size = parts_of(segment, plain.dtype.itemsize)
     blocks = -(-channels // COLUMNS)
-    made = np.zeros((blocks * COLUMNS, runs, count, size), plain.dtype)
+    made = np.zeros((blocks * COLUMNS, segments, count, size), plain.dtype)
     for part in range(count):
-        first = min(part * size, run - size)
+        first = min(part * size, segment - size)
         made[:channels, :, part] = plain[:, :, first : first + size]
-    if seen := count * size - run:
+    if seen := count * size - segment:
         _share(made[:, :, -2, size - seen :], made[:, :, -1, :seen])
-    tiles = made.reshape(blocks, COLUMNS, runs * count, size // group, group)
+    tiles = made.reshape(blocks, COLUMNS, segments * count, size // group, group)
     return np.ascontiguousarray(tiles.transpose(0, 2, 3, 1, 4))
 
 
@@ -102,7 +102,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """A contraction in bands of positions that stay in a cache while all channels run over them."""
+    """A contraction in bands of positions that stay in a cache while all channels meet them."""
 
     made: Contraction
 
@@ -112,14 +112,14 @@ class Bands:
         return self.made.is_pointwise
 
     @property
-    def run(self) -> int:
+    def segment(self) -> int:
         """Numbers side by side that are summed over."""
         return self.made.inputs * (self.made.window[1] if self.made.dilation[1] == 1 else 1)
 
     @property
-    def runs(self) -> int:
+    def segments(self) -> int:
         """How many of these there are."""
-        return self.made.products // self.run
+        return self.made.products // self.segment
 
     @property
     def across(self) -> int:
@@ -180,9 +180,9 @@ class Bands:
 
     def cycles(self) -> float:
         """What the products take, with the way of their sums to vectors."""
-        count, size = parts_of(self.run, self.made.data.bytes)
+        count, size = parts_of(self.segment, self.made.data.bytes)
         seen = self.positions()
         blocks = -(-self.made.outputs // COLUMNS)
         tiles = self.count * seen.groups * seen.high * blocks
         dot = max(seen.rows, size * self.made.data.bytes // GROUP_BYTES, LEAST_CYCLES)
-        return tiles * (self.runs * count * dot + seen.rows * ROW_CYCLES)
+        return tiles * (self.segments * count * dot + seen.rows * ROW_CYCLES)

@@ -65,7 +65,7 @@ class AmxKernel(StatementKernel):
         self.bands, self.made = bands, made
         self.kind, self.total_kind = out.dtype, SUMS[f"{made.data} {made.weight}"]
         self.outer, self.group = out.concrete_shape[:-1], GROUP_BYTES // made.data.bytes
-        self.parts, self.size = parts_of(bands.run, made.data.bytes)
+        self.parts, self.size = parts_of(bands.segment, made.data.bytes)
         self.positions = bands.positions()
         self.rows, self.high = self.positions.rows, self.positions.high
         self.band_rows = 0 if bands.in_place else bands.rows_of_band()
@@ -81,7 +81,7 @@ class AmxKernel(StatementKernel):
         wide = min(PAIR, -(-made.outputs // COLUMNS))
         return (
             f"tiles, {self.high} x {wide} of {self.rows} pixels x {COLUMNS} channels, "
-            f"{bands.runs * self.parts} steps of {self.size} {made.data}, {what} at a time"
+            f"{bands.segments * self.parts} steps of {self.size} {made.data}, {what} at a time"
         )
 
     def write(self) -> None:
@@ -162,13 +162,13 @@ class AmxKernel(StatementKernel):
         for tile in range(self.high):
             for column in range(block.wide):
                 ib.emit(tile_zero(PAIR * tile + column))
-        with ib.for_range(0, bands.runs, name="run") as run:
-            offset = self._offset(run)
+        with ib.for_range(0, bands.segments, name="segment") as segment:
+            offset = self._offset(segment)
             with ib.for_range(0, self.parts, name="part") as part:
-                number = run * self.parts + part
+                number = segment * self.parts + part
                 if bands.far_weights and block.wide == PAIR:
                     self._fetch_ahead(block, number)
-                at = base + offset + build.minimum(part * self.size, bands.run - self.size)
+                at = base + offset + build.minimum(part * self.size, bands.segment - self.size)
                 for tile in range(self.high):
                     start = self._start(block, tile) * step
                     ib.emit(tile_load(4 + tile, band.source[at + start], step))
@@ -182,7 +182,7 @@ class AmxKernel(StatementKernel):
     def _fetch_ahead(self, block: Block, step: Expr) -> None:
         """Weights of the next unit, some rows of its tiles in each step of each group."""
         row, rows = self.group * COLUMNS, self.size // self.group
-        steps, each = self.bands.runs * self.parts, -(-PAIR * rows // self.positions.groups)
+        steps, each = self.bands.segments * self.parts, -(-PAIR * rows // self.positions.groups)
         whole = -(-self.made.outputs // COLUMNS) * steps * rows
         place = (block.unit + 1) * (PAIR * steps * rows) + (block.group * steps + step) * each
         for number in range(each):
@@ -196,13 +196,13 @@ class AmxKernel(StatementKernel):
                 at = total[tile * self.rows, column * COLUMNS]
                 self.ib.emit(tile_store(PAIR * tile + column, at, block.wide * COLUMNS))
 
-    def _offset(self, run: Expr) -> Expr:
-        """Where a run of the first position of a copied band begins."""
+    def _offset(self, segment: Expr) -> Expr:
+        """Where a segment of the first position of a copied band begins."""
         bands, made = self.bands, self.made
         if bands.in_place:
             return build.const(0)
-        columns = bands.runs // made.window[0]
-        down, right = run // columns * made.dilation[0], run % columns * made.dilation[1]
+        columns = bands.segments // made.window[0]
+        down, right = segment // columns * made.dilation[0], segment % columns * made.dilation[1]
         phase: Expr = build.const(0)
         for place, known in enumerate(bands.phases):
             if place:

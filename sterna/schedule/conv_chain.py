@@ -31,14 +31,14 @@ from sterna.te import ComputeOp, IterVar, Stage, Tensor
 MOST_TWICE = 1 / 8
 
 
-APART, TOGETHER = "apart", "in one kernel"
+SEPARATE, TOGETHER = "in two kernels", "in one kernel"
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What two calls cost beside their products, in cycles: apart, and in one kernel."""
+    """What two calls cost beside their products, in cycles: in two kernels, and in one."""
 
-    apart: float
+    separate: float
     together: float
 
 
@@ -51,7 +51,7 @@ def runs_in_chain(conv: Call, before: Call, processor: Processor) -> bool:
     chain = _chain_of(conv, before, processor)
     if chain is None:
         return False
-    costs = {APART: chain.apart, TOGETHER: chain.together}
+    costs = {SEPARATE: chain.separate, TOGETHER: chain.together}
     with deciding(str(contraction_of_call(conv))):
         return choose("chain", tuple(costs), costs.__getitem__) == TOGETHER
 

@@ -19,6 +19,10 @@ REGION = 3000
 KERNEL = 1000
 # What it takes to make vectors of float32 of narrow weights, and how many rows share them.
 WIDENED, ROWS_OF_VECTORS = 2, 8
+# How much longer the steps of a tile take that each are a loop's turn: those of a single channel.
+ONE_CHANNEL = 2.5
+# The same where numbers are loaded into all lanes, one by one, on processors that take lanes.
+BROADCAST = 1.15
 # Dot products of bytes of a cycle.
 DOTS = 1.6
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
@@ -68,6 +72,9 @@ def tiled_cycles(made: Contraction, processor: Processor) -> float:
     columns = made.outputs // made.groups
     found = tiles_of_group(processor, rows, columns, made.groups, made.out, made.depth)
     steps = min(found.values()) * made.groups * made.products * made.batch * math.prod(above)
+    steps *= ONE_CHANNEL if made.depth == made.groups == 1 and made.taps > 1 else 1.0
+    if processor.by_element_fma and processor.steps_together(made.out, made.depth) == 1:
+        steps *= BROADCAST
     cycles = max(0.0, steps - made.macs / products_per_cycle(processor))
     if not made.channels_last and made.weight_bytes > processor.l2_bytes // 2:
         # of a few channels they are read for every line of pixels

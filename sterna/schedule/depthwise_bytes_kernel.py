@@ -16,7 +16,7 @@ from sterna.relay.arrays import Array
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
-from sterna.schedule.epilogue import Begin, apart
+from sterna.schedule.epilogue import Begin, split_bias
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.te import all as all_of
 from sterna.tir import dot4
@@ -110,7 +110,7 @@ class DepthwiseKernel(StatementKernel):
 
     def write(self) -> None:
         """Some rows of results and a block of channels after the other."""
-        parts = None if self.finish is None else apart(self.finish, 4)
+        parts = None if self.finish is None else split_bias(self.finish, 4)
         self.begin, self.finish = (None, self.finish) if parts is None else parts
         pieces = self.made.batch * self.groups * self.blocks
         with self.ib.for_range(0, pieces, name="piece", kind="parallel") as number:

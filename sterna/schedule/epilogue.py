@@ -67,7 +67,7 @@ def epilogue_of(result: Tensor, out: Tensor) -> Epilogue | None:
     return Epilogue(result, out, tuple(reads)) if fits and out != result else None
 
 
-def apart(finish: Finish, rank: int) -> tuple[Begin, Finish] | None:
+def split_bias(finish: Finish, rank: int) -> tuple[Begin, Finish] | None:
     """What is added to a sum first, by its channel, and what is made of it then.
 
     Sums that begin with it need no addition after them. None if nothing of the kind is added.

@@ -6,7 +6,7 @@ tile is some output channels times vectors of pixels, which are stored where the
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sterna.ir import build
@@ -18,6 +18,8 @@ from sterna.tir.ir_builder import BufferVar
 
 # Steps of the sum that are written out.
 STEPS = 4
+# Tiles that are copied together, in so many copies at most.
+TOGETHER, COPIES = 4, 16
 
 
 def as_lines(made: Contraction) -> Contraction:
@@ -51,6 +53,15 @@ class Panel:
     def pixels(self) -> int:
         """All of them."""
         return self.lines * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class TilePixels:
+    """Where the data of a tile's pixels begins, so many side by side each."""
+
+    number: Expr
+    begins: Sequence[Expr]
+    side: int
 
 
 class Im2colKernel(StatementKernel):
@@ -118,32 +129,44 @@ class Im2colKernel(StatementKernel):
                     self._block(panel, build.const(self.blocks - 1), last)
 
     def _copy(self, panel: Panel) -> None:
-        """What the window of every pixel sees, tile by tile, element by element of the sum."""
-        ib, across = self.ib, self.made.strides[1]
-        whole, rest = divmod(panel.pixels, self.columns)
-        if self.is_line:
-            with ib.for_range(0, whole, name="tile") as tile:
-                first = (panel.first + tile * self.columns) * across
-                self._copy_tile(panel, tile, [first], self.columns)
-            if rest:
-                first = (panel.first + whole * self.columns) * across
-                self._copy_tile(panel, build.const(whole), [first], rest)
-            return
-        side = math.gcd(panel.width, self.columns)
+        """What the window of every pixel sees, some tiles at a time: whole lines of the cache."""
+        side = self.columns if self.is_line else math.gcd(panel.width, self.columns)
         each = self.columns // side
-        places = ib.allocate("int32", (panel.pixels // side,), name="places")
-        with ib.for_range(0, panel.pixels // side, name="number") as number:
-            line, pixel = number * side // panel.width, number * side % panel.width
-            row = (panel.first + line) * self.made.strides[0]
-            places[number] = row * self.made.image[1] + pixel * across
-        with ib.for_range(0, whole, name="tile") as tile:
-            self._copy_tile(panel, tile, [places[tile * each + n] for n in range(each)], side)
-        if rest:
-            begins = [places[whole * each + n] for n in range(rest // side)]
-            self._copy_tile(panel, build.const(whole), begins, side)
+        whole, rest = divmod(panel.pixels, self.columns)
+        begin = self._beginnings(panel, side)
+        together = max(1, min(TOGETHER, COPIES // each))
+        groups, others = divmod(whole, together)
 
-    def _copy_tile(self, panel: Panel, tile: Expr, begins: Sequence[Expr], side: int) -> None:
-        """A tile's pixels, of which so many lie side by side from each beginning on."""
+        def tiles(first: Expr, count: int) -> list[TilePixels]:
+            return [
+                TilePixels(first + n, [begin((first + n) * each + k) for k in range(each)], side)
+                for n in range(count)
+            ]
+
+        with self.ib.for_range(0, groups, name="tiles") as group:
+            self._copy_tiles(panel, tiles(group * together, together))
+        last = tiles(build.const(groups * together), others)
+        if rest:
+            side = min(side, rest)
+            begins = [begin(build.const(whole * each + k)) for k in range(rest // side)]
+            last.append(TilePixels(build.const(whole), begins, side))
+        if last:
+            self._copy_tiles(panel, last)
+
+    def _beginnings(self, panel: Panel, side: int) -> Callable[[Expr], Expr]:
+        """Where so many pixels that lie side by side begin, by their number."""
+        (down, across), wide = self.made.strides, self.made.image[1]
+        if self.is_line:
+            return lambda number: (panel.first + number * side) * across
+        count = panel.pixels // side
+        places = self.ib.allocate("int32", (count,), name="places")
+        with self.ib.for_range(0, count, name="number") as number:
+            line, pixel = number * side // panel.width, number * side % panel.width
+            places[number] = (panel.first + line) * down * wide + pixel * across
+        return places.__getitem__
+
+    def _copy_tiles(self, panel: Panel, tiles: Sequence[TilePixels]) -> None:
+        """The pixels of some tiles, element by element of the sum."""
         ib, made = self.ib, self.made
         (high, wide), across = made.image, made.strides[1]
         with (
@@ -154,10 +177,11 @@ class Im2colKernel(StatementKernel):
             place = panel.image * made.inputs + panel.group * made.depth + channel
             away = (place * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
             step = (channel * made.window[0] + below) * made.window[1] + beside
-            for number, begin in enumerate(begins):
-                with ib.for_range(0, side, name="lane", kind="vectorize") as lane:
-                    value = self.data[away + begin + lane * across]
-                    panel.seen[tile, step, number * side + lane] = value
+            for tile in tiles:
+                for number, begin in enumerate(tile.begins):
+                    with ib.for_range(0, tile.side, name="lane", kind="vectorize") as lane:
+                        value = self.data[away + begin + lane * across]
+                        panel.seen[tile.number, step, number * tile.side + lane] = value
 
     def _block(self, panel: Panel, block: Expr, rows: int) -> None:
         """A block of output channels times all pixels of a panel, tile by tile."""

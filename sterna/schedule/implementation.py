@@ -8,7 +8,8 @@ stays nn.conv2d: its attribute `implementation` holds the plan, and its weights 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, TypeVar
@@ -127,6 +128,14 @@ class Packing(Implementation):
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless a plan and its packed operands fit to a contraction."""
 
+    def expect_values(
+        self, made: Contraction, plan: Plan, operands: Sequence[Array | None]
+    ) -> None:
+        """Raise ValueError unless what operands say about memory holds; None: only a run tells.
+
+        Loops read where operands say without asking, and a graph may come from a stranger.
+        """
+
     @abstractmethod
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         """The weights that were packed: (output channel, window, input channel of the group)."""
@@ -207,6 +216,17 @@ def best_candidate(
     return taken
 
 
+def cheapest_cycles(made: Contraction, weights: Array, processor: Processor) -> float:
+    """What the implementation that best_candidate would take costs; nothing is decided."""
+    with asking_costs():
+        return min(
+            candidate.cycles
+            for each in implementations().values()
+            for candidate in each.candidates(made, weights, processor)
+            if candidate.growth <= GROWTH
+        )
+
+
 def least_cycles(made: Contraction, weights: Array, processor: Processor) -> float:
     """What the cheapest way to compute a contraction takes; nothing is decided.
 
@@ -269,8 +289,25 @@ def expect_packed(attrs: Attrs, made: Contraction | None, weights: Sequence[Type
     known = [kind for kind in weights if isinstance(kind, TensorType) and kind.is_static]
     if made is None or len(known) < len(weights):
         raise ValueError(f"the implementation '{plan}' needs known extents")
-    try:
+    with _naming(plan):
         implementation_of(plan).expect(made, plan, known)
+
+
+def expect_packed_values(
+    attrs: Attrs, made: Contraction, weights: Sequence[Array | None]
+) -> None:
+    """Raise ValueError unless packed weights, as far as they are known, keep loops inside."""
+    plan = plan_of(attrs)
+    assert plan is not None
+    with _naming(plan):
+        implementation_of(plan).expect_values(made, plan, weights)
+
+
+@contextmanager
+def _naming(plan: Plan) -> Iterator[None]:
+    """Errors inside name the implementation."""
+    try:
+        yield
     except ValueError as error:
         raise ValueError(f"the implementation '{plan}' does not fit: {error}") from None
 

@@ -224,10 +224,10 @@ def _access(load: ProducerLoad, axes: list[Var], steps: list[Var]) -> Access:
     for place, index in enumerate(load.indices):
         behind = [build.int_value(extent) for extent in load.tensor.shape[place + 1 :]]
         if None not in behind:
-            apart = math.prod(n or 0 for n in behind) * load.dtype.bytes
+            pitch = math.prod(n or 0 for n in behind) * load.dtype.bytes
             for axis, var in enumerate(axes):
                 if index is var:
-                    pitches.setdefault(axis, apart)
+                    pitches.setdefault(axis, pitch)
     *before, last = load.indices or (build.const(0),)
     group = _divisor(last, steps)
     lane = before[-1] if before else last

@@ -180,9 +180,9 @@ class WinogradKernel(StatementKernel):
         lines = range(0, self.block, LINE_BYTES // self.weight.dtype.bytes)
         each = -(-len(lines) // max(1, whole))
 
-        def ahead(turn: Expr) -> list[tuple[Expr, ...]]:
+        def ahead(step: Expr) -> list[tuple[Expr, ...]]:
             """The lines of every channel that one of the whole groups fetches."""
-            numbers = [build.minimum(turn * each + n, len(lines) - 1) for n in range(each)]
+            numbers = [build.minimum(step * each + n, len(lines) - 1) for n in range(each)]
             return [(*following, number * lines.step) for number in numbers]
 
         with self.ib.for_range(0, whole, name="group") as group:

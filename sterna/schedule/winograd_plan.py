@@ -242,7 +242,7 @@ class _Work:
 
         turns: how many blocks of tiles a thread works on. blocks: of output channels, for each of
         which it reads its share of the transforms. What stays there shares it with weights: all,
-        if they are read in every turn, or those of this block and of the next.
+        if they are read in every step, or those of this block and of the next.
         """
         weights, seen = self.weights * share.weights, self.seen(each) * share.seen
         made = 4 * self.positions * each * self.block

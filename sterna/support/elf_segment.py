@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-_HEADER, _PROGRAM, _SECTION, _SYMBOL = (
-    struct.Struct(f"<{fields}") for fields in ("16sHHIQQQIHHHHHH", "IIQQQQQQ", "IIQQQQIIQQ", "IBBHQQ")
-)
+_HEADER, _PROGRAM = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQQQ")
+_SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
 _LOAD, _NOTE, _DYNAMIC_SYMBOLS, _READ = 1, 4, 11, 4
 # Pages have up to 64 KB.

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sterna.support import native
+from sterna.support.ar_archive import write_archive
 from sterna.support.architecture import architecture_of, archive_members
+from sterna.support.elf_join import NotJoinedError, join_objects
 from sterna.support.file_view import FileView
 from sterna.support.options import options
 
@@ -210,22 +212,26 @@ def compile_object(
 def link_relocatable(
     output: Path, objects: Sequence[Path], cc: str | os.PathLike[str] | None = None
 ) -> None:
-    """Join object files into one."""
+    """Join object files into one; those of ELF need no linker for that."""
     if cc is not None or _first_found(options.c_compiler, ("cc", "gcc", "clang")):
         command = _choose(cc, objects)
     else:
-        command = zig("ld.lld") or _choose(None, objects)
+        command = zig("ld.lld") or []
+    if not command:
+        return _without_tool(lambda: join_objects(output, objects))
     mode = ["-r"] if command[-1] in LINKERS else ["-r", "-nostdlib"]
     run_compiler([*command, *mode, "-o", str(output), *map(str, objects)])
 
 
-def require_archiver(is_elf: bool = True) -> list[str]:
-    """The command of an archiver; MissingToolError says what to install.
-
-    GNU's knows no other form of objects than ELF.
-    """
+def find_archiver(is_elf: bool = True) -> list[str] | None:
+    """The command of an archiver; GNU's knows no other form of objects than ELF."""
     own = ("ar",) if is_elf or sys.platform == "darwin" else ()
-    command = _first_found(None, (*own, "llvm-ar")) or zig("ar")
+    return _first_found(None, (*own, "llvm-ar")) or zig("ar")
+
+
+def require_archiver(is_elf: bool = True) -> list[str]:
+    """The same; MissingToolError says what to install."""
+    command = find_archiver(is_elf)
     if command is None:
         name = "binutils" if is_elf else "llvm"
         raise MissingToolError(f"no archiver was found; install {name}, or: pip install ziglang")
@@ -238,11 +244,22 @@ def archive(output: Path, objects: Sequence[Path], ar: str | None = None) -> Non
         if not path.exists():
             raise FileNotFoundError(f"the input '{path}' of '{output}' does not exist")
     is_elf = all(_is_elf(path) for path in objects)
-    command = _choose(ar, ()) if ar is not None else require_archiver(is_elf)
+    command = _choose(ar, ()) if ar is not None else find_archiver(is_elf)
     output.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        members = [str(path) for path in _extracted(objects, Path(folder))]
-        run_compiler([*command, "qcsD", str(output), *members])
+        members = list(_extracted(objects, Path(folder)))
+        if command is None:
+            _without_tool(lambda: write_archive(output, members))
+        else:
+            run_compiler([*command, "qcsD", str(output), *map(str, members)])
+
+
+def _without_tool(make: Callable[[], None]) -> None:
+    """Do without a linker or archiver; MissingToolError says why that takes one."""
+    try:
+        make()
+    except NotJoinedError as error:
+        raise MissingToolError(f"{error}; install gcc or clang, or: pip install ziglang") from None
 
 
 def _is_elf(path: Path) -> bool:

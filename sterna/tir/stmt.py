@@ -50,7 +50,8 @@ from sterna.ir.node import Node, node
 from sterna.ir.structural import binds, has_identity
 from sterna.support.dtype import DataType
 
-# An annotation of loops that compilers shall not write out: their bodies fill the registers.
+# An annotation of loops that compilers shall not write out: their bodies fill the registers, or
+# there are too many of them.
 STAYS_ROLLED = "stays_rolled"
 LoopKind = Literal["serial", "parallel", "unrolled", "vectorized", "thread"]
 

@@ -1,7 +1,5 @@
 """Models whose data is too large to be linked: it lies behind the library, and is mapped."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import sterna
 from sterna import relay
 from sterna.codegen import model_data
 from sterna.support.elf_segment import PAGE
+from sterna.support.mapped_file import give_back, is_mapped, map_part, move_to_file
 
 
 def network(columns: int = 24) -> sterna.IRModule:
@@ -61,54 +60,25 @@ def test_a_damaged_part_behind_is_seen(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("everything_is_large")
 @pytest.mark.parametrize("form", [".o", ".a", ".tar"])
 def test_other_forms_are_refused(form: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"goes behind a linked library: export it as \.so.*\{form}"):
+    told = rf"goes behind a linked library: export it as \.so.*\{form} holds at most"
+    with pytest.raises(ValueError, match=told):
         sterna.compile(network()).export(tmp_path / f"large{form}")
     assert not list(tmp_path.iterdir())
 
 
-LARGE = """
-import resource, sys
-from pathlib import Path
-import numpy as np, onnx
-from onnx import TensorProto, helper
-import sterna
-
-folder, layers, rows, columns = Path(sys.argv[1]), *map(int, sys.argv[2:])
-size = rows * columns * 4
-weights, nodes, value = [], [], "x"
-for place in range(layers):
-    tensor = TensorProto(
-        name=f"w{place}", data_type=TensorProto.FLOAT, dims=(rows, columns),
-        data_location=TensorProto.EXTERNAL,
-    )
-    for key, told in (("location", "weights"), ("offset", place * size), ("length", size)):
-        tensor.external_data.add(key=key, value=str(told))
-    weights.append(tensor)
-    nodes.append(helper.make_node("MatMul", ["x", f"w{place}"], [f"y{place}"]))
-outs = [helper.make_tensor_value_info(f"y{p}", 1, (1, columns)) for p in range(layers)]
-graph = helper.make_graph(
-    nodes, "large", [helper.make_tensor_value_info("x", 1, (1, rows))], outs, weights
-)
-onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "m.onnx")
-with open(folder / "weights", "wb") as file:
-    file.truncate(layers * size)  # a file with holes: zeros that take no room
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-model = sterna.compile(folder / "m.onnx")
-model.export(folder / "m.so")
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-out = sterna.load(folder / "m.so")(np.ones((1, rows), "float32"))
-assert not np.any(out[0]) and (folder / "m.so").stat().st_size > layers * size
-print((peak - before) * 1024 / (layers * size))
-"""
-
-
-def test_weights_over_two_gigabytes(tmp_path: Path) -> None:
-    """Takes minutes and gigabytes: only where STERNA_TEST_LARGE asks for it."""
-    if not os.environ.get("STERNA_TEST_LARGE"):
-        pytest.skip("STERNA_TEST_LARGE=1 runs it")
-    done = subprocess.run(
-        [sys.executable, "-c", LARGE, str(tmp_path), "9", "8192", "8192"],
-        capture_output=True, text=True, env={**os.environ, "STERNA_CACHE": "off"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) <= 1.5
+def test_parts_of_files_leave_memory_and_come_back(tmp_path: Path) -> None:
+    values = np.arange(1 << 20, dtype="float32")
+    values.tofile(tmp_path / "weights")
+    with open(tmp_path / "weights", "rb") as file:
+        part = np.frombuffer(map_part(file.fileno(), 128, values.nbytes - 128), "float32")
+    moved = move_to_file(values.data.cast("B"))
+    assert moved is not None
+    for held, wanted in ((part, values[32:]), (np.frombuffer(moved, "float32"), values)):
+        address = held.ctypes.data
+        assert is_mapped(address)
+        np.testing.assert_array_equal(held, wanted)
+        give_back(address, held.nbytes)
+        np.testing.assert_array_equal(held, wanted)
+    own = values.copy()
+    give_back(own.ctypes.data, own.nbytes)  # which is no such part
+    np.testing.assert_array_equal(own, values)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import sterna
-from sterna import relay
 from sterna.relay.expr import RelayExpr
 from sterna.runtime.vm import ADT, Executable, VirtualMachine
 
+relay: Any = sterna.relay  # users write lists and names of types, which it takes too
 X = np.array([-1, 2, -3, 4], "float32")
 FLOATS = relay.TensorType((4,), "float32")
 
@@ -45,7 +45,7 @@ def _compare(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def counting(step: Callable[[Any], Any], most: int = 10) -> relay.Function:
+def counting(step: Callable[[Any], Any], most: int = 10) -> Any:
     """A loop that does something to x some times."""
     x, i, s, loop = relay.var("x", FLOATS), scalar("i"), relay.var("s", FLOATS), relay.var("loop")
     again = loop(relay.add(i, relay.const(1)), step(s))
@@ -75,7 +75,7 @@ def test_functions_of_the_module_call_each_other() -> None:
     even, odd = relay.GlobalVar("even"), relay.GlobalVar("odd")
     flag = relay.TensorType((), "bool")
 
-    def parity(other: Any, at_zero: bool) -> relay.Function:
+    def parity(other: Any, at_zero: bool) -> Any:
         m = scalar("m")
         rest = other(relay.subtract(m, relay.const(1)))
         end = relay.const(at_zero, "bool")
@@ -145,8 +145,10 @@ def test_all_executors_evaluate() -> None:
 
 @pytest.fixture(scope="module")
 def counter() -> Executable:
-    return relay.vm.compile(sterna.IRModule.from_expr(
-        counting(lambda s: relay.add(s, relay.const(np.ones(4, "float32"))))), "llvm")
+    module = sterna.IRModule.from_expr(
+        counting(lambda s: relay.add(s, relay.const(np.ones(4, "float32")))))
+    made: Executable = relay.vm.compile(module, "llvm")
+    return made
 
 
 def test_save_and_load(counter: Executable, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tflite
+from ai_edge_litert import schema_py_generated as schema
 
 import sterna
 from sterna import relay
@@ -30,7 +31,6 @@ from tests.frontend.tflite_models import (
     one_operator,
     run_imported,
     run_litert,
-    schema,
 )
 
 RELU = one_operator("RELU", [T((2, 3))], [T((2, 3))])

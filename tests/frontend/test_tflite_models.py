@@ -53,10 +53,10 @@ def drawn(kind: object, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     shape, dtype = kind.concrete_shape, str(kind.dtype)  # type: ignore[attr-defined]
     if dtype.startswith("float"):
-        return rng.standard_normal(shape).astype(dtype)
+        return np.asarray(rng.standard_normal(shape).astype(dtype))
     ends = np.iinfo(dtype) if dtype not in ("int32", "int64") else None
     low, high = (ends.min, ends.max + 1) if ends else (0, 100)
-    return rng.integers(low, high, shape).astype(dtype)
+    return np.asarray(rng.integers(low, high, shape).astype(dtype))
 
 
 def both(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flatbuffers import flexbuffers
 
 from sterna.relay.arrays import Array
 from tests.frontend.tflite_models import T, constant, one_operator, run_imported, run_litert
@@ -223,3 +224,30 @@ def test_an_operator_computes_what_litert_does(case: Case) -> None:
     for mine, theirs in zip(run_imported(data, *arrays), wanted, strict=True):
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+
+
+def test_boxes_of_detectors() -> None:
+    """What lies behind the last box LiteRT leaves as it was in memory."""
+    count, most = 60, 10
+    builder = flexbuffers.Builder()
+    with builder.Map():
+        for name, whole in (("max_detections", most), ("max_classes_per_detection", 1),
+                            ("num_classes", 5)):
+            builder.Int(name, whole)
+        for name, number in (("nms_score_threshold", 0.9), ("nms_iou_threshold", 0.5),
+                             ("y_scale", 10.0), ("x_scale", 10.0), ("h_scale", 5.0),
+                             ("w_scale", 5.0)):
+            builder.Float(name, number)
+        builder.Bool("use_regular_nms", False)
+    anchors = np.concatenate([floats(count, 2, low=0), floats(count, 2, low=0.1, high=0.5)], 1)
+    boxes, scores = floats(1, count, 4), floats(1, count, 6, low=0, high=1)
+    data = one_operator(
+        "TFLite_Detection_PostProcess", [T(boxes.shape), T(scores.shape), constant(anchors)],
+        [T((1, most, 4)), T((1, most)), T((1, most)), T((1,))],
+        custom_options=bytes(builder.Finish()),
+    )
+    mine, theirs = run_imported(data, boxes, scores), run_litert(data, boxes, scores)
+    found = int(theirs[3][0])
+    assert found == int(mine[3][0]) > 1
+    for own, wanted in zip(mine[:3], theirs[:3], strict=True):
+        np.testing.assert_allclose(own[:, :found], wanted[:, :found], rtol=1e-5, atol=1e-6)

@@ -292,3 +292,35 @@ def test_floats_by_weights_of_bytes(kind: str) -> None:
     ], [T(out)], options)
     (mine,), (theirs,) = run_imported(data, x), run_litert(data, x)
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+# ---- 16 bits ----
+
+
+def test_layers_of_16_bits_by_weights_of_8() -> None:
+    rng = np.random.default_rng(4)
+    scales = (rng.random(5) * 0.01 + 0.001).astype(np.float32)
+    weights = rng.integers(-127, 128, (5, 3, 3, 4)).astype("int8")
+    bias = rng.integers(-900, 900, 5).astype("int64")
+    x = rng.integers(-32768, 32768, (1, 7, 8, 4)).astype("int16")
+    check(one_operator("CONV_2D", [
+        T(x.shape, "int16", scale=0.0005), T(weights.shape, "int8", weights, scale=scales, axis=0),
+        T((5,), "int64", bias, scale=scales * np.float32(0.0005)),
+    ], [T((1, 7, 8, 5), "int16", scale=0.0011)],
+        ("Conv2DOptions", {"strideW": 1, "strideH": 1})), x)
+    dense = rng.integers(-127, 128, (9, 12)).astype("int8")
+    rows = rng.integers(-32768, 32768, (3, 12)).astype("int16")
+    check(one_operator("FULLY_CONNECTED", [
+        T(rows.shape, "int16", scale=0.0005), T(dense.shape, "int8", dense, scale=0.007),
+        T((9,), "int64", np.arange(9), scale=0.007 * 0.0005),
+    ], [T((3, 9), "int16", scale=0.0011)], ("FullyConnectedOptions", {})), rows)
+
+
+@pytest.mark.parametrize("kind,scale", [("Add", 0.0007), ("Sub", 0.0007)])
+def test_sums_of_16_bits(kind: str, scale: float) -> None:
+    rng = np.random.default_rng(5)
+    x, y = (rng.integers(-32768, 32768, 2000).astype("int16") for _ in range(2))
+    check(one_operator(
+        kind.upper(), [T(x.shape, "int16", scale=0.0005), T(x.shape, "int16", scale=0.00031)],
+        [T(x.shape, "int16", scale=scale)], (f"{kind}Options", {"potScaleInt16": False}),
+    ), x, y)

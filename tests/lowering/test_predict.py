@@ -88,11 +88,11 @@ def test_what_only_the_run_tells_is_not_predicted() -> None:
 
 
 def test_bounds_are_the_longest_of_operations_and_bytes() -> None:
-    products = Work(flops=8_000_000, bytes=3_000, written_bytes=1_000, grown=0)
+    products = Work(flops=8_000_000, bytes=3_000, written_bytes=1_000, packing_overhead=0)
     assert bound_of(products, DataType("float32"), ONE) == 8_000_000 / 2 / 4 / 2
     with_dots = Processor(vector_bits=128, has_dot4=True)
     assert bound_of(products, DataType("int8"), with_dots) == 8_000_000 / 2 / 16 / 2
-    copy = Work(flops=10, bytes=2 << 20, written_bytes=1 << 20, grown=0)
+    copy = Work(flops=10, bytes=2 << 20, written_bytes=1 << 20, packing_overhead=0)
     assert bound_of(copy, DataType("float32"), ONE) == (2 << 20) / 8
 
 

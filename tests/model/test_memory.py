@@ -86,8 +86,8 @@ def model() -> sterna.CompiledModel:
 def test_the_growth_of_weights_is_told(model: sterna.CompiledModel) -> None:
     memory = model.report().memory
     plain = sterna.compile(network(64), size="small").report().memory
-    assert plain.grown == 0 and plain.weights == 2 * 64 * 64 * 9 * 4
-    assert memory.grown == memory.weights - plain.weights > 0
+    assert plain.packing_overhead == 0 and plain.weights == 2 * 64 * 64 * 9 * 4
+    assert memory.packing_overhead == memory.weights - plain.weights > 0
     told = str(model.report())
     assert re.search(r"Weights grew from 288\.0 KiB to .* by Winograd's transform", told)
     with pytest.raises(ValueError, match="size is small, balanced, fast, not 'tiny'"):

@@ -34,7 +34,7 @@ def floats(*shape: int) -> Any:
 
 def agree(compiled: Any, model: onnx.ModelProto, **inputs: Any) -> dict[str, Any]:
     """What a compiled model gives, which is what the reference gives."""
-    found = compiled.run(inputs)
+    found: dict[str, Any] = compiled.run(inputs)
     wanted = ReferenceEvaluator(model).run(None, inputs)
     for (name, value), want in zip(found.items(), wanted, strict=True):
         assert np.shape(value) == np.shape(want), name
@@ -98,7 +98,8 @@ def test_counts_that_data_decides() -> None:
          helper.make_node("ReduceSum", ["kept"], ["sum"], keepdims=0),
          helper.make_node("Compress", ["e", "flags"], ["some"], axis=0)],
         [info("x", ["n", 5]), info("flags", ["n"], BOOL)],
-        [info("kept", None), info("sum", None), info("some", None)], [("one", np.float32([1]))],
+        [info("kept", None), info("sum", None), info("some", None)],
+        [("one", np.array([1], "float32"))],
     )
     compiled = sterna.compile(model)
     for n in (4, 7, 4):
@@ -219,6 +220,26 @@ def test_sequences_and_optionals_are_values() -> None:
         assert found["n"] == 3
     with pytest.raises(InputError, match="input s: a sequence of tensors is given a ndarray"):
         compiled(floats(2), floats(2), np.array(0))
+
+
+def test_text_is_split_and_joined_by_the_host() -> None:
+    model = helper.make_model(helper.make_graph(
+        [helper.make_node("StringConcat", ["a", "b"], ["joined"]),
+         helper.make_node("StringSplit", ["joined"], ["parts", "count"], delimiter="-"),
+         helper.make_node("Equal", ["a", "b"], ["same"]),
+         helper.make_node("Cast", ["same"], ["number"], to=INT)], "text",
+        [info("a", ["n"], TensorProto.STRING), info("b", ["n"], TensorProto.STRING)],
+        [info("parts", None, TensorProto.STRING), info("count", None, INT),
+         info("number", None, INT)],
+    ), opset_imports=[helper.make_opsetid("", 20)])
+    compiled = sterna.compile(model)
+    assert repr(compiled).startswith("OpenModel(a: text[n], b: text[n])")
+    for a, b in ((["x-", "y"], ["z", "y"]), (["p-q-", "", "r"], ["s", "t-u", "r"])):
+        parts, count, number = compiled(np.array(a), b)
+        wanted = [(left + right).split("-") for left, right in zip(a, b, strict=True)]
+        assert [[w for w in row if w] for row in parts.tolist()] == wanted
+        assert count.tolist() == [len(row) for row in wanted]
+        assert number.tolist() == [int(x == y) for x, y in zip(a, b, strict=True)]
 
 
 def test_graphs_of_relay_with_open_dimensions() -> None:

@@ -36,7 +36,7 @@ def optimised(answer: str | None, **attrs: Any) -> tuple[relay.Function, relay.F
     shape = (2, 96, 14, 17) if layout == "NCHW" else (2, 14, 17, 96)
     x = relay.var("x", shape=shape)
     weight = rng.standard_normal((256, 96 // attrs.get("groups", 1), 3, 3), "float32")
-    func = relay.Function([x], relay.nn.conv2d(x, relay.const(weight), **attrs))
+    func = relay.Function((x,), relay.nn.conv2d(x, relay.const(weight), **attrs))
     config = {"schedule.answers": {"border": answer}} if answer else {}
     order = [relay.transform.InferType(), relay.transform.SkipBorderTaps(MACHINE)]
     with tvm.transform.PassContext(opt_level=3, config=config):

@@ -8,6 +8,7 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.ir.types import TensorType
 from sterna.relay import pipeline, transform
 from sterna.relay.describe_passes import describe
 from sterna.relay.passes.bind_params import bind_params
@@ -84,7 +85,9 @@ def test_levels_have_no_cliff() -> None:
     """Each level packs weights for the processor; what layouts reach grows with it."""
     rng, times = np.random.default_rng(0), []
     main = function(IMAGES)
-    drawn = [rng.standard_normal(p.checked_type.concrete_shape, "float32") for p in main.params]
+    kinds = [param.checked_type for param in main.params]
+    shapes = [kind.concrete_shape for kind in kinds if isinstance(kind, TensorType)]
+    drawn = [rng.standard_normal(shape, "float32") for shape in shapes]
     given = {p.name_hint: value for p, value in zip(main.params, drawn, strict=True)}
     data = given.pop("x")
     results, transforms = [], []
@@ -92,7 +95,8 @@ def test_levels_have_no_cliff() -> None:
         with tvm.transform.PassContext(opt_level=level):
             built = relay.build(tvm.IRModule({"main": main}), "llvm -mcpu=native", params=given)
         text = str(built.ir_mod["main"])
-        assert text.count('data_layout="NHWC"') == text.count("nn.conv2d(") == 2
+        last = 2 if level > 1 else 1  # alone the pointwise one stays as it lies
+        assert (text.count('data_layout="NHWC"'), text.count("nn.conv2d(")) == (last, 2)
         assert text.count("implementation=") == 2 and ("winograd" in text) == (level > 1)
         transforms.append(text.count("layout_transform("))
         runner = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu(0)))
@@ -100,7 +104,7 @@ def test_levels_have_no_cliff() -> None:
         runner.run()
         results.append(runner.get_output(0).numpy())
         times.append(min(runner.module.time_evaluator("run", tvm.cpu(0), repeat=20)().results))
-    assert sorted(transforms, reverse=True) == transforms and transforms[2] == transforms[3] == 2
+    assert transforms[2] == transforms[3] == min(transforms) == 2
     for result in results:
         np.testing.assert_allclose(result, results[0], rtol=1e-3, atol=1e-3)
     assert times[0] < 10 * times[3], times  # 13 to 29 when level 0 had kernels of its own

@@ -27,11 +27,12 @@ SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(4, 300))
 @settings(max_examples=60, deadline=None)
-def test_packed_weights_are_the_same(channels: int, runs: int, run: int) -> None:
-    plain = np.random.default_rng(run).integers(-128, 128, (channels, runs, run)).astype("int8")
-    count, size = parts_of(run)
-    assert size <= min(run, 64) and size % 4 == 0 and count * size >= run
-    np.testing.assert_array_equal(unpack_tiles(pack_tiles(plain), channels, runs, run), plain)
+def test_packed_weights_are_the_same(channels: int, segments: int, segment: int) -> None:
+    rng, shape = np.random.default_rng(segment), (channels, segments, segment)
+    plain = rng.integers(-128, 128, shape).astype("int8")
+    count, size = parts_of(segment)
+    assert size <= min(segment, 64) and size % 4 == 0 and count * size >= segment
+    np.testing.assert_array_equal(unpack_tiles(pack_tiles(plain), *shape), plain)
 
 
 @st.composite
@@ -44,13 +45,14 @@ def convolutions(draw: st.DrawFn) -> Case:
         draw(st.integers(k * d, 12)) for k, d in zip(window, dilation, strict=True)
     )
     depth, channels = draw(st.integers(4, 80)), draw(st.integers(1, 70))
-    runs, run = window[0], window[1] * depth
+    segments, segment = window[0], window[1] * depth
     if dilation[1] > 1:
-        runs, run = window[0] * window[1], depth
+        segments, segment = window[0] * window[1], depth
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     data, weight = draw(st.sampled_from(SIGNS))
     shape = (draw(st.integers(1, 2)), height, width, depth)
-    operands = extremes(rng, shape, data), pack_tiles(extremes(rng, (channels, runs, run), weight))
+    plain = extremes(rng, (channels, segments, segment), weight)
+    operands = extremes(rng, shape, data), pack_tiles(plain)
     return Case(operands, {
         **packed(draw(st.integers(1, 3))), "channels": channels, "kernel_size": window,
         "strides": strides, "dilation": dilation, "border": draw(st.integers(0, 127)),
@@ -85,8 +87,8 @@ def check_interpreted(name: str, case: Case) -> None:
 ])
 def test_convolutions_in_the_interpreter(shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
-    runs = 1 if attrs["kernel_size"] == 1 else 6
-    weight = pack_tiles(extremes(rng, (attrs["channels"], runs, shape[3]), "int8"))
+    segments = 1 if attrs["kernel_size"] == 1 else 6
+    weight = pack_tiles(extremes(rng, (attrs["channels"], segments, shape[3]), "int8"))
     case = Case((extremes(rng, shape, "int8"), weight), attrs)
     check_interpreted("nn.conv2d", case)
 

@@ -318,3 +318,37 @@ def test_what_is_refused() -> None:
         packed_conv2d(signed, dot2, [weight, zeros(2)], 16, 3, **attrs)
     with pytest.raises(ValueError, match="depthwise convolution of bytes is needed, not 1x3x3x16"):
         packed_conv2d(rows, Plan("depthwise_dot4"), [weight[0]], 16, 3, out_dtype="int32")
+
+
+def test_places_outside_of_the_data_are_refused() -> None:
+    """A graph in text can name any place; loops would read there."""
+    x = relay.var("x", shape=(1, 2, 2, 4), dtype="uint8")
+    weight = np.zeros((2, 2, 8, 4), "int8")
+    places, starts = np.zeros(2, "int32"), np.array([[0, 2], [2, 2]], "int32")
+
+    def refused(match: str, places: Any, starts: Any) -> None:
+        made = packed_conv2d(
+            x, Plan("byte_pairs"), [weight, places, starts], 16, 1, out_dtype="int32"
+        )
+        for level in (0, 3):
+            at_level = tvm.transform.PassContext(opt_level=level)
+            with at_level, pytest.raises(ValueError, match=match):
+                relay.build(tvm.IRModule.from_expr(made), target="llvm")
+
+    wrong = "nn.conv2d: the implementation 'byte_pairs' does not fit: "
+    outside = wrong + r"places\[1\] is 4096, where no group of the window lies"
+    refused(outside, np.array([0, 4096], "int32"), starts)
+    refused(wrong + "places", np.array([-4, 0], "int32"), starts)
+    for bad in ([[0, 2], [3, 3]], [[-2, 0], [2, 2]], [[2, 0], [2, 2]]):
+        refused(wrong + "starts rise from 0 to the 2 groups", places, np.array(bad, "int32"))
+    refused(wrong + "groups are summed two by two", places, np.array([[0, 1], [2, 2]], "int32"))
+    refused(wrong + "weights, places and starts are constants", relay.var(
+        "places", shape=(2,), dtype="int32"), starts)
+
+    rows = relay.var("x", shape=(1, 3, 3, 16), dtype="uint8")
+    parts, many = np.zeros((1, 2, 3, 2, 8, 4), "int8"), np.array([1, 2], "int32")
+    made = packed_conv2d(
+        rows, Plan("depthwise_dot2"), [parts, many], 16, 3, groups=16, out_dtype="int32"
+    )
+    with pytest.raises(ValueError, match=r"weights have 1 parts, channels \[1, 2\] of them"):
+        relay.build(tvm.IRModule.from_expr(made), target="llvm")

@@ -83,10 +83,25 @@ def test_numbers(
     x = relay.var("x", shape=image)
     bias = relay.const(np.linspace(-1, 1, outputs, dtype="float32"))
     made = conv(x, outputs, window, **attrs)
-    func = relay.Function([x], relay.nn.relu(relay.nn.bias_add(made, bias)))
+    func = relay.Function((x,), relay.nn.relu(relay.nn.bias_add(made, bias)))
     answers = {"layouts": "NCHW -> NCHW", "implementation": "im2col"}
     with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
         lib = relay.build(tvm.IRModule.from_expr(func), target="native")
     data = np.random.default_rng(3).standard_normal(image, "float32")
     want = interpret(func, data)
     np.testing.assert_allclose(run_built(lib, x=data), want, rtol=2e-5, atol=2e-5)
+
+
+def test_weights_that_only_the_run_knows_are_packed_as_it_begins() -> None:
+    x, w = relay.var("x", shape=(1, 12, 9, 9)), relay.var("w", shape=(10, 6, 3, 3))
+    func = relay.Function((x, w), relay.nn.conv2d(x, w, groups=2, padding=1))
+    with tvm.transform.PassContext(
+        opt_level=3, config={"schedule.answers": {"layouts": "NCHW -> NCHW"}}
+    ):
+        mod = relay.optimize(tvm.IRModule.from_expr(func), target="llvm")[0]
+        lib = relay.build(tvm.IRModule.from_expr(func), target="native")
+    assert names_in(mod) == ["im2col"]
+    rng = np.random.default_rng(4)
+    data, weight = (rng.standard_normal(s, "float32") for s in ((1, 12, 9, 9), (10, 6, 3, 3)))
+    want = interpret(func, data, weight)
+    np.testing.assert_allclose(run_built(lib, x=data, w=weight), want, rtol=2e-5, atol=2e-5)

@@ -270,7 +270,10 @@ def test_what_follows_adds_no_loop(name: str) -> None:
         mod = packed_alone(relay.Function((x,), body), processor, candidate)
         fused = relay.transform.FuseOps(2)(mod)["main"].body.op
         loops.append(str(lower_kernel(fused, "kernel", PROCESSORS[processor]).function))
-    assert loops[0].count("# parallel") == loops[1].count("# parallel")
+    counts = [text.count("# parallel") for text in loops]
+    assert counts[0] == counts[1]
+    # The direct way shares work only where there is enough of it.
+    assert counts[0] >= 1 or candidate.plan.name == "direct"
 
 
 @pytest.mark.parametrize("name", PACKED)

@@ -373,11 +373,12 @@ def test_all_weights_together_keep_to_a_limit(in_all: float) -> None:
     """Those grow that save most for a byte: where images are large, weights are small."""
     body: relay.RelayExpr = relay.var("x", shape=(1, 56, 56, 64))
     for channels in (64, 64, 128, 128):
-        depth = body.checked_type.concrete_shape[-1]
-        weight = relay.const(np.ones((channels, depth, 3, 3), "float32"))
+        kind = body.checked_type
+        assert isinstance(kind, TensorType)
+        weight = relay.const(np.ones((channels, kind.concrete_shape[-1], 3, 3), "float32"))
         body = relay.nn.conv2d(body, weight, padding=1, data_layout="NHWC", kernel_layout="OIHW")
         body = relay.nn.max_pool2d(body, (2, 2), (2, 2), layout="NHWC")
-    func = relay.Function(relay.analysis.free_vars(body), body)
+    func = relay.Function(tuple(relay.analysis.free_vars(body)), body)
     func = relay.transform.InferType()(tvm.IRModule({"main": func}))["main"]
 
     def size(made: relay.Function) -> int:

@@ -3,13 +3,15 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sterna import te
+from sterna.ir.expr import Expr, Var
 from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter
 from sterna.tir.passes.flatten_buffer import flatten_buffer
 from sterna.tir.passes.hoist_if_then_else import hoist_if_then_else
-from sterna.tir.passes.loop_partition import loop_partition
+from sterna.tir.passes.loop_partition import MANY_PIECES, loop_partition
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.unroll_loop import unroll_loop
 from sterna.tir.passes.vectorize_loop import vectorize_loop
@@ -66,6 +68,32 @@ def test_partition_loops_with_a_symbolic_extent() -> None:
     assert "n // 8" in str(done)
     for size in (0, 5, 8, 22):
         same_numbers(func, done, size, size)
+
+
+@pytest.mark.parametrize("count", [3, 15])
+def test_partition_loops_at_every_border_and_keeps_many_pieces_rolled(count: int) -> None:
+    n = 4 * count
+    parts = [te.placeholder((4,), name=f"p{k}") for k in range(count)]
+
+    def pick(i: Var) -> Expr:
+        value: Expr = parts[-1][i - 4 * (count - 1)]
+        for k in reversed(range(count - 1)):
+            value = te.if_then_else(i < 4 * (k + 1), parts[k][i - 4 * k], value)
+        return value
+
+    out = te.compute((n,), pick, name="out")
+    s = te.create_schedule(out.op)
+    s[out].pragma(out.op.axis[0], "loop_partition_hint", True)
+    func = lower_schedule(s, [*parts, out], "f")
+    done = loop_partition(simplify(func))
+    verify(done)
+    text = str(done)
+    assert text.count("for i") == count and "if_then_else" not in text
+    assert text.count("stays_rolled") == (count if count >= MANY_PIECES else 0)
+    given = [np.arange(4, dtype="float32") + 10 * k for k in range(count)]
+    result = np.zeros(n, "float32")
+    interpreter.run(done, *given, result)
+    np.testing.assert_array_equal(result, np.concatenate(given))
 
 
 def test_hoist_conditions_asks_before_the_loop() -> None:

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.defs
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 
 import sterna.frontend.onnx as package
 from sterna.frontend import limits
@@ -34,10 +41,18 @@ from sterna.frontend.onnx.functions import (
     is_composed,
     local_definition,
 )
+from sterna.frontend.onnx.host_nodes import (
+    KINDS,
+    READERS,
+    TEXT,
+    host_function,
+    runs_on_host,
+)
 from sterna.frontend.onnx.model import (
     KnownReads,
     LoadedModel,
     Source,
+    all_nodes,
     load_model,
     reads,
     sorted_nodes,
@@ -45,7 +60,7 @@ from sterna.frontend.onnx.model import (
 from sterna.frontend.onnx.node import Node, find_converter
 from sterna.frontend.onnx.open_graph import OpenGraph, open_input, tensor_entry
 from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
-from sterna.frontend.open_inputs import Given, is_tensor, tensors_of
+from sterna.frontend.open_inputs import Given, OpenInput, is_tensor, tensors_of
 from sterna.frontend.open_shapes import UndecidedError
 from sterna.frontend.stages import Decide, StagedFeeds
 from sterna.ir.module import IRModule
@@ -107,8 +122,9 @@ class OnnxTrace:
         weights = {tensor.name for tensor in graph.initializer}
         weights |= {sparse.values.name for sparse in graph.sparse_initializer}
         entries = [entry for entry in graph.input if entry.name not in weights]
-        self.inputs = [open_input(entry) for entry in entries]
-        self.outputs = [output.name for output in graph.output]
+        self.inputs: Sequence[OpenInput] = [open_input(entry) for entry in entries]
+        self.outputs: Sequence[str] = [output.name for output in graph.output]
+        self.needs_host = any(node.op_type in KINDS for node in all_nodes(graph))
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes; decide runs the parts that decide about others.
@@ -117,7 +133,7 @@ class OnnxTrace:
         over those of stages.
         """
         feeds = StagedFeeds(tensors_of(inputs), decide=decide)
-        shapes = {name: np.shape(each) for name, each in inputs.items() if is_tensor(each)}
+        shapes = {n: each.shape for n, each in inputs.items() if isinstance(each, np.ndarray)}
         with limited_folding() as room:
             importer = Importer(self.loaded, Inputs(shapes), None, True, room, feeds, inputs)
             results = importer.results()
@@ -208,7 +224,7 @@ class Importer(GraphImporter):
         for output in self.graph.output:
             result = self.result(output.name)
             number = output.type.tensor_type.elem_type
-            if self.given.dtypes or result in (UNMADE, ABSENT) or not number:
+            if self.given.dtypes or result in (UNMADE, ABSENT) or number in (0, TensorProto.STRING):
                 continue
             what = f"output '{output.name}'"
             if not isinstance(result.checked_type, TensorType):
@@ -231,6 +247,7 @@ class Importer(GraphImporter):
             or (node.domain, node.op_type, node.overload) in self.functions
             or find_converter(node.domain, node.op_type, version) is not None
             or is_composed(node, version)
+            or (self.feeds.can_measure and node.op_type in KINDS | READERS)
         )
 
     def _version(self, node: NodeProto) -> int:
@@ -257,7 +274,10 @@ class Importer(GraphImporter):
             if entry.name in self.weight_names:
                 continue
             given = None if self.present is None else self.present[entry.name]
-            if self.present is not None and not is_tensor(given):
+            if isinstance(given, np.ndarray) and given.dtype.kind == "O":
+                self.values[entry.name] = Var(entry.name, TensorType(given.shape, TEXT))
+                self.inputs.append(self.values[entry.name])  # type: ignore[arg-type]
+            elif self.present is not None and not is_tensor(given):
                 self._add_sequence(entry.name, given)
             else:
                 own = tensor_entry(entry)
@@ -310,6 +330,12 @@ class Importer(GraphImporter):
         if proto.op_type == "If":
             return self._choice(proto)
         convert = find_converter(proto.domain, proto.op_type, version)
+        if isinstance(self.feeds, StagedFeeds):
+            given = [self._operand(proto, name) for name in proto.input]
+            if runs_on_host(proto, given):
+                known = [each for each in given if each is not None]
+                run = host_function(proto, version)
+                return self.feeds.by_host(run, known, len(proto.output), TEXT)
         if convert is None:
             operands = [self._operand(proto, name) for name in proto.input]
             made = definition(proto, version, self.opsets.get("", version), operands)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnx import ValueInfoProto
+from onnx import TensorProto, ValueInfoProto
 
 from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
 from sterna.frontend.open_inputs import OpenInput
@@ -43,5 +43,7 @@ def open_input(entry: ValueInfoProto) -> OpenInput:
     if own.type.HasField("sequence_type"):
         return OpenInput(entry.name, None, None, is_sequence=True, is_optional=is_optional)
     shape = declared_inputs([own])[entry.name]
+    if own.type.tensor_type.elem_type == TensorProto.STRING:
+        return OpenInput(entry.name, shape, None, is_optional=is_optional)
     dtype = input_dtype(own, f"input '{entry.name}'")
     return OpenInput(entry.name, shape, dtype, is_optional=is_optional)

@@ -76,7 +76,8 @@ _PACKED: dict[int, int] = {
 
 
 def _from_bytes(
-    tensor: TensorProto, raw: bytes, kind: "np.dtype[Any]", count: int, bits: int, what: str
+    tensor: TensorProto, raw: bytes | memoryview, kind: "np.dtype[Any]", count: int, bits: int,
+    what: str,
 ) -> Array:
     wanted = -(-count * bits // 8)
     if len(raw) != wanted:
@@ -89,7 +90,7 @@ def _from_bytes(
     if kind.isbuiltin == 1:
         held = np.frombuffer(raw, kind.newbyteorder("<")).astype(kind, copy=False)
         return held.reshape(tuple(tensor.dims))
-    inside = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
+    inside = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=bytes(raw))
     return numpy_helper.to_array(inside)
 
 
@@ -111,7 +112,7 @@ def _expect_range(numbers: Array, number: int, kind: "np.dtype[Any]", what: str)
 # ---- data in files ----
 
 
-def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> bytes:
+def _external(tensor: TensorProto, size: int, what: str, folder: str | None) -> bytes | memoryview:
     """The bytes of a tensor that lie in a file of the model's folder."""
     given = {entry.key: entry.value for entry in tensor.external_data}
     if not all(isinstance(value, str) for value in given.values()):

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from sterna.frontend.calls import call, constant
+from sterna.frontend.calls import call, cast, constant, dtype_of
+from sterna.frontend.tflite.fixed_point import quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, single
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.arrays import Array
@@ -81,8 +82,13 @@ def rescaled(
 ) -> RelayExpr:
     """Whole numbers times a ratio, of which there may be one for each index along an axis."""
     _, zero = single(quantization, "the result")
+    is_wide = dtype_of(whole) == "int64"
+    if is_wide and node.kind != "FULLY_CONNECTED":
+        return _rescaled_wide(whole, ratio, dtype)
     shaped = ratio.reshape(()) if ratio.size == 1 else ratio.reshape(-1)
-    if node.rounding == TFLM:
+    if is_wide:
+        how = {"rounding": "UPWARD", "compute_dtype": "int64"}
+    elif node.rounding == TFLM:
         how = {"rounding": "TWICE", "compute_dtype": "int64"}
     else:
         shaped = shaped.astype(np.float32)
@@ -93,12 +99,27 @@ def rescaled(
     )
 
 
+def _rescaled_wide(whole: RelayExpr, ratio: Array, dtype: str) -> RelayExpr:
+    """Sums of 64 bits by fractions of 15 bits, rounded once, halves upward."""
+    pairs = [quantized_multiplier(float(one)) for one in ratio.reshape(-1)]
+    short = [0x7FFF if m >= 0x7FFF0000 else (m + (1 << 15)) >> 16 for m, _ in pairs]
+    shifts = [15 - power for _, power in pairs]
+    if min(shifts) < 1:
+        raise OpNotImplemented("sums of 64 bits that become larger")
+    factor, shift, half = (
+        constant(np.array(numbers if len(pairs) > 1 else numbers[0], np.int64))
+        for numbers in (short, shifts, [1 << (one - 1) for one in shifts])
+    )
+    moved = call("right_shift", call("add", call("multiply", whole, factor), half), shift)
+    return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
+
+
 def product_ratio(node: Node, data: Quantization, weight: Quantization, out: Quantization) -> Array:
     """The scale of products beside that of the result."""
-    kind = np.float64 if node.rounding == TFLM else np.float32
-    a, b, c = (one.scale.astype(kind) for one in (data, weight, out))
+    kind = np.float64 if node.rounding == TFLM or node.dtype() == "int16" else np.float32
+    scales: list[Array] = [one.scale.astype(kind) for one in (data, weight, out)]
     with np.errstate(all="ignore"):
-        ratio = np.asarray(a * b / c)
+        ratio = np.asarray(scales[0] * scales[1] / scales[2])
     if not np.all(np.isfinite(ratio)):
         raise ValueError("the scale of its result is too small beside those of its operands")
     return ratio

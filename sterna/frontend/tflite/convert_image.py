@@ -5,6 +5,7 @@ import numpy as np
 from sterna.frontend.calls import call, constant, dtype_of
 from sterna.frontend.tflite.node import Node, converter
 from sterna.frontend.tflite.resize import bilinear_of_bytes
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 
 
@@ -35,7 +36,8 @@ def resize_nearest(node: Node) -> RelayExpr:
     return made
 
 
-def _nearest(extent: int, wanted: int, node: Node) -> "np.ndarray[tuple[int, ...], np.dtype]":
+def _nearest(extent: int, wanted: int, node: Node) -> Array:
+    """The place that every index of the result reads."""
     aligned = bool(node.attr("align_corners")) and wanted > 1
     ratio = np.float32(extent - 1) / np.float32(wanted - 1) if aligned else (
         np.float32(extent) / np.float32(wanted)
@@ -43,4 +45,4 @@ def _nearest(extent: int, wanted: int, node: Node) -> "np.ndarray[tuple[int, ...
     offset = np.float32(0.5 if node.attr("half_pixel_centers") else 0)
     places = (np.arange(wanted, dtype=np.float32) + offset) * ratio
     whole = np.floor(places + np.float32(0.5)) if node.attr("align_corners") else np.floor(places)
-    return np.clip(whole.astype(np.int64), 0, extent - 1)
+    return np.asarray(np.clip(whole.astype(np.int64), 0, extent - 1))

@@ -9,6 +9,7 @@ import numpy as np
 from sterna.frontend.calls import call, cast, constant, dtype_of, parts
 from sterna.frontend.tflite.fixed_point import SHORT
 from sterna.frontend.tflite.node import Node, converter, single
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
@@ -172,21 +173,20 @@ def _shifted(product: RelayExpr, power: int) -> RelayExpr:
     return cast(_rescaled(product, 2.0**-power, 0, "int16"), "int32")
 
 
-def _all_shorts() -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+def _all_shorts() -> Array:
     return np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int64)
 
 
 @cache
-def _logistic() -> "np.ndarray[tuple[int, ...], np.dtype[np.int16]]":
+def _logistic() -> Array:
     return SHORT.logistic(_all_shorts(), GATE_BITS).astype(np.int16)
 
 
 @cache
-def _tanh(whole_bits: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int16]]":
+def _tanh(whole_bits: int) -> Array:
     return SHORT.tanh(_all_shorts(), whole_bits).astype(np.int16)
 
 
-def _of_table(data: RelayExpr, table: "np.ndarray[tuple[int, ...], np.dtype[np.int16]]"
-              ) -> RelayExpr:
+def _of_table(data: RelayExpr, table: Array) -> RelayExpr:
     index = cast(call("reinterpret", data, "uint16"), "int32")
     return cast(call("take", constant(table), index, axis=0), "int32")

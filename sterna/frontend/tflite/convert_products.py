@@ -79,7 +79,8 @@ def _convolution(
     if dtype_of(node[0]) == "float32":
         made = _of_floats(node, weight, attrs)
         return activated(node, with_bias(node, made))
-    sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), **attrs)
+    sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), out_dtype=sum_type(node),
+                **attrs)
     return from_sums(node, sums)
 
 
@@ -109,6 +110,11 @@ def zeros_and_scales(node: Node) -> tuple[RelayExpr, ...]:
 def _zero(quantization: Quantization) -> RelayExpr:
     points = quantization.zero.astype(np.int32)
     return constant(points[0] if np.all(points == points[0]) else points)
+
+
+def sum_type(node: Node) -> str:
+    """The type of sums: data of 16 bits with a bias of 64 needs as many."""
+    return "int64" if node.has(2) and dtype_of(node[2]) == "int64" else "int32"
 
 
 def with_bias(node: Node, made: RelayExpr) -> RelayExpr:
@@ -148,6 +154,7 @@ def fully_connected(node: Node) -> RelayExpr:
     if dtype_of(node[0]) == "float32":
         made = activated(node, with_bias(node, _dense_of_floats(node, rows, units)))
     else:
-        sums = call("qnn.dense", rows, node[1], *zeros_and_scales(node), units=units)
+        sums = call("qnn.dense", rows, node[1], *zeros_and_scales(node), units=units,
+                    out_dtype=sum_type(node))
         made = from_sums(node, sums)
     return reshape(made, (*extents[:-1], units)) if node.attr("keep_num_dims") else made

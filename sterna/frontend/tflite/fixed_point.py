@@ -55,11 +55,12 @@ class FixedPoint:
 
     def product(self, a: Array, b: Array | int) -> Array:
         """The product of fractions, rounded, halves upward."""
-        return np.minimum((a * b + (1 << (self.fraction - 1))) >> self.fraction, self.largest)
+        wide: Array = a * b + (1 << (self.fraction - 1))
+        return np.asarray(np.minimum(wide >> self.fraction, self.largest))
 
     def times_power(self, x: Array, power: int) -> Array:
         """x * 2**power, held within the bits that there are."""
-        return np.clip(x << power, -self.largest - 1, self.largest)
+        return np.asarray(np.clip(x << power, -self.largest - 1, self.largest))
 
     def exp_of_negatives(self, a: Array, whole_bits: int) -> Array:
         """exp of numbers up to 0 with so many bits of whole part, as fractions."""
@@ -82,7 +83,7 @@ class FixedPoint:
         x3, x4 = self.product(x2, x), self.product(x2, x2)
         rest = self.product(divided_by_power(x4, 2) + x3, third) + x2
         series = x + divided_by_power(rest, 1)
-        return np.minimum(around + self.product(series, around), self.largest)
+        return np.asarray(np.minimum(around + self.product(series, around), self.largest))
 
     def _half_reciprocal(self, a: Array) -> Array:
         """2 / (1 + a) of fractions from 0 to 1 by three steps of Newton's, with 2 whole bits."""

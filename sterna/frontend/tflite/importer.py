@@ -32,6 +32,7 @@ from sterna.frontend.tflite.variables import Variables
 from sterna.frontend.tflite.weights import constant_of, held_type
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr, Var
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
@@ -192,7 +193,10 @@ class Importer(GraphImporter):
             if tensor is None or tensor.key in self.values:
                 continue
             if self.model.bytes_of(tensor) is not None:
-                self.add_weight(tensor.key, lambda what, own=tensor: constant_of(self.model, own))
+                self.add_weight(tensor.key, partial(self._constant, tensor))
+
+    def _constant(self, tensor: TensorInfo, what: str) -> Array:
+        return constant_of(self.model, tensor)
 
     # ---- nodes ----
 

@@ -23,11 +23,12 @@ def _short(real: float) -> tuple[int, int]:
 
 def _high(a: Array, b: Array | int) -> Array:
     """The product of fractions of 15 bits, rounded."""
-    return np.minimum((a * b + (1 << 14)) >> 15, _LARGEST)
+    product: Array = a * b + (1 << 14)
+    return np.asarray(np.minimum(product >> 15, _LARGEST))
 
 
 def _left(x: Array, power: int) -> Array:
-    return np.clip(x << power, -_LARGEST - 1, _LARGEST)
+    return np.asarray(np.clip(x << power, -_LARGEST - 1, _LARGEST))
 
 
 def _right(node: Node, x: Array, power: int) -> Array:

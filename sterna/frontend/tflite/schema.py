@@ -152,7 +152,7 @@ class TFLiteModel:
                 )
             return self.data[offset : offset + size]
         found = table.array(0, "uint8")
-        return None if found is None or not found.size else memoryview(found).cast("B")
+        return None if found is None or not found.size else found.data.cast("B")
 
 
 def read_model(data: bytes | memoryview) -> TFLiteModel:

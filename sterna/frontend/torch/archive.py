@@ -20,11 +20,12 @@ class Archive:
     """The entries of one file, by their names behind its folder."""
 
     def __init__(self, source: "str | os.PathLike[str] | bytes") -> None:
-        is_path = isinstance(source, str | os.PathLike)
-        self.name = f"'{os.fspath(source)}'" if is_path else "the PyTorch model"  # type: ignore[arg-type]
-        raw = read_whole(source) if is_path else source  # type: ignore[arg-type]
+        if isinstance(source, bytes):
+            self.name, raw = "the PyTorch model", source
+        else:
+            self.name, raw = f"'{os.fspath(source)}'", read_whole(source)
         try:
-            self._zip = zipfile.ZipFile(io.BytesIO(raw))  # type: ignore[arg-type]
+            self._zip = zipfile.ZipFile(io.BytesIO(raw))
             listed = self._zip.infolist()
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
             raise ValueError(f"{self.name} is no archive of PyTorch: {error}") from None

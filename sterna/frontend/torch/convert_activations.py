@@ -7,6 +7,7 @@ from sterna.frontend.torch.convert_shape import axis_of, shape_of, slice_
 from sterna.frontend.torch.promotion import as_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 _PLAIN = {
     "relu": "nn.relu", "silu": "nn.swish", "mish": "nn.mish", "hardswish": "nn.hard_swish",
@@ -56,7 +57,7 @@ def rrelu(
     x: RelayExpr, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> RelayExpr:
     if training:
-        raise ValueError("slopes at random; call eval() of the model before it is exported")
+        raise OpNotImplemented("random slopes; call eval() of the model before it is exported")
     return leaky_relu(x, (lower + upper) / 2)
 
 
@@ -120,7 +121,7 @@ def glu(x: RelayExpr, dim: int = -1) -> RelayExpr:
     return call("multiply", slice_(x, at, 0, half), gate)
 
 
-@aten("softmax", "_softmax", "special_softmax", "_safe_softmax")
+@aten("softmax", "_softmax", "special_softmax")
 def softmax(
     x: RelayExpr, dim: int, dtype: str | None = None, half_to_float: bool = False
 ) -> RelayExpr:

@@ -95,19 +95,26 @@ def arange(
 
 @aten("linspace")
 def linspace(
-    start: float, end: float, steps: int, dtype: str | None = None
+    start: Operand, end: Operand, steps: int, dtype: str | None = None
 ) -> RelayExpr:
+    """Numbers from one to another, counted from the nearer end."""
     expect_moderate(steps, "linspace")
-    return constant(np.linspace(start, end, steps), known_dtype(dtype or DEFAULT_FLOAT, "a tensor"))
+    kind = known_dtype(dtype or DEFAULT_FLOAT, "a tensor")
+    if isinstance(start, RelayExpr) or isinstance(end, RelayExpr):
+        first, last = as_type(start, "float64"), as_type(end, "float64")
+        shares = constant(np.linspace(0, 1, steps), "float64")
+        apart = call("multiply", shares, call("subtract", last, first))
+        return cast(call("add", first, apart), kind)
+    return constant(np.linspace(start, end, steps), kind)
 
 
 @aten("logspace")
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, dtype: str | None = None
+    start: Operand, end: Operand, steps: int, base: float = 10.0, dtype: str | None = None
 ) -> RelayExpr:
     expect_moderate(steps, "logspace")
-    line = base ** np.linspace(start, end, steps)
-    return constant(line, known_dtype(dtype or DEFAULT_FLOAT, "a tensor"))
+    line = linspace(start, end, steps, "float64")
+    return cast(call("power", like(base, line), line), dtype or DEFAULT_FLOAT)
 
 
 @aten("eye")

@@ -13,6 +13,7 @@ from sterna.frontend.torch.convert_shape import (
     expand,
     movedim,
     permute,
+    places_of,
     ravel,
     shape_of,
     unsqueeze,
@@ -83,7 +84,7 @@ def index(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
     axes = [axis for axis, each in enumerate(given) if each is not None]
     if not axes:
         return x
-    places = [from_front(each, shape_of(x)[axis])  # type: ignore[arg-type]
+    places = [from_front(each, shape_of(x)[axis])
               for axis, each in enumerate(given) if each is not None]
     if len(axes) == 1:
         return call("take", x, places[0], axis=axes[0])
@@ -149,7 +150,7 @@ def index_put(
     if not axes:
         made = expand(values, shape_of(x))
         return call("add", x, made) if accumulate else made
-    places = [from_front(each, shape_of(x)[axis])  # type: ignore[arg-type]
+    places = [from_front(each, shape_of(x)[axis])
               for axis, each in enumerate(given) if each is not None]
     whole = broadcast_shape(*(shape_of(each) for each in places))
     rest = [axis for axis in range(rank_of(x)) if axis not in axes]
@@ -295,8 +296,9 @@ def slice_scatter(
     end: int | None = None, step: int = 1,
 ) -> RelayExpr:
     at = axis_of(dim, rank_of(x))
-    places = range(*slice(start, end, step).indices(shape_of(x)[at]))
-    return index_copy(x, at, constant(list(places), "int64"), src) if places else x
+    first, last, _ = slice(start, end).indices(shape_of(x)[at])
+    count = max(0, -(-(last - first) // step))
+    return index_copy(x, at, places_of((first, count, step)), src) if count else x
 
 
 @aten("select_scatter")
@@ -315,9 +317,9 @@ def diagonal_scatter(
     *outer, rows, columns = shape_of(moved)
     count = shape_of(src)[-1]
     first = (max(-offset, 0), max(offset, 0))
-    places = [(first[0] + at) * columns + first[1] + at for at in range(count)]
+    places = places_of((first[0] * columns + first[1], count, columns + 1))
     flat = reshaped(moved, (*outer, rows * columns))
-    made = index_copy(flat, rank - 2, constant(places, "int64"), src)
+    made = index_copy(flat, rank - 2, places, src)
     return movedim(reshaped(made, shape_of(moved)), (rank - 2, rank - 1), (dim1, dim2))
 
 

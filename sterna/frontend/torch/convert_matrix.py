@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from sterna.frontend.calls import call, cast, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import add, mul
-from sterna.frontend.torch.convert_shape import broadcast_shape, expand, shape_of
+from sterna.frontend.torch.convert_shape import broadcast_shape, expand, places_of, shape_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
+
+# Powers of matrices are written out.
+MOST_PRODUCTS = 64
 
 
 @aten("linear")
@@ -183,6 +187,8 @@ def chain_matmul(matrices: Sequence[RelayExpr]) -> RelayExpr:
 
 @aten("linalg_matrix_power")
 def matrix_power(x: RelayExpr, n: int) -> RelayExpr:
+    if not 0 < n <= MOST_PRODUCTS:
+        raise OpNotImplemented(f"the power {n} of a matrix")
     made = x
     for _ in range(n - 1):
         made = matmul(made, x)
@@ -226,7 +232,7 @@ def det(A: RelayExpr | None = None, x: RelayExpr | None = None) -> RelayExpr:
 @aten("trace")
 def trace(x: RelayExpr) -> RelayExpr:
     rows, columns = shape_of(x)
-    places = [at * columns + at for at in range(min(rows, columns))]
+    places = places_of((0, min(rows, columns), columns + 1))
     line = call("take", reshaped(x, (rows * columns,)), places)
     return call("sum", line)
 

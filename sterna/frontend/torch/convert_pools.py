@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_layers import LAYOUT, Numbers, per_axis
-from sterna.frontend.torch.convert_shape import shape_of, squeeze, unsqueeze
+from sterna.frontend.torch.convert_shape import places_of, shape_of, squeeze, unsqueeze
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -59,16 +59,21 @@ for _rank in (1, 2, 3):
         ceil_mode: bool = False, count_include_pad: bool = True,
         divisor_override: int | None = None, _rank: int = _rank,
     ) -> list[RelayExpr]:
-        if divisor_override is not None:
-            count_include_pad = True
+        data, alone = _batched(x, _rank)
+        window = per_axis(kernel_size, _rank)
+        steps = per_axis(stride, _rank) if stride else window
+        zeros = per_axis(padding, _rank)
+        if divisor_override is not None or (count_include_pad and ceil_mode):
+            # Padding that counts is data; what ceil_mode adds behind it does not count.
+            data = _padded(data, zeros, window, steps, ceil_mode, divisor_override is not None)
+            zeros, count_include_pad = (0,) * _rank, False
         made = _pooled(
-            "avg_pool{}d", x, kernel_size, stride, padding, _rank, 1, ceil_mode,
+            "avg_pool{}d", data, window, steps, zeros, _rank, 1, ceil_mode,
             count_include_pad=count_include_pad,
-        )
-        if divisor_override is None:
-            return made
-        factor = math.prod(per_axis(kernel_size, _rank)) / divisor_override
-        return [call("multiply", made[0], like(factor, made[0]))]
+        )[0]
+        if divisor_override is not None:
+            made = call("multiply", made, like(math.prod(window) / divisor_override, made))
+        return [squeeze(made, 0) if alone else made]
 
     def _adaptive_average(
         x: RelayExpr, output_size: Numbers, _rank: int = _rank
@@ -82,6 +87,46 @@ for _rank in (1, 2, 3):
     aten(f"max_pool{_rank}d_with_indices")(_max_pool_indices)
     aten(f"avg_pool{_rank}d")(_avg_pool)
     aten(f"adaptive_avg_pool{_rank}d", f"_adaptive_avg_pool{_rank}d")(_adaptive_average)
+
+
+def _padded(
+    data: RelayExpr, zeros: Sequence[int], window: Sequence[int], steps: Sequence[int],
+    ceil_mode: bool, whole: bool,
+) -> RelayExpr:
+    """Data with its padding, and as much behind as makes every window whole if that is asked."""
+    width = [(0, 0), (0, 0)]
+    for extent, pad, size, step in zip(shape_of(data)[2:], zeros, window, steps, strict=True):
+        full = extent + 2 * pad
+        count = -(-(full - size) // step) + 1 if ceil_mode else (full - size) // step + 1
+        if (count - 1) * step >= extent + pad:
+            count -= 1
+        missing = max(0, (count - 1) * step + size - full) if whole else 0
+        width.append((pad, pad + missing))
+    return call("nn.pad", data, tuple(width), like(0, data))
+
+
+for _rank in (1, 2, 3):
+
+    def _adaptive_max(x: RelayExpr, output_size: Numbers, _rank: int = _rank) -> list[RelayExpr]:
+        """The largest of each window; their places where windows are of one size."""
+        data, alone = _batched(x, _rank)
+        outs = [
+            extent if out is None else out
+            for extent, out in zip(shape_of(data)[2:], per_axis(output_size, _rank), strict=True)
+        ]
+        made = [call(
+            f"nn.adaptive_max_pool{_rank}d", data, output_size=tuple(outs), layout=LAYOUT[_rank]
+        )]
+        pairs = list(zip(shape_of(data)[2:], outs, strict=True))
+        if all(extent % out == 0 for extent, out in pairs):
+            window = [extent // out for extent, out in pairs]
+            _, places = _pooled(
+                "max_pool{}d_with_indices", data, window, window, 0, _rank, 1, False
+            )
+            made.append(_within_channel(cast(places, "int64"), shape_of(data), _rank))
+        return [squeeze(each, 0) if alone else each for each in made]
+
+    aten(f"adaptive_max_pool{_rank}d")(_adaptive_max)
 
 
 def _within_channel(places: RelayExpr, shape: Sequence[int], rank: int) -> RelayExpr:
@@ -148,9 +193,10 @@ def replication_pad(x: RelayExpr, padding: Sequence[int]) -> RelayExpr:
 def circular_pad(x: RelayExpr, pad: Sequence[int]) -> RelayExpr:
     for axis, (before, behind) in enumerate(_width(x, pad)):
         whole = shape_of(x)[axis]
-        places = [(at - before) % whole for at in range(whole + before + behind)]
         if before or behind:
-            x = call("take", x, constant(places, "int64"), axis=axis)
+            places = places_of((-before, whole + before + behind, 1))
+            places = call("floor_mod", places, constant(whole, "int64"))
+            x = call("take", x, places, axis=axis)
     return x
 
 
@@ -196,11 +242,15 @@ def nearest(
     data = x if x is not None else input
     assert data is not None
     sizes = _sizes(data, output_size, scale_factors)
-    given = scale_factors or [scales, scales_d, scales_h, scales_w]
+    given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
     return _resized(
         data, sizes, "nearest_neighbor", "asymmetric", rounding_method="floor", scales=factors
     )
+
+
+def _given(listed: Sequence[float] | None, *single: float | None) -> list[float | None]:
+    return list(listed) if listed else list(single)
 
 
 def _by_axis(given: Sequence[float | None], count: int) -> list[float | None]:
@@ -217,7 +267,7 @@ def nearest_exact(
     data = x if x is not None else input
     assert data is not None
     sizes = _sizes(data, output_size, scale_factors)
-    given = scale_factors or [scales, scales_d, scales_h, scales_w]
+    given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
     return _resized(
         data, sizes, "nearest_neighbor", "half_pixel", rounding_method="round_prefer_ceil",
@@ -235,7 +285,7 @@ def linear(
     data = x if x is not None else input
     assert data is not None
     sizes = _sizes(data, output_size, scale_factors)
-    given = scale_factors or [scales, scales_d, scales_h, scales_w]
+    given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
     if align_corners:
         return _resized(data, sizes, "linear", "align_corners")
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
@@ -253,13 +303,31 @@ def bicubic(
     sizes = _sizes(data, output_size, scale_factors)
     if align_corners:
         return _resized(data, sizes, "cubic", "align_corners", cubic_alpha=-0.75)
-    factors = _factors(data, list(scale_factors or [scales_h, scales_w]), sizes)
+    given = _given(scale_factors, scales_h, scales_w)
+    factors = _factors(data, given, sizes)
     return _resized(data, sizes, "cubic", "half_pixel", cubic_alpha=-0.75, scales=factors)
 
 
-@aten("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
-def antialiased(**about: object) -> RelayExpr:
-    raise OpNotImplemented("resizing with antialiasing")
+for _kind, _method in (("bilinear", "linear"), ("bicubic", "cubic")):
+
+    def _antialiased(
+        align_corners: bool, x: RelayExpr | None = None, output_size: Sequence[int] | None = None,
+        scales_h: float | None = None, scales_w: float | None = None,
+        scale_factors: Sequence[float] | None = None, input: RelayExpr | None = None,
+        _method: str = _method,
+    ) -> RelayExpr:
+        data = x if x is not None else input
+        assert data is not None
+        if align_corners:
+            raise OpNotImplemented("antialiasing with align_corners")
+        sizes = _sizes(data, output_size, scale_factors)
+        factors = _factors(data, _given(scale_factors, scales_h, scales_w), sizes)
+        return call(
+            "image.smooth_resize", data, tuple(sizes), axes=(2, 3), method=_method,
+            cubic_alpha=-0.5, exclude_outside=True, scales=factors,
+        )
+
+    aten(f"_upsample_{_kind}2d_aa")(_antialiased)
 
 
 # ---- sampling ----
@@ -290,17 +358,13 @@ def im2col(
     )
     data = call("nn.pad", data, ((0, 0), (0, 0), (zeros[0],) * 2, (zeros[1],) * 2))
     batch, channels, *extents = shape_of(data)
-    lines = []
+    columns = 1
     for axis in range(2):
         count = (extents[axis] - widths[axis] * (window[axis] - 1) - 1) // steps[axis] + 1
-        lines.append([
-            [place * steps[axis] + at * widths[axis] for place in range(count)]
-            for at in range(window[axis])
-        ])
-    data = call("take", data, constant(lines[0], "int64"), axis=2)
-    data = call("take", data, constant(lines[1], "int64"), axis=4)
+        places = places_of((0, window[axis], widths[axis]), (0, count, steps[axis]))
+        data = call("take", data, places, axis=2 + 2 * axis)
+        columns *= count
     data = call("transpose", data, (0, 1, 2, 4, 3, 5))
-    columns = len(lines[0][0]) * len(lines[1][0])
     made = reshaped(data, (batch, channels * math.prod(window), columns))
     return squeeze(made, 0) if alone else made
 

@@ -323,3 +323,21 @@ def median(x: RelayExpr, dim: int | None = None, keepdim: bool = False) -> list[
     return made[:1] if only else made
 
 
+
+
+@aten("nanmedian", "nanmedian.default")
+def nanmedian(x: RelayExpr, dim: int | None = None, keepdim: bool = False) -> list[RelayExpr]:
+    """The lower of the two in the middle of what is no NaN, which comes last in the order."""
+    only = dim is None
+    if dim is None:
+        x, dim = ravel(x), 0
+    if not rank_of(x):
+        return [x, constant(0, "int64")]
+    at = axis_of(dim, rank_of(x))
+    known = reduced("sum", cast(call("logical_not", call("isnan", x)), "int64"), at, True)
+    middle = call("floor_divide", call("subtract", known, like(1, known)), like(2, known))
+    place = call("maximum", middle, like(0, middle))
+    made = [call("gather", each, at, place) for each in sort(x, at)]
+    if not keepdim:
+        made = [squeeze(each, at) for each in made]
+    return made[:1] if only else made

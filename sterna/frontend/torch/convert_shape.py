@@ -8,6 +8,7 @@ import numpy as np
 
 from sterna.frontend.calls import axis_below, call, cast, constant, parts, rank_of, type_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.limits import MOST_NUMBERS, expect_moderate
 from sterna.frontend.torch.promotion import result_type
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -169,6 +170,21 @@ def movedim(
 # ---- parts ----
 
 
+def expect_few(count: int) -> None:
+    """So many tensors can be results of one operator."""
+    if count > MOST_NUMBERS:
+        raise ValueError(f"it has {count} results, more than {MOST_NUMBERS}")
+
+
+def places_of(*lines: tuple[int, int, int]) -> RelayExpr:
+    """Sums of numbers along axes, each from a first one, so many, at a distance."""
+    expect_moderate(math.prod(count for _, count, _ in lines), "its places")
+    found = np.zeros((), np.int64)
+    for first, count, step in lines:
+        found = found[..., None] + (first + step * np.arange(count))
+    return constant(found, "int64")
+
+
 @aten("slice", "slice_copy")
 def slice_(
     x: RelayExpr, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
@@ -209,6 +225,7 @@ def split(
     sizes = split_sizes or split_size
     if isinstance(sizes, int):
         count = max(1, -(-whole // max(sizes, 1)))
+        expect_few(count)
         sizes = [min(sizes, whole - place * sizes) for place in range(count)]
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
     return _cut(x, ends[:-1], axis_of(dim, rank_of(x)))
@@ -228,6 +245,7 @@ def _cut(x: RelayExpr, places: Sequence[int], at: int) -> list[RelayExpr]:
 def chunk(x: RelayExpr, chunks: int, dim: int = 0) -> list[RelayExpr]:
     whole = shape_of(x)[axis_of(dim, rank_of(x))]
     if not whole:
+        expect_few(chunks)
         return [x] * chunks
     return split(x, -(-whole // chunks), dim)
 
@@ -241,6 +259,7 @@ def tensor_split(
     if indices is not None:
         places = [min(slice(place, None).indices(whole)[0], whole) for place in indices]
         return _cut(x, places, at)
+    expect_few(sections)
     small, more = divmod(whole, sections)
     return split(x, dim=at, split_sizes=[small + (part < more) for part in range(sections)])
 
@@ -268,8 +287,7 @@ def unfold(x: RelayExpr, dimension: int, size: int, step: int) -> RelayExpr:
         return reshaped(x, (size,))
     at = axis_of(dimension, len(shape))
     count = (shape[at] - size) // step + 1
-    places = [[window * step + place for place in range(size)] for window in range(count)]
-    made = call("take", x, constant(places, "int64"), axis=at)
+    made = call("take", x, places_of((0, count, step), (0, size, 1)), axis=at)
     return movedim(made, at + 1, -1)
 
 
@@ -278,10 +296,9 @@ def as_strided(
     x: RelayExpr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> RelayExpr:
     """Elements of a tensor that lies in order, by their places in memory."""
-    places = np.full((), storage_offset or 0)
-    for extent, step in zip(size, stride, strict=True):
-        places = places[..., None] + np.arange(extent) * step
-    return call("take", ravel(x), constant(places, "int64"))
+    lines = [(0, extent, step) for extent, step in zip(size, stride, strict=True)]
+    places = call("add", places_of(*lines), constant(storage_offset or 0, "int64"))
+    return call("take", ravel(x), places)
 
 
 @aten("diagonal", "diagonal_copy")
@@ -291,9 +308,9 @@ def diagonal(x: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Rel
     *outer, rows, columns = shape_of(moved)
     first = (max(-offset, 0), max(offset, 0))
     count = max(0, min(rows - first[0], columns - first[1]))
-    places = [(first[0] + at) * columns + first[1] + at for at in range(count)]
+    places = places_of((first[0] * columns + first[1], count, columns + 1))
     flat = reshaped(moved, (*outer, rows * columns))
-    return call("take", flat, constant(places, "int64"), axis=rank - 2)
+    return call("take", flat, places, axis=rank - 2)
 
 
 @aten("linalg_diagonal")

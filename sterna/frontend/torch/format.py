@@ -32,5 +32,6 @@ FORMAT = Format(
     sniff=_sniff,
     load="sterna.frontend.torch.load_model:load",
     takes=_takes,
+    trace="sterna.frontend.torch.open_program:ProgramTrace",
     functions={"from_pytorch": "sterna.frontend.torch.from_pytorch:from_pytorch"},
 )

@@ -106,10 +106,11 @@ class ProgramImporter(GraphImporter):
         """What a converter gets for an argument."""
         if isinstance(argument, list):
             return [self._value(part) for part in argument]
-        if isinstance(argument, Ref):
-            return self.result(argument.name)
-        if isinstance(argument, NumberRef):
-            return number_of(self.result(argument.name))
+        if isinstance(argument, Ref | NumberRef):
+            if argument.name not in self.values:
+                raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
+            found = self.values[argument.name]
+            return found if isinstance(argument, Ref) else number_of(found)
         if isinstance(argument, Unreadable):
             raise OpNotImplemented(argument.what)
         return argument

@@ -60,10 +60,10 @@ def _functional(exported: Any) -> Any:
             if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
             and converter_of(target_name(node.target)) is None
         }
-        apart = dict(torch._decomp.get_decompositions(list(unknown))) if unknown else {}
-        for target in unknown - apart.keys():
-            if target._can_decompose():  # one that PyTorch itself composes of others
-                apart[target] = _get_decomp_for_cia(target)
+        # What PyTorch itself composes of others first: its other rules have mistakes there.
+        apart = {op: _get_decomp_for_cia(op) for op in unknown if op._can_decompose()}
+        rest = [op for op in unknown if op not in apart]
+        apart.update(torch._decomp.get_decompositions(rest) if rest else {})
         if not apart:
             break
         made = made.run_decompositions(apart)

@@ -50,6 +50,10 @@ COMMON = [
     "-ffunction-sections", "-fdata-sections",
 ]
 
+# Loops over the sums of a register tile are short: written out, the sums stay in registers. clang
+# does it anyway.
+PEELED = "-fpeel-loops"
+
 
 def choose_toolchain(wanted: str | None) -> str:
     """The one that was asked for, else the one that is there."""
@@ -68,7 +72,7 @@ def compile_command(toolchain: str, cpu: str, libc_folder: str) -> list[str]:
     """
     processor = PROCESSORS[cpu]
     if toolchain == GCC:
-        return [GCC_COMMAND, *processor.gcc, "-mthumb", *COMMON, "-nostartfiles",
+        return [GCC_COMMAND, *processor.gcc, "-mthumb", *COMMON, PEELED, "-nostartfiles",
                 "--specs=nano.specs", "-Wl,--gc-sections"]
     return [sys.executable, "-m", "ziglang", "cc", *processor.zig_flags, *COMMON,
             "-ffreestanding", "-fno-sanitize=all", f"-isystem{libc_folder}",

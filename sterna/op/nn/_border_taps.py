@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.types import TensorType
-from sterna.op.nn._conv_implementation import grouped_weights
-from sterna.op.nn._conv_shape import ConvAttrs, contraction_of
-from sterna.relay.arrays import Array, to_numpy
+from sterna.op.nn._conv_implementation import with_known_weights
+from sterna.relay.arrays import shared_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call as call_of
@@ -69,8 +67,9 @@ def runs_of(made: Contraction, axis: int) -> list[Run]:
 
 def without_border(call: Call, processor: Processor) -> RelayExpr | None:
     """A convolution as parts of it, where that costs less than products with the border."""
-    made = _padded(call)
-    if made is None:
+    known = with_known_weights(call)
+    made = None if known is None else _padded(call, known[0])
+    if known is None or made is None:
         return None
     runs = [runs_of(made, axis) for axis in range(made.rank)]
     if any(not run.taps for each in runs for run in each):
@@ -81,7 +80,7 @@ def without_border(call: Call, processor: Processor) -> RelayExpr | None:
     around = _around(made, own, processor)
     if spared / products_per_cycle(processor) / processor.threads <= around:
         return None  # they could not pay
-    weights = _plain_weights(call, made)
+    weights = known[1]
 
     def cycles(way: str) -> float:
         if way == COMPUTED:
@@ -96,21 +95,15 @@ def without_border(call: Call, processor: Processor) -> RelayExpr | None:
     return _by_parts(call, runs)
 
 
-def _padded(call: Call) -> Contraction | None:
-    """The contraction of float32 that has a border, with channels last; None if there is none."""
+def _padded(call: Call, made: Contraction) -> Contraction | None:
+    """The contraction of float32 that has a border, with channels last; None if it is none."""
     attrs: Any = call.attrs
-    kinds = [arg.checked_type for arg in call.args[:2]]
-    if attrs.implementation or not isinstance(call.args[1], Constant):
-        return None
     layouts = [layout_of(name) for name in (attrs.data_layout, attrs.kernel_layout)]
     if attrs.out_layout not in ("", attrs.data_layout) or any(one.is_blocked for one in layouts):
         return None
-    if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
+    if {*made.dtypes} != {FLOAT32} or made.border or not made.is_padded:
         return None
-    made = contraction_of(attrs, *kinds)  # type: ignore[arg-type]
-    if made is None or {*made.dtypes} != {FLOAT32} or made.border:
-        return None
-    if not made.is_padded or made.depth == 1 or made.macs == 0:
+    if made.depth == 1 or made.macs == 0:
         return None
     return replace(made, data_layout="NHWC", out_layout="NHWC")
 
@@ -120,13 +113,6 @@ def _around(made: Contraction, parts: Sequence[Contraction], processor: Processo
     seen = sum(math.prod(part.image) for part in parts) * made.inputs
     joined = 2 * math.prod(made.result) * made.outputs
     return COPIED * made.batch * (seen + joined) / processor.threads + 2 * len(parts) * KERNEL
-
-
-def _plain_weights(call: Call, made: Contraction) -> Array:
-    weight, attrs = call.args[1], call.attrs
-    assert isinstance(weight, Constant) and isinstance(attrs, ConvAttrs)
-    grouped = grouped_weights(attrs, to_numpy(weight.data), made.inputs)
-    return np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
 
 
 def _contraction(made: Contraction, part: Sequence[Run]) -> Contraction:
@@ -172,5 +158,5 @@ def _part(call: Call, part: Sequence[Run]) -> RelayExpr:
     )
     own = {**dict(attrs.items()), "padding": (0, 0)}
     own["kernel_size"] = tuple(len(run.taps) for run in part)
-    taps = np.ascontiguousarray(to_numpy(weight.data)[tuple(index)])
-    return call_of("nn.conv2d", seen, const(taps), **own)
+    own_taps = np.ascontiguousarray(shared_numpy(weight.data)[tuple(index)])
+    return call_of("nn.conv2d", seen, const(own_taps), **own)

@@ -12,15 +12,24 @@ from sterna.relay.arrays import Array, shared_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import Way
+from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.expression import Expression
 from sterna.schedule.implementation import (
+    Plan,
     best_candidate,
     compute_packed,
     packed_operands,
     unpacked,
     ways_to_grow,
+)
+from sterna.schedule.implementations.im2col import IMPLEMENTATION as IM2COL
+from sterna.schedule.implementations.im2col import (
+    offers_im2col,
+    packed_in_graph,
+    with_border,
+    without_border,
 )
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import expression_of
@@ -42,45 +51,71 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     """A convolution with known weights, packed; None where it runs best as it stands."""
     attrs: Any = call.attrs
     data, weight = call.args[:2]
-    described = _with_known_weights(call)
+    described = with_known_weights(call)
     if described is None:
-        return None
+        return _with_free_weights(call, processor)
     made, plain = described
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
     seen = made if found.arranged is None else found.arranged.contraction
-    packed = attrs.replace(
-        implementation=str(found.plan), channels=seen.outputs, kernel_size=seen.window,
-        strides=seen.strides, padding=(*seen.before, *seen.after), data_layout=seen.data_layout,
-        out_layout="" if seen.out_layout == seen.data_layout else seen.out_layout,
-        kernel_layout=_plain_layout(attrs), out_dtype=seen.out,
-    )
+    packed = _packed_attrs(attrs, found.plan, seen)
     operands, how = packed_operands(found, data, weight), expression_of(packed)
     if how is not None:
         operands = factors_into_weights(made, layout_of(how.weights), *operands)
     return Call(call.op, operands, packed)
 
 
+def _packed_attrs(attrs: Any, plan: Plan, seen: Contraction) -> ConvAttrs:
+    """Of a convolution whose weights are packed for a plan, over data as it is arranged."""
+    packed: ConvAttrs = attrs.replace(
+        implementation=str(plan), channels=seen.outputs, kernel_size=seen.window,
+        strides=seen.strides, padding=(*seen.before, *seen.after), data_layout=seen.data_layout,
+        out_layout="" if seen.out_layout == seen.data_layout else seen.out_layout,
+        kernel_layout=_plain_layout(attrs), out_dtype=seen.out,
+    )
+    return packed
+
+
+def _with_free_weights(call: Call, processor: Processor) -> RelayExpr | None:
+    """With channels first weights that only the run knows are packed for im2col as it begins."""
+    attrs: Any = call.attrs
+    data, weight = call.args[:2]
+    if attrs.implementation or isinstance(weight, Constant) or attrs.kernel_layout != "OIHW":
+        return None
+    made = described_conv(call)
+    if made is None or not offers_im2col(made):
+        return None
+    with deciding(str(made)):
+        plan = IM2COL.plan(made, processor)
+    seen = without_border(made)
+    padded = data if seen is made else with_border(made, data)
+    return Call(call.op, (padded, packed_in_graph(seen, plan, weight)),
+                _packed_attrs(attrs, plan, seen))
+
+
 def ways_of_conv(call: Call, processor: Processor) -> list[Way]:
     """The ways among which implement_conv picks by the growth that they are allowed."""
-    described = _with_known_weights(call)
+    described = with_known_weights(call)
     return [] if described is None else ways_to_grow(*described, processor)
 
 
-def _with_known_weights(call: Call) -> tuple[Contraction, Array] | None:
+def with_known_weights(call: Call) -> tuple[Contraction, Array] | None:
     """A convolution's description, with weights that can be packed; None if they cannot."""
     attrs: Any = call.attrs
-    data, weight = call.args[:2]
-    x, w = data.checked_type, weight.checked_type
-    if attrs.implementation or not isinstance(weight, Constant) or not isinstance(x, TensorType):
-        return None
-    assert isinstance(w, TensorType)
-    made = contraction_of(attrs, x, w)
-    if made is None:
+    weight, made = call.args[1], None if attrs.implementation else described_conv(call)
+    if made is None or not isinstance(weight, Constant):
         return None
     grouped = grouped_weights(attrs, shared_numpy(weight.data), made.inputs)
     return made, np.moveaxis(grouped.reshape(made.outputs, made.depth, *made.window), 1, -1)
+
+
+def described_conv(call: Call) -> Contraction | None:
+    """A convolution's description; None if its extents are not known."""
+    data, weight = (arg.checked_type for arg in call.args[:2])
+    if not isinstance(data, TensorType) or not isinstance(weight, TensorType):
+        return None
+    return contraction_of(call.attrs, data, weight)
 
 
 def _plain_layout(attrs: ConvAttrs) -> str:

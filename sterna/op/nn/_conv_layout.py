@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
-from sterna.op.nn._conv_implementation import grouped_weights
+from sterna.op.nn._conv_implementation import described_conv, with_known_weights
 from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.nn._padded_channels import has_few_channels
-from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import from_plain, layout_of
@@ -21,6 +21,7 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
+from sterna.schedule.cost import tiled_cycles
 from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of
@@ -82,21 +83,21 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
     """What convolutions cost with their channels first, and last; None where some cannot be so."""
     lying = other = 0.0
     for call in calls:
-        data, weight = call.args[0].checked_type, call.args[1]
-        kinds = (data, weight.checked_type)
-        if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
+        attrs: Any = call.attrs
+        made, known = described_conv(call), with_known_weights(call)
+        if made is None or not offers_im2col(made):
             return None
-        made = contraction_of(call.attrs, *kinds)  # type: ignore[arg-type]
-        if made is None or not isinstance(weight, Constant) or not offers_im2col(made):
+        if known is None and attrs.kernel_layout != "OIHW":
             return None
         laid = _best_layouts(made, processor)
         seen = replace(made, data_layout=laid.data, out_layout=laid.out)
         if laid.data == made.data_layout:
             moved -= made.batch * made.inputs * math.prod(made.image)
         lying += im2col_cycles(made, processor)
-        weights = grouped_weights(call.attrs, to_numpy(weight.data), made.inputs)
-        plain = np.moveaxis(weights.reshape(made.outputs, made.depth, *made.window), 1, -1)
-        other += least_cycles(seen, plain, processor)
+        if known is None:
+            other += tiled_cycles(seen, processor)
+        else:
+            other += least_cycles(seen, known[1], processor)
     return LayoutCosts(lying, other + MOVED * moved / processor.threads)
 
 

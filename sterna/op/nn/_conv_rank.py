@@ -7,6 +7,7 @@ A row is an image of one line. A window of several steps along depth reads as ma
 side, as channels of one, they make the sum over depth part of the sum over channels.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from sterna.op.nn._conv_shape import ConvAttrs
 
 PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
-# Fewer channels than these run as fast as they lie: vectors of pixels read rows and volumes too.
+# Fewer channels or products than these run as fast as they lie: vectors of pixels read rows and
+# volumes too.
 LEAST_OF_ROWS, LEAST_OF_VOLUMES = 8, 16
 DEPTH_FIRST = (0, 2, 1, 3, 4)
 
@@ -36,9 +38,7 @@ def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr |
         return None
     if not all(kind.is_static for kind in kinds):
         return None
-    if not are_bytes(*kinds) and _is_pointwise(layouts[1], kinds[1]):
-        return None  # a product of matrices as it lies
-    if not are_bytes(*kinds) and _least_channels(attrs, layouts, kinds) < LEAST_OF_ROWS:
+    if not are_bytes(*kinds) and _least_extent(attrs, layouts[1], kinds[1]) < LEAST_OF_ROWS:
         return None
     place, (data, weight) = layouts[0].index_of("W"), args
     own = {name: value for name, value in attrs.items() if name not in PER_AXIS}
@@ -54,17 +54,12 @@ def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr |
     return call("squeeze", made, axis=(out.index_of("W"),))
 
 
-def _is_pointwise(layout: Layout, weight: TensorType) -> bool:
-    return bool(layout.dims(weight.concrete_shape)["W"] == 1)
-
-
-def _least_channels(attrs: "ConvAttrs", layouts: list[Layout], kinds: list[TensorType]) -> int:
-    """The channels that it reads or makes, whichever are fewer; those of a group."""
-    data, weight = layouts
-    inputs = data.dims(kinds[0].concrete_shape)["C"]
-    outputs = weight.dims(kinds[1].concrete_shape)["O"]
-    assert isinstance(inputs, int) and isinstance(outputs, int)
-    return min(inputs, outputs) // attrs.groups
+def _least_extent(attrs: "ConvAttrs", layout: Layout, weight: TensorType) -> int:
+    """The channels that a group makes, or the products of each, whichever are fewer."""
+    extents = layout.dims(weight.concrete_shape)
+    outputs, inputs, wide = (extents[axis] for axis in "OIW")
+    assert isinstance(outputs, int) and isinstance(inputs, int) and isinstance(wide, int)
+    return min(outputs // attrs.groups, inputs * wide)
 
 
 def _window(weight: RelayExpr, layout: Layout) -> RelayExpr:
@@ -143,7 +138,8 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     outputs, inputs, *window = weight.concrete_shape
     if attrs.groups > 1 and window[0] > 1:
         return None
-    few = min(outputs // attrs.groups, inputs * window[0]) < LEAST_OF_VOLUMES
+    least = min(outputs // attrs.groups, inputs * math.prod(window))
+    few = least < (LEAST_OF_ROWS if _is_along_depth(attrs, window) else LEAST_OF_VOLUMES)
     if few and not are_bytes(data, weight):
         return None
     if _is_along_depth(attrs, window):

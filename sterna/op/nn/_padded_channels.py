@@ -41,12 +41,8 @@ def with_whole_vectors(
     attrs: Any, args: tuple[RelayExpr, ...], target: Any
 ) -> RelayExpr | None:
     """A convolution with known weights of float32, where vectors and its channels do not fit."""
-    data, weight = args
-    lanes = _lanes(target)
-    if lanes is None or not isinstance(weight, Constant):
-        return None
-    kinds = _plain_floats(attrs, args)
-    if kinds is None:
+    lanes, kinds = _lanes(target), _known_floats(attrs, args)
+    if lanes is None or kinds is None:
         return None
     kernel, out = (layout_of(name) for name in (attrs.kernel_layout, _out_layout(attrs)))
     if kernel.is_blocked or out.is_blocked:
@@ -67,7 +63,7 @@ def with_whole_vectors(
     if not more:
         return None
     own = {**dict(attrs.items()), "channels": channels + more}
-    wider = call("nn.conv2d", data, _widened(weight, place, more), **own)
+    wider = call("nn.conv2d", args[0], _widened(args[1], place, more), **own)
     return call("strided_slice", wider, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
 
 
@@ -101,12 +97,8 @@ def _with_whole_groups(
 
 def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
     """A dense layer with known weights of float32, where vectors and its units do not fit."""
-    data, weight = args
-    lanes = _lanes(target)
-    if lanes is None or not isinstance(weight, Constant):
-        return None
-    kinds = _plain_floats(attrs, args)
-    if kinds is None:
+    lanes, kinds = _lanes(target), _known_floats(attrs, args)
+    if lanes is None or kinds is None:
         return None
     units = kinds[1].concrete_shape[0]
     described = None if units % (lanes // 2) == 0 else find("nn.dense").contraction.describe
@@ -115,13 +107,15 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     if not more:
         return None
     own = {**dict(attrs.items()), "units": units + more}
-    wider = call("nn.dense", data, _widened(weight, 0, more), **own)
+    wider = call("nn.dense", args[0], _widened(args[1], 0, more), **own)
     last = kinds[0].ndim - 1
     return call("strided_slice", wider, begin=(0,), end=(units,), axes=(last,))
 
 
-def _plain_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] | None:
-    """The operands' types, if all is of float32 and of known shape."""
+def _known_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] | None:
+    """The operands' types, if weights are known and all is of float32 and of known shape."""
+    if not isinstance(args[1], Constant):
+        return None
     kinds = [infer(arg) for arg in args]
     found = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
     if len(found) != 2 or attrs.out_dtype or any(kind.dtype != "float32" for kind in found):
@@ -129,8 +123,9 @@ def _plain_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] |
     return found
 
 
-def _widened(weight: Constant, axis: int, more: int) -> RelayExpr:
-    """Weights with so many zeros behind the others along an axis."""
+def _widened(weight: RelayExpr, axis: int, more: int) -> RelayExpr:
+    """Known weights with so many zeros behind the others along an axis."""
+    assert isinstance(weight, Constant)
     array = to_numpy(weight.data)
     return const(np.pad(array, [(0, more if place == axis else 0) for place in range(array.ndim)]))
 

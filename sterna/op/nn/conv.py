@@ -44,6 +44,7 @@ from sterna.op.nn._conv_shape import (
     sizes_of,
     summed_axes,
 )
+from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_vectors
 from sterna.op.windows import (
     axis_names,
@@ -54,6 +55,7 @@ from sterna.op.windows import (
     whole_blocks,
 )
 from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.expr import RelayExpr
 from sterna.relay.layout import from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.quantized import int_range
@@ -236,6 +238,14 @@ def _stays_wide(attrs: Any, narrow: DataType) -> bool:
     return bool(attrs.groups > 1 and narrow == "bfloat16")
 
 
+def _with_whole_channels(
+    attrs: Any, args: tuple[RelayExpr, ...], target: Any
+) -> RelayExpr | None:
+    """With further channels where these fill no vectors, or of bytes no dot products."""
+    found = with_whole_vectors(attrs, args, target)
+    return found or with_whole_dots("nn.conv2d", attrs, args, target)
+
+
 _CONTRACTION: ContractionRules[ConvAttrs] = ContractionRules(
     describe=contraction_of_call,
     compute_with=compute_implemented,
@@ -309,7 +319,7 @@ _register(2, Conv2DAttrs, [
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
            without_border=without_border, implement=implement_conv, ways=ways_of_conv,
            chain=runs_in_chain, gives_row_sums=gives_row_sums),
-          legalize=with_whole_vectors)
+          legalize=_with_whole_channels)
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),

@@ -14,6 +14,7 @@ from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._one_column import one_column_each, one_unit
+from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
@@ -283,7 +284,9 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
     mixed_precision="always",
-    legalize=lambda *call: one_unit(*call) or with_whole_units(*call),
+    legalize=lambda *call: (
+        one_unit(*call) or with_whole_units(*call) or with_whole_dots("nn.dense", *call)
+    ),
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
         Case(((3, 7), (2, 7, 4)), {"units": 8, "implementation": "direct(weights=OI4o)"}),

@@ -15,6 +15,7 @@ from typing import Any
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
+from sterna.relay.arrays import let_go
 from sterna.relay.expr import Call, Constant, Function, RelayExpr
 from sterna.relay.op import AnyOp, Way, record_of
 from sterna.relay.passes.rewrite_calls import rewrite_calls
@@ -58,7 +59,11 @@ def choose_implementations(
         rule = record.contraction.implement
         if rule is None:
             return None
-        return rule(call, processor, limited.get(id(call.args[1]), growth))
+        weight = call.args[1]
+        made = rule(call, processor, limited.get(id(weight), growth))
+        if made is not None and isinstance(weight, Constant):
+            let_go(weight.data)
+        return made
 
     return rewrite_calls(func, answer)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, Type, flatten_type
-from sterna.relay.arrays import from_numpy, shared_numpy
+from sterna.relay.arrays import from_folded, let_go, shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.op import AnyOp, record_of
 from sterna.relay.reference import reference_value
@@ -60,6 +60,9 @@ def evaluate(record: AnyOp, call: Call) -> RelayExpr:
     """The value of a call of constants, as a constant or a tuple of constants."""
     made = _constant(reference_value(record, call, map(_value, call.args)), call.checked_type)
     made.span = _name_of(call)
+    for arg in call.args:
+        if isinstance(arg, Constant):
+            let_go(arg.data)
     return made
 
 
@@ -86,7 +89,7 @@ def _constant(value: Any, kind: Type) -> RelayExpr:
     if isinstance(value, tuple | list):
         parts = zip(value, kind.fields, strict=True)  # type: ignore[attr-defined]
         return Tuple(tuple(_constant(part, own) for part, own in parts))
-    return Constant(from_numpy(np.asarray(value), kind.dtype))  # type: ignore[attr-defined]
+    return Constant(from_folded(np.asarray(value), str(kind.dtype)))  # type: ignore[attr-defined]
 
 
 def _worth_it(record: AnyOp, call: Call, allows: Allows | None) -> bool:

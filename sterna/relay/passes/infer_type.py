@@ -42,8 +42,9 @@ def infer_type(mod: IRModule) -> IRModule:
 
 
 def _called(function: Function) -> list[GlobalVar]:
-    found = [expr.op for expr in post_order(function) if isinstance(expr, Call)]
-    return [op for op in found if isinstance(op, GlobalVar)]
+    parts = post_order(function)
+    called = [expr.op for expr in parts if isinstance(expr, Call)]
+    return [each for each in (*called, *parts) if isinstance(each, GlobalVar)]
 
 
 def _callees_first(uses: dict[str, list[GlobalVar]]) -> list[str]:
@@ -77,4 +78,4 @@ def _declare(var: GlobalVar, functions: dict[str, Function]) -> None:
         var._type = function._type
     elif function.ret_type is not None and all(p._type is not None for p in function.params):
         given = tuple(p._type for p in function.params if p._type is not None)
-        var._type = FuncType(given, function.ret_type)
+        var._type = FuncType(given, function.ret_type, function.type_params)

@@ -26,7 +26,7 @@ class Amx(PackedImplementation):
         sums = SUMS.get(f"{made.data} {made.weight}")
         if sums is None or made.out not in (sums, made.data if made.data.is_float else sums):
             return False
-        return made.is_plain_image and made.data.bytes * Bands(made).run >= GROUP_BYTES
+        return made.is_plain_image and made.data.bytes * Bands(made).segment >= GROUP_BYTES
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -37,20 +37,20 @@ class Amx(PackedImplementation):
             return []
         bands = Bands(made)
         plan = Plan.of(self.name, threads=processor.threads)
-        runs = weights.reshape(made.outputs, bands.runs, bands.run)
-        return [Candidate(plan, bands.cycles() / processor.threads, lambda: (pack_tiles(runs),))]
+        plain = weights.reshape(made.outputs, bands.segments, bands.segment)
+        return [Candidate(plan, bands.cycles() / processor.threads, lambda: (pack_tiles(plain),))]
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         if plan.integer("threads") < 1:
             raise ValueError("threads should be at least 1")
         bands, group = Bands(made), GROUP_BYTES // made.data.bytes
-        count, size = parts_of(bands.run, made.data.bytes)
+        count, size = parts_of(bands.segment, made.data.bytes)
         blocks = -(-made.outputs // COLUMNS)
-        expect_shape(operands, (blocks, bands.runs * count, size // group, COLUMNS, group))
+        expect_shape(operands, (blocks, bands.segments * count, size // group, COLUMNS, group))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         bands = Bands(made)
-        plain = unpack_tiles(operands[0], made.outputs, bands.runs, bands.run)
+        plain = unpack_tiles(operands[0], made.outputs, bands.segments, bands.segment)
         return plain.reshape(made.outputs, *made.window, made.depth)
 
     def kernel(

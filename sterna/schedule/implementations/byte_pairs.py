@@ -64,6 +64,26 @@ class BytePairs(PackedImplementation):
         if any(kind.dtype != INT32 for kind in operands[1:]):
             raise ValueError("places, starts and what is subtracted are int32")
 
+    def expect_values(
+        self, made: Contraction, plan: Plan, operands: Sequence[Array | None]
+    ) -> None:
+        weight, places, starts = operands[:3]
+        if weight is None or places is None or starts is None:
+            raise ValueError("weights, places and starts are constants of the graph")
+        outside = ~np.isin(places, _places(made))
+        if outside.any():
+            first = int(outside.argmax())
+            raise ValueError(
+                f"places[{first}] is {places[first]}, where no group of the window lies"
+            )
+        steps = starts.astype("int64").reshape(-1)[:-1]
+        pairs = steps[1::2] - steps[:-1:2]
+        if steps[0] < 0 or steps[-1] > len(weight) or (np.diff(steps) < 0).any():
+            listed = starts.tolist()
+            raise ValueError(f"starts rise from 0 to the {len(weight)} groups, not {listed}")
+        if (pairs % 2).any():
+            raise ValueError(f"groups are summed two by two, which starts {starts.tolist()} split")
+
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         weight, places, starts = operands[:3]
         panel = weight.shape[1] * weight.shape[2]

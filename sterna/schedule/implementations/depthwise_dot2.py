@@ -69,6 +69,15 @@ class DepthwiseDot2(DepthwiseDot4):
         if operands[1].dtype != INT32:
             raise ValueError(f"how many parts channels have is int32, not {operands[1].dtype}")
 
+    def expect_values(
+        self, made: Contraction, plan: Plan, operands: Sequence[Array | None]
+    ) -> None:
+        weight, parts = operands
+        if weight is None or parts is None:
+            raise ValueError("weights and how many parts channels have are constants of the graph")
+        if parts.min() < 0 or parts.max() > len(weight):
+            raise ValueError(f"weights have {len(weight)} parts, channels {parts.tolist()} of them")
+
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         weight, parts = operands
         has = np.arange(len(weight))[:, None] < parts

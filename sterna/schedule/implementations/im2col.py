@@ -62,29 +62,31 @@ class Im2col(PackedImplementation):
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
-        seen = without_border(made)
         if not offers_im2col(made):
             return []
-        lines = as_lines(seen)
-        columns = lines.result[0] * lines.result[1]
-        outputs = seen.outputs // seen.groups
-        found = tiles(processor, outputs, columns)
+        seen, plan = without_border(made), self.plan(made, processor)
+        packed = partial(_packed, seen, plan.integer("rows"), weights)
+        arranged = None if seen is made else Arranged(seen, partial(with_border, made))
+        cycles = im2col_cycles(made, processor)
+        return [Candidate(plan, cycles, packed, arranged, label=self.name)]
+
+    def plan(self, made: Contraction, processor: Processor) -> Plan:
+        """The tile, the panels and the shares that suit there."""
+        lines = as_lines(without_border(made))
+        outputs = made.outputs // made.groups
+        found = tiles(processor, outputs, math.prod(lines.result))
         tile = choose("tile", list(found), found.__getitem__)
         panel = panel_of(lines, tile, processor)
-        pieces = seen.batch * seen.groups * -(-_extent(lines) // panel)
+        pieces = made.batch * made.groups * -(-_extent(lines) // panel)
         blocks = -(-outputs // tile.rows)
         shares = choose(
             "channels in parts", range(1, blocks + 1),
             near(min(blocks, -(-processor.threads // pieces))),
         )
-        plan = Plan.of(
+        return Plan.of(
             self.name, rows=tile.rows, columns=tile.columns, panel=panel, shares=shares,
             lanes=processor.lanes(FLOAT32), by_lanes=int(processor.by_element_fma),
         )
-        cycles = im2col_cycles(made, processor)
-        arranged = None if seen is made else Arranged(seen, lambda data: _with_border(made, data))
-        packed = partial(_packed, seen, tile.rows, weights)
-        return [Candidate(plan, cycles, packed, arranged, label=self.name)]
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         for name in ("rows", "columns", "panel", "shares", "lanes"):
@@ -129,7 +131,8 @@ def without_border(made: Contraction) -> Contraction:
     return replace(made, image=tuple(image), before=zero, after=zero)
 
 
-def _with_border(made: Contraction, data: RelayExpr) -> RelayExpr:
+def with_border(made: Contraction, data: RelayExpr) -> RelayExpr:
+    """The data with its border."""
     zero = Constant(from_numpy(np.zeros((), "float32")))
     width = ((0, 0), (0, 0), *zip(made.before, made.after, strict=True))
     return call_of("nn.pad", data, zero, pad_width=width)
@@ -142,6 +145,17 @@ def _packed(made: Contraction, rows: int, weights: Array) -> tuple[Array, ...]:
     whole = np.pad(plain, [(0, 0), (0, more), (0, 0)])
     packed = whole.reshape(made.groups, -1, rows, made.products).transpose(0, 1, 3, 2)
     return (np.ascontiguousarray(packed),)
+
+
+def packed_in_graph(made: Contraction, plan: Plan, weight: RelayExpr) -> RelayExpr:
+    """The same of weights (O, I, H, W) that only the run knows."""
+    rows, outputs = plan.integer("rows"), made.outputs // made.groups
+    flat = call_of("reshape", weight, newshape=(made.groups, outputs, made.products))
+    if outputs % rows:
+        zero = Constant(from_numpy(np.zeros((), "float32")))
+        flat = call_of("nn.pad", flat, zero, pad_width=((0, 0), (0, -outputs % rows), (0, 0)))
+    apart = call_of("reshape", flat, newshape=(made.groups, -1, rows, made.products))
+    return call_of("transpose", apart, axes=(0, 1, 3, 2))
 
 
 @cache

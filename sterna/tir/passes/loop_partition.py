@@ -26,10 +26,26 @@ from sterna.tir.copy import copy_stmt
 from sterna.tir.passes.hoist_if_then_else import conjuncts
 from sterna.tir.passes.remove_no_op import remove_no_op_in
 from sterna.tir.passes.simplify import simplify_stmt
-from sterna.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, Stmt, is_nothing, seq
+from sterna.tir.stmt import (
+    STAYS_ROLLED,
+    AttrStmt,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    is_nothing,
+    seq,
+    statements_in,
+)
 from sterna.tir.threads import has_threads
 
 HINT = "pragma_loop_partition_hint"
+# Short loops of one store each, as many inputs that are concatenated give: from so many on they
+# stay loops. Compilers would write all of them out as one block of straight code, and take a time
+# for scheduling it that grows with the square of its length.
+MANY_PIECES = 12
 _DEFAULT = LoopPartitionConfig()
 _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {LT: GE, GE: LT, LE: GT, GT: LE}
 
@@ -88,6 +104,18 @@ def _is_hinted(loop: For) -> bool:
     return isinstance(loop.body, AttrStmt) and loop.body.key == HINT
 
 
+def _staying_rolled(loop: For, pieces: int) -> For:
+    """A loop that becomes so many, with a mark for compilers where these are many of one store."""
+    if pieces < MANY_PIECES or loop.kind != "serial" or STAYS_ROLLED in loop.annotations:
+        return loop
+    inside = statements_in(loop.body)
+    stores = sum(isinstance(stmt, BufferStore) for stmt in inside)
+    if stores != 1 or any(isinstance(stmt, For) and stmt.kind == "serial" for stmt in inside):
+        return loop
+    annotations = {**loop.annotations, STAYS_ROLLED: True}
+    return For(loop.var, loop.min, loop.extent, loop.kind, loop.body, loop.thread, annotations)
+
+
 def _excess(condition: Expr) -> Expr | None:
     """What is below 0 while the condition holds."""
     if isinstance(condition, Call) and condition.op == "likely":
@@ -121,9 +149,11 @@ class _Partitioner(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         is_constant = build.int_value(loop.extent) is not None
         if loop.kind != "thread" and (self.config.partition_const_loop or not is_constant):
-            point = self.split_point(loop)
-            if point is not None:
-                return self.partition(loop, point)
+            points = self.split_points(loop)
+            if points:
+                halved = _is_hinted(loop) and loop.kind != "parallel"
+                point = points[len(points) // 2 if halved else 0]
+                return self.partition(_staying_rolled(loop, len(points) + 1), point)
         self.bind(loop.var, loop.min, loop.extent)
         kept: Stmt = self.rewrite_children(loop)
         self.unbind(loop.var)
@@ -133,11 +163,12 @@ class _Partitioner(Rewriter):
         done: Stmt = self.rewrite(attr.body) if attr.key == HINT else self.rewrite_children(attr)
         return done
 
-    def split_point(self, loop: For) -> Expr | None:
-        """The first value of the variable for which a guard may fail; None if that is no help.
+    def split_points(self, loop: For) -> list[Expr]:
+        """The first values of the variable for which a guard may fail, as far as that is of help.
 
-        Of a loop with a hint one in the middle of these, and of the first values from which on a
-        border's condition always holds.
+        Of a loop with a hint also the first from which on a border's condition always holds. A
+        loop is split at one of them, and the others are found again: in what follows the first,
+        and with a hint in both halves, which hold fewer conditions each.
         """
         points = []
         hinted = _is_hinted(loop)
@@ -148,12 +179,8 @@ class _Partitioner(Rewriter):
                 points.append(point)
         constants = {number for p in points if (number := build.int_value(p)) is not None}
         if constants:
-            # Halves are looked at again where there is a hint: the fewer conditions each has, the
-            # quicker. Elsewhere only what follows the point is.
-            halved = hinted and loop.kind != "parallel"
-            chosen = sorted(constants)[len(constants) // 2 if halved else 0]
-            return build.const(chosen, loop.var.dtype)
-        return points[0] if points else None
+            return [build.const(number, loop.var.dtype) for number in sorted(constants)]
+        return points[:1]
 
     def splits(self, loop: For, point: Expr) -> bool:
         """Whether a point lies, or may lie, inside the loop's range and is fit to split it."""
@@ -204,8 +231,11 @@ class _Partitioner(Rewriter):
 
     def part(self, loop: For, begin: Expr, end: Expr, again: bool) -> Stmt:
         var = Var(loop.var.name, loop.var.dtype)
-        body = copy_stmt(loop.body, {loop.var: var})
         extent = self.analyzer.simplify(end - begin)
+        value: Expr = var
+        if loop.annotations.get(STAYS_ROLLED):  # counted from 0, addresses are simple
+            value, begin = build.add(var, begin), build.const(0, var.dtype)
+        body = copy_stmt(loop.body, {loop.var: value})
         piece = For(var, begin, extent, loop.kind, body, loop.thread, loop.annotations)
         return self.finish(piece, again)
 
@@ -233,11 +263,9 @@ class _Partitioner(Rewriter):
     def ways(self, loop: For, begin: Expr, point: Expr) -> Stmt:
         end = loop.min + loop.extent
         rest = For(loop.var, point, self.analyzer.simplify(end - point), loop.kind, loop.body)
-        further = self.split_point(rest) if build.int_value(point) is not None else None
+        further = self.split_points(rest) if build.int_value(point) is not None else []
         first = self.way(loop, begin, point)
-        second = (
-            self.way(loop, point, end) if further is None else self.ways(rest, point, further)
-        )
+        second = self.ways(rest, point, further[0]) if further else self.way(loop, point, end)
         return IfThenElse(build.less(loop.var, point), first, second)
 
     def way(self, loop: For, begin: Expr, end: Expr) -> Stmt:

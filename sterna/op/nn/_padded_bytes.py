@@ -1,0 +1,79 @@
+"""Contractions of bytes whose channels fill no vectors of dot products, with further ones.
+
+    nn.dense(%x, const of 283 units)  ->  strided_slice(nn.dense(%x, const of 284 units))
+
+Instructions add four products of bytes in each lane of a vector. Channels that are left over would
+have their bytes widened and multiplied one by one, which takes many times as long.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array, shared_numpy
+from sterna.relay.expr import Constant, RelayExpr, const
+from sterna.relay.infer import infer
+from sterna.relay.layout import layout_of
+from sterna.relay.op import call, find
+from sterna.schedule.choose import choose, deciding
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import KERNEL, STREAMED
+from sterna.schedule.dot4 import INT32, takes_dot4
+from sterna.schedule.implementation import cheapest_cycles
+from sterna.schedule.kernel import Processor
+from sterna.target import processor_of
+
+
+def with_whole_dots(
+    name: str, attrs: Any, args: tuple[RelayExpr, ...], target: Any
+) -> RelayExpr | None:
+    """A contraction of bytes with known weights, where dot products and its channels do not fit."""
+    data, weight = args
+    picks = target is not None and target.kind.picks_instructions
+    if not picks or not isinstance(weight, Constant) or attrs.implementation:
+        return None
+    kinds = [infer(arg) for arg in args]
+    described = find(name).contraction.describe
+    if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
+        return None
+    made: Contraction | None = None if described is None else described(attrs, *kinds)
+    if made is None or not made.is_of_bytes or made.out != INT32 or made.groups > 1:
+        return None
+    axes = _channel_axes(name, attrs, kinds)
+    processor = processor_of(target)
+    if axes is None or made.macs == 0 or takes_dot4(made.outputs, made.depth, processor):
+        return None
+    more = -made.outputs % processor.lanes(INT32)
+    if not more or not _pays(made, more, processor):
+        return None
+    outer, last = axes
+    weights = shared_numpy(weight.data)
+    wide = np.pad(weights, [(0, more if axis == outer else 0) for axis in range(weights.ndim)])
+    field = "units" if name == "nn.dense" else "channels"
+    wider = call(name, data, const(wide), **{**dict(attrs.items()), field: made.outputs + more})
+    return call("strided_slice", wider, begin=(0,), end=(made.outputs,), axes=(last,))
+
+
+def _channel_axes(name: str, attrs: Any, kinds: Any) -> tuple[int, int] | None:
+    """The axes of the output channels of weights and of the result; None if they are blocked."""
+    if name == "nn.dense":
+        return 0, kinds[0].ndim - 1
+    kernel, out = layout_of(attrs.kernel_layout), layout_of(attrs.out_layout or attrs.data_layout)
+    if kernel.is_blocked or out.is_blocked:
+        return None
+    return kernel.index_of("O"), out.index_of("C")
+
+
+def _pays(made: Contraction, more: int, processor: Processor) -> bool:
+    """Whether the same with so many further channels, which are cut off again, costs less."""
+
+    def cycles(padded: bool) -> float:
+        seen = replace(made, outputs=made.outputs + more) if padded else made
+        weights: Array = np.ones((seen.outputs, *seen.window, seen.depth), "int8")
+        copied = 2 * made.pixels * made.outputs * made.out.bytes / STREAMED / processor.threads
+        return cheapest_cycles(seen, weights, processor) + (copied + KERNEL if padded else 0.0)
+
+    with deciding(str(made)):
+        return choose("whole dot products", [False, True], cycles)

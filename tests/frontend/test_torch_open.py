@@ -1,0 +1,32 @@
+"""Exported programs with open dimensions: one object for any shape, in memory and from a file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sterna
+from tests.support import require_module
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_batch_stays_open(from_file: bool, tmp_path: Path) -> None:
+    require_module("torch")
+    import torch
+
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    given = torch.randn(2, 4)
+    batch = torch.export.Dim("batch", min=1, max=16)
+    program = torch.export.export(layers, (given,), dynamic_shapes=({0: batch},))
+    source: object = program
+    if from_file:
+        source = tmp_path / "layers.pt2"
+        torch.export.save(program, source)
+    model = sterna.compile(source)
+    for rows in (1, 2, 5):
+        x = torch.randn(rows, 4)
+        with torch.no_grad():
+            np.testing.assert_allclose(
+                np.asarray(model(x.numpy())), layers(x).numpy(), rtol=1e-4, atol=1e-5
+            )
+    assert model.compiled == 3
