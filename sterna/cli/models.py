@@ -13,9 +13,9 @@ from sterna import model as models
 from sterna.cli.failures import UnsupportedError, UsageError
 from sterna.cli.output import add_json, progress
 from sterna.frontend.formats import importable_suffixes
-from sterna.model.compile_model import SIZES
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.import_model import COMPILED
+from sterna.model.sizes import SIZES
 from sterna.runtime import set_num_threads
 from sterna.target import Target
 from sterna.target.here import runs_here

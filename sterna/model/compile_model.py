@@ -14,6 +14,7 @@ from sterna.frontend.open_shapes import OpenShapeError, UndecidedError
 from sterna.ir.pass_context import PassContext
 from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
+from sterna.model.sizes import SIZES
 from sterna.runtime import Device
 from sterna.schedule.config import ANSWERS
 from sterna.support.errors import OpNotImplemented
@@ -29,12 +30,6 @@ BESIDE = ".tuned.db"
 NATIVE = "llvm -mcpu=native"
 LEVELS = range(5)
 PRECISIONS = ("float32", "float16", "bfloat16")
-# The settings of passes behind a size; weights grow by Winograd's transform.
-SIZES: Mapping[str, Mapping[str, Any]] = {
-    "small": {"relay.Winograd.max_growth": 0},
-    "balanced": {"relay.weights.max_growth": 1.5},
-    "fast": {},
-}
 
 
 def compile(
