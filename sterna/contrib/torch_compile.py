@@ -210,9 +210,10 @@ def _build(program: Program, options: Options) -> CompiledModel | None:
     if not any(output.value is not None for output in program.outputs):
         return None
     module, _ = import_program(program, ImportOptions())
-    return compile_model(
+    made: CompiledModel = compile_model(
         module, options.target, opt_level=options.opt_level, precision=options.precision
     )
+    return made
 
 
 class _Runner:

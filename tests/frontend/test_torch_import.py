@@ -132,8 +132,6 @@ def test_open_extents_are_given_by_their_names(tmp_path: Path) -> None:
     for model in (exported, tmp_path / "model.pt2"):
         compiled = sterna.compile(model, shapes={symbol: 3})
         assert np.shape(compiled(np.ones((3, 4), "float32"))) == (6, 2, 2)
-        with pytest.raises(sterna.model.OpenShapeError, match=symbol):
-            sterna.compile(model)
 
 
 def test_a_buffer_that_changes_is_given_and_comes_back(tmp_path: Path) -> None:
@@ -169,7 +167,7 @@ def test_everything_unknown_is_listed_with_its_line() -> None:
     with pytest.raises(NotImplementedError) as caught:
         imported(Unknown(), (torch.eye(3),))
     text = str(caught.value)
-    assert "aten.linalg_eigh.default" in text and "aten.linalg_svd.default" in text
+    assert "aten._linalg_eigh.default" in text and "aten._linalg_svd.default" in text
     line = 1 + Path(__file__).read_text().splitlines().index(
         "        return torch.linalg.svd(x)[1] + first  # line of svd"
     )

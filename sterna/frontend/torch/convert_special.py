@@ -43,7 +43,7 @@ def _fraction(x: RelayExpr) -> RelayExpr:
 
 def _lanczos(x: RelayExpr) -> RelayExpr:
     below = call("subtract", x, like(1, x))
-    total = like(_LANCZOS[0], x)
+    total: RelayExpr = like(_LANCZOS[0], x)
     for place, factor in enumerate(_LANCZOS[1:], start=1):
         share = call("divide", like(factor, x), call("add", below, like(place, x)))
         total = call("add", total, share)
@@ -75,7 +75,7 @@ def digamma(x: RelayExpr) -> RelayExpr:
 
 
 def _digamma_shift(x: RelayExpr) -> RelayExpr:
-    total = like(0, x)
+    total: RelayExpr = like(0, x)
     for place in range(_SHIFTS):
         total = call("add", total, call("divide", like(1, x), call("add", x, like(place, x))))
     return total
@@ -83,7 +83,7 @@ def _digamma_shift(x: RelayExpr) -> RelayExpr:
 
 def _digamma_series(x: RelayExpr) -> RelayExpr:
     inverse = call("divide", like(1, x), call("multiply", x, x))
-    total = like(0, x)
+    total: RelayExpr = like(0, x)
     for factor in reversed(_BERNOULLI):
         total = call("multiply", call("add", total, like(factor, x)), inverse)
     half = call("divide", like(0.5, x), x)

@@ -44,7 +44,7 @@ def read_exported(exported: Any) -> Program:
         elif kind != "TOKEN":
             raise OpNotImplemented(f"the PyTorch model's input '{name}', which is a {kind}")
     steps = [step for node in nodes if (step := step_of(node)) is not None]
-    outputs = [_output(spec) for spec in signature.output_specs]
+    outputs = [_output(spec) for spec in signature.output_specs if spec.kind.name != "TOKEN"]
     return Program(inputs, weights, steps, outputs)
 
 
