@@ -104,7 +104,7 @@ def test_comments_name_the_nodes_of_a_model() -> None:
     y.span = "activation /* of a model */"
     executor = Executor("aot", {"interface-api": "c", "unpacked-api": True})
     built = relay.build(
-        tvm.IRModule.from_expr(relay.Function([x], y)), "c", executor=executor,
+        tvm.IRModule.from_expr(relay.Function((x,), y)), "c", executor=executor,
         runtime=Runtime("crt"),
     )
     assert "/* Computes activation / * of a model * /. */" in built.lib.get_source()

@@ -9,7 +9,7 @@ import sterna as tvm
 from sterna import relay, te
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.interpreter import interpret
-from sterna.schedule.epilogue import apart, epilogue_of
+from sterna.schedule.epilogue import split_bias, epilogue_of
 from sterna.schedule.implementation import Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.winograd_plan import transform_weights
@@ -86,12 +86,12 @@ def test_what_sums_begin_with() -> None:
     def biased(place: Any, value: Any) -> Any:
         return (value + bias[place[-1]] - less[place[-1]]).astype("float32") * scale[place[-1]]
 
-    parts = apart(biased, 2)
+    parts = split_bias(biased, 2)
     assert parts is not None
     begin, finish = parts
     row, channel, total = (te.var(name, "int32") for name in ("row", "channel", "total"))
     assert str(begin(channel)) == "bias[channel] + (0 - less[channel])"
     assert str(finish((row, channel), total)) == "float32(total)*scale[channel]"
-    assert apart(lambda place, value: value + other[place[0], place[1]], 2) is None
-    assert apart(lambda place, value: (value + bias[place[-1]]) * value, 2) is None
-    assert apart(lambda place, value: bias[place[-1]] - value, 2) is None
+    assert split_bias(lambda place, value: value + other[place[0], place[1]], 2) is None
+    assert split_bias(lambda place, value: (value + bias[place[-1]]) * value, 2) is None
+    assert split_bias(lambda place, value: bias[place[-1]] - value, 2) is None
