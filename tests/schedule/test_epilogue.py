@@ -9,7 +9,7 @@ import sterna as tvm
 from sterna import relay, te
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.interpreter import interpret
-from sterna.schedule.epilogue import split_bias, epilogue_of
+from sterna.schedule.epilogue import epilogue_of, split_bias
 from sterna.schedule.implementation import Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.winograd_plan import transform_weights
