@@ -73,7 +73,7 @@ def test_a_board_that_is_too_small(sterna: Sterna, folder: Path) -> None:
     require_board()
     done = sterna("micro", "wide.onnx", "--board", "microbit", "-o", "made")
     assert done.status == 4, done.out
-    assert "microbit is too small: the program at least needs 26" in done.err
+    assert "microbit is too small: the program at least needs 27" in done.err
     assert "bytes of flash, and it has 262144" in done.err
 
 
