@@ -24,10 +24,17 @@ def InferType() -> Pass:
 
 
 def _with_results(mod: IRModule) -> IRModule:
-    for function in mod.functions.values():
-        if isinstance(function, Function) and isinstance(function._type, FuncType):
-            function.ret_type = function._type.ret_type
-    return mod
+    """A module whose functions say what they give; the one that is given stays as it is."""
+    made = mod.shallow_copy()
+    for name, function in mod.functions.items():
+        if not isinstance(function, Function) or not isinstance(function._type, FuncType):
+            continue
+        made[name] = told = Function(
+            function.params, function.body, function._type.ret_type, function.type_params,
+            function.attrs,
+        )
+        told.span, told._type = function.span, function._type
+    return made
 
 
 def infer_type(mod: IRModule) -> IRModule:
