@@ -31,6 +31,8 @@ class Processor:
     """Whether a float16 comes into all lanes of a register as quickly as wider numbers do."""
     matrix_tiles: tuple[str, ...] = ()
     """The types of matrices that are multiplied in registers of their own (AMX): bfloat16, int8."""
+    has_spare_memory: bool = True
+    """Whether kernels may work in memory beside their operands to be faster."""
     throughput: Throughput = COMMON
     smt_throughput: Throughput = COMMON
     """What is left where another program's thread runs on the same core."""

@@ -1,7 +1,7 @@
 """What schedules are told of a target's machine."""
 
 from sterna.isa.processor import Processor
-from sterna.target.machine import machine_of
+from sterna.target.machine import is_microcontroller, machine_of
 from sterna.target.target import Target
 
 
@@ -36,6 +36,7 @@ def processor_of(target: Target) -> Processor:
         fp16_arithmetic=machine.provides("fp16_arithmetic") and picks,
         broadcasts_fp16=isa.broadcasts_fp16,
         matrix_tiles=machine.matrix_tiles if picks else (),
+        has_spare_memory=picks and not is_microcontroller(target),
         throughput=throughput,
         smt_throughput=isa.smt.left_of(throughput) if isa.smt else throughput,
     )

@@ -84,7 +84,7 @@ def _with_free_weights(call: Call, processor: Processor) -> RelayExpr | None:
     if attrs.implementation or isinstance(weight, Constant) or attrs.kernel_layout != "OIHW":
         return None
     made = described_conv(call)
-    if made is None or not offers_im2col(made):
+    if made is None or not offers_im2col(made, processor):
         return None
     with deciding(str(made)):
         plan = IM2COL.plan(made, processor)

@@ -85,7 +85,7 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
     for call in calls:
         attrs: Any = call.attrs
         made, known = described_conv(call), with_known_weights(call)
-        if made is None or not offers_im2col(made):
+        if made is None or not offers_im2col(made, processor):
             return None
         if known is None and attrs.kernel_layout != "OIHW":
             return None

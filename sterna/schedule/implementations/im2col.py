@@ -62,7 +62,7 @@ class Im2col(PackedImplementation):
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
-        if not offers_im2col(made):
+        if not offers_im2col(made, processor):
             return []
         seen, plan = without_border(made), self.plan(made, processor)
         packed = partial(_packed, seen, plan.integer("rows"), weights)
@@ -117,9 +117,10 @@ def _is_channels_first(made: Contraction) -> bool:
     return floats and first and made.rank == 2 and made.macs > 0
 
 
-def offers_im2col(made: Contraction) -> bool:
-    """Whether it is offered for a contraction."""
-    return _is_channels_first(made) and made.products >= LEAST_PRODUCTS
+def offers_im2col(made: Contraction, processor: Processor) -> bool:
+    """Whether it is offered for a contraction: panels take memory, and pay by vectors of pixels."""
+    can = processor.has_spare_memory and processor.lanes(FLOAT32) > 1
+    return can and made.products >= LEAST_PRODUCTS and _is_channels_first(made)
 
 
 def without_border(made: Contraction) -> Contraction:
