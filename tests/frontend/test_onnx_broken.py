@@ -417,20 +417,16 @@ def test_data_behind_links(tmp_path: Path) -> None:
 def test_everything_unsupported_is_listed_at_once() -> None:
     nodes = [
         helper.make_node("Nowhere", ["x"], ["a"], name="one", domain="com.microsoft"),
-        helper.make_node("Dropout", ["x", "r", "t"], ["b"], name="two"),
         helper.make_node("StringNormalizer", ["a"], ["y"], name="three"),
     ]
-    weights = {"r": np.float32(0.5), "t": np.array(True)}
-    model = bare_model(nodes, {"x": X}, {}, ["y", "b"], 17)
-    for name, value in weights.items():
-        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    model = bare_model(nodes, {"x": X}, {}, ["y"], 17)
     model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.STRING, (1,)))
     with pytest.raises(OpNotImplemented) as raised:
         from_onnx(model)
     text = str(raised.value)
     for part in (
-        "com.microsoft.Nowhere (opset 1): one", "Dropout (opset 17): dropping", ": two",
-        "StringNormalizer (opset 17): three", "input 's' holds elements of type string",
+        "com.microsoft.Nowhere (opset 1): one", "StringNormalizer (opset 17): three",
+        "input 's' holds elements of type string",
     ):
         assert part in text
 
