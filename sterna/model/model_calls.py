@@ -56,8 +56,8 @@ class _CopyingRunner:
         self.set_input = executor["set_input"]
         self.run = executor["run"]
         self.results = [executor["get_output"](place) for place in range(len(outputs))]
-        kinds = [numpy_dtype(spec.dtype).kind for spec in outputs]
-        self.readers = [to_numpy if kind == "V" else NDArray.numpy for kind in kinds]
+        kinds = [numpy_dtype(spec.dtype) for spec in outputs]
+        self.readers = [NDArray.numpy if kind.isbuiltin == 1 else to_numpy for kind in kinds]
 
     def __call__(self, values: tuple[Any, ...]) -> tuple[Array, ...]:
         for spec, value in zip(self.inputs, values, strict=True):
