@@ -146,8 +146,8 @@ def optimize(
         mod["main"] = bind_params(mod["main"], params)
     wanted = find_target(target, None)
     with wanted:
-        # What processors like is no concern of a GPU: layouts and weights stay the model's.
-        processor = None if is_gpu(wanted) else processor_of(wanted)
+        # What processors like is no concern of other devices: layouts and weights stay the model's.
+        processor = processor_of(wanted) if "cpu" in wanted.kind.default_keys else None
         order = pipeline.passes(processor, wanted)
         return Sequential(order, name="relay.build")(mod), {}
 
