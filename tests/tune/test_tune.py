@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -136,10 +135,18 @@ def test_what_cannot_be_built_is_refused(model: Path, tmp_path: Path) -> None:
         worker.close()
 
 
-def test_an_interrupt_ends_the_process(model: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_process(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = written(model, tmp_path)
-    threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,)).start()
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    worker.compare({}, {}, 0.0, 120)
+    held = worker.lines.process
+    assert held is not None
+    monkeypatch.setattr("sterna.tune.lines._line", interrupted)  # while it waits for the answer
     with pytest.raises(KeyboardInterrupt):
-        while True:
-            worker.compare({}, {}, 5.0, 120)
-    assert worker.lines.process is None
+        worker.compare({}, {}, 0.0, 120)
+    assert worker.lines.process is None and held.poll() is not None
