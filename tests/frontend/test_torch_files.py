@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.functional import made_functional
 from sterna.frontend.torch.load_model import load
+from sterna.frontend.torch.program import Program, Ref, Step
 from sterna.relay.frontend import from_pytorch
 from sterna.support.errors import OpNotImplemented
 from sterna.testing.fuzz.fuzzers._exported_program import archive, program, weights_config
@@ -95,6 +97,14 @@ def test_what_is_no_program(tmp_path: Path) -> None:
     path.write_bytes(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.")
     with pytest.raises(ValueError, match="no archive of PyTorch"):
         load(path, ImportOptions())
+
+
+def test_a_view_of_itself_is_refused() -> None:
+    steps = [Step("aten.select.int", "first", {"self": Ref("b"), "dim": 0, "index": 0}, ["a"]),
+             Step("aten.alias.default", "second", {"self": Ref("a")}, ["b"]),
+             Step("aten.fill_.Scalar", "third", {"self": Ref("b"), "value": 2.5}, ["c"])]
+    with pytest.raises(ValueError, match="second: 'b' is a view of itself"):
+        made_functional(Program([], [], steps, []))
 
 
 def test_no_broken_file_crashes_or_hangs(tmp_path: Path, search_seconds: float) -> None:

@@ -95,6 +95,7 @@ class _Functional:
         self.steps.append(replace(step, arguments=made))
         if operator_of(step.target) in _VIEWS and isinstance(base, Ref):
             for place, name in enumerate(step.outputs):
+                self._expect_made_before(name, base.name, step)
                 self.views[name] = _View(base.name, step, place)
 
     def _change(self, step: Step, name: str) -> None:
@@ -125,6 +126,13 @@ class _Functional:
             if view.base in family:
                 family.add(each)
         self.stale |= family - fresh
+
+    def _expect_made_before(self, name: str, base: str, step: Step) -> None:
+        """Refuse views of themselves, which would never end."""
+        while base != name and base in self.views:
+            base = self.views[base].base
+        if base == name:
+            raise ValueError(f"{step.name}: '{name}' is a view of itself")
 
     def _written_back(self, view: _View, value: str, step: Step) -> str:
         """What is viewed, with a changed view in its place."""
