@@ -160,7 +160,9 @@ def _closed(job: _Job) -> CompiledModel:
     device = Device(job.target.kind.device_type, 0)
     fixed = {name: _written(value) for name, value in job.fixed.items()}
     settings = {"shapes": job.shapes, "narrow": job.narrow, "fixed": fixed}
-    recipe = Recipe.of(job.model, job.target, job.context, settings)
+    # What a script records depends on the example inputs, which are no part of its file.
+    recorded = job.example_inputs is not None
+    recipe = None if recorded else Recipe.of(job.model, job.target, job.context, settings)
     cached = None if recipe is None else CachedModel.find(recipe)
     if cached is not None:
         known = partial(_known, cached, job.target, job.build)

@@ -31,3 +31,14 @@ def test_a_batch_stays_open(from_file: bool, tmp_path: Path) -> None:
                 np.asarray(model(x.numpy())), layers(x).numpy(), rtol=1e-4, atol=1e-5
             )
     assert isinstance(model, OpenModel) and model.compiled == 3
+
+
+def test_a_script_is_recorded_anew_for_other_example_inputs(tmp_path: Path) -> None:
+    require_module("torch")
+    import torch
+
+    path = tmp_path / "layer.pt"
+    torch.jit.script(torch.nn.Linear(4, 3)).save(path)
+    for rows in (2, 5):
+        model = sterna.compile(path, (torch.zeros(rows, 4),))
+        assert np.asarray(model(np.ones((rows, 4), "float32"))).shape == (rows, 3)

@@ -239,22 +239,9 @@ def nearest(
     scales_w: float | None = None, scale_factors: Sequence[float] | None = None,
     input: RelayExpr | None = None,
 ) -> RelayExpr:
-    data = x if x is not None else input
-    assert data is not None
-    sizes = _sizes(data, output_size, scale_factors)
     given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
-    factors = _factors(data, _by_axis(given, len(sizes)), sizes)
-    return _resized(
-        data, sizes, "nearest_neighbor", "asymmetric", rounding_method="floor", scales=factors
-    )
-
-
-def _given(listed: Sequence[float] | None, *single: float | None) -> list[float | None]:
-    return list(listed) if listed else list(single)
-
-
-def _by_axis(given: Sequence[float | None], count: int) -> list[float | None]:
-    return list(given) if len(given) == count else list(given[-count:])
+    return _nearest(x if x is not None else input, output_size, scale_factors, given,
+                    "asymmetric", "floor")
 
 
 @aten("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
@@ -264,15 +251,29 @@ def nearest_exact(
     scales_w: float | None = None, scale_factors: Sequence[float] | None = None,
     input: RelayExpr | None = None,
 ) -> RelayExpr:
-    data = x if x is not None else input
-    assert data is not None
-    sizes = _sizes(data, output_size, scale_factors)
     given = _given(scale_factors, scales, scales_d, scales_h, scales_w)
+    return _nearest(x if x is not None else input, output_size, scale_factors, given,
+                    "half_pixel", "round_prefer_ceil")
+
+
+def _nearest(
+    data: RelayExpr | None, output_size: Sequence[int] | None, listed: Sequence[float] | None,
+    given: Sequence[float | None], places: str, rounding: str,
+) -> RelayExpr:
+    assert data is not None
+    sizes = _sizes(data, output_size, listed)
     factors = _factors(data, _by_axis(given, len(sizes)), sizes)
     return _resized(
-        data, sizes, "nearest_neighbor", "half_pixel", rounding_method="round_prefer_ceil",
-        scales=factors,
+        data, sizes, "nearest_neighbor", places, rounding_method=rounding, scales=factors
     )
+
+
+def _given(listed: Sequence[float] | None, *single: float | None) -> list[float | None]:
+    return list(listed) if listed else list(single)
+
+
+def _by_axis(given: Sequence[float | None], count: int) -> list[float | None]:
+    return list(given) if len(given) == count else list(given[-count:])
 
 
 @aten("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
