@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
 
 _REGISTERS = {"blockIdx": "ctaid", "threadIdx": "tid"}
-_LEAST_ALIGNMENT = 16
-"""Of private and shared memory, in bytes: the widest that one thread reads or writes at once."""
+ALIGNMENT = 16
+"""Of all arrays, in bytes: the most that a thread reads or writes at once."""
 _UNROLLED_STEPS = 1024
 """Iterations of loops that are written out so that what they index gets into registers."""
 
@@ -75,8 +75,7 @@ class KernelEmitter(StmtEmitter):
             words.append("noalias")
         if buffer not in written:
             words.append("readonly")
-        if buffer.alignment > 1:
-            words.append(f"align {buffer.alignment}")
+        words.append(f"align {max(buffer.alignment, ALIGNMENT)}")
         return " ".join(words)
 
     def stmt(self, stmt: Stmt) -> None:
@@ -121,6 +120,12 @@ class KernelEmitter(StmtEmitter):
 
     # ---- memory ----
 
+    def alignment(self, buffer: Buffer, offset: Expr) -> int:
+        size = buffer.dtype.bytes
+        step = self.ranges.divisor(offset) * size
+        whole = max(buffer.alignment & -buffer.alignment, ALIGNMENT)
+        return max(size, min(whole, step & -step) if step else whole)
+
     def allocate(self, stmt: Allocate) -> None:
         """Memory of the block, or registers and memory of the thread."""
         buffer = stmt.buffer
@@ -137,12 +142,12 @@ class KernelEmitter(StmtEmitter):
         if is_shared(buffer.scope):
             self.bind(buffer.data, self._shared(buffer, kind))
         else:
-            self.bind(buffer.data, self.writer.alloca(kind, _LEAST_ALIGNMENT))
+            self.bind(buffer.data, self.writer.alloca(kind, ALIGNMENT))
         self.stmt(stmt.body)
 
     def _shared(self, buffer: Buffer, kind: str) -> str:
         name = symbol(f"{self.name}.{buffer.name}.{len(self.module.globals)}")
-        align = max(buffer.alignment, _LEAST_ALIGNMENT)
+        align = max(buffer.alignment, ALIGNMENT)
         self.module.globals.append(
             f"{name} = internal addrspace(3) global {kind} poison, align {align}"
         )
