@@ -7,11 +7,12 @@ from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import memory_type, symbol, value_type
 from sterna.codegen.nvptx.architecture import Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
+from sterna.codegen.nvptx.warpgroups import WARPGROUPS
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Var
 from sterna.ir.node import Node
 from sterna.tir.in_place import overlapping
-from sterna.tir.passes.split_host_device import launch_of
+from sterna.tir.passes.split_host_device import TENSOR_MAPS, launch_of
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -22,7 +23,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     Stmt,
 )
-from sterna.tir.threads import is_shared
+from sterna.tir.threads import DYNAMIC, is_shared
 
 if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _REGISTERS = {"blockIdx": "ctaid", "threadIdx": "tid"}
 ALIGNMENT = 16
 """Of all arrays, in bytes: the most that a thread reads or writes at once."""
+_DYNAMIC = "@dynamic"
+"""The shared memory that a launch gives: there is one piece of it."""
 _UNROLLED_STEPS = 1024
 """Iterations of loops that are written out so that what they index gets into registers."""
 
@@ -52,9 +55,14 @@ class KernelEmitter(StmtEmitter):
         self.noalias = bool(function.attrs.get("noalias", True))
         self.overlapping = overlapping(function)
         written = written_buffers(function.body)
+        maps = function.attrs.get(TENSOR_MAPS, {})
         params = []
         for i, (var, buffer) in enumerate(zip(function.params, function.buffers, strict=True)):
             operand = f"%p{i}"
+            if i in maps:
+                params.append(f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" {operand}')
+                self.bind(var, operand)
+                continue
             if buffer is None:
                 params.append(f"{value_type(var.dtype)} {operand}")
                 self.bind(var, operand)
@@ -146,6 +154,11 @@ class KernelEmitter(StmtEmitter):
         self.stmt(stmt.body)
 
     def _shared(self, buffer: Buffer, kind: str) -> str:
+        if buffer.scope == DYNAMIC:
+            line = f"{_DYNAMIC} = external addrspace(3) global [0 x i8], align 1024"
+            if line not in self.module.globals:
+                self.module.globals.append(line)
+            return f"addrspacecast (ptr addrspace(3) {_DYNAMIC} to ptr)"
         name = symbol(f"{self.name}.{buffer.name}.{len(self.module.globals)}")
         align = max(buffer.alignment, ALIGNMENT)
         self.module.globals.append(
@@ -163,7 +176,7 @@ class KernelEmitter(StmtEmitter):
     # ---- calls ----
 
     def _call(self, expr: Call) -> str:
-        row = DEVICE_INTRINSICS.get(expr.op)
+        row = DEVICE_INTRINSICS.get(expr.op) or WARPGROUPS.get(expr.op)
         if row is not None:
             self.need(row.needs, expr.op)
             return row.write(self, expr)
