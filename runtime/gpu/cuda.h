@@ -66,6 +66,11 @@ int cuda_home_of(uint64_t address, int32_t *id); /* the device that memory is on
 
 int cuda_register_kernels(void);
 
+/* ---- cuda_maps.c: tensor maps ---- */
+
+/* With the lock of kernels held: the maps of a launch, in the order of the kernel's parameters. */
+int cuda_encode_maps(gpu_kernel *k, const gpu_launch *l, cuda_device *d, cu_tensor_map *out);
+
 /* ---- cuda_replay.c: runs that are captured once and replayed ---- */
 
 /* While the thread captures: says why it cannot, so that the run is made anew without. */

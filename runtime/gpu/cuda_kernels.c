@@ -86,7 +86,7 @@ static int find_home(const gpu_kernel *k, const gpu_launch *l, int32_t *id) {
   int32_t found;
   *id = -1;
   for (int32_t i = 0; i < l->count; i++) {
-    if (k->parameters[i] != 'p' || cuda_home_of(l->values[i], &found)) continue;
+    if (!strchr("pm", k->parameters[i]) || cuda_home_of(l->values[i], &found)) continue;
     if (*id >= 0 && *id != found)
       return gpu_launch_error(k, l, "its arrays are on different devices; copy them to one");
     *id = found;
@@ -116,7 +116,8 @@ static cu_code launch_now(gpu_kernel *k, const gpu_launch *l, cuda_device *d, vo
                       (uint32_t)l->shared_bytes,
                       cuda_stream(d),
                       &attribute,
-                      0};
+                      k->may_begin_early ? 1u : 0u};
+  attribute.value.number = 1;
   cu_object kernel = k->loaded[d->id];
   if (cuLaunchKernelEx) return cuLaunchKernelEx(&config, kernel, values, NULL);
   return cuLaunchKernel(kernel, config.grid[0], config.grid[1], config.grid[2], config.block[0],
@@ -128,12 +129,14 @@ static int launch(gpu_kernel *k, const gpu_launch *l) {
   cuda_scope scope;
   int32_t id;
   void *values[GPU_MOST_PARAMETERS];
+  cu_tensor_map maps[GPU_MOST_MAPS];
   for (int i = 0; i < 3; i++)
     if (!l->grid[i] || !l->block[i]) return 0; /* no threads at all */
-  for (int32_t i = 0; i < l->count; i++) values[i] = (void *)&l->values[i];
+  for (int32_t i = 0, map = 0; i < l->count; i++)
+    values[i] = k->parameters[i] == 'm' ? (void *)&maps[map++] : (void *)&l->values[i];
   if (find_home(k, l, &id) || cuda_open(id, &d) || cuda_enter(d, &scope)) return -1;
   CUDA_LOCK(&mutex);
-  int failed = load_kernel(k, d);
+  int failed = load_kernel(k, d) || cuda_encode_maps(k, l, d, maps);
   CUDA_UNLOCK(&mutex);
   cu_code code = 0;
   if (!failed && l->shared_bytes > PLAIN_SHARED_BYTES)
@@ -206,6 +209,7 @@ static void unload(gpu_module *m, int32_t id) {
 
 static void free_module(void *self) {
   gpu_module *m = self;
+  for (size_t i = 0; i < m->kernel_count; i++) free(m->kernels[i].kept);
   for (int32_t id = 0; id < GPU_MOST_DEVICES; id++)
     for (size_t i = 0; i < m->program_count; i++)
       if (m->programs[i].loaded[id]) {
@@ -224,7 +228,7 @@ static int load_module(void *self, const sterna_any *args, int32_t n, sterna_any
   (void)self;
   if (n != 1) return sterna_set_error("TypeError", "a module of kernels is loaded from bytes");
   if (sterna_as_bytes(&args[0], &bytes)) return -1;
-  gpu_module *m = gpu_module_read(bytes);
+  gpu_module *m = gpu_module_read(bytes, "piuIUfdbwBWm");
   if (!m) return -1;
   if (sterna_module_create(&module_type, m, &module)) {
     gpu_module_free(m);
