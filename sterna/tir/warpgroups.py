@@ -1,4 +1,4 @@
-"""What a group of warps of a GPU does together: Tensor Cores, and copies that run beside the threads.
+"""What warps of a GPU do together: Tensor Cores, and copies that run beside the threads.
 
 Shared memory is named by addresses of 32 bits in it. A *tensor map* says how an array lies in
 memory and how large the boxes are that are copied out of it. A *barrier in memory* counts arrivals

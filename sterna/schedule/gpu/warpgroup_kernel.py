@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Expr, ExprLike, Var
-from sterna.ir.node import Node
+from sterna.ir.expr import Call, Cast, Expr, ExprLike, Var
 from sterna.ir.visitor import Rewriter
 from sterna.schedule.gpu.operand import ROW_BYTES, Operand, Place
 from sterna.schedule.products import FLOAT32
@@ -22,7 +21,7 @@ from sterna.support.dtype import DataType
 from sterna.te import all as all_of
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar
-from sterna.tir.stmt import Buffer, BufferLoad
+from sterna.tir.stmt import BufferLoad
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
     copy_chunk,
@@ -168,9 +167,10 @@ class WarpgroupKernel(StatementKernel):
             ib.emit(launch_dependents())
         self._begin()
         warp = ib.let("warp", first_lane(self.thread // WARP))
-        with ib.if_scope(warp.equal(ring.consumers * 4)):
-            with ib.if_scope((self.thread % WARP).equal(0)):
-                self._produce()
+        with ib.if_scope(warp.equal(ring.consumers * 4)), (
+            ib.if_scope((self.thread % WARP).equal(0))
+        ):
+            self._produce()
         with ib.else_scope():
             self._consume(sums, warp)
 
@@ -423,8 +423,6 @@ def _tile_of(number: Var, down: int, across: int) -> tuple[Expr, Expr]:
 
 def _unrounded(expr: Expr) -> Expr:
     """What a narrow number was rounded from, as the word that it becomes part of rounds it."""
-    from sterna.ir.expr import Call, Cast
-
     if isinstance(expr, Call) and expr.op == "round_bfloat16":
         return expr.args[0]
     if isinstance(expr, Cast) and expr.value.dtype == FLOAT32 and expr.dtype.bits == 16:
