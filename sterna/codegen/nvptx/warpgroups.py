@@ -28,7 +28,8 @@ def write_asm(
 ) -> str:
     """A piece of PTX that no pass may move or leave out; operands with their types."""
     given = ",".join(part for part in (constraints, "~{memory}") if part)
-    call = f'call {result} asm sideeffect "{text}", "{given}"({", ".join(operands)}) convergent nounwind'
+    arguments = ", ".join(operands)
+    call = f'call {result} asm sideeffect "{text}", "{given}"({arguments}) convergent nounwind'
     if result == "void":
         emitter.writer.emit(call)
         return ""
