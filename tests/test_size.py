@@ -16,7 +16,7 @@ BUDGET = {
     "as_tvm": 320,
     "autotvm": 1530,
     "cli": 2340,
-    "codegen": 10650,
+    "codegen": 12200,
     "contrib": 1120,
     "driver": 2640,
     "exec": 200,
