@@ -35,22 +35,23 @@ def _letter(kernel: PrimFunc, dtype: DataType) -> str:
 class DeviceProgram:
     """Kernels that are compiled together by the device's driver."""
 
-    kernels: tuple[tuple[str, str], ...]
-    """Their names and parameters, a letter for each."""
+    kernels: tuple[tuple[str, str, str], ...]
+    """Their names, their parameters, a letter for each, and lines of extras: see kernels.h."""
     source: str
 
     def to_bytes(self) -> bytes:
         """As runtime/gpu/kernels.h describes it."""
         content = [_number(len(self.kernels))]
-        for name, params in self.kernels:
-            content += [_text(name), _text(params)]
+        for texts in self.kernels:
+            content += [_text(text) for text in texts]
         return b"".join([*content, _text(self.source)])
 
     @classmethod
     def of(cls, kernels: Sequence[PrimFunc], source: str) -> "DeviceProgram":
         """A program whose text is made already."""
         return cls(
-            tuple((k.name, "".join(_letter(k, p.dtype) for p in k.params)) for k in kernels), source
+            tuple((k.name, "".join(_letter(k, p.dtype) for p in k.params), "") for k in kernels),
+            source,
         )
 
 
@@ -135,7 +136,7 @@ class LaunchedKernel:
         """What to_bytes packed."""
         size = int.from_bytes(packed[:8], "little")
         programs = [
-            DeviceProgram(tuple((name, params) for name, params in kernels), source)
+            DeviceProgram(tuple((name, params, more) for name, params, more in kernels), source)
             for kernels, source in json.loads(packed[8 : 8 + size])
         ]
         return cls(packed[8 + size :], tuple(programs))

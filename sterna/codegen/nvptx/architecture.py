@@ -11,6 +11,11 @@ _LEAST_VERSION = {
     "88": 90, "89": 78, "90": 78, "90a": 80, "100": 86, "100f": 88, "101": 86, "101f": 88,
     "103": 88, "110": 90, "120": 87, "120f": 88, "121": 88,
 }
+# The shared memory that a launch may give to a block, in KiB, by compute capability.
+_MOST_SHARED = {
+    70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 163, 89: 99, 90: 227, 100: 227, 101: 227,
+    103: 227, 110: 227, 120: 99, 121: 99,
+}
 _NAME = re.compile(r"sm_(\d+)([af]?)")
 
 
@@ -41,6 +46,11 @@ class Architecture:
         """The least version of PTX that knows it, in tenths."""
         exact = _LEAST_VERSION.get(f"{self.number}{self.letter}")
         return exact if exact is not None else _LEAST_VERSION[str(self.number)]
+
+    @property
+    def most_shared(self) -> int:
+        """The shared memory that a launch may give to a block, in bytes."""
+        return _MOST_SHARED.get(self.number, 48) * 1024
 
     @property
     def features(self) -> frozenset[str]:
