@@ -9,11 +9,11 @@ from sterna.ir.transform import Pass
 from sterna.relay import transform as T
 
 
-def passes(processor: Any = None, target: Any = None) -> list[Pass]:
+def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> list[Pass]:
     """What happens between a user's graph and its kernels; the context's level picks from it.
 
     processor is what operators are told about the machine when they choose layouts, target what
-    they are told when they choose other operators.
+    they are told when they choose other operators; on_gpu says that it runs blocks of threads.
     """
     return [
         # one graph, with types
@@ -41,7 +41,7 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.FlattenAtrousConv(),
         T.SkipBorderTaps(processor),  # after factors are in the weights, and all dilations known
         # layouts: after factors are in the weights, which are packed now
-        T.AlterOpLayout(processor),
+        T.AlterOpLayout(processor, on_gpu),
         T.SimplifyExprPostAlterOp(),
         T.FastMath(),
         T.FoldConstant(),

@@ -6,6 +6,7 @@
     assemble.py     LLVM's text to PTX, in a process that may end
 """
 
+from sterna.codegen.nvptx.kernel import ALIGNMENT
 from sterna.codegen.nvptx.module import generate
 
-__all__ = ["generate"]
+__all__ = ["ALIGNMENT", "generate"]

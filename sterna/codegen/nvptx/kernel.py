@@ -7,10 +7,13 @@ from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import memory_type, symbol, value_type
 from sterna.codegen.nvptx.architecture import Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
+from sterna.codegen.nvptx.mathematics import MATHEMATICS
+from sterna.codegen.nvptx.registers import written_out
 from sterna.codegen.nvptx.warpgroups import WARPGROUPS
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, Var
+from sterna.ir.expr import Call, Expr
 from sterna.ir.node import Node
+from sterna.tir.effects import calls
 from sterna.tir.in_place import overlapping
 from sterna.tir.passes.split_host_device import TENSOR_MAPS, launch_of
 from sterna.tir.stmt import (
@@ -29,12 +32,10 @@ if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
 
 _REGISTERS = {"blockIdx": "ctaid", "threadIdx": "tid"}
-_LEAST_ALIGNMENT = 16
-"""Of private and shared memory, in bytes: the widest that one thread reads or writes at once."""
+ALIGNMENT = 16
+"""Of all arrays, in bytes: the most that a thread reads or writes at once."""
 _DYNAMIC = "@dynamic"
 """The shared memory that a launch gives: there is one piece of it."""
-_UNROLLED_STEPS = 1024
-"""Iterations of loops that are written out so that what they index gets into registers."""
 
 
 class KernelEmitter(StmtEmitter):
@@ -49,14 +50,18 @@ class KernelEmitter(StmtEmitter):
         super().__init__(module, {}, name)
         self.cluster = 1
         """Neighbouring blocks that run together."""
-        self.unrolled = 1
-        """Iterations of the loops around that are written out."""
+        self.written_out: set[int] = set()
+        """The variables of loops that index registers, which have no addresses."""
 
     def kernel(self, function: PrimFunc) -> str:
         """The text of a kernel."""
         self.noalias = bool(function.attrs.get("noalias", True))
         self.overlapping = overlapping(function)
+        self.written_out = written_out(function.body)
         written = written_buffers(function.body)
+        if calls(function.body, "wait_for_grids"):
+            # Before that others write to what the kernel only reads.
+            self.noalias, written = False, set(function.buffers)
         maps = function.attrs.get(TENSOR_MAPS, {})
         params = []
         for i, (var, buffer) in enumerate(zip(function.params, function.buffers, strict=True)):
@@ -81,15 +86,14 @@ class KernelEmitter(StmtEmitter):
             sizes += f' "nvvm.cluster_dim"="{self.cluster},1,1"'
         return self.writer.text(f'{head} nounwind "no-builtins"{sizes}')
 
-    def _address(self, buffer: Buffer, written: set[Buffer]) -> str:
+    def _address(self, buffer: Buffer, written: set[Buffer | None]) -> str:
         alone = self.noalias and id(buffer.data) not in self.overlapping
         words = ["ptr addrspace(1)"]
         if alone:
             words.append("noalias")
         if buffer not in written:
             words.append("readonly")
-        if buffer.alignment > 1:
-            words.append(f"align {buffer.alignment}")
+        words.append(f"align {max(buffer.alignment, ALIGNMENT)}")
         return " ".join(words)
 
     def stmt(self, stmt: Stmt) -> None:
@@ -110,15 +114,11 @@ class KernelEmitter(StmtEmitter):
         if stmt.kind == "thread":
             self._thread(stmt)
             return
-        count = build.int_value(stmt.extent)
-        steps = self.unrolled * (count or 1)
-        if count is None or steps > _UNROLLED_STEPS or not _indexes_registers(stmt):
+        if id(stmt.var) not in self.written_out:
             super().stmt(stmt)
             return
-        before, self.unrolled = self.unrolled, steps
         hint = self.module.metadata('!{!"llvm.loop.unroll.full"}')
         self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self.stmt(stmt.body))
-        self.unrolled = before
 
     def _thread(self, stmt: For) -> None:
         kind, _, axis = stmt.thread.partition(".")
@@ -133,6 +133,12 @@ class KernelEmitter(StmtEmitter):
         self.stmt(stmt.body)
 
     # ---- memory ----
+
+    def alignment(self, buffer: Buffer, offset: Expr) -> int:
+        size = buffer.dtype.bytes
+        step = self.ranges.divisor(offset) * size
+        whole = max(buffer.alignment & -buffer.alignment, ALIGNMENT)
+        return max(size, min(whole, step & -step) if step else whole)
 
     def allocate(self, stmt: Allocate) -> None:
         """Memory of the block, or registers and memory of the thread."""
@@ -150,7 +156,7 @@ class KernelEmitter(StmtEmitter):
         if is_shared(buffer.scope):
             self.bind(buffer.data, self._shared(buffer, kind))
         else:
-            self.bind(buffer.data, self.writer.alloca(kind, _LEAST_ALIGNMENT))
+            self.bind(buffer.data, self.writer.alloca(kind, ALIGNMENT))
         self.stmt(stmt.body)
 
     def _shared(self, buffer: Buffer, kind: str) -> str:
@@ -160,7 +166,7 @@ class KernelEmitter(StmtEmitter):
                 self.module.globals.append(line)
             return f"addrspacecast (ptr addrspace(3) {_DYNAMIC} to ptr)"
         name = symbol(f"{self.name}.{buffer.name}.{len(self.module.globals)}")
-        align = max(buffer.alignment, _LEAST_ALIGNMENT)
+        align = max(buffer.alignment, ALIGNMENT)
         self.module.globals.append(
             f"{name} = internal addrspace(3) global {kind} poison, align {align}"
         )
@@ -176,10 +182,12 @@ class KernelEmitter(StmtEmitter):
     # ---- calls ----
 
     def _call(self, expr: Call) -> str:
-        row = DEVICE_INTRINSICS.get(expr.op) or WARPGROUPS.get(expr.op)
+        row = _ROWS.get(expr.op)
         if row is not None:
             self.need(row.needs, expr.op)
-            return row.write(self, expr)
+            written = row.write(self, expr)
+            if written is not None:
+                return written
         if expr.op in _OF_THE_HOST:
             raise ValueError(
                 f"{self.name}: a kernel on a device cannot {expr.op}: {str(expr)[:200]}"
@@ -208,17 +216,18 @@ _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
     Allocate: KernelEmitter.allocate,
     AssertStmt: KernelEmitter.check,
 }
+_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS}
 _OF_THE_HOST = frozenset({"call_packed", "call_extern", "call_pure_extern", "try_call"})
 
 
-def written_buffers(body: Stmt) -> set[Buffer]:
+def written_buffers(body: Stmt) -> set[Buffer | None]:
     """The buffers that a statement may write to."""
-    found: set[Buffer] = set()
+    found: set[Buffer | None] = set()
     _note_written(body, found)
     return found
 
 
-def _note_written(node: Node, found: set[Buffer]) -> None:
+def _note_written(node: Node, found: set[Buffer | None]) -> None:
     if isinstance(node, BufferStore):
         found.add(node.buffer)
     elif isinstance(node, Call):
@@ -226,22 +235,6 @@ def _note_written(node: Node, found: set[Buffer]) -> None:
         found.update(arg.buffer for arg in node.args if isinstance(arg, BufferLoad))
     for child in node.children():
         _note_written(child, found)
-
-
-def _indexes_registers(loop: For) -> bool:
-    """Whether a loop's variable says which private element is meant somewhere in it."""
-    return _finds(loop.body, loop.var)
-
-
-def _finds(node: Node, var: Var) -> bool:
-    is_private = isinstance(node, BufferLoad | BufferStore) and node.buffer.scope == "local"
-    if is_private and any(_uses(index, var) for index in node.indices):
-        return True
-    return any(_finds(child, var) for child in node.children())
-
-
-def _uses(node: Node, var: Var) -> bool:
-    return node is var or any(_uses(child, var) for child in node.children())
 
 
 def _block_size(function: PrimFunc) -> str:

@@ -12,6 +12,7 @@ class CUDAGenerator(GPUGenerator):
     """A program of PTX for each function."""
 
     device = "cuda"
+    alignment = nvptx.ALIGNMENT
 
     def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
         arch = target.attrs.get("arch") or target.attrs.get("mcpu") or "sm_50"
