@@ -47,7 +47,8 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.FoldConstant(),
         T.FoldWeights(),
         T.ChooseImplementations(processor),  # after weights are constants in their last layout
-        T.FuseOps(processor=processor),  # last but one: kernels are not looked into
+        # last but one: kernels are not looked into
+        T.FuseOps(processor=processor, notes_fixed=on_gpu),
         T.SumRows(processor),  # of what has become kernels of their own
         T.InferType(),
     ]
