@@ -48,6 +48,8 @@ class KernelEmitter(StmtEmitter):
 
     def __init__(self, module: "DeviceModule", name: str) -> None:
         super().__init__(module, {}, name)
+        self.cluster = 1
+        """Neighbouring blocks that run together."""
         self.written_out: set[int] = set()
         """The variables of loops that index registers, which have no addresses."""
 
@@ -79,7 +81,10 @@ class KernelEmitter(StmtEmitter):
         self.stmt(function.body)
         self.writer.emit("ret void")
         head = f"define ptx_kernel void {symbol(function.name)}({', '.join(params)})"
-        return self.writer.text(f'{head} nounwind "no-builtins"{_block_size(function)}')
+        sizes = _block_size(function)
+        if self.cluster > 1:
+            sizes += f' "nvvm.cluster_dim"="{self.cluster},1,1"'
+        return self.writer.text(f'{head} nounwind "no-builtins"{sizes}')
 
     def _address(self, buffer: Buffer, written: set[Buffer | None]) -> str:
         alone = self.noalias and id(buffer.data) not in self.overlapping
