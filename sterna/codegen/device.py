@@ -16,6 +16,8 @@ from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import device
 from sterna.runtime.registry import get_global_func
 from sterna.support.dtype import DataType
+from sterna.tir.effects import calls
+from sterna.tir.passes.split_host_device import TENSOR_MAPS
 from sterna.tir.stmt import PrimFunc
 
 _LETTERS = {
@@ -49,10 +51,22 @@ class DeviceProgram:
     @classmethod
     def of(cls, kernels: Sequence[PrimFunc], source: str) -> "DeviceProgram":
         """A program whose text is made already."""
-        return cls(
-            tuple((k.name, "".join(_letter(k, p.dtype) for p in k.params), "") for k in kernels),
-            source,
-        )
+        return cls(tuple((k.name, _letters(k), _extras(k)) for k in kernels), source)
+
+
+def _letters(kernel: PrimFunc) -> str:
+    maps = kernel.attrs.get(TENSOR_MAPS, {})
+    return "".join(
+        "m" if place in maps else _letter(kernel, param.dtype)
+        for place, param in enumerate(kernel.params)
+    )
+
+
+def _extras(kernel: PrimFunc) -> str:
+    """What a launch needs to know beside the parameters' letters."""
+    maps = kernel.attrs.get(TENSOR_MAPS, {})
+    lines = ["pdl"] if calls(kernel.body, "wait_for_grids") else []
+    return "".join(f"{line}\n" for line in [*lines, *(maps[place] for place in sorted(maps))])
 
 
 def _number(value: int) -> bytes:

@@ -13,6 +13,7 @@ from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
+from sterna.relay.passes.fuse_ops import FIXED
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
 from sterna.schedule.gpu.tensor_cores import on_tensor_cores
@@ -67,7 +68,9 @@ class _Translator:
 
     def _on_tensor_cores(self, outputs: list[Tensor]) -> list[Tensor]:
         """The outputs as a GPU's Tensor Cores make them; none if they do not."""
-        whole = None if self.gpu is None else on_tensor_cores(outputs, self.gpu)
+        given = [self.values[id(param)] for param in self.func.params]
+        fixed = {given[place] for place in (self.func.attrs or {}).get(FIXED, ())}
+        whole = None if self.gpu is None else on_tensor_cores(outputs, self.gpu, fixed)
         if whole is None:
             return []
         assert self.anchor is not None

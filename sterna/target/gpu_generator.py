@@ -14,6 +14,7 @@ from sterna.codegen.device import (
     LaunchedKernel,
     LaunchedKernels,
 )
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.node import Node, post_order
@@ -23,9 +24,9 @@ from sterna.support.dtype import DataType
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.target.for_schedules import host_of
 from sterna.target.target import Target
-from sterna.tir.passes.split_host_device import launch_of, split_host_device
+from sterna.tir.passes.split_host_device import dynamic_bytes, launch_of, split_host_device
 from sterna.tir.stmt import Allocate, AssertStmt, LetStmt, PrimFunc, Stmt, seq
-from sterna.tir.threads import is_shared
+from sterna.tir.threads import DYNAMIC, is_shared
 from sterna.tir.wanted_array import WantedArray
 
 
@@ -162,6 +163,12 @@ def check_limits(kernel: PrimFunc, target: Target) -> None:
             f"{target.kind.name} has {room}; use smaller tiles, or say what the device has: "
             f'"{target.kind.name} -max_shared_memory_per_block={shared}"'
         )
+    arch, launched = limits.get("arch"), dynamic_bytes(kernel)
+    if isinstance(arch, str) and launched > Architecture.of(arch).most_shared:
+        raise ValueError(
+            f"{kernel.name} takes {launched} bytes of shared memory at its launch, and {arch} has "
+            f"{Architecture.of(arch).most_shared}; use smaller tiles or fewer stages"
+        )
     most = limits.get("max_function_args")
     if isinstance(most, int) and len(kernel.params) > most:
         raise ValueError(
@@ -171,11 +178,12 @@ def check_limits(kernel: PrimFunc, target: Target) -> None:
 
 
 def shared_bytes(kernel: PrimFunc) -> int:
-    """The memory that the threads of a block of a kernel share."""
+    """The memory that the threads of a block of a kernel share, without what a launch brings."""
     found: list[int] = []
 
     def look(node: Node) -> None:
-        if isinstance(node, Allocate) and is_shared(node.buffer.scope):
+        own = isinstance(node, Allocate) and node.buffer.scope != DYNAMIC
+        if isinstance(node, Allocate) and own and is_shared(node.buffer.scope):
             extents = [build.int_value(extent) or 0 for extent in node.buffer.shape]
             found.append(node.buffer.dtype.bytes_of(math.prod(extents)))
 

@@ -32,6 +32,18 @@ and bytes; each time all have come its phase changes from even to odd or back.
                                warp into shared memory; lane l names the place of row l
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
+    store_word(address, word)  4 bytes into the device's memory
+    load_quad(to, from)        four numbers of 4 bytes from shared memory
+    cluster_size(n)            n neighbouring blocks run together and reach each other's shared
+                               memory
+    cluster_rank()             int32: the number of a block among them
+    cluster_address(x, rank)   int32: the address in another block's shared memory of what is at x
+                               here
+    cluster_arrive(), cluster_wait()
+                               threads of all these blocks wait for each other
+    send_quad(to, from, barrier)
+                               four numbers of 4 bytes into another block's shared memory; their
+                               bytes count on a barrier there
     first_lane(x)              int32: what the first lane of the warp has
     warp_sync(), named_barrier(number, threads), async_fence()
                                lanes, or so many threads, wait for each other; copies see what
@@ -57,11 +69,14 @@ _ARITIES = {
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "stmatrix": 6, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
-    "first_lane": 1, "launch_dependents": 0, "wait_for_grids": 0,
+    "store_word": 2, "load_quad": 2, "cluster_size": 1, "cluster_arrive": 0, "cluster_wait": 0,
+    "send_quad": 3, "first_lane": 1, "launch_dependents": 0, "wait_for_grids": 0,
 }
 for _name, _arity in _ARITIES.items():
     register_intrinsic(Intrinsic(_name, _arity, None, has_effect=True, result="int32"))
 register_intrinsic(Intrinsic(TENSOR_MAP, 2, None, result="handle"))
+register_intrinsic(Intrinsic("cluster_rank", 0, None, result="int32"))
+register_intrinsic(Intrinsic("cluster_address", 2, None, result="int32"))
 register_intrinsic(Intrinsic("shared_address", 1, None, result="int32"))
 register_intrinsic(Intrinsic("pack_pair", 3, None, result="uint32"))
 
@@ -171,6 +186,46 @@ def pack_pair(kind: DataType | str, low: Expr, high: Expr) -> Expr:
 def copy_chunk(element: BufferLoad, source: Expr) -> Expr:
     """Copy 16 bytes from shared memory to where an element is."""
     return _do("copy_chunk", address_of(element), source)
+
+
+def store_word(element: BufferLoad, word: Expr) -> Expr:
+    """Put 4 bytes where an element is."""
+    return _do("store_word", address_of(element), word)
+
+
+def load_quad(first: BufferLoad, source: Expr) -> Expr:
+    """Load four numbers of 4 bytes from shared memory, from an element of private memory on."""
+    return _do("load_quad", address_of(first), source)
+
+
+def send_quad(to: Expr, first: BufferLoad, barrier: Expr) -> Expr:
+    """Send four numbers of 4 bytes to another block of the cluster."""
+    return _do("send_quad", to, address_of(first), barrier)
+
+
+def cluster_size(blocks: int) -> Expr:
+    """So many neighbouring blocks run together."""
+    return _do("cluster_size", blocks)
+
+
+def cluster_rank() -> Expr:
+    """The number of a block among those that run together."""
+    return _do("cluster_rank")
+
+
+def cluster_address(address: Expr, rank: ExprLike) -> Expr:
+    """Where another block of the cluster has what is at an address here."""
+    return _do("cluster_address", address, rank)
+
+
+def cluster_arrive() -> Expr:
+    """Arrive where threads of all blocks of a cluster wait for each other."""
+    return _do("cluster_arrive")
+
+
+def cluster_wait() -> Expr:
+    """Wait until all threads of a cluster have arrived."""
+    return _do("cluster_wait")
 
 
 def first_lane(value: Expr) -> Expr:

@@ -21,12 +21,11 @@ class Assembled:
 
 @cache
 def find_ptxas() -> str | None:
-    """The assembler: on the path, or in NVIDIA's packages."""
-    found = shutil.which("ptxas")
+    """The assembler: in NVIDIA's package, whose version knows old GPUs too, or on the path."""
     spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        found = found or next((str(path) for path in Path(folder).glob("*/bin/ptxas")), None)
-    return found
+    folders = spec.submodule_search_locations or () if spec else ()
+    packed = [path for folder in folders for path in Path(folder).glob("cuda_nvcc/bin/ptxas")]
+    return str(packed[0]) if packed else shutil.which("ptxas")
 
 
 def assemble(ptx: str, arch: str) -> Assembled:

@@ -2,16 +2,16 @@
 
 Without a GPU the cases are compiled, and NVIDIA's assembler takes them: no errors, no spills. With
 --run they run on the first GPU, and their results are held against the reference. --arch=sm_80
-says for which GPU, --jobs=8 in how many processes. Prints those that fail and why, and how many
-there were.
+says for which GPU, --jobs=8 in how many processes, --every=9 takes only each ninth. Prints those
+that fail and why, and how many there were.
 """
 
 import argparse
 import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 
 from sterna.ir.types import TensorType, TupleType
 from sterna.relay.op import AnyOp, Case, records
@@ -60,10 +60,80 @@ def outcome(name: str, arch: str, runs: bool) -> str:
             check_assembled(record, case, arch)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        text = str(error).strip().replace("\n", " ")[:600]
+        text = " ".join(str(error).split())[:400]
         place = f"{where.filename.rpartition('/')[2]}:{where.lineno}"
         return f"{type(error).__name__}: {text} ({place})"
     return ""
+
+
+# ---- in several processes, each of which may hang or lose its GPU ----
+
+SECONDS = 60
+"""What a case may take."""
+
+
+def _serve(pipe: Connection, arch: str, runs: bool) -> None:
+    """Check the cases that a pipe names, until one of them may have left the GPU unusable."""
+    while True:
+        reason = outcome(pipe.recv(), arch, runs)
+        pipe.send(reason)
+        if runs and reason and not reason.startswith("AssertionError"):
+            return
+
+
+class _Worker:
+    """A process that checks one case at a time."""
+
+    def __init__(self, arch: str, runs: bool) -> None:
+        context = get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other, arch, runs), daemon=True)
+        self.process.start()
+        other.close()
+        self.name, self.until = "", 0.0
+
+    def begin(self, name: str) -> None:
+        """Hand a case over; the process may still be starting."""
+        self.name, self.until = name, time.monotonic() + SECONDS
+        self.pipe.send(name)
+
+    def end(self) -> str | None:
+        """Why the case failed; None while it runs."""
+        try:
+            if self.pipe.poll():
+                return str(self.pipe.recv())
+        except (EOFError, OSError):
+            return "the process ended"
+        return f"nothing came in {SECONDS} s" if time.monotonic() > self.until else None
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def check_all(names: list[str], arch: str, runs: bool, jobs: int) -> dict[str, str]:
+    """Why each of the cases fails that do."""
+    waiting, failed = list(reversed(names)), {}
+    workers: list[_Worker] = []
+    while waiting or workers:
+        while waiting and len(workers) < jobs:
+            workers.append(_Worker(arch, runs))
+            workers[-1].begin(waiting.pop())
+        wait([worker.pipe for worker in workers], timeout=1)
+        for worker in list(workers):
+            reason = worker.end()
+            if reason is None:
+                continue
+            if reason:
+                failed[worker.name] = reason
+                print(f"{worker.name}: {reason}", flush=True)
+            if waiting and not reason:
+                worker.begin(waiting.pop())
+            else:
+                worker.close()
+                workers.remove(worker)
+    return failed
 
 
 def main(given: list[str]) -> int:
@@ -76,17 +146,8 @@ def main(given: list[str]) -> int:
     options.add_argument("names", nargs="*", default=[""])
     asked = options.parse_args(given)
     chosen = [name for name in cases() if name.startswith(tuple(asked.names))][:: asked.every]
-    failed, started = 0, time.monotonic()
-    with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
-        told = {name: pool.submit(outcome, name, asked.arch, asked.run) for name in chosen}
-        for name, answer in told.items():
-            try:
-                reason = answer.result()
-            except Exception as error:
-                reason = f"the process ended: {error}"
-            if reason:
-                failed += 1
-                print(f"{name}: {reason}", flush=True)
+    started = time.monotonic()
+    failed = len(check_all(chosen, asked.arch, asked.run, asked.jobs))
     seconds = time.monotonic() - started
     print(f"{len(chosen) - failed} of {len(chosen)} cases pass for {asked.arch}, {seconds:.0f} s")
     return failed

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import memory_type, symbol, value_type
-from sterna.codegen.nvptx.architecture import Needs
+from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.registers import written_out
@@ -48,6 +48,9 @@ class KernelEmitter(StmtEmitter):
 
     def __init__(self, module: "DeviceModule", name: str) -> None:
         super().__init__(module, {}, name)
+        self.cluster = 1
+        """Neighbouring blocks that run together."""
+        self._declared = 0
         self.written_out: set[int] = set()
         """The variables of loops that index registers, which have no addresses."""
 
@@ -79,7 +82,10 @@ class KernelEmitter(StmtEmitter):
         self.stmt(function.body)
         self.writer.emit("ret void")
         head = f"define ptx_kernel void {symbol(function.name)}({', '.join(params)})"
-        return self.writer.text(f'{head} nounwind "no-builtins"{_block_size(function)}')
+        sizes = _block_size(function)
+        if self.cluster > 1:
+            sizes += f' "nvvm.cluster_dim"="{self.cluster},1,1"'
+        return self.writer.text(f'{head} nounwind "no-builtins"{sizes}')
 
     def _address(self, buffer: Buffer, written: set[Buffer | None]) -> str:
         alone = self.noalias and id(buffer.data) not in self.overlapping
@@ -160,6 +166,12 @@ class KernelEmitter(StmtEmitter):
             if line not in self.module.globals:
                 self.module.globals.append(line)
             return f"addrspacecast (ptr addrspace(3) {_DYNAMIC} to ptr)"
+        self._declared += buffer.known_bytes or 0
+        if self._declared > STATIC_SHARED_BYTES:
+            raise ValueError(
+                f"{self.name} declares {self._declared} bytes of shared memory, and CUDA allows "
+                f"{STATIC_SHARED_BYTES}; use smaller tiles, or the scope {DYNAMIC}"
+            )
         name = symbol(f"{self.name}.{buffer.name}.{len(self.module.globals)}")
         align = max(buffer.alignment, ALIGNMENT)
         self.module.globals.append(

@@ -28,7 +28,8 @@ def write_asm(
 ) -> str:
     """A piece of PTX that no pass may move or leave out; operands with their types."""
     given = ",".join(part for part in (constraints, "~{memory}") if part)
-    call = f'call {result} asm sideeffect "{text}", "{given}"({", ".join(operands)}) convergent nounwind'
+    arguments = ", ".join(operands)
+    call = f'call {result} asm sideeffect "{text}", "{given}"({arguments}) convergent nounwind'
     if result == "void":
         emitter.writer.emit(call)
         return ""
@@ -189,6 +190,52 @@ def _copy_chunk(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _load_quad(emitter: Any, expr: Call) -> str:
+    to, source = (emitter.expr(arg) for arg in expr.args)
+    kinds = "{float, float, float, float}"
+    made = write_asm(
+        emitter, f"ld.shared.v4.f32 {_box(0, 4)}, [$4];", "=f,=f,=f,=f,r", f"i32 {source}",
+        result=kinds,
+    )
+    for number in range(4):
+        value = emitter.writer.value(f"extractvalue {kinds} {made}, {number}")
+        place = emitter.writer.value(f"getelementptr inbounds float, ptr {to}, i64 {number}")
+        emitter.writer.emit(f"store float {value}, ptr {place}, align 4")
+    return zero(expr.dtype)
+
+
+def _send_quad(emitter: Any, expr: Call) -> str:
+    to, source, barrier = (emitter.expr(arg) for arg in expr.args)
+    values: list[str] = []
+    for number in range(4):
+        place = emitter.writer.value(f"getelementptr inbounds float, ptr {source}, i64 {number}")
+        values.append(f"float {emitter.writer.value(f'load float, ptr {place}, align 4')}")
+    text = (
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+        f"[$0], {_box(2, 4)}, [$1];"
+    )
+    write_asm(emitter, text, "r,r,f,f,f,f", f"i32 {to}", f"i32 {barrier}", *values)
+    return zero(expr.dtype)
+
+
+def _cluster_size(emitter: Any, expr: Call) -> str:
+    emitter.cluster = _number(expr, 0)
+    return zero(expr.dtype)
+
+
+def _pure(text: str, *constraints: str) -> Writer:
+    """One instruction that gives an integer and does nothing else."""
+
+    def write(emitter: Any, expr: Call) -> str:
+        operands = ", ".join(f"i32 {emitter.expr(arg)}" for arg in expr.args)
+        made: str = emitter.writer.value(
+            f'call i32 asm "{text}", "{",".join(("=r", *constraints))}"({operands})'
+        )
+        return made
+
+    return write
+
+
 def _first_lane(emitter: Any, expr: Call) -> str:
     value = emitter.expr(expr.args[0])
     return write_asm(
@@ -220,6 +267,14 @@ _WRITERS: Mapping[str, Writer] = {
     "stmatrix": _stmatrix,
     "pack_pair": _pack_pair,
     "copy_chunk": _copy_chunk,
+    "store_word": _plain("st.global.b32 [$0], $1;", "l,r"),
+    "load_quad": _load_quad,
+    "send_quad": _send_quad,
+    "cluster_size": _cluster_size,
+    "cluster_rank": _pure("mov.u32 $0, %cluster_ctarank;"),
+    "cluster_address": _pure("mapa.shared::cluster.u32 $0, $1, $2;", "r", "r"),
+    "cluster_arrive": _plain("barrier.cluster.arrive.relaxed;"),
+    "cluster_wait": _plain("barrier.cluster.wait;"),
     "first_lane": _first_lane,
     "warp_sync": _plain("bar.warp.sync -1;"),
     "named_barrier": _immediate("bar.sync {}, {};"),

@@ -5,8 +5,8 @@ convolution's windows are read where they lie (im2col by the copies), its weight
 their channels last. What follows element by element is computed on the sums in registers.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
@@ -30,19 +30,28 @@ WHOLE = 8
 # The tiles of a block that measurements favour: small ones for few pixels, large ones for many.
 TILES = ((64, 64), (64, 128), (128, 128), (128, 256))
 STAGES = (12, 8, 6, 4, 3)
-FEWEST_STAGES = 3
+SPLITS = (1, 2, 4, 8)
+SHORTEST_PART = 3
+"""Blocks of a sum that are worth a block of threads of their own."""
+MOST_IN_CLUSTERS = 104
+"""Blocks that run in clusters: of more, some wait for room that is all in one place."""
 PROCESSORS = 132
 """Of the device: an H100's."""
 
 # By measurement on an H200, in microseconds: one block of a sum for tiles, which all are bound by
 # copies into shared memory; what a tile takes beside; what a kernel takes beside.
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.42, (128, 256): 0.74}
-_TILE_TIME, _START_TIME = 0.12, 1.5
+_TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
 
 
-def on_tensor_cores(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
-    """The statements that make a kernel's only result; None if Tensor Cores do not suit it."""
-    if target is None or len(outputs) != 1 or str(target.attrs.get("arch")) != "sm_90a":
+def on_tensor_cores(
+    outputs: Sequence[Tensor], target: ScheduleTarget, fixed: Container[Tensor] = ()
+) -> Tensor | None:
+    """The statements that make a kernel's only result; None if Tensor Cores do not suit it.
+
+    fixed: operands that no kernel makes, which may be read before the kernels in front are done.
+    """
+    if len(outputs) != 1 or str(target.attrs.get("arch")) != "sm_90a":
         return None
     found = _only_sum(outputs[0])
     if found is None:
@@ -56,7 +65,8 @@ def on_tensor_cores(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
         epilogue = epilogue_of(total.output(0), outputs[0])
         if epilogue is None:
             return None
-    return _written(operands, total.output(0), epilogue, Architecture.of("sm_90a"))
+    is_fixed = operands.b in fixed
+    return _written(operands, is_fixed, total.output(0), epilogue, Architecture.of("sm_90a"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +79,13 @@ class _Operands:
 
 
 def _written(
-    operands: _Operands, total: Tensor, epilogue: Epilogue | None, gpu: Architecture
+    operands: _Operands, is_fixed: bool, total: Tensor, epilogue: Epilogue | None,
+    gpu: Architecture,
 ) -> Tensor:
-    product = operands.product
+    product = replace(operands.product, fixed_b=is_fixed)
     ring = ring_of(product, gpu.most_shared)
     shape = [build.int_value(extent) or 0 for extent in total.shape]
-    kernel = WarpgroupKernel(product, ring, total.dtype, shape[:-1])
+    kernel = WarpgroupKernel(product, ring, total.dtype, shape[:-1], dependent=True)
     out = TensorType(tuple(shape), total.dtype)
     return kernel.tensor("T_wgmma", out, epilogue, (operands.a, operands.b))
 
@@ -82,24 +93,42 @@ def _written(
 def ring_of(product: Product, most_shared: int) -> Ring:
     """The tile that should take the least time."""
     offered = [
-        Ring(rows, columns, stages)
+        ring
         for rows, columns in TILES
+        for split in SPLITS
         for stages in STAGES
-        if Ring(rows, columns, stages).shared_bytes <= most_shared
-        and (stages == FEWEST_STAGES or stages < 2 * product.blocks)
+        if (ring := Ring(rows, columns, stages, split)).shared_bytes <= most_shared
+        and _suits_split(product, ring)
+        and (stages == STAGES[-1] or stages < 2 * product.blocks // split)
     ]
     return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
 
 
+def _blocks(product: Product, ring: Ring) -> int:
+    """Blocks of threads."""
+    down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
+    return down * across * product.batch * ring.split
+
+
+def _suits_split(product: Product, ring: Ring) -> bool:
+    """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
+    if ring.split == 1:
+        return True
+    whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
+    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
+
+
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
-    down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
-    waves = -(-down * across * product.batch // PROCESSORS)
-    block = _BLOCK_TIME[ring.rows, ring.columns]
+    blocks = _blocks(product, ring)
+    waves = -(-blocks // PROCESSORS)
     results = ring.rows * ring.columns / (64 * 64)
-    # Blocks that share a processor hide each other's beginning and end.
-    alone = 0.01 * abs(ring.stages - (6 if waves == 1 else 4))
-    return _START_TIME + waves * (product.blocks * block + _TILE_TIME * results) + alone
+    steps = product.blocks // ring.split
+    each = steps * _BLOCK_TIME[ring.rows, ring.columns] + _TILE_TIME * results
+    exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
+    # More stages hold weights that come before the kernels in front are done, if there is room.
+    wanted = STAGES[0] if blocks <= PROCESSORS else 6
+    return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
 
 
 # ---- what a kernel computes ----

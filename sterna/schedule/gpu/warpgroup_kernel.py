@@ -24,9 +24,15 @@ from sterna.tir.ir_builder import BufferVar
 from sterna.tir.stmt import BufferLoad
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
+    cluster_address,
+    cluster_arrive,
+    cluster_rank,
+    cluster_size,
+    cluster_wait,
     copy_chunk,
     first_lane,
     launch_dependents,
+    load_quad,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
@@ -34,8 +40,10 @@ from sterna.tir.warpgroups import (
     mbarrier_wait,
     named_barrier,
     pack_pair,
+    send_quad,
     shared_address,
     stmatrix,
+    store_word,
     tensor_map,
     wait_for_grids,
     warp_sync,
@@ -64,6 +72,8 @@ class Ring:
     rows: int
     columns: int
     stages: int
+    split: int = 1
+    """Blocks that add up parts of one sum (split-K)."""
 
     @property
     def consumers(self) -> int:
@@ -87,11 +97,22 @@ class Ring:
 
     @property
     def shared_bytes(self) -> int:
-        """With the barriers."""
-        return self.ring_bytes + 16 * self.stages
+        """With the barriers, and what other blocks send."""
+        return self.ring_bytes + self.sent_bytes + 16 * self.stages + 8
+
+    @property
+    def sent_bytes(self) -> int:
+        """What a block gets of all parts of sums, of which it adds up its own columns."""
+        return self.rows * self.columns * 4 if self.split > 1 else 0
+
+    @property
+    def own_columns(self) -> int:
+        """The columns whose sums a block has at last."""
+        return self.columns // self.split
 
     def __str__(self) -> str:
-        return f"{self.rows} x {self.columns}, {self.stages} stages"
+        parts = f", sums in {self.split} parts" if self.split > 1 else ""
+        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +164,7 @@ class WarpgroupKernel(StatementKernel):
         ib, ring, product = self.ib, self.ring, self.product
         down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
-        ib.scope_attr(block, "thread_extent", down * across)
+        ib.scope_attr(block, "thread_extent", down * across * ring.split)
         self.batch: ExprLike = 0
         if product.batch > 1:
             matrix = thread_axis("blockIdx.y")
@@ -153,14 +174,20 @@ class WarpgroupKernel(StatementKernel):
         shared = ib.allocate("uint8", (ring.shared_bytes,), name="stages", scope="shared.dyn")
         sums = ib.allocate(str(product.sums), (ring.columns // 2,), name="sums", scope="local")
         self.base = ib.let("base", shared_address(shared[0]))
-        self.full = ib.let("full", self.base + ring.ring_bytes)
+        self.sent = ib.let("sent", self.base + ring.ring_bytes)
+        self.full = ib.let("full", self.sent + ring.sent_bytes)
         self.free = ib.let("free", self.full + 8 * ring.stages)
+        self.all_sent = ib.let("all_sent", self.free + 8 * ring.stages)
         self.thread = thread.var
         self.maps = (
             tensor_map(self.data[0], product.a.map_line(ring.rows)),
             tensor_map(self.weight[0], product.b.map_line(ring.columns)),
         )
-        row, column = _tile_of(block.var, down, across)
+        self.rank: Expr = build.const(0)
+        if ring.split > 1:
+            ib.emit(cluster_size(ring.split))
+            self.rank = ib.let("rank", cluster_rank())
+        row, column = _tile_of(block.var // ring.split, down, across)
         self.row = ib.let("row", row * ring.rows)
         self.column = ib.let("column", column * ring.columns)
         if self.dependent:
@@ -171,7 +198,7 @@ class WarpgroupKernel(StatementKernel):
             ib.if_scope((self.thread % WARP).equal(0))
         ):
             self._produce()
-        with ib.else_scope():
+        with ib.if_scope(warp < ring.consumers * 4):
             self._consume(sums, warp)
 
     def _begin(self) -> None:
@@ -181,13 +208,24 @@ class WarpgroupKernel(StatementKernel):
             for stage in range(ring.stages):
                 ib.emit(mbarrier_init(self.full + 8 * stage, 1))
                 ib.emit(mbarrier_init(self.free + 8 * stage, ring.consumers))
+            if ring.split > 1:
+                ib.emit(mbarrier_init(self.all_sent, 1))
             ib.emit(mbarrier_ready())
+            if ring.split > 1:
+                ib.emit(mbarrier_expect(self.all_sent, ring.sent_bytes))
         ib.emit(block_barrier())
+        if ring.split > 1:
+            ib.emit(cluster_arrive())
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of a sum that one block of threads adds up."""
+        return self.product.blocks // self.ring.split
 
     # ---- the producer ----
 
     def _produce(self) -> None:
-        ib, ring, blocks = self.ib, self.ring, self.product.blocks
+        ib, ring, blocks = self.ib, self.ring, self.blocks
         first = min(ring.stages, blocks)
         with ib.for_range(0, first, name="block") as block:
             ib.emit(mbarrier_expect(self.full + block * 8, ring.stage_bytes))
@@ -214,6 +252,8 @@ class WarpgroupKernel(StatementKernel):
     def _place(self, block: Expr, first: Expr) -> Place:
         product = self.product
         parts = -(-product.depth // product.a.unit)
+        if self.ring.split > 1:
+            block = block + self.rank * self.blocks
         channel = block % parts * product.a.unit
         return Place(first, channel, block // parts, self.batch)
 
@@ -235,12 +275,16 @@ class WarpgroupKernel(StatementKernel):
     def _consume(self, sums: BufferVar, warp: Expr) -> None:
         ib, ring, product = self.ib, self.ring, self.product
         group = ib.let("group", warp // 4)
-        results = _Results(self, sums, warp)
+        self.sums = sums
+        own = sums
+        if ring.split > 1:
+            own = ib.allocate("float32", (ring.own_columns // 2,), name="own", scope="local")
+        results = _Results(self, own, warp)
         results.load_reads()
         with ib.new_scope():
             place = _Turn(self, "emptied")
             start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
-            with ib.for_range(0, product.blocks, name="block") as block:
+            with ib.for_range(0, self.blocks, name="block") as block:
                 ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
                 ib.emit(wgmma_fence())
                 at = start + place.stage * (ring.stage_bytes // 16)
@@ -256,11 +300,13 @@ class WarpgroupKernel(StatementKernel):
                         product.b.along_rows,
                     ))
                 ib.emit(wgmma_commit())
-                if product.blocks > ring.stages:
+                if self.blocks > ring.stages:
                     ib.emit(wgmma_wait(1))
                     self._free_one_before(block, place)
                 place.advance()
             ib.emit(wgmma_wait(0))
+        if ring.split > 1:
+            results.exchange(self.sums)
         results.store()
 
     def _free_one_before(self, block: Expr, place: "_Turn") -> None:
@@ -311,18 +357,51 @@ class _Results:
         self.warp = warp
         self.first = self.ib.let("first", kernel.row + warp * 16)
         """The first row of the warp."""
+        self.column = kernel.column
+        if self.ring.split > 1:
+            self.column = self.ib.let("mine", kernel.column + kernel.rank * self.ring.own_columns)
         self.held: dict[tuple[int, str], BufferLoad] = {}
 
     @property
     def count(self) -> int:
         """The sums of a thread."""
-        return self.ring.columns // 2
+        return self.ring.own_columns // 2
+
+    def exchange(self, parts: BufferVar) -> None:
+        """Send parts of sums to the blocks that own their columns, and add up what comes here.
+
+        Blocks own groups of eight columns; a thread has four parts of each. They are added in the
+        order of the blocks, so that results are always the same.
+        """
+        ib, kernel, ring = self.ib, self.kernel, self.ring
+        groups, threads = ring.own_columns // 8, ring.consumers * GROUP
+        ib.emit(cluster_wait())
+        for owner in range(ring.split):
+            with ib.new_scope():
+                place = kernel.sent + (kernel.rank * (groups * threads) + kernel.thread) * 16
+                to = ib.let("to", cluster_address(place, owner))
+                arrived = ib.let("arrived", cluster_address(kernel.all_sent, owner))
+                for group in range(groups):
+                    first = parts[(owner * groups + group) * 4]
+                    ib.emit(send_quad(to + group * threads * 16, first, arrived))
+        ib.emit(mbarrier_wait(kernel.all_sent, build.const(0)))
+        with ib.new_scope():
+            part = ib.allocate("float32", (4,), name="part", scope="local")
+            for group in range(groups):
+                for source in range(ring.split):
+                    place = (source * groups + group) * threads + kernel.thread
+                    ib.emit(load_quad(part[0], kernel.sent + place * 16))
+                    for number in range(4):
+                        at = group * 4 + number
+                        self.sums[at] = part[number] if source == 0 else (
+                            self.sums[at] + part[number]
+                        )
 
     def element(self, number: int) -> Expr:
         """What is stored where a sum was: in float32 where that is rounded to 16 bits last."""
         kernel, product = self.kernel, self.product
         row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
-        column = kernel.column + 8 * (number // 4) + 2 * (self.lane % 4)
+        column = self.column + 8 * (number // 4) + 2 * (self.lane % 4)
         if product.rows % self.ring.rows:
             row = build.minimum(row, product.rows - 1)
         if product.columns % self.ring.columns:
@@ -358,17 +437,24 @@ class _Results:
     def store(self) -> None:
         """Store all results of a warp."""
         kind = self.kernel.out.dtype
-        if kind.bits == 16 and kind.is_float and self.product.columns % 8 == 0:
+        narrow = kind.bits == 16 and kind.is_float
+        if narrow and self.product.columns % 8 == 0 and self.ring.own_columns % 16 == 0:
             self._store_rows(kind)
         else:
-            self._store_pairs()
+            self._store_pairs(narrow and self.product.columns % 2 == 0)
 
-    def _store_pairs(self) -> None:
+    def _store_pairs(self, as_words: bool) -> None:
         """Straight from the registers."""
         ib, kernel, product = self.ib, self.kernel, self.product
         for number in range(0, self.count, 2):
             row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
-            column = kernel.column + 8 * (number // 4) + 2 * (self.lane % 4)
+            column = self.column + 8 * (number // 4) + 2 * (self.lane % 4)
+            if as_words:
+                with ib.if_scope(all_of(row < product.rows, column < product.columns)):
+                    at = (row + kernel.batch * product.rows) * product.columns + column
+                    word = self._word(kernel.out.dtype, number)
+                    ib.emit(store_word(kernel.out[at], word))
+                continue
             for which in range(2):
                 inside = all_of(row < product.rows, column + which < product.columns)
                 with ib.if_scope(inside):
@@ -379,12 +465,12 @@ class _Results:
         """Through shared memory, where the tile's blocks were, as whole rows of 128 bytes."""
         ib, ring, lane = self.ib, self.ring, self.lane
         ib.emit(named_barrier(1, ring.consumers * GROUP))
-        chunks = -(-ring.columns // CHUNK)
+        chunks = -(-ring.own_columns // CHUNK)
         tile = self.kernel.base + self.warp // 4 * (chunks * GROUP_ROWS * ROW_BYTES)
         own = ib.let("own", tile + self.warp % 4 * (16 * ROW_BYTES))
         # Where lane l's row of each matrix of 8 x 8 is.
         row = lane % 8 + lane // 8 % 2 * 8
-        for block in range(ring.columns // 16):
+        for block in range(ring.own_columns // 16):
             words = [self._word(kind, 8 * block + 2 * part) for part in range(4)]
             piece = block % 4 * 2 + lane // 16
             at = own + block // 4 * (GROUP_ROWS * ROW_BYTES) + row * ROW_BYTES
@@ -400,11 +486,11 @@ class _Results:
     def _copy_chunk(self, source: Expr, chunk: int) -> None:
         """The 16 rows of a warp, 64 columns of them."""
         ib, kernel, product, lane = self.ib, self.kernel, self.product, self.lane
-        wide = min(CHUNK, self.ring.columns) // 8
+        wide = min(CHUNK, self.ring.own_columns) // 8
         for turn in range(16 * wide // WARP):
             row = turn * (WARP // wide) + lane // wide
             piece = lane % wide
-            column = kernel.column + chunk * CHUNK + piece * 8
+            column = self.column + chunk * CHUNK + piece * 8
             inside = all_of(self.first + row < product.rows, column < product.columns)
             with ib.if_scope(inside):
                 whole = self.first + row + kernel.batch * product.rows
