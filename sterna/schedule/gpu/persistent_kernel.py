@@ -112,11 +112,11 @@ class PersistentKernel(WarpgroupKernel):
         ib, ring = self.ib, self.ring
         place = Turn(self, "filled", 1)
         first, most = self._tiles()
-        with ib.for_range(0, most, name="turn") as turn, ib.new_scope():
+        with self._rolled(most, "turn") as turn, ib.new_scope():
             tile = ib.let("tile", first + turn * self.count)
             with ib.if_scope(tile < self.tiles), ib.new_scope():
                 self._place_tile(tile)
-                with ib.for_range(0, self.blocks, name="block") as block:
+                with self._rolled(self.blocks, "block") as block:
                     stage = place.stage
                     ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
                     ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
@@ -132,13 +132,13 @@ class PersistentKernel(WarpgroupKernel):
         group = ib.let("group", warp // 4)
         start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
         first, most = self._tiles()
-        with ib.for_range(0, most, name="turn") as turn, ib.new_scope():
+        with self._rolled(most, "turn") as turn, ib.new_scope():
             tile = ib.let("tile", first + turn * self.count)
             with ib.if_scope(tile < self.tiles), ib.new_scope():
                 self._place_tile(tile)
                 results = StagedResults(self, sums, warp)
                 results.load_reads()
-                with ib.for_range(0, self.blocks, name="block") as block:
+                with self._rolled(self.blocks, "block") as block:
                     ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
                     ib.emit(wgmma_fence())
                     for step in range(STEPS):

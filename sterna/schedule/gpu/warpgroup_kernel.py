@@ -8,10 +8,11 @@ computed on the sums; what that reads is loaded before the first product is done
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Call, Cast, Expr, ExprLike
+from sterna.ir.expr import Call, Cast, Expr, ExprLike, Var
 from sterna.ir.visitor import Rewriter
 from sterna.schedule.gpu.operand import ROW_BYTES, Operand, Place
 from sterna.schedule.products import FLOAT32
@@ -22,6 +23,7 @@ from sterna.te import all as all_of
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.stmt import BufferLoad
+from sterna.tir.threads import ROLLED
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
     cluster_address,
@@ -230,6 +232,10 @@ class WarpgroupKernel(StatementKernel):
         """The blocks of a sum that one block of threads adds up."""
         return self.product.blocks // self.ring.split
 
+    def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
+        """A loop that is not written out."""
+        return self.ib.for_range(begin, end, name=name, annotations={ROLLED: 1})
+
     # ---- the producer ----
 
     def _produce(self) -> None:
@@ -249,7 +255,7 @@ class WarpgroupKernel(StatementKernel):
             return
         with ib.new_scope():
             place = Turn(self, "filled")
-            with ib.for_range(first, blocks, name="block") as block:
+            with self._rolled(blocks, "block", first) as block:
                 stage = place.stage
                 ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
                 ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
@@ -291,7 +297,7 @@ class WarpgroupKernel(StatementKernel):
         with ib.new_scope():
             place = Turn(self, "emptied")
             start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
-            with ib.for_range(0, self.blocks, name="block") as block:
+            with self._rolled(self.blocks, "block") as block:
                 ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
                 ib.emit(wgmma_fence())
                 for step in range(STEPS):
