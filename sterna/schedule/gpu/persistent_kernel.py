@@ -13,7 +13,6 @@ from sterna.schedule.gpu.warpgroup_kernel import (
     STEPS,
     WARP,
     Results,
-    Ring,
     Turn,
     WarpgroupKernel,
     tile_of,
@@ -188,7 +187,3 @@ class StagedResults(Results):
                 ib.emit(tma_store(kernel.out_map, piece, place))
                 ib.emit(tma_commit())
 
-
-def suits(ring: Ring, columns: int) -> bool:
-    """Whether results of so many columns can be stored by copies."""
-    return ring.split == 1 and columns % 8 == 0 and ring.columns % CHUNK == 0
