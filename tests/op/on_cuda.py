@@ -2,8 +2,9 @@
 
 Without a GPU the cases are compiled, and NVIDIA's assembler takes them: no errors, no spills. With
 --run they run on the first GPU, and their results are held against the reference; with --onnx so
-do the tests of operators that ONNX has, as far as they pass on the processor. --arch=sm_80 says for which GPU, --jobs=8 in how many processes, --every=9 takes only each ninth. Prints those
-that fail and why, and how many there were.
+do the tests of operators that ONNX has, as far as they pass on the processor. --arch=sm_80 says for
+which GPU, --jobs=8 in how many processes, --every=9 takes only each ninth. Prints those that fail
+and why, and how many there were.
 """
 
 import argparse
