@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import relay
+from sterna import relay, rpc
 from sterna.codegen.device import DeviceModule, DeviceProgram
 from sterna.contrib.cuda_graph import cuda_graph_executor
 from sterna.runtime.registry import get_global_func
@@ -409,6 +409,52 @@ def test_classic_executors(model: Any, tmp_path: Path) -> None:
             check_run(executor.get_input("x"), executor.get_output(0))
         assert driver.calls("cuGraphLaunch")
     assert plain.benchmark(DEVICE, repeat=2, number=3, min_repeat_ms=0).mean > 0
+
+
+def test_parameters_are_copied_once() -> None:
+    x = relay.var("x", shape=SHAPE)
+    weights = relay.const(np.ones((1000, 8), "float32"))
+    product = relay.nn.dense(x, weights)
+    model = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], product)), target="cuda -arch=sm_90")
+    driver.calls()
+    executors = [model.module["default"](DEVICE) for _ in range(3)]
+    assert len([line for line in driver.calls("cuMemcpyHtoD") if "32000" in line]) == 1
+    assert len(executors) == 3
+
+
+def test_models_run_from_c(model: Any, tmp_path: Path) -> None:
+    model.export(tmp_path / "model.so")
+    runtime = ctypes.CDLL(str(Path(tvm.__file__).parent / "native" / "lib" / "libsterna.so"))
+    loaded = ctypes.c_void_p()
+    values, result = (ctypes.c_float * 32)(), (ctypes.c_float * 1)()
+    assert runtime.sterna_model_load(str(tmp_path / "model.so").encode(), ctypes.byref(loaded)) == 0
+    assert runtime.sterna_model_set_input(loaded, b"x", values, 128) == 0
+    for _ in range(3):
+        assert runtime.sterna_model_run(loaded) == 0
+        check_run(None, None)
+    assert runtime.sterna_model_get_output(loaded, 0, result, 4) == 0
+    assert driver.calls("cuGraphLaunch") == ["cuGraphLaunch 2 nodes default"] * 2
+    runtime.sterna_model_free(loaded)
+
+
+def test_a_remote_gpu(model: Any, tmp_path: Path) -> None:
+    model.export(tmp_path / "model.so")
+    server = rpc.Server(port=0, silent=True)
+    try:
+        session = rpc.connect("127.0.0.1", server.port)
+        device = session.cuda(0)
+        assert device.exist
+        session.upload(tmp_path / "model.so")
+        library = session.load_module("model.so")
+        executor = tvm.contrib.graph_executor.GraphModule(library["default"](device))
+        x = np.ones(SHAPE, "float32")
+        executor.set_input("x", x)
+        executor.run()
+        np.testing.assert_array_equal(executor.get_input("x").numpy(), x)
+        assert executor.get_output(0).shape == (1,)
+        assert executor.benchmark(device, repeat=2, number=3, min_repeat_ms=0).mean > 0
+    finally:
+        server.terminate()
 
 
 def test_all_that_a_model_took_is_given_back() -> None:
