@@ -14,6 +14,7 @@ BUDGET = {
     "": 170,
     "arith": 3700,
     "as_tvm": 320,
+    "auto_scheduler": 2090,
     "autotvm": 1530,
     "cli": 2340,
     "codegen": 10650,
