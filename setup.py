@@ -48,7 +48,10 @@ else:
 
 
 # Libraries beside the runtime, which it loads when they are first asked for: folders and files.
-PARTS = {"opencl": ("gpu/kernels.c", "gpu/opencl*.c"), "vm": ("vm/*.c",)}
+PARTS = {
+    "cuda": ("gpu/kernels.c", "gpu/cuda*.c"), "opencl": ("gpu/kernels.c", "gpu/opencl*.c"),
+    "vm": ("vm/*.c",),
+}
 
 
 class BuildNative(build_ext):

@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 2090,
     "autotvm": 1530,
     "cli": 2340,
-    "codegen": 10650,
+    "codegen": 12200,
     "contrib": 1120,
     "driver": 2640,
     "exec": 200,

@@ -103,6 +103,8 @@ class InstructionSet:
     """Vectors of float16 are multiplied and added as they are."""
     bf16_rounding: tuple[Capability, ...] = ()
     """One instruction rounds float32 to bfloat16, and may take subnormal numbers for 0."""
+    bf16_conversion: tuple[Capability, ...] = ()
+    """One instruction rounds float32 to bfloat16, subnormal numbers included."""
     ieee_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, or the NaN among them."""
     dot4: tuple[Dot4, ...] = ()

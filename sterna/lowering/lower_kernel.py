@@ -55,7 +55,7 @@ def ask_kernel(func: Function, target: Target) -> Scope:
     if gives_nothing(func):
         return Scope()
     with deciding(scope_of(func)) as scope:
-        tensors = kernel_tensors(func)
+        tensors = kernel_tensors(func, target if is_gpu(target) else None)
         schedule_kernel(tensors, processor_of(target), _found(tensors, target), target)
         return scope
 
@@ -89,7 +89,7 @@ def _contraction_of(call: RelayExpr) -> str:
 def _lowered(
     func: Function, name: str, processor: Processor, target: Target, scope: Scope
 ) -> LoweredKernel:
-    tensors = kernel_tensors(func)
+    tensors = kernel_tensors(func, target if is_gpu(target) else None)
     found = _found(tensors, target)
     schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]

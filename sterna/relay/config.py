@@ -8,6 +8,10 @@ register_config(
     "whether results get back the types that they had before ToMixedPrecision",
 )
 register_config(
+    "relay.ToMixedPrecision.follow_weights", bool, False,
+    "whether ToMixedPrecision narrows what reads weights alone, such as an embedding",
+)
+register_config(
     "relay.weights.max_growth", float, 0.0,
     "how many times larger all weights together may become by packing them; 0: no limit",
 )

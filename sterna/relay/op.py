@@ -106,6 +106,8 @@ class ContractionRules(Generic[AttrsType]):
     without_border: Callable[[Call, Any], RelayExpr | None] | None = None
     """without_border(call, processor): itself by parts that see no border; None where that costs
     more than products with it."""
+    device_layout: Callable[[AttrsType, Args], Attrs | None] | None = None
+    """device_layout(attrs, args): its attributes in the layout that GPUs run best."""
     convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
     scale: "ScaleRule | None" = None

@@ -44,7 +44,13 @@ other functions is written out by the interpreter and by each code generator its
                               packed function goes by its symbol, __tvm_ffi_<name>
     tile_configure, ...       registers that hold matrices; see tiles.py
     storage_sync("shared")    threads of a block wait for each other here; what each has written
-                              before, the others see behind it
+                              before, the others see behind it. "warp": the threads of a warp
+    tvm_warp_shuffle(mask, x, lane, width, 32), ..._up, ..._down, ..._xor
+                              the x of another lane of the warp: of that number, so many before or
+                              behind this one, or whose number differs in those bits. mask: the
+                              lanes that call it; width: how many lanes, a power of two, are a
+                              group. Where there is no such lane in it, this lane's own
+    tvm_warp_activemask()     uint32: a bit for each lane of the warp that is here
 
 and those that take packed arguments apart, where `args` is the address of an array of sterna_any
 and `tensor` that of a DLTensor (see runtime/sterna.h):
@@ -298,6 +304,11 @@ _ROWS = (
     Intrinsic("tile_dot", 4, None, has_effect=True, result="int32"),
     Intrinsic("tile_release", 0, None, has_effect=True, result="int32"),
     Intrinsic("storage_sync", 1, None, has_effect=True, result="int32"),
+    Intrinsic("tvm_warp_shuffle", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_shuffle_up", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_shuffle_down", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_shuffle_xor", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_activemask", 0, None, has_effect=True, result="uint32"),
     Intrinsic("any_type", 2, None, result="int32"),
     Intrinsic("any_value", 2, None),
     Intrinsic("any_tensor", 2, None, result="handle"),

@@ -13,6 +13,9 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 LAUNCHED = (*BLOCKS, *THREADS)
 """The threads whose numbers a launch says, in the order in which it says them."""
 
+DYNAMIC = "shared.dyn"
+"""The scope of memory that a block gets as much of as a launch says."""
+
 # Which scopes are one piece of memory for a whole grid, a block or a thread.
 GRID, BLOCK, THREAD = range(3)
 

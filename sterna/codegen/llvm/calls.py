@@ -296,6 +296,8 @@ class CallEmitter(MemoryEmitter):
             part = operand
             if lanes == 1:
                 part = self.splat(register, operand, width)
+            elif width == 1:
+                part = self.lane(expr.dtype, operand, start)
             elif lanes != width:
                 picks = [min(lane, lanes - 1) for lane in range(start, start + width)]
                 part = self.shuffle(expr.dtype, operand, None, picks)

@@ -133,6 +133,10 @@ def narrow(writer: FunctionWriter, dtype: DataType, value: str, saturate: bool =
     wide = Bits(writer, 32, dtype.lanes)
     held = vector_type(f"i{dtype.bits}", dtype.lanes)
     bits = writer.value(f"bitcast {source} {value} to {wide.type}")
+    if dtype.kind == "bfloat" and writer.module.options.instructions.provides("bf16_conversion"):
+        kind = vector_type("bfloat", dtype.lanes)
+        rounded = writer.value(f"fptrunc {source} {value} to {kind}")
+        return writer.value(f"bitcast {kind} {rounded} to {held}")
     if dtype.kind == "bfloat":
         odd = wide.op("and", wide.op("lshr", bits, 16), 1)
         rounded = wide.op("lshr", wide.op("add", wide.op("add", bits, 0x7FFF), odd), 16)

@@ -6,6 +6,8 @@
         ->  transpose(nn.masked_attention(%q, %k, %v, %mask, scale=0.125), [0, 2, 1, 3])
 
 Queries, keys and values must lie as they come out of dense layers: (batch, length, heads, width).
+For GPUs whatever lies in another order is transposed: that is part of the kernel which makes it,
+and one kernel for all of attention saves more.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,13 +17,13 @@ from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import call, is_call_of
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 
 if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs
 
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
-DTYPES = ("float32", "float64")
+DTYPES, GPU_DTYPES = ("float32", "float64"), ("float32", "float16", "bfloat16")
 
 
 def as_attention(
@@ -29,15 +31,17 @@ def as_attention(
 ) -> RelayExpr | None:
     """The product of weights and values as one operator, if the weights are a softmax of scores."""
     weights, values = args
-    if attrs.transpose_a or not _is_static_float(weights) or not _is_static_float(values):
+    turns = target is not None and is_gpu(target)
+    kinds = GPU_DTYPES if turns else DTYPES
+    if attrs.transpose_a or not all(_is_static_float(arg, kinds) for arg in args):
         return None
-    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST)
+    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, turns)
     if value is None or not is_call_of(weights, "nn.softmax") or _kind_of(attrs) is not None:
         return None
     assert isinstance(weights, Call)
     if weights.attrs.axis not in (-1, 3):  # type: ignore[union-attr]
         return None
-    found = _Scores(weights.args[0])
+    found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
     if found.mask is None:
@@ -51,7 +55,8 @@ def as_attention(
 class _Scores:
     """Queries times keys, a factor after it, and then a mask: no other order is the same."""
 
-    def __init__(self, expr: RelayExpr) -> None:
+    def __init__(self, expr: RelayExpr, turns: bool) -> None:
+        self.turns = turns
         self.scale, self.fill = 1.0, 0.0
         self.mask: RelayExpr | None = None
         self.query: RelayExpr | None = None
@@ -103,9 +108,9 @@ class _Scores:
         attrs: Any = product.attrs
         if attrs.transpose_a or _kind_of(attrs) is not None:
             return
-        self.query = _untransposed(product.args[0], HEADS_FIRST)
+        self.query = _untransposed(product.args[0], HEADS_FIRST, self.turns)
         self.key = _untransposed(
-            product.args[1], HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST
+            product.args[1], HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
         )
         if self.query is not None and self.key is not None:
             query, key = tensor_type(self.query).shape, tensor_type(self.key).shape
@@ -127,13 +132,13 @@ def _is_product(expr: RelayExpr) -> bool:
     return is_call_of(bare, "nn.batch_matmul")
 
 
-def _is_static_float(expr: RelayExpr) -> bool:
+def _is_static_float(expr: RelayExpr, kinds: tuple[str, ...]) -> bool:
     kind = expr.checked_type
     return (
         isinstance(kind, TensorType)
         and kind.is_static
         and kind.ndim == 4
-        and str(kind.dtype) in DTYPES
+        and str(kind.dtype) in kinds
     )
 
 
@@ -143,9 +148,12 @@ def _number(expr: RelayExpr) -> float | None:
     return float(to_numpy(expr.data).reshape(()))
 
 
-def _untransposed(expr: RelayExpr, axes: list[int]) -> RelayExpr | None:
-    """What was transposed, once or several times, so that these are its axes now."""
-    order = list(range(4))
+def _untransposed(expr: RelayExpr, axes: list[int], turns: bool) -> RelayExpr | None:
+    """What was transposed, once or several times, so that these are its axes now.
+
+    turns: where nothing was, a transposition makes it.
+    """
+    order, whole = list(range(4)), expr
     while is_call_of(expr, "transpose"):
         assert isinstance(expr, Call)
         given = expr.attrs.axes or (3, 2, 1, 0)  # type: ignore[union-attr]
@@ -153,4 +161,5 @@ def _untransposed(expr: RelayExpr, axes: list[int]) -> RelayExpr | None:
         expr = expr.args[0]
         if order == axes:
             return expr
-    return None
+    back = tuple(axes.index(place) for place in range(4))
+    return call("transpose", whole, axes=back) if turns else None

@@ -53,6 +53,25 @@ def convert_conv(
     return made
 
 
+def device_conv(attrs: Any, args: tuple[RelayExpr, ...]) -> Attrs | None:
+    """Channels last: neighbouring threads have neighbouring channels, and so have products.
+
+    Weights of products are rows as long as the sums; of depthwise convolutions their channels lie
+    last, as the data's.
+    """
+    layouts = (attrs.data_layout, attrs.out_layout or attrs.data_layout, attrs.kernel_layout)
+    if any(layout_of(layout).is_blocked for layout in layouts):
+        return None
+    spatial = "".join(axis for axis in layout_of(attrs.data_layout).primal if axis not in "NC")
+    kind = args[0].checked_type
+    assert isinstance(kind, TensorType)
+    channels = layout_of(attrs.data_layout).dims(kind.shape)["C"]
+    is_depthwise = attrs.groups > 1 and channels == attrs.groups
+    weights = f"{spatial}OI" if is_depthwise else f"O{spatial}I"
+    wanted = (f"N{spatial}C", weights)
+    return None if layouts == (wanted[0], *wanted) else convert_conv(attrs, args, wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class Layouts2D:
     """The layouts of a convolution's data and of its result."""

@@ -16,7 +16,7 @@ from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, register
 from sterna.schedule.attention import (
     AttentionStages,
     describe_attention,
@@ -24,6 +24,8 @@ from sterna.schedule.attention import (
 )
 from sterna.schedule.exponential import quick_exp
 from sterna.schedule.products import widened
+from sterna.support.dtype import DataType
+from sterna.target import Target, is_gpu
 from sterna.te import Tensor, compute, exp, if_then_else, reduce_axis
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
@@ -163,13 +165,20 @@ def _macs(
     return batch * heads * queries * k.concrete_shape[1] * (width + out.concrete_shape[-1])
 
 
+def _stays_wide(attrs: AttentionAttrs, narrow: DataType) -> bool:
+    """Processors keep scores in the type of the operands; GPUs have them in float32."""
+    target = Target.current(allow_none=True)
+    return target is None or not is_gpu(target)
+
+
 _SHAPES = ((2, 5, 3, 4), (2, 7, 3, 4), (2, 7, 3, 6))
 _WIDE = ((1, 19, 2, 32), (1, 32, 2, 32), (1, 32, 2, 64))
 _SEEN = np.tri(5, 7, 2).astype(bool)
 
 _COMMON: dict[str, Any] = {
     "compute": _compute, "reference": _reference, "macs": _macs, "pattern": OPAQUE,
-    "schedules": {"cpu": schedule_attention}, "mixed_precision": "never",
+    "schedules": {"cpu": schedule_attention}, "mixed_precision": "always",
+    "contraction": ContractionRules(stays_wide=_stays_wide),
 }
 
 register(OpRecord(

@@ -31,6 +31,7 @@ from sterna.op.nn._conv_layout import (
     alter_conv2d,
     conv_layout,
     convert_conv,
+    device_conv,
     layout_costs,
 )
 from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
@@ -253,6 +254,7 @@ _CONTRACTION: ContractionRules[ConvAttrs] = ContractionRules(
     scale=CONV_SCALE,
     parallel=CONV_PARALLEL,
     stays_wide=_stays_wide,
+    device_layout=device_conv,
 )
 
 

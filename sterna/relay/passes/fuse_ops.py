@@ -32,21 +32,30 @@ from sterna.relay.op import (
 )
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
+FIXED = "Fixed"
+"""What a kernel's parameters that are constants are noted by: their places."""
 
-def FuseOps(fuse_opt_level: int = -1, processor: Any = None) -> Pass:
-    """Make kernels of operators; level 0 makes one of each, -1 takes the context's level."""
+
+def FuseOps(fuse_opt_level: int = -1, processor: Any = None, notes_fixed: bool = False) -> Pass:
+    """Make kernels of operators; level 0 makes one of each, -1 takes the context's level.
+
+    notes_fixed: whether kernels are told which of their parameters are constants.
+    """
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
         deepest = context.config.get("relay.FuseOps.max_depth", 256)
-        return func if func.is_primitive else fuse_ops(func, level, deepest, processor)
+        return func if func.is_primitive else fuse_ops(
+            func, level, deepest, processor, notes_fixed
+        )
 
     made: Pass = function_pass(change, opt_level=0, name="FuseOps", kind=Function)
     return made
 
 
 def fuse_ops(
-    func: Function, level: int = 2, max_depth: int = 256, processor: Any = None
+    func: Function, level: int = 2, max_depth: int = 256, processor: Any = None,
+    notes_fixed: bool = False,
 ) -> Function:
     """The function with its operators in primitive functions."""
     func.checked_type  # noqa: B018  (patterns depend on shapes)
@@ -57,7 +66,7 @@ def fuse_ops(
             _grow(graph, phase, max_depth)
         if processor is not None:
             _chain(graph, processor, max_depth)
-    return _Outliner(graph).run(order)
+    return _Outliner(graph, notes_fixed).run(order)
 
 
 @dataclass(eq=False, slots=True)
@@ -251,8 +260,9 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
 class _Outliner:
     """Rebuilds the function with every group as a call of a primitive function."""
 
-    def __init__(self, graph: _Graph) -> None:
+    def __init__(self, graph: _Graph, notes_fixed: bool) -> None:
         self.graph = graph
+        self.notes_fixed = notes_fixed
         self.memo: dict[int, RelayExpr] = {}
         self.bodies: dict[_Group, _Body] = {}
 
@@ -269,7 +279,7 @@ class _Outliner:
         if record_of(expr) is None and group.size == 1:
             return rebuild(expr, self.memo) if not_primitive(expr) else expr
         if group not in self.bodies:
-            self.bodies[group] = _Body(self.memo)
+            self.bodies[group] = _Body(self.memo, self.notes_fixed)
         result = self.bodies[group].add(expr)
         inside = not node.escapes and all(u.group.root() is group for u, _ in node.consumers)
         return expr if inside else self.bodies[group].call(result)
@@ -278,8 +288,9 @@ class _Outliner:
 class _Body:
     """The inside of one kernel while it is put together."""
 
-    def __init__(self, outer: dict[int, RelayExpr]) -> None:
+    def __init__(self, outer: dict[int, RelayExpr], notes_fixed: bool) -> None:
         self.outer = outer
+        self.notes_fixed = notes_fixed
         self.inner: dict[int, RelayExpr] = {}
         self.params: list[Var] = []
         self.arguments: list[RelayExpr] = []
@@ -316,5 +327,9 @@ class _Body:
 
     def call(self, result: RelayExpr) -> Call:
         """The kernel that gives this result, called."""
-        function = Function(tuple(self.params), result, attrs={"Primitive": 1})
+        attrs: dict[str, Any] = {"Primitive": 1}
+        fixed = [n for n, each in enumerate(self.arguments) if isinstance(each, Constant)]
+        if self.notes_fixed and fixed:
+            attrs[FIXED] = tuple(fixed)
+        function = Function(tuple(self.params), result, attrs=attrs)
         return Call(function, tuple(self.arguments))

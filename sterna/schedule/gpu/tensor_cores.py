@@ -1,0 +1,263 @@
+"""Sums of products by Tensor Cores: which ones they suit, and in which tiles.
+
+Dense layers, products of matrices and convolutions with channels last, of numbers of 16 bits. A
+convolution's windows are read where they lie (im2col by the copies), its weights with either of
+their channels last. What follows element by element is computed on the sums in registers.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+
+from sterna.codegen.nvptx.architecture import Architecture
+from sterna.ir import build
+from sterna.ir.expr import Expr, Var
+from sterna.ir.node import post_order
+from sterna.ir.types import TensorType
+from sterna.schedule.choose import choose
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.epilogue import Epilogue, epilogue_of
+from sterna.schedule.gpu.operand import Matrix, Operand, Windows
+from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
+from sterna.schedule.kernel import ScheduleTarget
+from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
+from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor
+from sterna.te.tensor import ProducerLoad, Reduce
+
+KINDS = ("bfloat16", "float16")
+"""The types of operands."""
+WHOLE = 8
+"""Rows of arrays hold a multiple of so many numbers: 16 bytes."""
+# The tiles of a block that measurements favour: small ones for few pixels, large ones for many.
+TILES = ((64, 64), (64, 128), (128, 128), (128, 256))
+STAGES = (12, 8, 6, 4, 3)
+SPLITS = (1, 2, 4, 8)
+SHORTEST_PART = 3
+"""Blocks of a sum that are worth a block of threads of their own."""
+MOST_IN_CLUSTERS = 104
+"""Blocks that run in clusters: of more, some wait for room that is all in one place."""
+PROCESSORS = 132
+"""Of the device: an H100's."""
+
+# By measurement on an H200, in microseconds: one block of a sum for tiles, which all are bound by
+# copies into shared memory; what a tile takes beside; what a kernel takes beside.
+_BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.42, (128, 256): 0.74}
+_TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
+
+
+def on_tensor_cores(
+    outputs: Sequence[Tensor], target: ScheduleTarget, fixed: Container[Tensor] = ()
+) -> Tensor | None:
+    """The statements that make a kernel's only result; None if Tensor Cores do not suit it.
+
+    fixed: operands that no kernel makes, which may be read before the kernels in front are done.
+    """
+    if len(outputs) != 1 or str(target.attrs.get("arch")) != "sm_90a":
+        return None
+    found = _only_sum(outputs[0])
+    if found is None:
+        return None
+    total, made = found
+    operands = _matrices(total, made) or _windows(total, made)
+    if operands is None:
+        return None
+    epilogue = None
+    if outputs[0] is not total.output(0):
+        epilogue = epilogue_of(total.output(0), outputs[0])
+        if epilogue is None:
+            return None
+    is_fixed = operands.b in fixed
+    return _written(operands, is_fixed, total.output(0), epilogue, Architecture.of("sm_90a"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """A product of matrices, and the arrays that hold them."""
+
+    product: Product
+    a: Tensor
+    b: Tensor
+
+
+def _written(
+    operands: _Operands, is_fixed: bool, total: Tensor, epilogue: Epilogue | None,
+    gpu: Architecture,
+) -> Tensor:
+    product = replace(operands.product, fixed_b=is_fixed)
+    ring = ring_of(product, gpu.most_shared)
+    shape = [build.int_value(extent) or 0 for extent in total.shape]
+    kernel = WarpgroupKernel(product, ring, total.dtype, shape[:-1], dependent=True)
+    out = TensorType(tuple(shape), total.dtype)
+    return kernel.tensor("T_wgmma", out, epilogue, (operands.a, operands.b))
+
+
+def ring_of(product: Product, most_shared: int) -> Ring:
+    """The tile that should take the least time."""
+    offered = [
+        ring
+        for rows, columns in TILES
+        for split in SPLITS
+        for stages in STAGES
+        if (ring := Ring(rows, columns, stages, split)).shared_bytes <= most_shared
+        and _suits_split(product, ring)
+        and (stages == STAGES[-1] or stages < 2 * product.blocks // split)
+    ]
+    return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
+
+
+def _blocks(product: Product, ring: Ring) -> int:
+    """Blocks of threads."""
+    down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
+    return down * across * product.batch * ring.split
+
+
+def _suits_split(product: Product, ring: Ring) -> bool:
+    """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
+    if ring.split == 1:
+        return True
+    whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
+    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
+
+
+def microseconds(product: Product, ring: Ring) -> float:
+    """What a product takes in such tiles, by measurements."""
+    blocks = _blocks(product, ring)
+    waves = -(-blocks // PROCESSORS)
+    results = ring.rows * ring.columns / (64 * 64)
+    steps = product.blocks // ring.split
+    each = steps * _BLOCK_TIME[ring.rows, ring.columns] + _TILE_TIME * results
+    exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
+    # More stages hold weights that come before the kernels in front are done, if there is room.
+    wanted = STAGES[0] if blocks <= PROCESSORS else 6
+    return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
+
+
+# ---- what a kernel computes ----
+
+
+def _only_sum(out: Tensor) -> tuple[ComputeOp, SumOfProducts] | None:
+    """The one sum of products that a result is made from."""
+    sums: list[ComputeOp] = []
+    seen: set[Operation] = set()
+    stack = [out.op]
+    while stack:
+        op = stack.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if isinstance(op, ComputeOp) and op.reduce_axis:
+            sums.append(op)
+        elif isinstance(op, ComputeOp):
+            stack += [tensor.op for tensor in op.input_tensors]
+        elif not isinstance(op, PlaceholderOp):
+            return None
+    made = description_of(sums[0]) if len(sums) == 1 else None
+    if made is None or made.chunk_roles or len(made.accesses) != 2:
+        return None
+    kinds = {str(access.dtype) for access in made.accesses}
+    known = None not in (*made.extents, *made.steps)
+    if len(kinds) != 1 or not kinds <= {*KINDS} or not known:
+        return None
+    return sums[0], made
+
+
+def _loads(total: ComputeOp) -> list[ProducerLoad]:
+    body = total.body[0]
+    assert isinstance(body, Reduce)
+    loads: list[ProducerLoad] = []
+    post_order(body.source[0], lambda n: loads.append(n) if isinstance(n, ProducerLoad) else None)
+    return loads
+
+
+def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A product of matrices: rows and columns, and perhaps many such."""
+    if made.roles != (CHANNEL,):
+        return None
+    first, second = _loads(total)
+    if not all(isinstance(each.tensor.op, PlaceholderOp) for each in (first, second)):
+        return None
+    places: dict[Var, str] = {axis.var: str(n) for n, axis in enumerate(total.axis)}
+    places[total.axis[-1].var] = "n"
+    places[total.reduce_axis[0].var] = "k"
+    left, right = _letters(first.indices, places), _letters(second.indices, places)
+    if left is None or right is None:
+        return None
+    sizes, depth = made.sizes, made.depths[0]
+    outer = [str(n) for n in range(len(sizes) - 1)]
+    kind, columns = first.tensor.dtype, sizes[-1]
+    batch = outer[:-1] if right[:-2] else []
+    rows = outer[len(batch):]
+    if left == [*batch, *rows, "k"]:
+        a_along = False
+    elif len(rows) == 1 and left == [*batch, "k", *rows]:
+        a_along = True
+    else:
+        return None
+    if right not in ([*batch, "n", "k"], [*batch, "k", "n"]):
+        return None
+    many, height = 1, 1
+    for name in batch:
+        many *= sizes[int(name)]
+    for name in rows:
+        height *= sizes[int(name)]
+    a = Matrix(kind, height, depth, batch=many, along_rows=a_along)
+    b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == "n")
+    if not _is_whole(a) or not _is_whole(b) or columns % 2:
+        return None
+    return _Operands(Product(a, b, height, columns, 1, depth, many), first.tensor, second.tensor)
+
+
+def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
+    """Which axis each index is; None if one is none."""
+    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
+    return [each for each in found if each] if None not in found else None
+
+
+def _is_whole(operand: Matrix) -> bool:
+    """Whether rows of an array are multiples of 16 bytes."""
+    return (operand.rows if operand.along_rows else operand.depth) % WHOLE == 0
+
+
+def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A convolution of images with channels last."""
+    what = made.contraction
+    if what is None or len(total.axis) != 4 or not _suits_windows(what):
+        return None
+    _, second = _loads(total)
+    data, weights = _unpadded(made.accesses[0].tensor, what), second.tensor
+    if data is None or not isinstance(weights.op, PlaceholderOp) or len(made.roles) != 3:
+        return None
+    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
+    places[total.axis[-1].var] = "o"
+    order = _letters(second.indices, places)
+    if order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
+        return None
+    b = Matrix(
+        what.weight, what.outputs, what.inputs, what.taps, along_rows=order == ["h", "w", "c", "o"]
+    )
+    a: Operand = Windows(what)
+    if what.is_pointwise:
+        a = Matrix(what.data, what.pixels, what.inputs)
+    product = Product(a, b, what.pixels, what.outputs, what.taps, what.inputs)
+    return _Operands(product, data, weights)
+
+
+def _suits_windows(made: Contraction) -> bool:
+    """What copies of windows can do."""
+    if not made.is_plain_image or made.transposed or made.border:
+        return False
+    reach = [(k - 1) * d for k, d in zip(made.window, made.dilation, strict=True)]
+    corners = [*made.before, *made.after, *reach]
+    return (
+        made.inputs % WHOLE == 0 and made.outputs % WHOLE == 0
+        and max(corners) < 128 and max(made.strides) <= 8
+    )
+
+
+def _unpadded(source: Tensor, made: Contraction) -> Tensor | None:
+    """The data before a border was put around it."""
+    op = source.op
+    if isinstance(op, ComputeOp) and len(op.input_tensors) == 1:
+        source = op.input_tensors[0]
+    shape = tuple(build.int_value(extent) for extent in source.shape)
+    whole = (made.batch, *made.image, made.inputs)
+    return source if isinstance(source.op, PlaceholderOp) and shape == whole else None

@@ -1,0 +1,22 @@
+"""PTX through LLVM, which NVIDIA's driver compiles when a program is first run."""
+
+from collections.abc import Sequence
+
+from sterna.codegen import nvptx
+from sterna.target.gpu_generator import GPUGenerator
+from sterna.target.target import Target
+from sterna.tir.stmt import PrimFunc
+
+
+class CUDAGenerator(GPUGenerator):
+    """A program of PTX for each function."""
+
+    device = "cuda"
+    alignment = nvptx.ALIGNMENT
+
+    def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
+        arch = target.attrs.get("arch") or target.attrs.get("mcpu") or "sm_50"
+        return nvptx.generate(kernels, str(arch))
+
+
+GENERATOR = CUDAGenerator()
