@@ -99,6 +99,14 @@ def test_what_is_no_program(tmp_path: Path) -> None:
         load(path, ImportOptions())
 
 
+@pytest.mark.parametrize("dims", [None, 3, [0, 0], [0, "1"], [0, 5, 1]])
+def test_a_change_through_no_permutation_is_refused(dims: Any) -> None:
+    steps = [Step("aten.permute.default", "first", {"self": Ref("x"), "dims": dims}, ["a"]),
+             Step("aten.fill_.Scalar", "second", {"self": Ref("a"), "value": 2.5}, ["b"])]
+    with pytest.raises(ValueError, match="first: it orders dimensions by"):
+        made_functional(Program([], {}, steps, []))
+
+
 def test_a_view_of_itself_is_refused() -> None:
     steps = [Step("aten.select.int", "first", {"self": Ref("b"), "dim": 0, "index": 0}, ["a"]),
              Step("aten.alias.default", "second", {"self": Ref("a")}, ["b"]),
