@@ -55,7 +55,9 @@ static void put_in(block **bucket, block *b) {
 static block *find_unused(int32_t device, size_t bytes, cu_object stream) {
   block **bucket = &unused[bucket_of(bytes)], *found = NULL;
   for (block *b = *bucket; b; b = b->next)
-    if (b->device == device && b->bytes == bytes && (!found || b->stream == stream)) found = b;
+    if (b->device == device && b->bytes == bytes &&
+        (!found || (found->stream != stream && b->stream == stream)))
+      found = b;
   return found ? take_out(bucket, found) : NULL;
 }
 

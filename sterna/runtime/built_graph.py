@@ -29,6 +29,7 @@ class BuiltGraph:
         made: dict[str, Callable[..., Any]] = {
             self.name: self.create,
             "debug_create": lambda _, *devices: self.create(*devices),
+            "cuda_graph_create": self.create,
             "get_graph_json": lambda: self.graph_json,
             "get_graph_params": self.param_pairs,
             "remove_params": self.bare,

@@ -238,7 +238,7 @@ def warp_sync() -> Expr:
     return _do("warp_sync")
 
 
-def named_barrier(number: int, threads: int) -> Expr:
+def named_barrier(number: ExprLike, threads: int) -> Expr:
     """So many threads wait for each other."""
     return _do("named_barrier", number, threads)
 

@@ -41,7 +41,7 @@ def _plain(text: str, constraints: str = "") -> Writer:
     """One instruction whose operands are the call's arguments."""
 
     def write(emitter: Any, expr: Call) -> str:
-        kinds = {"r": "i32", "l": "ptr"}
+        kinds = {"r": "i32", "n": "i32", "l": "ptr"}
         parts = [part for part in constraints.split(",") if part]
         operands = [
             f"{kinds[part]} {emitter.expr(arg)}"
@@ -277,7 +277,7 @@ _WRITERS: Mapping[str, Writer] = {
     "cluster_wait": _plain("barrier.cluster.wait;"),
     "first_lane": _first_lane,
     "warp_sync": _plain("bar.warp.sync -1;"),
-    "named_barrier": _immediate("bar.sync {}, {};"),
+    "named_barrier": _plain("bar.sync $0, $1;", "r,n"),
     "async_fence": _plain("fence.proxy.async.shared::cta;"),
     "launch_dependents": _plain("griddepcontrol.launch_dependents;"),
     "wait_for_grids": _plain("griddepcontrol.wait;"),
