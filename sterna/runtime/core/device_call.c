@@ -250,19 +250,42 @@ static PyObject *make_results(DeviceCall *self, const call_state *state) {
 
 /* ---- calling ---- */
 
-/* In the stream that the inputs are made in; what this thread does later waits for it. */
-static int run_in_stream(DeviceCall *self, const call_state *state) {
+static int launch(DeviceCall *self) {
   sterna_function *function = (sterna_function *)((ObjectWrapper *)self->run_on)->handle;
   int32_t count = (int32_t)(self->input_count + self->output_count);
   sterna_any ret = sterna_any_none();
-  void *own = NULL;
-  if (state->has_stream && get_stream(self->device, &own)) return -1;
-  int is_other = state->has_stream && own != state->stream;
-  if (is_other && set_stream(self->device, state->stream)) return -1;
+  PyThreadState *thread = PyEval_SaveThread();
   int failed = function->call(function, self->args, count, &ret);
-  if (is_other && (set_stream(self->device, own) ||
-                   (!failed && wait_for_stream(self->device, own, state->stream))))
+  PyEval_RestoreThread(thread);
+  if (failed) raise_runtime_error();
+  return failed;
+}
+
+static int run_now(DeviceCall *self) {
+  for (Py_ssize_t i = 0; i < self->output_count; i++) {
+    if (take_memory(&self->outputs[i])) return -1;
+    self->args[self->input_count + i] = sterna_any_object(self->outputs[i].array);
+  }
+  return launch(self);
+}
+
+/* In a stream that is not the thread's own; what the thread does later waits for it. */
+static int run_in_stream(DeviceCall *self, void *stream) {
+  void *own = NULL;
+  if (get_stream(self->device, &own)) {
+    raise_runtime_error();
+    return -1;
+  }
+  if (own == stream) return run_now(self);
+  if (set_stream(self->device, stream)) {
+    raise_runtime_error();
+    return -1;
+  }
+  int failed = run_now(self);
+  if (set_stream(self->device, own) || (!failed && wait_for_stream(self->device, own, stream))) {
+    if (!failed) raise_runtime_error();
     failed = -1;
+  }
   return failed;
 }
 
@@ -274,14 +297,8 @@ static PyObject *run(DeviceCall *self, PyObject *values) {
     for (Py_ssize_t i = 0; i < self->output_count; i++) drop_spares(&self->outputs[i]);
     self->stream = state.stream;
   }
-  for (Py_ssize_t i = 0; i < self->output_count; i++) {
-    if (take_memory(&self->outputs[i])) return NULL;
-    self->args[self->input_count + i] = sterna_any_object(self->outputs[i].array);
-  }
-  PyThreadState *thread = PyEval_SaveThread();
-  int failed = run_in_stream(self, &state);
-  PyEval_RestoreThread(thread);
-  return failed ? raise_runtime_error() : make_results(self, &state);
+  int failed = state.has_stream ? run_in_stream(self, state.stream) : run_now(self);
+  return failed ? NULL : make_results(self, &state);
 }
 
 static void end_call(DeviceCall *self) {

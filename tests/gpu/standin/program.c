@@ -142,7 +142,7 @@ static void check_captures(sterna_module *module, sterna_function *kernel) {
   int before = s.runs;
   assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before);
   run.nanoseconds = nanoseconds;
-  assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before + 6);
+  assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before + 9);
   run.end(run.kept);
   sterna_release(replay);
   sterna_release(s.take);
