@@ -11,7 +11,6 @@ from sterna.schedule.gpu.warpgroup_kernel import (
     GROUP,
     GROUP_ROWS,
     STEPS,
-    WARP,
     Results,
     Turn,
     WarpgroupKernel,
@@ -21,7 +20,6 @@ from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (
     async_fence,
-    first_lane,
     launch_dependents,
     mbarrier_arrive,
     mbarrier_expect,
@@ -73,14 +71,7 @@ class PersistentKernel(WarpgroupKernel):
         self.out_map = tensor_map(self.out[0], self._out_line())
         ib.emit(launch_dependents())
         self._begin()
-        warp = ib.let("warp", first_lane(self.thread // WARP))
-        with ib.if_scope(warp.equal(ring.consumers * 4)), (
-            ib.if_scope((self.thread % WARP).equal(0))
-        ):
-            ib.emit(wait_for_grids())
-            self._produce()
-        with ib.if_scope(warp < ring.consumers * 4):
-            self._consume(sums, warp)
+        self._share_roles(sums)
 
     def _out_line(self) -> str:
         product, kind = self.product, self.out.dtype
@@ -109,6 +100,7 @@ class PersistentKernel(WarpgroupKernel):
 
     def _produce(self) -> None:
         ib, ring = self.ib, self.ring
+        ib.emit(wait_for_grids())
         place = Turn(self, "filled", 1)
         first, most = self._tiles()
         with self._rolled(most, "turn") as turn, ib.new_scope():

@@ -42,6 +42,7 @@ from sterna.tir.warpgroups import (
     mbarrier_wait,
     named_barrier,
     pack_pair,
+    registers,
     send_quad,
     shared_address,
     stmatrix,
@@ -63,6 +64,8 @@ CHUNK = 64
 """Columns of the result that lie together in shared memory: rows of 128 bytes."""
 TALL = 16
 """Tiles down the result whose blocks run side by side, so that they share what they read."""
+# What threads that load and threads that multiply have, where one group loads for two.
+FEW_REGISTERS, MANY_REGISTERS = 40, 232
 # Beyond so many sums a thread has no registers for what the epilogue reads.
 MOST_SUMS_BESIDE = 64
 
@@ -86,8 +89,13 @@ class Ring:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
-        return self.consumers * GROUP + WARP
+        """Of a block: those that multiply, and a warp that loads."""
+        return self.consumers * GROUP + (GROUP if self.moves_registers else WARP)
+
+    @property
+    def moves_registers(self) -> bool:
+        """Whether consumers take registers of threads that hardly need any."""
+        return self.consumers * self.columns >= 512
 
     @property
     def stage_bytes(self) -> int:
@@ -203,12 +211,20 @@ class WarpgroupKernel(StatementKernel):
         if self.dependent:
             ib.emit(launch_dependents())
         self._begin()
+        self._share_roles(sums)
+
+    def _share_roles(self, sums: BufferVar) -> None:
+        """One thread loads, groups of four warps multiply."""
+        ib, ring = self.ib, self.ring
         warp = ib.let("warp", first_lane(self.thread // WARP))
-        with ib.if_scope(warp.equal(ring.consumers * 4)), (
-            ib.if_scope((self.thread % WARP).equal(0))
-        ):
-            self._produce()
-        with ib.if_scope(warp < ring.consumers * 4):
+        with ib.if_scope(warp >= ring.consumers * 4):
+            if ring.moves_registers:
+                ib.emit(registers(FEW_REGISTERS, False))
+            with ib.if_scope(self.thread.equal(ring.consumers * GROUP)):
+                self._produce()
+        with ib.else_scope():
+            if ring.moves_registers:
+                ib.emit(registers(MANY_REGISTERS, True))
             self._consume(sums, warp)
 
     def _begin(self) -> None:
