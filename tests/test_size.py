@@ -32,12 +32,12 @@ BUDGET = {
     "relay": 8450,
     "rpc": 5060,
     "runtime": 2100,
-    "schedule": 8860,
+    "schedule": 9800,
     "support": 3520,
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 11500,
+    "tir": 11600,
     "tune": 1570,
 }
 
