@@ -7,11 +7,20 @@ from sterna.support.classic import find_moved
 
 if TYPE_CHECKING:
     from sterna.contrib import (
-        cc, clang, cuda_graph, debugger, graph_executor, ndk, onnx_backend, utils,
+        cc,
+        clang,
+        cuda_graph,
+        debugger,
+        graph_executor,
+        ndk,
+        nvcc,
+        onnx_backend,
+        utils,
     )
 
 __all__ = [
-    "cc", "clang", "cuda_graph", "debugger", "graph_executor", "ndk", "onnx_backend", "utils",
+    "cc", "clang", "cuda_graph", "debugger", "graph_executor", "ndk", "nvcc", "onnx_backend",
+    "utils",
 ]
 
 

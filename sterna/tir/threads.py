@@ -16,6 +16,9 @@ LAUNCHED = (*BLOCKS, *THREADS)
 DYNAMIC = "shared.dyn"
 """The scope of memory that a block gets as much of as a launch says."""
 
+ROLLED = "rolled"
+"""What a loop is annotated by that stays one: written out it would take too many registers."""
+
 # Which scopes are one piece of memory for a whole grid, a block or a thread.
 GRID, BLOCK, THREAD = range(3)
 

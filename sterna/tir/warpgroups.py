@@ -44,6 +44,8 @@ and bytes; each time all have come its phase changes from even to odd or back.
     send_quad(to, from, barrier)
                                four numbers of 4 bytes into another block's shared memory; their
                                bytes count on a barrier there
+    registers(n, more)         four warps go on with n registers for each thread, more than they
+                               had or fewer
     first_lane(x)              int32: what the first lane of the warp has
     warp_sync(), named_barrier(number, threads), async_fence()
                                lanes, or so many threads, wait for each other; copies see what
@@ -70,7 +72,7 @@ _ARITIES = {
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "stmatrix": 6, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
     "store_word": 2, "load_quad": 2, "cluster_size": 1, "cluster_arrive": 0, "cluster_wait": 0,
-    "send_quad": 3, "first_lane": 1, "launch_dependents": 0, "wait_for_grids": 0,
+    "send_quad": 3, "registers": 2, "first_lane": 1, "launch_dependents": 0, "wait_for_grids": 0,
 }
 for _name, _arity in _ARITIES.items():
     register_intrinsic(Intrinsic(_name, _arity, None, has_effect=True, result="int32"))
@@ -228,6 +230,11 @@ def cluster_wait() -> Expr:
     return _do("cluster_wait")
 
 
+def registers(count: int, more: bool) -> Expr:
+    """Go on with so many registers, more or fewer than before."""
+    return _do("registers", count, int(more))
+
+
 def first_lane(value: Expr) -> Expr:
     """What the first lane of a warp has: one number for all of its lanes."""
     return _do("first_lane", value)
@@ -238,7 +245,7 @@ def warp_sync() -> Expr:
     return _do("warp_sync")
 
 
-def named_barrier(number: int, threads: int) -> Expr:
+def named_barrier(number: ExprLike, threads: int) -> Expr:
     """So many threads wait for each other."""
     return _do("named_barrier", number, threads)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sterna.testing import Feature
+
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
@@ -46,3 +48,10 @@ def assemble(ptx: str, arch: str) -> Assembled:
 
 def _most(pattern: str, text: str) -> int:
     return max((int(number) for number in re.findall(pattern, text)), default=0)
+
+
+def _absence() -> str | None:
+    return None if find_ptxas() else "not found; try `pip install nvidia-cuda-nvcc-cu12`"
+
+
+requires_ptxas = Feature("ptxas", "NVIDIA's assembler ptxas", _absence)

@@ -1,9 +1,10 @@
 """Every case of every operator for CUDA: python -m tests.op.on_cuda [option ...] [name ...]
 
 Without a GPU the cases are compiled, and NVIDIA's assembler takes them: no errors, no spills. With
---run they run on the first GPU, and their results are held against the reference. --arch=sm_80
-says for which GPU, --jobs=8 in how many processes, --every=9 takes only each ninth. Prints those
-that fail and why, and how many there were.
+--run they run on the first GPU, and their results are held against the reference; with --onnx so
+do the tests of operators that ONNX has, as far as they pass on the processor. --arch=sm_80 says for
+which GPU, --jobs=8 in how many processes, --every=9 takes only each ninth. Prints those that fail
+and why, and how many there were.
 """
 
 import argparse
@@ -13,11 +14,15 @@ import traceback
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 
+from sterna.contrib.onnx_coverage import listed, node_tests, run_test
 from sterna.ir.types import TensorType, TupleType
 from sterna.relay.op import AnyOp, Case, records
 from sterna.relay.reference import value_of_type
 from tests.gpu.ptxas import assemble
 from tests.op.harness import arrays_of, built, check_case, flatten, type_of
+from tests.support import ROOT
+
+ONNX = "onnx:"
 
 
 def cases() -> dict[str, tuple[AnyOp, Case]]:
@@ -27,6 +32,12 @@ def cases() -> dict[str, tuple[AnyOp, Case]]:
         for record in records().values()
         for place, case in enumerate(record.cases)
     }
+
+
+def onnx_names() -> list[str]:
+    """Those of ONNX's tests that pass on the processor."""
+    passing, _ = listed((ROOT / "docs" / "onnx_coverage.md").read_text("utf-8"))
+    return [ONNX + name for name in passing]
 
 
 def ptx_of(record: AnyOp, case: Case, arch: str) -> list[str]:
@@ -52,12 +63,13 @@ def check_assembled(record: AnyOp, case: Case, arch: str) -> None:
 
 def outcome(name: str, arch: str, runs: bool) -> str:
     """Why a case fails; empty if it does not."""
-    record, case = cases()[name]
     try:
-        if runs:
-            check_case(record, case, f"cuda -arch={arch}")
+        if name.startswith(ONNX):
+            run_test(node_tests()[name.removeprefix(ONNX)], f"cuda -arch={arch}")
+        elif runs:
+            check_case(*cases()[name], f"cuda -arch={arch}")
         else:
-            check_assembled(record, case, arch)
+            check_assembled(*cases()[name], arch)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(str(error).split())[:400]
@@ -143,11 +155,13 @@ def main(given: list[str]) -> int:
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--run", action="store_true")
     options.add_argument("--every", type=int, default=1)
+    options.add_argument("--onnx", action="store_true")
     options.add_argument("names", nargs="*", default=[""])
     asked = options.parse_args(given)
-    chosen = [name for name in cases() if name.startswith(tuple(asked.names))][:: asked.every]
+    known = onnx_names() if asked.onnx else list(cases())
+    chosen = [name for name in known if name.startswith(tuple(asked.names))][:: asked.every]
     started = time.monotonic()
-    failed = len(check_all(chosen, asked.arch, asked.run, asked.jobs))
+    failed = len(check_all(chosen, asked.arch, asked.run or asked.onnx, asked.jobs))
     seconds = time.monotonic() - started
     print(f"{len(chosen) - failed} of {len(chosen)} cases pass for {asked.arch}, {seconds:.0f} s")
     return failed

@@ -26,7 +26,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     Stmt,
 )
-from sterna.tir.threads import DYNAMIC, is_shared
+from sterna.tir.threads import DYNAMIC, ROLLED, is_shared
 
 if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
@@ -115,10 +115,12 @@ class KernelEmitter(StmtEmitter):
         if stmt.kind == "thread":
             self._thread(stmt)
             return
-        if id(stmt.var) not in self.written_out:
+        rolled = ROLLED in stmt.annotations
+        if id(stmt.var) not in self.written_out and not rolled:
             super().stmt(stmt)
             return
-        hint = self.module.metadata('!{!"llvm.loop.unroll.full"}')
+        how = "disable" if rolled else "full"
+        hint = self.module.metadata(f'!{{!"llvm.loop.unroll.{how}"}}')
         self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self.stmt(stmt.body))
 
     def _thread(self, stmt: For) -> None:

@@ -41,7 +41,7 @@ def _plain(text: str, constraints: str = "") -> Writer:
     """One instruction whose operands are the call's arguments."""
 
     def write(emitter: Any, expr: Call) -> str:
-        kinds = {"r": "i32", "l": "ptr"}
+        kinds = {"r": "i32", "n": "i32", "l": "ptr"}
         parts = [part for part in constraints.split(",") if part]
         operands = [
             f"{kinds[part]} {emitter.expr(arg)}"
@@ -223,6 +223,12 @@ def _cluster_size(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _registers(emitter: Any, expr: Call) -> str:
+    way = "inc" if _number(expr, 1) else "dec"
+    write_asm(emitter, f"setmaxnreg.{way}.sync.aligned.u32 {_number(expr, 0)};", "")
+    return zero(expr.dtype)
+
+
 def _pure(text: str, *constraints: str) -> Writer:
     """One instruction that gives an integer and does nothing else."""
 
@@ -275,9 +281,10 @@ _WRITERS: Mapping[str, Writer] = {
     "cluster_address": _pure("mapa.shared::cluster.u32 $0, $1, $2;", "r", "r"),
     "cluster_arrive": _plain("barrier.cluster.arrive.relaxed;"),
     "cluster_wait": _plain("barrier.cluster.wait;"),
+    "registers": _registers,
     "first_lane": _first_lane,
     "warp_sync": _plain("bar.warp.sync -1;"),
-    "named_barrier": _immediate("bar.sync {}, {};"),
+    "named_barrier": _plain("bar.sync $0, $1;", "r,n"),
     "async_fence": _plain("fence.proxy.async.shared::cta;"),
     "launch_dependents": _plain("griddepcontrol.launch_dependents;"),
     "wait_for_grids": _plain("griddepcontrol.wait;"),
@@ -286,6 +293,6 @@ _WRITERS: Mapping[str, Writer] = {
 _HOPPER, _ANY_HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
 
 WARPGROUPS = {
-    name: DeviceIntrinsic(write, _HOPPER if name.startswith("wgmma") else _ANY_HOPPER)
+    name: DeviceIntrinsic(write, _HOPPER if name.startswith(("wgmma", "registers")) else _ANY_HOPPER)
     for name, write in _WRITERS.items()
 }

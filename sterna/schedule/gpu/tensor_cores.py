@@ -17,6 +17,7 @@ from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
+from sterna.schedule.gpu.persistent_kernel import PersistentKernel
 from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
@@ -35,12 +36,14 @@ SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters: of more, some wait for room that is all in one place."""
+LEAST_TO_STAY = 128
+"""Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 PROCESSORS = 132
 """Of the device: an H100's."""
 
 # By measurement on an H200, in microseconds: one block of a sum for tiles, which all are bound by
 # copies into shared memory; what a tile takes beside; what a kernel takes beside.
-_BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.42, (128, 256): 0.74}
+_BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
 
 
@@ -83,25 +86,41 @@ def _written(
     gpu: Architecture,
 ) -> Tensor:
     product = replace(operands.product, fixed_b=is_fixed)
-    ring = ring_of(product, gpu.most_shared)
+    stored = total.dtype if epilogue is None else epilogue.out.dtype
+    ring = ring_of(product, gpu.most_shared, stored.bits == 16 and stored.is_float)
     shape = [build.int_value(extent) or 0 for extent in total.shape]
-    kernel = WarpgroupKernel(product, ring, total.dtype, shape[:-1], dependent=True)
+    make = PersistentKernel if ring.resident else WarpgroupKernel
+    kernel = make(product, ring, total.dtype, shape[:-1], dependent=True)
     out = TensorType(tuple(shape), total.dtype)
     return kernel.tensor("T_wgmma", out, epilogue, (operands.a, operands.b))
 
 
-def ring_of(product: Product, most_shared: int) -> Ring:
-    """The tile that should take the least time."""
-    offered = [
-        ring
+def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
+    """The tile that should take the least time; is_narrow: whether results have 16 bits."""
+    rings = [
+        Ring(rows, columns, stages, split)
         for rows, columns in TILES
         for split in SPLITS
         for stages in STAGES
-        if (ring := Ring(rows, columns, stages, split)).shared_bytes <= most_shared
-        and _suits_split(product, ring)
-        and (stages == STAGES[-1] or stages < 2 * product.blocks // split)
+        if stages == STAGES[-1] or stages < 2 * product.blocks // split
+    ]
+    if is_narrow and product.columns % WHOLE == 0:
+        rings += [
+            replace(ring, resident=_even_share(_blocks(product, ring)))
+            for ring in rings
+            if ring.split == 1 and min(ring.rows, ring.columns) >= LEAST_TO_STAY
+            and _blocks(product, ring) > PROCESSORS
+        ]
+    offered = [
+        ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
     ]
     return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
+
+
+def _even_share(tiles: int) -> int:
+    """The fewest blocks that take as many turns as all processors would."""
+    turns = -(-tiles // PROCESSORS)
+    return -(-tiles // turns)
 
 
 def _blocks(product: Product, ring: Ring) -> int:
@@ -124,7 +143,9 @@ def microseconds(product: Product, ring: Ring) -> float:
     waves = -(-blocks // PROCESSORS)
     results = ring.rows * ring.columns / (64 * 64)
     steps = product.blocks // ring.split
-    each = steps * _BLOCK_TIME[ring.rows, ring.columns] + _TILE_TIME * results
+    each = steps * _BLOCK_TIME[ring.rows, ring.columns]
+    if not ring.resident:  # else the next tile hides it
+        each += _TILE_TIME * results
     exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6

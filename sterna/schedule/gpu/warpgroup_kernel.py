@@ -8,6 +8,7 @@ computed on the sums; what that reads is loaded before the first product is done
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sterna.ir import build
@@ -22,6 +23,7 @@ from sterna.te import all as all_of
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.stmt import BufferLoad
+from sterna.tir.threads import ROLLED
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
     cluster_address,
@@ -40,6 +42,7 @@ from sterna.tir.warpgroups import (
     mbarrier_wait,
     named_barrier,
     pack_pair,
+    registers,
     send_quad,
     shared_address,
     stmatrix,
@@ -61,6 +64,8 @@ CHUNK = 64
 """Columns of the result that lie together in shared memory: rows of 128 bytes."""
 TALL = 16
 """Tiles down the result whose blocks run side by side, so that they share what they read."""
+# What threads that load and threads that multiply have, where one group loads for two.
+FEW_REGISTERS, MANY_REGISTERS = 40, 232
 # Beyond so many sums a thread has no registers for what the epilogue reads.
 MOST_SUMS_BESIDE = 64
 
@@ -74,6 +79,8 @@ class Ring:
     stages: int
     split: int = 1
     """Blocks that add up parts of one sum (split-K)."""
+    resident: int = 0
+    """Blocks that stay and make one tile after the other; 0: each makes one."""
 
     @property
     def consumers(self) -> int:
@@ -82,8 +89,13 @@ class Ring:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
-        return self.consumers * GROUP + WARP
+        """Of a block: those that multiply, and a warp that loads."""
+        return self.consumers * GROUP + (GROUP if self.moves_registers else WARP)
+
+    @property
+    def moves_registers(self) -> bool:
+        """Whether consumers take registers of threads that hardly need any."""
+        return self.consumers * self.columns >= 512
 
     @property
     def stage_bytes(self) -> int:
@@ -92,8 +104,11 @@ class Ring:
 
     @property
     def ring_bytes(self) -> int:
-        """All stages, or the tile of the result, which lies there afterwards."""
-        return max(self.stages * self.stage_bytes, self.rows * self.columns * 2)
+        """All stages, and the tile of the result, which lies there afterwards or beside them."""
+        stages = self.stages * self.stage_bytes
+        if self.resident:
+            return stages + self.consumers * 2 * GROUP_ROWS * ROW_BYTES
+        return max(stages, self.rows * self.columns * 2)
 
     @property
     def shared_bytes(self) -> int:
@@ -112,7 +127,8 @@ class Ring:
 
     def __str__(self) -> str:
         parts = f", sums in {self.split} parts" if self.split > 1 else ""
-        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}"
+        stay = f", {self.resident} blocks stay" if self.resident else ""
+        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +169,10 @@ class WarpgroupKernel(StatementKernel):
         """
         self.product, self.ring, self.kind, self.outer = product, ring, kind, tuple(outer)
         self.dependent = dependent
+        self.batch: ExprLike = 0
+        """The number of the matrix that a block is at."""
+        self.rank: Expr = build.const(0)
+        """The number of the part of sums that a block adds up."""
 
     def describe(self) -> str:
         return f"wgmma, a tile of {self.ring} a block"
@@ -165,7 +185,6 @@ class WarpgroupKernel(StatementKernel):
         down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
         ib.scope_attr(block, "thread_extent", down * across * ring.split)
-        self.batch: ExprLike = 0
         if product.batch > 1:
             matrix = thread_axis("blockIdx.y")
             ib.scope_attr(matrix, "thread_extent", product.batch)
@@ -183,22 +202,29 @@ class WarpgroupKernel(StatementKernel):
             tensor_map(self.data[0], product.a.map_line(ring.rows)),
             tensor_map(self.weight[0], product.b.map_line(ring.columns)),
         )
-        self.rank: Expr = build.const(0)
         if ring.split > 1:
             ib.emit(cluster_size(ring.split))
             self.rank = ib.let("rank", cluster_rank())
-        row, column = _tile_of(block.var // ring.split, down, across)
+        row, column = tile_of(block.var // ring.split, down, across)
         self.row = ib.let("row", row * ring.rows)
         self.column = ib.let("column", column * ring.columns)
         if self.dependent:
             ib.emit(launch_dependents())
         self._begin()
+        self._share_roles(sums)
+
+    def _share_roles(self, sums: BufferVar) -> None:
+        """One thread loads, groups of four warps multiply."""
+        ib, ring = self.ib, self.ring
         warp = ib.let("warp", first_lane(self.thread // WARP))
-        with ib.if_scope(warp.equal(ring.consumers * 4)), (
-            ib.if_scope((self.thread % WARP).equal(0))
-        ):
-            self._produce()
-        with ib.if_scope(warp < ring.consumers * 4):
+        with ib.if_scope(warp >= ring.consumers * 4):
+            if ring.moves_registers:
+                ib.emit(registers(FEW_REGISTERS, False))
+            with ib.if_scope(self.thread.equal(ring.consumers * GROUP)):
+                self._produce()
+        with ib.else_scope():
+            if ring.moves_registers:
+                ib.emit(registers(MANY_REGISTERS, True))
             self._consume(sums, warp)
 
     def _begin(self) -> None:
@@ -222,6 +248,10 @@ class WarpgroupKernel(StatementKernel):
         """The blocks of a sum that one block of threads adds up."""
         return self.product.blocks // self.ring.split
 
+    def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
+        """A loop that is not written out."""
+        return self.ib.for_range(begin, end, name=name, annotations={ROLLED: 1})
+
     # ---- the producer ----
 
     def _produce(self) -> None:
@@ -240,8 +270,8 @@ class WarpgroupKernel(StatementKernel):
         if blocks <= ring.stages:
             return
         with ib.new_scope():
-            place = _Turn(self, "filled")
-            with ib.for_range(first, blocks, name="block") as block:
+            place = Turn(self, "filled")
+            with self._rolled(blocks, "block", first) as block:
                 stage = place.stage
                 ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
                 ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
@@ -273,32 +303,21 @@ class WarpgroupKernel(StatementKernel):
     # ---- the consumers ----
 
     def _consume(self, sums: BufferVar, warp: Expr) -> None:
-        ib, ring, product = self.ib, self.ring, self.product
+        ib, ring = self.ib, self.ring
         group = ib.let("group", warp // 4)
-        self.sums = sums
         own = sums
         if ring.split > 1:
             own = ib.allocate("float32", (ring.own_columns // 2,), name="own", scope="local")
-        results = _Results(self, own, warp)
+        results = Results(self, own, warp)
         results.load_reads()
         with ib.new_scope():
-            place = _Turn(self, "emptied")
+            place = Turn(self, "emptied")
             start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
-            with ib.for_range(0, self.blocks, name="block") as block:
+            with self._rolled(self.blocks, "block") as block:
                 ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
                 ib.emit(wgmma_fence())
-                at = start + place.stage * (ring.stage_bytes // 16)
-                left = build.cast("int64", at) + product.a.descriptor
-                behind = self.base // 16 + ring.rows * ROW_BYTES // 16
-                behind = behind + place.stage * (ring.stage_bytes // 16)
-                right = build.cast("int64", behind) + product.b.descriptor
                 for step in range(STEPS):
-                    adds: ExprLike = 1 if step else build.cast("int32", block > 0)
-                    ib.emit(wgmma(
-                        product.a.kind, ring.columns, sums[0], left + step * product.a.step,
-                        right + step * product.b.step, adds, product.a.along_rows,
-                        product.b.along_rows,
-                    ))
+                    ib.emit(self._multiply(sums, start, place.stage, block, step))
                 ib.emit(wgmma_commit())
                 if self.blocks > ring.stages:
                     ib.emit(wgmma_wait(1))
@@ -306,25 +325,43 @@ class WarpgroupKernel(StatementKernel):
                 place.advance()
             ib.emit(wgmma_wait(0))
         if ring.split > 1:
-            results.exchange(self.sums)
+            results.exchange(sums)
         results.store()
 
-    def _free_one_before(self, block: Expr, place: "_Turn") -> None:
+    def _multiply(
+        self, sums: BufferVar, start: Expr, stage: Expr, block: Expr, step: int
+    ) -> Expr:
+        """A part of a block in a stage; start: where the rows of this group of warps are."""
+        ring, a, b = self.ring, self.product.a, self.product.b
+        behind = stage * (ring.stage_bytes // 16)
+        left = build.cast("int64", start + behind) + a.descriptor
+        beside = self.base // 16 + ring.rows * ROW_BYTES // 16
+        right = build.cast("int64", beside + behind) + b.descriptor
+        adds: ExprLike = 1 if step else build.cast("int32", block > 0)
+        return wgmma(
+            a.kind, ring.columns, sums[0], left + step * a.step, right + step * b.step, adds,
+            a.along_rows, b.along_rows,
+        )
+
+    def _before(self, place: "Turn") -> Expr:
+        """The stage before the next one."""
+        last = self.ring.stages - 1
+        return build.select(place.stage.equal(0), build.const(last), place.stage - 1)
+
+    def _free_one_before(self, block: Expr, place: "Turn") -> None:
         """The products before the last ones are done: what they read may be overwritten."""
-        ib, last = self.ib, self.ring.stages - 1
-        with ib.if_scope(all_of(block > 0, (self.thread % GROUP).equal(0))):
-            before = build.select(place.stage.equal(0), build.const(last), place.stage - 1)
-            ib.emit(mbarrier_arrive(self.free + before * 8))
+        with self.ib.if_scope(all_of(block > 0, (self.thread % GROUP).equal(0))):
+            self.ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
 
 
-class _Turn:
+class Turn:
     """Which stage of a ring is next, and the parity of the phase that it is in."""
 
-    def __init__(self, kernel: WarpgroupKernel, name: str) -> None:
+    def __init__(self, kernel: WarpgroupKernel, name: str, phase: int = 0) -> None:
         self.kernel = kernel
         self.state = kernel.ib.allocate("int32", (2,), name=name, scope="local")
         self.state[0] = build.const(0)
-        self.state[1] = build.const(0)
+        self.state[1] = build.const(phase)
 
     @property
     def stage(self) -> Expr:
@@ -343,7 +380,7 @@ class _Turn:
         self.state[0] = build.select(last, build.const(0), self.stage + 1)
 
 
-class _Results:
+class Results:
     """What becomes of the sums that a thread holds.
 
     Sum i is in row lane / 4 + 8 * (i / 2 % 2) of the warp's 16, and in column
@@ -498,7 +535,7 @@ class _Results:
                 ib.emit(copy_chunk(kernel.out[whole * product.columns + column], at))
 
 
-def _tile_of(number: Var, down: int, across: int) -> tuple[Expr, Expr]:
+def tile_of(number: Expr, down: int, across: int) -> tuple[Expr, Expr]:
     """Which tile a block makes: some down, then the same in the next column."""
     if down <= TALL:
         return number % down, number // down
