@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import sterna as tvm
 from sterna import relay, rpc
@@ -426,6 +428,22 @@ def test_parameters_are_copied_once() -> None:
     executors = [model.module["default"](DEVICE) for _ in range(3)]
     assert len([line for line in driver.calls("cuMemcpyHtoD") if "32000" in line]) == 1
     assert len(executors) == 3
+
+
+def test_models_come_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STERNA_CACHE", str(tmp_path / "cache"))
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Softmax", ["y"], ["z"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "xz"]
+    graph = helper.make_graph(nodes, "two", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph), tmp_path / "two.onnx")
+    a = tvm.nd.array(np.ones(SHAPE, "float32"), DEVICE)
+    for _ in range(2):
+        model = tvm.compile(str(tmp_path / "two.onnx"), target="cuda -arch=sm_90")
+        assert model(a).shape == SHAPE
+    assert "is not used" not in capfd.readouterr().err
+    assert list((tmp_path / "cache" / "models").rglob("*"))
 
 
 def test_models_run_from_c(model: Any, tmp_path: Path) -> None:
