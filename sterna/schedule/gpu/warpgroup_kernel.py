@@ -191,7 +191,8 @@ class WarpgroupKernel(StatementKernel):
             self.batch = matrix.var
         ib.scope_attr(thread, "thread_extent", ring.threads)
         shared = ib.allocate("uint8", (ring.shared_bytes,), name="stages", scope="shared.dyn")
-        sums = ib.allocate(str(product.sums), (ring.columns // 2,), name="sums", scope="local")
+        size = (self.sums_of_a_thread,)
+        sums = ib.allocate(str(product.sums), size, name="sums", scope="local")
         self.base = ib.let("base", shared_address(shared[0]))
         self.sent = ib.let("sent", self.base + ring.ring_bytes)
         self.full = ib.let("full", self.sent + ring.sent_bytes)
@@ -233,7 +234,7 @@ class WarpgroupKernel(StatementKernel):
         with ib.if_scope(self.thread.equal(0)):
             for stage in range(ring.stages):
                 ib.emit(mbarrier_init(self.full + 8 * stage, 1))
-                ib.emit(mbarrier_init(self.free + 8 * stage, ring.consumers))
+                ib.emit(mbarrier_init(self.free + 8 * stage, self.arrivals))
             if ring.split > 1:
                 ib.emit(mbarrier_init(self.all_sent, 1))
             ib.emit(mbarrier_ready())
@@ -242,6 +243,16 @@ class WarpgroupKernel(StatementKernel):
         ib.emit(block_barrier())
         if ring.split > 1:
             ib.emit(cluster_arrive())
+
+    @property
+    def sums_of_a_thread(self) -> int:
+        """How many sums, or parts of them, a thread holds."""
+        return self.ring.columns // 2
+
+    @property
+    def arrivals(self) -> int:
+        """How many say that a stage is free."""
+        return self.ring.consumers
 
     @property
     def blocks(self) -> int:
@@ -387,6 +398,8 @@ class Results:
     8 * (i / 4) + 2 * (lane % 4) + i % 2.
     """
 
+    most_beside = MOST_SUMS_BESIDE
+
     def __init__(self, kernel: WarpgroupKernel, sums: BufferVar, warp: Expr) -> None:
         self.kernel, self.sums = kernel, sums
         self.ib, self.ring, self.product = kernel.ib, kernel.ring, kernel.product
@@ -407,11 +420,11 @@ class Results:
     def exchange(self, parts: BufferVar) -> None:
         """Send parts of sums to the blocks that own their columns, and add up what comes here.
 
-        Blocks own groups of eight columns; a thread has four parts of each. They are added in the
-        order of the blocks, so that results are always the same.
+        Four sums of a thread have one owner. They are added in the order of the blocks, so that
+        results are always the same.
         """
         ib, kernel, ring = self.ib, self.kernel, self.ring
-        groups, threads = ring.own_columns // 8, ring.consumers * GROUP
+        groups, threads = self.count // 4, ring.consumers * GROUP
         ib.emit(cluster_wait())
         for owner in range(ring.split):
             with ib.new_scope():
@@ -434,23 +447,27 @@ class Results:
                             self.sums[at] + part[number]
                         )
 
+    def place(self, number: int) -> tuple[Expr, Expr]:
+        """The row and the column of a sum."""
+        row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
+        return row, self.column + 8 * (number // 4) + 2 * (self.lane % 4) + number % 2
+
     def element(self, number: int) -> Expr:
         """What is stored where a sum was: in float32 where that is rounded to 16 bits last."""
         kernel, product = self.kernel, self.product
-        row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
-        column = self.column + 8 * (number // 4) + 2 * (self.lane % 4)
+        row, column = self.place(number)
         if product.rows % self.ring.rows:
             row = build.minimum(row, product.rows - 1)
         if product.columns % self.ring.columns:
-            column = build.minimum(column, product.columns - 2)
+            column = build.minimum(column, product.columns - 1)
         value = build.cast(kernel.kind, self.sums[number])
         places = places_of(row + kernel.batch * product.rows, kernel.outer)
-        made = kernel.finished((*places, column + number % 2), value)
+        made = kernel.finished((*places, column), value)
         return rounded_once(made) if made.dtype == "bfloat16" else made
 
     def load_reads(self) -> None:
         """Load what the epilogue reads, before there are sums."""
-        if self.kernel.finish is None or self.count > MOST_SUMS_BESIDE:
+        if self.kernel.finish is None or self.count > self.most_beside:
             return
         found: dict[tuple[int, str], BufferLoad] = {}
         for number in range(self.count):
@@ -484,8 +501,7 @@ class Results:
         """Straight from the registers."""
         ib, kernel, product = self.ib, self.kernel, self.product
         for number in range(0, self.count, 2):
-            row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
-            column = self.column + 8 * (number // 4) + 2 * (self.lane % 4)
+            row, column = self.place(number)
             if as_words:
                 with ib.if_scope(all_of(row < product.rows, column < product.columns)):
                     at = (row + kernel.batch * product.rows) * product.columns + column
