@@ -14,6 +14,7 @@ BUDGET = {
     "": 170,
     "arith": 3700,
     "as_tvm": 320,
+    "auto_scheduler": 2090,
     "autotvm": 1530,
     "cli": 2340,
     "codegen": 12200,
@@ -31,12 +32,12 @@ BUDGET = {
     "relay": 8450,
     "rpc": 5060,
     "runtime": 2100,
-    "schedule": 8860,
+    "schedule": 9800,
     "support": 3520,
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 11500,
+    "tir": 11600,
     "tune": 1570,
 }
 

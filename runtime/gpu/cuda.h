@@ -46,6 +46,8 @@ void cuda_leave(const cuda_scope *scope);
 /* The thread's stream of a device; null is the one that all blocking streams wait for. */
 cu_object cuda_stream(const cuda_device *d);
 cu_object *cuda_stream_slot(const cuda_device *d);
+/* Whether somebody captures what is given to a stream: 1, 0, or -1 when the driver cannot tell now. */
+int cuda_is_captured(cu_object stream);
 
 /* An error that says what was tried and what the driver said; notes when the context has ended. */
 int cuda_fail(cuda_device *d, const char *what, cu_code code);

@@ -114,6 +114,12 @@ int cuda_fail(cuda_device *d, const char *what, cu_code code) {
 cu_object *cuda_stream_slot(const cuda_device *d) { return &streams[d->id]; }
 cu_object cuda_stream(const cuda_device *d) { return streams[d->id]; }
 
+int cuda_is_captured(cu_object stream) {
+  int32_t status = 0;
+  cu_code code = cuStreamIsCapturing(stream, &status);
+  return code ? -1 : status != 0;
+}
+
 static int read_device(const sterna_any *args, int32_t n, int32_t wanted, cuda_device **out) {
   int64_t id;
   if (n != wanted || sterna_as_int(&args[0], &id))
@@ -186,7 +192,8 @@ static int sync_stream(void *self, const sterna_any *args, int32_t n, sterna_any
   return code ? cuda_fail(d, "waiting for a stream", code) : 0;
 }
 
-/* (device number, stream, other): lets a stream go on only when the other has done all it has so far */
+/* (device number, stream, other): lets a stream go on only when the other has done all it has so far.
+   What is captured runs when its owner says so, and nothing outside can wait for it. */
 static int wait_for_stream(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
   cuda_device *d;
   cuda_scope scope;
@@ -197,6 +204,11 @@ static int wait_for_stream(void *self, const sterna_any *args, int32_t n, sterna
   cu_object stream = read_stream(&args[1]), other = read_stream(&args[2]);
   if (stream == other) return 0;
   if (cuda_enter(d, &scope)) return -1;
+  int are_apart = (stream && cuda_is_captured(stream)) != (other && cuda_is_captured(other));
+  if (are_apart) {
+    cuda_leave(&scope);
+    return 0;
+  }
   cu_code code = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
   if (!code) code = cuEventRecord(event, other);
   if (!code) code = cuStreamWaitEvent(stream, event, 0);

@@ -3,7 +3,8 @@
  *
  * What is released goes to a pool, since the driver takes long to allocate and waits for the device to
  * free. A block of the pool may still be in use by what was in the stream of its last user: another
- * stream that takes it waits for that.
+ * stream that takes it waits for that. A graph that somebody else captures may use a block for as long
+ * as it likes: what is allocated or released in a captured stream never comes to the pool.
  */
 #include "cuda.h"
 
@@ -15,6 +16,8 @@ typedef struct block {
   uint64_t address;
   size_t bytes;
   int32_t device;
+  int is_captured;         /* by somebody else's graph */
+  int is_marked;           /* in the pool: the event says when its last use ends */
   cu_object stream, event; /* in the pool: where it was used last, and behind that use */
 } block;
 
@@ -51,11 +54,22 @@ static void put_in(block **bucket, block *b) {
   *bucket = b;
 }
 
+/* In the device's context: marks the end of a block's use; impossible while others capture. */
+static void mark_end_of_use(block *b) {
+  cu_code code = cuda_is_captured(b->stream) ? CU_ERROR_NOT_READY : 0;
+  if (!code && !b->event) code = cuEventCreate(&b->event, CU_EVENT_DISABLE_TIMING);
+  if (!code) code = cuEventRecord(b->event, b->stream);
+  b->is_marked = code == 0;
+}
+
 /* With the lock held: a block that this stream was the last to use, else any. */
 static block *find_unused(int32_t device, size_t bytes, cu_object stream) {
   block **bucket = &unused[bucket_of(bytes)], *found = NULL;
-  for (block *b = *bucket; b; b = b->next)
-    if (b->device == device && b->bytes == bytes && (!found || b->stream == stream)) found = b;
+  for (block *b = *bucket; b; b = b->next) {
+    if (b->device != device || b->bytes != bytes) continue;
+    if (!b->is_marked) mark_end_of_use(b);
+    if (b->is_marked && (!found || (found->stream != stream && b->stream == stream))) found = b;
+  }
   return found ? take_out(bucket, found) : NULL;
 }
 
@@ -92,7 +106,8 @@ static cu_code allocate_new(block *b) {
 /* With the lock held, in the device's context. */
 static cu_code allocate_locked(cuda_device *d, size_t bytes, block **out) {
   cu_object stream = cuda_stream(d);
-  block *b = cuda_is_capturing() ? NULL : find_unused(d->id, bytes, stream);
+  int is_captured = !cuda_is_capturing() && cuda_is_captured(stream) == 1;
+  block *b = cuda_is_capturing() || is_captured ? NULL : find_unused(d->id, bytes, stream);
   cu_code code = 0;
   if (b && b->stream != stream) code = cuStreamWaitEvent(stream, b->event, 0);
   if (!b) {
@@ -100,6 +115,7 @@ static cu_code allocate_locked(cuda_device *d, size_t bytes, block **out) {
     if (!b) return CU_ERROR_OUT_OF_MEMORY;
     b->bytes = bytes;
     b->device = d->id;
+    b->is_captured = is_captured;
     code = allocate_new(b);
   }
   if (code) {
@@ -128,19 +144,6 @@ int cuda_allocate(cuda_device *d, size_t bytes, void **out) {
   return 0;
 }
 
-/* In the device's context: marks the end of a block's use, unless a capture makes that impossible. */
-static int mark_end_of_use(block *b, cu_object stream) {
-  int32_t capturing = 0;
-  cu_code code = cuStreamIsCapturing(stream, &capturing);
-  if (code || capturing) return -1;
-  if (!b->event) code = cuEventCreate(&b->event, CU_EVENT_DISABLE_TIMING);
-  if (!code) code = cuEventRecord(b->event, stream);
-  b->stream = stream;
-  return code ? -1 : 0;
-}
-
-/* A graph that somebody captures may use a block for as long as it likes: such a block is never used
-   again. So are those of a device whose session has ended. */
 void cuda_release(int32_t id, void *address) {
   cuda_device *d;
   cuda_scope scope;
@@ -157,12 +160,17 @@ void cuda_release(int32_t id, void *address) {
     free(b);
     return;
   }
-  int is_lost = mark_end_of_use(b, cuda_stream(d));
+  b->stream = cuda_stream(d);
+  if (b->is_captured || cuda_is_captured(b->stream) == 1) {
+    if (b->event) cuEventDestroy_v2(b->event);
+    free(b); /* its memory stays with the graph that somebody captured */
+  } else {
+    mark_end_of_use(b);
+    CUDA_LOCK(&mutex);
+    put_in(&unused[bucket_of(b->bytes)], b);
+    CUDA_UNLOCK(&mutex);
+  }
   cuda_leave(&scope);
-  CUDA_LOCK(&mutex);
-  if (is_lost) free(b);
-  else put_in(&unused[bucket_of(b->bytes)], b);
-  CUDA_UNLOCK(&mutex);
 }
 
 /* ---- where memory is ---- */

@@ -3,8 +3,9 @@
  * A program is kept as words of eight bytes, the lowest first; sterna/lowering/vm_code.py writes it:
  *   PROGRAM_MAGIC, how many words come up to the constants, how many constants, blocks, functions
  *   each block: its name, how many inputs; how many constants, these; the bytes of its workspace or -1;
- *     how many outputs, of each the element type (code, bits, lanes in bytes 0, 1, 2 to 3), the number
- *     of dimensions, these
+ *     whether it is open; how many outputs, of each the element type (code, bits, lanes in bytes 0, 1, 2
+ *     to 3), the number of dimensions, these; those of an open block are all 0, and its function NAME_extents
+ *     tells them and the workspace's bytes from the inputs' shapes
  *   each function: its name, its parameters' names with line feeds between, how many parameters, how
  *     many registers; how many words of code, these
  *   each constant: 0 where it is given later; else 1, element type, number of dimensions, these,
@@ -18,7 +19,7 @@
 
 #include "sterna.h"
 
-#define PROGRAM_MAGIC 0x316d762e616e7374 /* "tsna.vm1" */
+#define PROGRAM_MAGIC 0x326d762e616e7374 /* "tsna.vm2" */
 
 /* An instruction is a word with its code, then its operands:
      w  a register that is written      r  a register that is read
@@ -49,7 +50,8 @@
   _(WRITE, "rr")                                              \
   _(FAIL, "")       /* no clause of a match holds */          \
   _(APPEND, "wrr")  /* a list with one more at its end */     \
-  _(STACK, "wrc")   /* the tensors of a list as one; the constant has the type of an empty one */
+  _(STACK, "wrc")   /* the tensors of a list as one; the constant has the type of an empty one */ \
+  _(TRIM, "wrri")   /* a tensor cut along an axis to as many as the first element of another says */
 
 #define VM_NAME(name, form) VM_##name,
 enum { VM_INSTRUCTIONS(VM_NAME) VM_CODES };
@@ -75,11 +77,14 @@ typedef struct {
 typedef struct {
   char *name;
   sterna_function *function; /* found when the program is first run */
+  sterna_function *extents;  /* of an open block: (input, ..., int64 vector) fills in workspace and shapes */
   const word *constants;
   vm_type *outputs;
   word input_count, constant_count, output_count;
   word first_output; /* among those of all blocks */
   word workspace; /* bytes, or -1: it takes none */
+  word is_open;
+  word extent_count; /* of an open block: one for the workspace, and the dimensions of all outputs */
 } vm_block;
 
 typedef struct {
@@ -89,7 +94,8 @@ typedef struct {
   sterna_ndarray **constants;
   word function_count, block_count, constant_count, output_count;
   word most_arguments; /* of a block or a function */
-  word workspace;      /* the largest */
+  word workspace;      /* the largest that is known */
+  word most_extents;   /* of an open block */
   atomic_int is_ready, is_cancelled;
   atomic_llong most_steps; /* of one run: calls; 0: no limit */
   atomic_llong most_depth; /* calls that wait for others */
@@ -116,6 +122,7 @@ vm_object *vm_as_object(const sterna_any *value); /* or null */
 int vm_make(int32_t tag, const sterna_any *fields, uint32_t count, sterna_any *out);
 int vm_append(sterna_any *registers, const word *operands);
 int vm_stack(const vm_program *p, sterna_any *registers, const word *operands);
+int vm_trim(sterna_any *registers, const word *operands);
 int vm_is_true(const sterna_any *value, int *out);
 vm_object *vm_need(const sterna_any *value, const char *what); /* null: with an error */
 

@@ -78,9 +78,13 @@ static void take_block(reader *r, vm_program *p, vm_block *b) {
   b->constants = r->at;
   for (word i = 0; i < b->constant_count && !r->failed; i++) take(r, 0, p->constant_count);
   b->workspace = take(r, -1, INT64_MAX);
+  b->is_open = take(r, 0, 2);
   b->output_count = take(r, 0, MOST_REGISTERS);
   b->outputs = make_room(r, b->output_count, sizeof *b->outputs);
   for (word i = 0; i < b->output_count && !r->failed; i++) b->outputs[i] = take_type(r);
+  b->extent_count = b->is_open;
+  for (word i = 0; i < b->output_count && b->is_open && !r->failed; i++) b->extent_count += b->outputs[i].ndim;
+  if (b->extent_count > p->most_extents) p->most_extents = b->extent_count;
   b->first_output = p->output_count;
   p->output_count += b->output_count;
   word all = b->input_count + b->constant_count + b->output_count + 1;
@@ -168,6 +172,7 @@ void vm_free(void *program) {
     free(p->blocks[i].name);
     free(p->blocks[i].outputs);
     sterna_release(p->blocks[i].function);
+    sterna_release(p->blocks[i].extents);
   }
   for (word i = 0; p->functions && i < p->function_count; i++) {
     free(p->functions[i].name);

@@ -1,10 +1,21 @@
 /* A program of the virtual machine as a module: its functions are called, its values looked into. */
 #include "vm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef int (*vm_call)(sterna_module *module, vm_program *p, const sterna_any *args, int32_t n, sterna_any *ret);
+
+/* A block's function, or what tells its extents. */
+static int find_part(sterna_module *module, const vm_block *b, const char *suffix, sterna_function **out) {
+  char name[600];
+  if (*out) return 0;
+  if (snprintf(name, sizeof name, "%s%s", b->name, suffix) >= (int)sizeof name)
+    return sterna_set_error("ValueError", "the name of a block is too long");
+  if (sterna_module_get_function(module, name, 1, out)) return -1;
+  return *out ? 0 : sterna_set_errorf("ValueError", "the program's module imports none with a function '%.100s'", name);
+}
 
 /* The blocks' functions are in the modules that the program's module imports. */
 static int make_ready(sterna_module *module, vm_program *p) {
@@ -14,12 +25,8 @@ static int make_ready(sterna_module *module, vm_program *p) {
       return sterna_set_errorf("ValueError", "constant p%lld of the program was not given", (long long)i);
   for (word i = 0; i < p->block_count; i++) {
     vm_block *b = &p->blocks[i];
-    sterna_function *found = NULL;
-    if (b->function) continue;
-    if (sterna_module_get_function(module, b->name, 1, &found)) return -1;
-    if (!found)
-      return sterna_set_errorf("ValueError", "the program's module imports none with a function '%.100s'", b->name);
-    b->function = found;
+    if (find_part(module, b, "", &b->function)) return -1;
+    if (b->is_open && find_part(module, b, "_extents", &b->extents)) return -1;
   }
   atomic_store(&p->is_ready, 1);
   return 0;

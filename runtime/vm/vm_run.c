@@ -22,6 +22,7 @@ typedef struct {
   word steps;
   sterna_ndarray *workspace;
   sterna_ndarray **small; /* results of blocks, two for each of their outputs */
+  word *extents;          /* of the open block that is run */
 } machine;
 
 /* Results of so many bytes are kept while a run lasts: most are free again when the block next runs. */
@@ -79,19 +80,26 @@ static void leave(machine *m) {
 
 /* ---- blocks ---- */
 
-static int take_workspace(machine *m) {
+/* Memory for a block to work in: that of the last one if it is large enough. */
+static int take_workspace(machine *m, word wanted) {
   const DLDataType bytes = {kDLUInt, 8, 1};
-  if (m->workspace) return 0;
-  m->workspace = atomic_exchange(&m->p->spare, NULL);
-  return m->workspace ? 0 : sterna_ndarray_empty(&m->p->workspace, 1, bytes, (DLDevice){kDLCPU, 0}, &m->workspace);
+  word size = wanted > m->p->workspace ? wanted : m->p->workspace;
+  if (!m->workspace) m->workspace = atomic_exchange(&m->p->spare, NULL);
+  if (m->workspace && m->workspace->tensor.shape[0] >= wanted) return 0;
+  sterna_release(m->workspace);
+  m->workspace = NULL;
+  return sterna_ndarray_empty(&size, 1, bytes, (DLDevice){kDLCPU, 0}, &m->workspace);
+}
+
+static int has_shape(const sterna_ndarray *array, const vm_type *t) {
+  return t->ndim == 0 || !memcmp(array->tensor.shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
 }
 
 /* A tensor for a block's result: one of the last two if nobody holds it any more, else a new one. */
-static int make_output(machine *m, const vm_block *b, word number, sterna_any *out) {
-  const vm_type *t = &b->outputs[number];
+static int make_output(machine *m, const vm_block *b, word number, const vm_type *t, sterna_any *out) {
   sterna_ndarray **kept = m->small + 2 * (b->first_output + number), *made;
   for (int i = 0; i < 2; i++)
-    if (kept[i] && kept[i]->header.ref_counts == ((uint64_t)1 << 32 | 1)) {
+    if (kept[i] && kept[i]->header.ref_counts == ((uint64_t)1 << 32 | 1) && has_shape(kept[i], t)) {
       sterna_retain(kept[i]);
       *out = sterna_any_object(kept[i]);
       return 0;
@@ -117,18 +125,45 @@ static int wrap_block(const vm_block *b) {
   return sterna_set_errorf(kind, "block '%.100s': %s", b->name, said);
 }
 
+/* The extents of an open block, from the shapes of its inputs: the workspace's bytes, then outputs' shapes. */
+static int tell_extents(machine *m, const vm_block *b, sterna_any *args) {
+  word count = b->extent_count;
+  sterna_any ret = sterna_any_none();
+  DLTensor vector = {m->extents, {kDLCPU, 0}, 1, {kDLInt, 64, 1}, &count, NULL, 0};
+  args[b->input_count] = sterna_any_tensor(&vector);
+  int failed = b->extents->call(b->extents, args, (int32_t)b->input_count + 1, &ret);
+  sterna_any_release(&ret);
+  return failed;
+}
+
+static int make_outputs(machine *m, const vm_block *b, sterna_any *outputs, word *made) {
+  const word *shape = m->extents + 1;
+  for (*made = 0; *made < b->output_count; ++*made) {
+    vm_type t = b->outputs[*made];
+    DLTensor whole = {NULL, {kDLCPU, 0}, t.ndim, t.dtype, (int64_t *)(uintptr_t)shape, NULL, 0};
+    if (b->is_open) {
+      t.shape = shape;
+      shape += t.ndim;
+      if (sterna_tensor_bytes(&whole, &t.bytes)) return -1;
+    }
+    if (make_output(m, b, *made, &t, &outputs[*made])) return -1;
+  }
+  return 0;
+}
+
 static int run_block(machine *m, const vm_block *b, sterna_any *r, const word *operands) {
   const vm_program *p = m->p;
   sterna_any *args = m->scratch, *outputs = args + b->input_count + b->constant_count, ret = sterna_any_none();
   word n = 0, made = 0, bytes = b->workspace;
   DLTensor memory;
-  int failed = 0;
   for (; n < b->input_count; n++) args[n] = r[operands[n]];
+  int failed = b->is_open && tell_extents(m, b, args);
+  if (!failed && b->is_open) bytes = m->extents[0];
   for (word i = 0; i < b->constant_count; i++) args[n++] = sterna_any_object(p->constants[b->constants[i]]);
-  for (; !failed && made < b->output_count; made += !failed) failed = make_output(m, b, made, &outputs[made]);
+  failed = failed || make_outputs(m, b, outputs, &made);
   n += made;
   if (!failed && bytes >= 0) {
-    failed = take_workspace(m);
+    failed = take_workspace(m, bytes);
     if (!failed) memory = m->workspace->tensor;
     memory.shape = &bytes;
     args[n++] = sterna_any_tensor(&memory);
@@ -270,6 +305,7 @@ static int interpret(machine *m, sterna_any *ret) {
       case VM_READ: failed = read_field(r, x[0], &r[x[1]], 0); x += 2; break;
       case VM_WRITE: failed = write_cell(&r[x[0]], r[x[1]]); x += 2; break;
       case VM_APPEND: failed = vm_append(r, x); x += 3; break;
+      case VM_TRIM: failed = vm_trim(r, x); x += 4; break;
       case VM_STACK: failed = vm_stack(p, r, x); x += 3; break;
       default: return sterna_set_error("ValueError", "no clause of a match holds for its value");
     }
@@ -283,7 +319,8 @@ int vm_run(vm_program *p, const vm_function *f, const sterna_any *args, sterna_a
   word given = 0;
   m.scratch = malloc((size_t)(p->most_arguments + 1) * sizeof *m.scratch);
   m.small = calloc((size_t)(2 * p->output_count + 1), sizeof *m.small);
-  int failed = m.scratch && m.small ? 0 : sterna_set_error("MemoryError", "there is no memory for a run");
+  m.extents = calloc((size_t)p->most_extents + 1, sizeof *m.extents);
+  int failed = m.scratch && m.small && m.extents ? 0 : sterna_set_error("MemoryError", "there is no memory for a run");
   for (; !failed && given < f->params; given += !failed) failed = sterna_any_own(&args[given], &m.scratch[given]);
   if (failed) release_all(m.scratch, (size_t)given);
   else failed = enter(&m, f, 0) || interpret(&m, ret);
@@ -294,5 +331,6 @@ int vm_run(vm_program *p, const vm_function *f, const sterna_any *args, sterna_a
   free(m.frames);
   free(m.registers);
   free(m.scratch);
+  free(m.extents);
   return failed ? -1 : 0;
 }

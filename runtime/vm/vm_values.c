@@ -127,6 +127,50 @@ int vm_stack(const vm_program *p, sterna_any *r, const word *operands) {
   return 0;
 }
 
+static int count_of(const sterna_any *value, word *out) {
+  DLTensor *t;
+  size_t bytes;
+  if (sterna_as_tensor(value, &t) || sterna_tensor_bytes(t, &bytes)) return -1;
+  const char *at = (const char *)t->data + t->byte_offset;
+  int is_wide = t->dtype.bits == 64;
+  if (t->dtype.code != kDLInt || (!is_wide && t->dtype.bits != 32) || t->dtype.lanes != 1 ||
+      bytes != t->dtype.bits / 8u || t->device.device_type != kDLCPU)
+    return sterna_set_error("TypeError", "a count is one int32 or int64 on the CPU");
+  int32_t narrow;
+  memcpy(is_wide ? (void *)out : (void *)&narrow, at, bytes);
+  if (!is_wide) *out = narrow;
+  return 0;
+}
+
+int vm_trim(sterna_any *r, const word *operands) {
+  DLTensor *whole;
+  sterna_ndarray *made;
+  word count = 0, axis = operands[3], shape[MOST_DIMENSIONS];
+  if (sterna_as_tensor(&r[operands[1]], &whole) || count_of(&r[operands[2]], &count)) return -1;
+  if (axis < 0 || axis >= whole->ndim || whole->ndim > MOST_DIMENSIONS || count < 0 || count > whole->shape[axis])
+    return sterna_set_errorf("ValueError", "a tensor cannot be cut to %lld along its axis %lld", (long long)count,
+                             (long long)axis);
+  memcpy(shape, whole->shape, (size_t)whole->ndim * sizeof *shape);
+  shape[axis] = count;
+  if (sterna_ndarray_empty(shape, whole->ndim, whole->dtype, (DLDevice){kDLCPU, 0}, &made)) return -1;
+  DLTensor inner = *whole;
+  size_t bytes;
+  inner.ndim -= (int32_t)axis + 1;
+  inner.shape += axis + 1;
+  inner.strides = NULL;
+  if (sterna_tensor_bytes(&inner, &bytes)) {
+    sterna_release(made);
+    return -1;
+  }
+  size_t row = bytes * (size_t)count, step = bytes * (size_t)whole->shape[axis], rows = row ? 1 : 0;
+  for (word i = 0; i < axis; i++) rows *= (size_t)whole->shape[i];
+  const char *from = (const char *)whole->data + whole->byte_offset;
+  char *to = (char *)made->tensor.data + made->tensor.byte_offset;
+  for (; rows; rows--, from += step, to += row) memcpy(to, from, row);
+  vm_set(&r[operands[0]], sterna_any_object(made));
+  return 0;
+}
+
 int vm_is_true(const sterna_any *value, int *out) {
   DLTensor *t;
   size_t bytes;

@@ -48,7 +48,9 @@ class Kernels:
         compiled = dict(self.compiled)
         if main:
             with deep_recursion():
-                declared = {each.name: each for one in main for each in declare(one)}
+                own_names = {each.name for each in main}
+                called = [each for one in main for each in declare(one)]
+                declared = {each.name: each for each in called if each.name not in own_names}
                 functions = [*declared.values(), *main]
                 own = main[0].name
                 compiled[own] = generator.compile_kernel(functions, target, own)

@@ -13,6 +13,7 @@ from sterna.driver.relay_build import find_target, optimize
 from sterna.ir.module import IRModule
 from sterna.lowering.entry import EntryFunction, make_entry
 from sterna.lowering.graph import Graph, is_view, make_graph
+from sterna.lowering.open_entry import OpenEntry, is_open, make_open_entry
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import Layout, in_place_candidates
 from sterna.lowering.unique_kernels import Kernels, unique_kernels
@@ -21,7 +22,9 @@ from sterna.lowering.vm_compile import compile_functions
 from sterna.relay.expr import Function, Tuple
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.infer_type import infer_type
+from sterna.relay.passes.measure_results import measure_results
 from sterna.relay.passes.remove_unused_functions import remove_unused_functions
+from sterna.relay.requirements import collecting
 from sterna.runtime.vm import Executable
 from sterna.support.progress import stage
 from sterna.target import Target, is_gpu, processor_of
@@ -47,10 +50,14 @@ def compile(
     with stage("take control flow apart"):
         compiled = compile_functions(module)
     with stage("optimize the blocks"):
-        blocks = [_optimized(block, wanted) for block in compiled.blocks]
+        blocks, requirements = [], []
+        for block in compiled.blocks:
+            with collecting() as needs:
+                blocks.append(_optimized(block, wanted))
+            requirements.append(needs)
     prefix = f"tvmgen_{mod_name}"
     kernels = _kernels_of(blocks, prefix)
-    graphs = [order_steps(make_graph(block, kernels)) for block in blocks]
+    graphs = [_ordered(make_graph(block, kernels, symbolic=True)) for block in blocks]
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     shares: dict[str, Any] = {}
     for graph in graphs:
@@ -59,19 +66,23 @@ def compile(
     made = make_kernels(needed, wanted, False, shares)
     take_over = {name: note.take_over for name, note in made.notes.items()}
     layout = Layout(take_over=take_over, threads=processor_of(wanted).threads)
-    entries = [
-        make_entry(graph, f"{prefix}_block{place}", layout) for place, graph in enumerate(graphs)
-    ]
-    constants = list(compiled.constants)
-    numbers = {id(array): place for place, array in enumerate(constants)}
-    parts = [
-        _block(entry, graph, constants, numbers)
-        for entry, graph in zip(entries, graphs, strict=True)
-    ]
-    code = made.code(prefix, _mains(entries)) if entries else None
+    constants = _Constants(list(compiled.constants))
+    parts: list[VMBlock] = []
+    mains: list[PrimFunc] = []
+    for place, (graph, needs) in enumerate(zip(graphs, requirements, strict=True)):
+        name = f"{prefix}_block{place}"
+        if is_open(graph):
+            opened = make_open_entry(graph, name, kernels.functions, take_over, needs)
+            parts.append(_open_block(opened, graph, constants))
+            mains += _open_mains(opened)
+        else:
+            entry = make_entry(graph, name, layout)
+            parts.append(_block(entry, graph, constants))
+            mains += _mains(entry)
+    code = made.code(prefix, mains) if mains else None
     lib = None if code is None else OperatorModule.make(code, mod_name, {wanted: module})
-    program = VMProgram(compiled.functions, parts, constants)
-    return Executable(program.to_bytes(), lib, constants)
+    program = VMProgram(compiled.functions, parts, constants.arrays)
+    return Executable(program.to_bytes(), lib, constants.arrays)
 
 
 class VMCompiler:
@@ -120,7 +131,7 @@ def prepared(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IRMo
     if params:
         module = module.shallow_copy()
         module["main"] = bind_params(module["main"], params)
-    return infer_type(remove_unused_functions(module, ["main"]))
+    return infer_type(measure_results(remove_unused_functions(module, ["main"])))
 
 
 def _optimized(block: Function, target: Target) -> Function:
@@ -137,24 +148,45 @@ def _kernels_of(blocks: list[Function], prefix: str) -> Kernels:
     return unique_kernels(whole, prefix)
 
 
-def _mains(entries: list[EntryFunction]) -> list[PrimFunc]:
+def _ordered(graph: Graph) -> Graph:
+    return graph if is_open(graph) else order_steps(graph)
+
+
+def _mains(entry: EntryFunction) -> list[PrimFunc]:
+    function = entry.function
+    return [function, make_packed(function, len(function.params))]
+
+
+def _open_mains(entry: OpenEntry) -> list[PrimFunc]:
+    """Both functions of a block; callers say no symbols, which the arrays' shapes tell."""
     return [
-        each for entry in entries
-        for each in (entry.function, make_packed(entry.function, len(entry.function.params)))
+        each for function in (entry.function, entry.extents)
+        for each in (function, make_packed(function, sum(b is not None for b in function.buffers)))
     ]
 
 
-def _block(
-    entry: EntryFunction, graph: Graph, constants: list[Any], numbers: dict[int, int]
-) -> VMBlock:
+class _Constants:
+    """The constants of a program, each once."""
+
+    def __init__(self, arrays: list[Any]) -> None:
+        self.arrays = arrays
+        self.numbers = {id(array): place for place, array in enumerate(arrays)}
+
+    def number(self, array: Any) -> int:
+        if id(array) not in self.numbers:
+            self.numbers[id(array)] = len(self.arrays)
+            self.arrays.append(array)
+        return self.numbers[id(array)]
+
+
+def _block(entry: EntryFunction, graph: Graph, constants: _Constants) -> VMBlock:
     """A block as the virtual machine calls it; its constants join those of the program."""
-    used = []
-    for tensor in entry.constants:
-        array = graph.params[tensor.name]
-        if id(array) not in numbers:
-            numbers[id(array)] = len(constants)
-            constants.append(array)
-        used.append(numbers[id(array)])
+    used = [constants.number(graph.params[tensor.name]) for tensor in entry.constants]
     (workspace,) = entry.pool_bytes
     kinds = [tensor.type for tensor in entry.outputs]
     return VMBlock(entry.function.name, len(entry.inputs), used, kinds, max(1, workspace))
+
+
+def _open_block(entry: OpenEntry, graph: Graph, constants: _Constants) -> VMBlock:
+    used = [constants.number(graph.params[name]) for name in entry.constants]
+    return VMBlock(entry.function.name, entry.inputs, used, entry.outputs, 0, True)

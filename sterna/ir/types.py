@@ -29,8 +29,9 @@ class Type(Node):
 
 @node
 class Any(Expr):
-    """A dimension that is not known before the run."""
+    """A dimension that is not known before the run; those of one name are equal."""
 
+    name: str | None = None
     dtype: DataType = field(init=False, default=INT32)
 
 
@@ -194,12 +195,14 @@ def same_dim(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are known to be the same; Any is not the same as anything but Any."""
     if type(a) is int or type(b) is int:
         return type(a) is type(b) and bool(a == b)
-    return a is b or (isinstance(a, Any) and isinstance(b, Any)) or structural_equal(a, b)
+    if isinstance(a, Any) and isinstance(b, Any):
+        return a.name == b.name
+    return a is b or structural_equal(a, b)
 
 
 def show_shape(shape: tuple[Dim, ...]) -> str:
-    """A shape as text: (1, ?, 3)."""
-    inner = ", ".join("?" if isinstance(d, Any) else str(d) for d in shape)
+    """A shape as text: (1, ?, ?rows, 3)."""
+    inner = ", ".join(f"?{d.name or ''}" if isinstance(d, Any) else str(d) for d in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 

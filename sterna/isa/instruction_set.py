@@ -113,6 +113,9 @@ class InstructionSet:
     """Products of unsigned and signed bytes added in pairs, saturated to 16 bits (vpmaddubsw)."""
     dot2_int16: tuple[ByLanes, ...] = ()
     """Products of 16-bit integers added in pairs to 32 bits (vpmaddwd)."""
+    dot_halves: tuple[Capability, ...] = ()
+    """Products of both 16-bit halves of two words added to a word, in registers for integers, and
+    bytes widened to such halves (SMLAD, SXTB16)."""
     saturating_pack: tuple[SaturatingNarrow, ...] = ()
     """Narrowing that takes two registers, each within its parts of 128 bits."""
     saturating_narrow: tuple[SaturatingNarrow, ...] = ()

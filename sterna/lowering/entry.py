@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm
+from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
 from sterna.ir.types import TensorType
 from sterna.lowering.graph import Entry, Graph, Node
 from sterna.lowering.storage import (
@@ -22,7 +22,7 @@ from sterna.lowering.storage import (
 )
 from sterna.lowering.work import bytes_of
 from sterna.support.dtype import DataType
-from sterna.tir.stmt import Buffer, BufferLoad, Evaluate, PrimFunc, SeqStmt, Stmt, nothing, seq
+from sterna.tir.stmt import Buffer, BufferLoad, Evaluate, PrimFunc, Stmt, nothing, seq
 from sterna.tir.usmp import PoolPlan
 
 INT64, UINT8 = DataType("int64"), DataType("uint8")
@@ -92,14 +92,22 @@ def make_entry(
 def declare(entry: PrimFunc) -> list[PrimFunc]:
     """Declarations of the kernels that a function calls, for code that is apart from them."""
     found: dict[str, PrimFunc] = {}
-    steps = entry.body.stmts if isinstance(entry.body, SeqStmt) else (entry.body,)
-    for step in steps:
+    stack: list[Stmt] = [entry.body]
+    while stack:
+        step = stack.pop()
+        stack.extend(child for child in step.children() if isinstance(child, Stmt))
         call = step.value if isinstance(step, Evaluate) else None
         if isinstance(call, Call) and call.op == "try_call":
             kernel, *args = call.args
             assert isinstance(kernel, StringImm)
-            buffers = tuple(Buffer(f"a{i}", UINT8, (build.const(1),)) for i in range(len(args)))
-            params = tuple(buffer.data for buffer in buffers)
+            buffers = tuple(
+                Buffer(f"a{i}", UINT8, (build.const(1),)) if arg.dtype == HANDLE else None
+                for i, arg in enumerate(args)
+            )
+            params = tuple(
+                Var(f"n{i}", arg.dtype) if buffer is None else buffer.data
+                for i, (arg, buffer) in enumerate(zip(args, buffers, strict=True))
+            )
             attrs = {"external": True, "export": True}
             found[kernel.value] = PrimFunc(kernel.value, params, buffers, nothing(), attrs)
     return list(found.values())

@@ -95,18 +95,24 @@ def _node_json(node: Node) -> dict[str, Any]:
     return made
 
 
-def make_graph(main: Function, kernels: Kernels, output_names: Sequence[str] = ()) -> Graph:
-    """The graph of a fused function, whose packed weights are what its kernels can trust."""
+def make_graph(
+    main: Function, kernels: Kernels, output_names: Sequence[str] = (), symbolic: bool = False
+) -> Graph:
+    """The graph of a fused function, whose packed weights are what its kernels can trust.
+
+    symbolic: whether extents may be symbols, which a compiled function is told; the executor of
+    graphs knows all extents.
+    """
     check_packed(main)
-    graph = _Maker(kernels).run(main)
+    graph = _Maker(kernels, symbolic).run(main)
     if len(output_names) == len(graph.heads):
         graph.output_names = output_names
     return graph
 
 
 class _Maker:
-    def __init__(self, kernels: Kernels) -> None:
-        self.kernels = kernels
+    def __init__(self, kernels: Kernels, symbolic: bool) -> None:
+        self.kernels, self.symbolic = kernels, symbolic
         self.graph = Graph([], [], [], {})
         self.entries: dict[int, list[Entry]] = {}
         self.params: dict[int, list[Entry]] = {}
@@ -141,7 +147,7 @@ class _Maker:
         entries = []
         kinds = flatten_type(expr.checked_type)
         for place, kind in enumerate(kinds):
-            if not kind.is_static:
+            if not kind.is_static and not self.symbolic:
                 raise ValueError(
                     f"the input {name} has the type {kind!r}; the graph executor needs every "
                     "dimension: say which sizes to compile for with shape="

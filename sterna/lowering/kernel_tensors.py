@@ -16,6 +16,7 @@ from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
 from sterna.relay.passes.fuse_ops import FIXED
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
+from sterna.schedule.gpu.attention import fused_attention
 from sterna.schedule.gpu.tensor_cores import on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
@@ -60,17 +61,19 @@ class _Translator:
                 self.values[id(expr)] = self._translate(expr)
         outputs = _distinct(flatten(self.values[id(self.func.body)]))
         assert self.anchor is not None
-        outputs = self._on_tensor_cores(outputs) or self._with_epilogue(outputs)
+        outputs = self._on_gpu(outputs) or self._with_epilogue(outputs)
         record, anchor, own = self.anchor
         shapes = {tuple(map(str, tensor.shape)) for tensor in (*inputs, *outputs) if tensor.shape}
         flat = self.highest <= BROADCAST and len(shapes) == 1
         return KernelTensors(inputs, outputs, anchor, record, own, flat)
 
-    def _on_tensor_cores(self, outputs: list[Tensor]) -> list[Tensor]:
-        """The outputs as a GPU's Tensor Cores make them; none if they do not."""
+    def _on_gpu(self, outputs: list[Tensor]) -> list[Tensor]:
+        """The outputs by statements of a GPU's own: Tensor Cores, attention; none if it has none."""
+        if self.gpu is None:
+            return []
         given = [self.values[id(param)] for param in self.func.params]
         fixed = {given[place] for place in (self.func.attrs or {}).get(FIXED, ())}
-        whole = None if self.gpu is None else on_tensor_cores(outputs, self.gpu, fixed)
+        whole = on_tensor_cores(outputs, self.gpu, fixed) or fused_attention(outputs, self.gpu)
         if whole is None:
             return []
         assert self.anchor is not None

@@ -23,6 +23,9 @@ from sterna.te.lower import lower_schedule
 from sterna.tir.passes.bind_threads import bind_threads
 from sterna.tir.stmt import Buffer, PrimFunc
 
+# Bytes that divide the addresses of a GPU's arrays: vectors of so many are loaded at once.
+DEVICE_ALIGNMENT = 16
+
 
 @dataclass(slots=True)
 class LoweredKernel:
@@ -97,6 +100,9 @@ def _lowered(
     loops = lower_schedule(schedule, arguments, name)
     if is_gpu(target):
         loops = bind_threads(loops)
+        for buffer in loops.buffers:
+            if buffer is not None:
+                buffer.alignment = DEVICE_ALIGNMENT
     anchor = tensors.anchor_record
     return LoweredKernel(loops, len(arguments), anchor, found, choices, scope.decisions)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sterna.ir.memory_pools import PoolInfo, WorkspacePoolInfo
+from sterna.ir.types import TensorType
 from sterna.lowering.work import bytes_of
 from sterna.tir.usmp import BufferInfo, PoolPlan, plan_pools
 
@@ -120,7 +121,7 @@ def _tensors(
     graph: Graph, layout: Layout, owners: Mapping[Entry, Entry], elsewhere: Collection[Entry]
 ) -> dict[Entry, BufferInfo]:
     """The entries that have memory in the pools, and their lives."""
-    last = _last_uses(graph, owners)
+    last = last_uses(graph, owners)
     found: dict[Entry, BufferInfo] = {}
     for entry, owner in owners.items():
         number, index = entry
@@ -223,7 +224,7 @@ def owners_of(graph: Graph) -> dict[Entry, Entry]:
     return owners
 
 
-def _last_uses(graph: Graph, owners: Mapping[Entry, Entry]) -> dict[Entry, int]:
+def last_uses(graph: Graph, owners: Mapping[Entry, Entry]) -> dict[Entry, int]:
     """Per owner the last step that reads it; what the graph gives lives to the end."""
     last: dict[Entry, int] = {}
     for number, node in enumerate(graph.nodes):
@@ -274,7 +275,7 @@ def in_place_candidates(graph: Graph, operands: bool = False) -> dict[str, list[
     that is an input of the network.
     """
     owners = owners_of(graph)
-    last = _last_uses(graph, owners)
+    last = last_uses(graph, owners)
     found: dict[str, list[tuple[int, int]]] = {}
     for number, node in enumerate(graph.nodes):
         if node.op == "null" or node.is_view:
@@ -287,8 +288,13 @@ def in_place_candidates(graph: Graph, operands: bool = False) -> dict[str, list[
                 continue
             given = origin.types[source[1]]
             for index, kind in enumerate(node.types):
-                same = bytes_of(kind) == bytes_of(given) and kind.dtype == given.dtype
+                same = kind.dtype == given.dtype and _same_size(kind, given)
                 known = found.setdefault(node.attrs["func_name"], [])
                 if same and (place, index) not in known:
                     known.append((place, index))
     return {kernel: pairs for kernel, pairs in found.items() if pairs}
+
+
+def _same_size(a: TensorType, b: TensorType) -> bool:
+    """Whether two tensors of one element type take as much memory, whatever the run."""
+    return bytes_of(a) == bytes_of(b) if a.is_static and b.is_static else a == b

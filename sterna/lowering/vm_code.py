@@ -12,7 +12,7 @@ from typing import Any
 from sterna.ir.types import TensorType
 from sterna.runtime import NDArray
 
-MAGIC = 0x316D762E616E7374
+MAGIC = 0x326D762E616E7374
 
 # The operands of instructions, in the order of their codes: w a register that is written, r one
 # that is read, * registers that are read, j a label, and numbers of other things.
@@ -20,7 +20,7 @@ FORMS: dict[str, str] = {
     "move": "wr", "constant": "wc", "block": "b*=", "call": "wf+", "tail": "f+", "closure": "wf*",
     "apply": "wr*", "run": "r*", "object": "wi*", "field": "wri", "if": "rj", "case": "rij",
     "jump": "j", "return": "r", "drop": "*", "reference": "wr", "read": "wr", "write": "rr",
-    "fail": "", "append": "wrr", "stack": "wrc",
+    "fail": "", "append": "wrr", "stack": "wrc", "trim": "wrri",
 }
 CODES = {name: code for code, name in enumerate(FORMS)}
 
@@ -118,6 +118,8 @@ class VMBlock:
     outputs: list[TensorType]
     workspace: int
     """Bytes, or -1 for none."""
+    is_open: bool = False
+    """Whether its function NAME_extents tells workspace and shapes."""
 
 
 @dataclass(slots=True)
@@ -133,9 +135,10 @@ class VMProgram:
         words: list[int] = [len(self.constants), len(self.blocks), len(self.functions)]
         for block in self.blocks:
             words += [*_text(block.name), block.inputs, len(block.constants), *block.constants]
-            words += [block.workspace, len(block.outputs)]
+            words += [block.workspace, int(block.is_open), len(block.outputs)]
             for kind in block.outputs:
-                words += _type(kind.dtype, kind.concrete_shape)
+                shape = (0,) * kind.ndim if block.is_open else kind.concrete_shape
+                words += _type(kind.dtype, shape)
         for function in self.functions:
             code = function.words()
             words += [*_text(function.name), *_text("\n".join(function.params))]

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sterna.ir.module import IRModule
-from sterna.ir.types import TensorType, TupleType, Type
+from sterna.ir.types import TensorType, flatten_type
+from sterna.lowering.vm_blocks import Block, Shapes, tensors_of
 from sterna.lowering.vm_code import TUPLE, Instruction, Label, VMFunction
 from sterna.lowering.vm_scopes import Level, Scope, Scopes, is_step, levels_of
 from sterna.relay.adt import (
@@ -37,7 +38,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.op import record_of
 from sterna.relay.steps import Step as RelayStep
-from sterna.relay.traverse import rebuild
+from sterna.relay.symbols import Symbols
 from sterna.runtime import NDArray
 from sterna.support.recursion import deep_recursion
 
@@ -68,6 +69,7 @@ class _State:
     constants: dict[int, int] = field(default_factory=dict)
     arrays: list[NDArray] = field(default_factory=list)
     globals: dict[str, int] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
 
     def constant(self, value: NDArray) -> int:
         if id(value) not in self.constants:
@@ -103,10 +105,15 @@ class _FunctionCompiler:
         self.lets: dict[Var, RelayExpr] = {}
         self.results: dict[int, list[int]] = {}
         """The registers of what blocks have made, by call."""
+        self.shapes: Shapes = {}
 
     def run(self, function: Function, captured: Sequence[RelayExpr]) -> None:
+        own = Symbols(count=self.state.symbols.count)  # names are those of one function
         for part in (*captured, *function.params):
-            self.values[0][id(part)] = self._register()
+            register = self.values[0][id(part)] = self._register()
+            if isinstance(part.checked_type, TensorType):
+                self.shapes[register] = own.opened(part.checked_type)
+        self.state.symbols.count = own.count
         (scope,) = self.scopes.inside[id(function)]
         self._scope(scope, function.body, None)
 
@@ -382,100 +389,28 @@ class _FunctionCompiler:
         wanted = [call for call in calls if id(call) in outside]
         if not wanted:
             return
-        block = _Block(self)
+        block = Block(self._named, self._value, self._field, self.shapes, self.state.symbols)
         for call in calls:
             block.add(call)
-        kinds = [_tensors(call.checked_type, call) for call in wanted]
         results = [field for call in wanted for field in block.fields(call)]
-        body = results[0] if len(results) == 1 else Tuple(tuple(results))
+        function = block.function(results[0] if len(results) == 1 else Tuple(tuple(results)))
         registers = tuple(self._register() for _ in results)
+        self.shapes.update(zip(registers, flatten_type(function.body.checked_type), strict=True))
         at = 0
-        for call, kind in zip(wanted, kinds, strict=True):
-            own = list(registers[at : at + len(kind)])
-            at += len(kind)
+        for call in wanted:
+            count = len(tensors_of(call))
+            own = list(registers[at : at + count])
+            at += count
             self.results[id(call)] = own
             if isinstance(call.checked_type, TensorType):
                 self.values[-1][id(call)] = own[0]
         self._emit("block", len(self.state.blocks), tuple(block.arguments), registers)
-        self.state.blocks.append(Function(tuple(block.params), body))
+        self.state.blocks.append(function)
 
-
-class _Block:
-    """The inside of a block while it is put together."""
-
-    def __init__(self, around: _FunctionCompiler) -> None:
-        self.around = around
-        self.inner: dict[int, RelayExpr] = {}
-        self.params: list[Var] = []
-        self.arguments: list[int] = []
-        self.by_register: dict[int, Var] = {}
-
-    def add(self, call: Call) -> None:
-        """Take a call in; operands from outside become parameters."""
-        for part in call.args:
-            self._operand(part)
-        self.inner[id(call)] = rebuild(call, self.inner)
-
-    def fields(self, call: Call) -> list[RelayExpr]:
-        """The tensors that a call in it gives."""
-        made = self.inner[id(call)]
-        if isinstance(call.checked_type, TensorType):
-            return [made]
-        kinds = _tensors(call.checked_type, call)
-        return [TupleGetItem(made, place) for place in range(len(kinds))]
-
-    def _operand(self, part: RelayExpr) -> RelayExpr:
-        found = self.inner.get(id(part))
-        if found is not None:
-            return found
-        named = self.around._named(part)
-        if id(named) in self.inner:
-            found = self.inner[id(named)]
-        elif isinstance(named, Constant):
-            found = named
-        elif isinstance(named, Tuple):
-            found = Tuple(tuple(self._operand(field) for field in named.fields))
-        elif isinstance(named, TupleGetItem) and self._holds(named.tuple_value):
-            found = TupleGetItem(self._operand(named.tuple_value), named.index)
-        else:
-            found = self._param(self.around._value(named), named.checked_type, named)
-        self.inner[id(part)] = self.inner[id(named)] = found
-        return found
-
-    def _holds(self, expr: RelayExpr) -> bool:
-        named = self.around._named(expr)
-        return id(named) in self.inner or isinstance(named, Tuple)
-
-    def _param(self, register: int, kind: Type, expr: RelayExpr) -> RelayExpr:
-        """A parameter for a tensor, one for each in a tuple."""
-        if isinstance(kind, TupleType):
-            fields = []
-            for place, part in enumerate(kind.fields):
-                own = self.around._register()
-                self.around._emit("field", own, register, place)
-                fields.append(self._param(own, part, expr))
-            return Tuple(tuple(fields))
-        if register not in self.by_register:
-            _tensors(kind, expr)
-            name = expr.name_hint if isinstance(expr, Var) else "x"
-            var = Var(f"{name}_{len(self.params)}", kind)
-            self.by_register[register] = var
-            self.params.append(var)
-            self.arguments.append(register)
-        return self.by_register[register]
-
-
-def _tensors(kind: Type, expr: RelayExpr) -> list[TensorType]:
-    """The tensors of an operator's operand or result, whose shapes must be known."""
-    kinds = list(kind.fields) if isinstance(kind, TupleType) else [kind]
-    for each in kinds:
-        if not isinstance(each, TensorType) or not each.is_static:
-            at = f" of {expr.span}" if expr.span else ""
-            raise ValueError(
-                f"a value{at} has the type {each!r}; the virtual machine compiles blocks for known "
-                "shapes: sterna.compile specialises open ones when they are seen"
-            )
-    return kinds  # type: ignore[return-value]
+    def _field(self, register: int, place: int) -> int:
+        own = self._register()
+        self._emit("field", own, register, place)
+        return own
 
 
 def _read_outside(

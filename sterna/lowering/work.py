@@ -26,6 +26,8 @@ class Work:
 
 def work_of(function: Function) -> Work:
     """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
+    if not is_closed(function):
+        return Work(0, 0, 0, 0)  # only the run tells
     flops = packing_overhead = steps = 0
     for expr in post_order(function.body):
         record = record_of(expr)
@@ -45,6 +47,12 @@ def work_of(function: Function) -> Work:
     read = sum(bytes_of_all(param.checked_type) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
     return Work(flops, read + written, written, packing_overhead, steps)
+
+
+def is_closed(function: Function) -> bool:
+    """Whether all extents of a kernel are known."""
+    kinds = [leaf for param in function.params for leaf in flatten_type(param.checked_type)]
+    return all(kind.is_static for kind in (*kinds, *flatten_type(function.body.checked_type)))
 
 
 def _packing_overhead(call: Call, macs: int) -> int:

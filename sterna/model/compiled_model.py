@@ -89,7 +89,9 @@ class CompiledModel:
         An input is an array of exactly its shape and type: NumPy's, or any with DLPack. Lists and
         numbers, which have no type of their own, get the input's. What lies in order in memory is
         read where it is. The results are NumPy's, and the caller's own; memory of those that the
-        caller has let go is used again.
+        caller has let go is used again. On a GPU, arrays that are there are read there, in the
+        stream that PyTorch works in if they are its own, and the results are arrays there, which
+        torch.from_dlpack takes; the call may return before the GPU has done its work.
         """
         if named or len(args) != len(self.inputs):
             args = arrange_arguments(self.inputs, args, named)

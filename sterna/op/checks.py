@@ -3,8 +3,10 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from sterna.ir import build
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type, as_dim, same_dim, show_shape
+from sterna.relay.requirements import Requirement, require
 
 
 def tensor(kind: Type, name: str, ndim: int | None = None) -> TensorType:
@@ -51,9 +53,12 @@ def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
 
 
 def expect_dim(have: Dim, want: Dim, what: str) -> None:
-    """A dimension that must be another, where both are known."""
-    if type(have) is int and type(want) is int and have != want:
-        raise ValueError(f"{what} is {want}, not {have}")
+    """A dimension that must be another; where only the run can tell, it will be checked there."""
+    if type(have) is int and type(want) is int:
+        if have != want:
+            raise ValueError(f"{what} is {want}, not {have}")
+    elif not same_dim(have, want):
+        require(Requirement(have, want, False, what))
 
 
 def not_empty(kind: TensorType, name: str, axes: Iterable[int], why: str) -> None:
@@ -84,7 +89,12 @@ def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
         return a
     if type(a) is int and type(b) is int:
         return None
-    return a if type(a) is int else b if type(b) is int else AnyDim()
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return a if type(a) is int else b if type(b) is int else AnyDim()
+    require(Requirement(a, b, True, "a dimension"))
+    if type(a) is int or type(b) is int:
+        return a if type(a) is int else b
+    return build.select(build.equal(a, 1), b, a)
 
 
 def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:

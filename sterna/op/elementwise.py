@@ -27,7 +27,7 @@ def elementwise(
 
     def compute_it(attrs: AttrsType, out: TensorType, *operands: Tensor) -> Tensor:
         def element(*indices: Expr) -> Expr:
-            values = [read_broadcast(operand, indices) for operand in operands]
+            values = [read_broadcast(operand, indices, out.shape) for operand in operands]
             return build.cast(out.dtype, build.as_expr(scalar(attrs, *values)))
 
         made: Tensor = compute(out.shape, element, name=f"T_{name.rsplit('.', 1)[-1]}")

@@ -20,3 +20,8 @@ register_config(
     "how many times larger weights may become by Winograd's way to convolve; 0: it is not used, "
     "as below level 2 unless this is set; at level 2 that is 4",
 )
+for _face, _where in (("auto_scheduler", "ApplyHistoryBest"), ("meta_schedule", "Database")):
+    register_config(
+        f"relay.backend.use_{_face}", bool, False,
+        f"taken as programs give it: builds inside of {_face}'s {_where} use it by themselves",
+    )

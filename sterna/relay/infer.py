@@ -26,6 +26,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.op import AnyOp, Op, is_packed
 from sterna.relay.steps import Step
+from sterna.relay.symbols import simplified
 from sterna.relay.unify import join, replace_types, unify
 from sterna.support.errors import TVMError, register_error
 
@@ -213,7 +214,7 @@ def _type_of_operator_call(call: Call, record: AnyOp) -> Type:
     for arg in call.args:
         _known(arg, call)
     try:
-        return record.infer(call.attrs, *kinds)
+        return simplified(record.infer(call.attrs, *kinds))
     except TypeInferenceError:
         raise
     except (ValueError, TypeError, IndexError) as error:

@@ -181,6 +181,8 @@ class OpRecord(Generic[AttrsType]):
     """Itself, less exact and faster."""
     to_static: Rewrite[AttrsType] | None = None
     """Itself when operands that say a shape turn out to be constants."""
+    measured: Rewrite[AttrsType] | None = None
+    """Itself by operators with room for all that it may give, cut to what a run counts."""
     integer: "Callable[[AttrsType, Sequence[QuantizedLike]], QuantizedResult] | None" = None
     """integer(attrs, operands): itself on the integers of quantised operands; a rule, see
     quantized.py."""

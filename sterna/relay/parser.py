@@ -290,13 +290,17 @@ class _Parser:
 
     # ---- types and attributes ----
 
+    def open_dim(self) -> AnyDim:
+        """What follows a question mark: the name of a dimension, if it has one."""
+        return AnyDim(self.word("name", "a name") if self.next.kind == "name" else None)
+
     def type(self) -> Type:
         if self.take("Tensor"):
             self.need("[")
             self.need("(")
             shape: list[Any] = []
             while not self.take(")"):
-                shape.append(AnyDim() if self.take("?") else self.whole_number())
+                shape.append(self.open_dim() if self.take("?") else self.whole_number())
                 if self.next.text != ")":
                     self.need(",")
             self.need(",")

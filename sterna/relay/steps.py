@@ -2,6 +2,7 @@
 
     EmptyList(type)   Append(list, value)   Stack(list)   values collected by a loop, as one tensor
     RefCreate(value)  RefRead(ref)          RefWrite(ref, value)       a cell that can be written
+    Trim(tensor, count)                     a tensor of which only so many elements are filled
 
 Lists never change; a machine that nobody else watches appends in place. References do change, so
 programs with them say the order by Let.
@@ -134,6 +135,43 @@ class Stack(Step):
     def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
         """The list, and a constant of the type of an empty stack."""
         return (*registers, constant(from_numpy(self._nothing())))
+
+
+@node
+class Trim(Step):
+    """A tensor cut along an axis to as many elements as another, of one element, says."""
+
+    INSTRUCTION: ClassVar[str] = "trim"
+    value: RelayExpr
+    count: RelayExpr
+    axis: int = 0
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The tensor and the count."""
+        return (self.value, self.count)
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """The same of other tensors."""
+        return Trim(parts[0], parts[1], self.axis)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """The tensor's type, with one dimension that only the run tells."""
+        whole, count = kinds
+        if not isinstance(whole, TensorType) or not isinstance(count, TensorType):
+            raise ValueError(f"a tensor is cut, not {whole!r}, to a count, not {count!r}")
+        shape = list(whole.shape)
+        shape[self.axis] = AnyDim()
+        return TensorType(tuple(shape), whole.dtype)
+
+    def evaluate(self, *values: Any) -> Any:
+        """The first of its elements along the axis."""
+        whole, count = values
+        cut = [slice(None)] * self.axis + [slice(int(np.asarray(count).item()))]
+        return whole[tuple(cut)]
+
+    def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
+        """Both, and the axis."""
+        return (*registers, self.axis)
 
 
 @node

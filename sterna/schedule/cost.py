@@ -28,6 +28,8 @@ DOTS = 1.6
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
 # words.
 BY_WORDS = 5
+# Instructions for a product of bytes where there are no vectors, as they were counted.
+BY_BYTES = 4
 
 
 def direct_cycles(made: Contraction, processor: Processor, columns: int | None = None) -> float:
@@ -48,7 +50,7 @@ def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     steps = made.pixels * made.outputs / lanes * made.products / GROUP
     if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
         return steps / DOTS
-    return steps * BY_WORDS
+    return steps * BY_WORDS if processor.lanes(INT32) > 1 else made.macs * BY_BYTES
 
 
 def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> float:

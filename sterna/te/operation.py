@@ -7,6 +7,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.ir.structural import structural_equal
 from sterna.support.dtype import DataType
 from sterna.support.float_format import format_of, is_small_float
 from sterna.te.tag import tag_in_scope
@@ -279,14 +280,23 @@ def _elementwise(function: Callable[[Any, Any], Expr], left: Any, right: Any, na
     )
 
 
-def read_broadcast(tensor: Tensor, indices: Sequence[Any]) -> Expr:
-    """The element that broadcasting pairs with these indices."""
-    own = indices[len(indices) - tensor.ndim :]
-    picked = [
-        build.const(0) if build.is_const(extent, 1) else index
-        for index, extent in zip(own, tensor.shape, strict=True)
-    ]
-    return ProducerLoad(tensor, tuple(build.as_expr(i) for i in picked))
+def read_broadcast(
+    tensor: Tensor, indices: Sequence[Any], shape: Sequence[Any] | None = None
+) -> Expr:
+    """The element that broadcasting pairs with these indices, of a result of that shape."""
+    first = len(indices) - tensor.ndim
+    wanted = tensor.shape if shape is None else shape[first:]
+    picked = map(_broadcast_index, indices[first:], tensor.shape, wanted)
+    return ProducerLoad(tensor, tuple(picked))
+
+
+def _broadcast_index(index: Any, extent: Expr, wanted: Any) -> Expr:
+    """An index within an extent that may be 1; only the run tells of some."""
+    if build.is_const(extent, 1):
+        return build.const(0)
+    if build.int_value(extent) is not None or structural_equal(extent, build.as_expr(wanted)):
+        return build.as_expr(index)
+    return build.select(build.equal(extent, 1), 0, build.as_expr(index))
 
 
 def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:

@@ -23,6 +23,11 @@ other functions is written out by the interpreter and by each code generator its
                               within its range; an a of four bytes serves all lanes, two by two
     add_pairs(x, a)           x, of type int32, plus in each lane the two of a, of type int16, that
                               belong to it: a[2*i] + a[2*i + 1]. Sums wrap
+    widen_even(a), widen_odd(a)
+                              the first and the third byte of a word, or the second and the fourth,
+                              with their signs, as its halves of 16 bits: SXTB16. All are int32
+    join_halves(a, b)         the word whose lower half is that of a, and its upper one b's lower
+    high_product(a, b)        a * b / 2**31, rounded, halves upward; b is at least 2**30
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
     call_llvm_intrin(name, ...), call_llvm_pure_intrin(name, ...), call_llvm_void(name, ...)
@@ -77,6 +82,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, FloatImm, IntImm, Let, Select, Var
+from sterna.tir import halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class Intrinsic:
     by: Callable[[Expr], Expr] | None = None
     """Of floats, by other intrinsics, for code generators that have nothing better."""
     of_integers: Callable[[Call], Expr] | None = None
-    """Of integers, of which it is no function: floor(i) is i."""
+    """Of integers, by other expressions: floor(i) is i."""
 
 
 def _guard(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -284,6 +290,10 @@ _ROWS = (
     Intrinsic("dot4", 3, None),
     Intrinsic("dot2", 2, None),
     Intrinsic("add_pairs", 2, None),
+    Intrinsic("widen_even", 1, halves.even_of_bytes, of_integers=halves.even_by_shifts),
+    Intrinsic("widen_odd", 1, halves.odd_of_bytes, of_integers=halves.odd_by_shifts),
+    Intrinsic("join_halves", 2, halves.joined, of_integers=halves.join_by_shifts),
+    Intrinsic("high_product", 2, halves.high_of_product, of_integers=halves.high_by_int64),
     Intrinsic("round_bfloat16", 1, lambda x: x, result="bfloat16"),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sterna.testing import Feature
+
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
@@ -21,12 +23,11 @@ class Assembled:
 
 @cache
 def find_ptxas() -> str | None:
-    """The assembler: on the path, or in NVIDIA's packages."""
-    found = shutil.which("ptxas")
+    """The assembler: in NVIDIA's package, whose version knows old GPUs too, or on the path."""
     spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        found = found or next((str(path) for path in Path(folder).glob("*/bin/ptxas")), None)
-    return found
+    folders = spec.submodule_search_locations or () if spec else ()
+    packed = [path for folder in folders for path in Path(folder).glob("cuda_nvcc/bin/ptxas")]
+    return str(packed[0]) if packed else shutil.which("ptxas")
 
 
 def assemble(ptx: str, arch: str) -> Assembled:
@@ -47,3 +48,10 @@ def assemble(ptx: str, arch: str) -> Assembled:
 
 def _most(pattern: str, text: str) -> int:
     return max((int(number) for number in re.findall(pattern, text)), default=0)
+
+
+def _absence() -> str | None:
+    return None if find_ptxas() else "not found; try `pip install nvidia-cuda-nvcc-cu12`"
+
+
+requires_ptxas = Feature("ptxas", "NVIDIA's assembler ptxas", _absence)

@@ -1,7 +1,8 @@
-"""LLVM's text to PTX, in another process.
+"""LLVM's text to PTX, in a process that may end.
 
-LLVM ends the process where a GPU lacks what it is asked for. Then the other process ends, and here
-there is an error. It serves many requests, each a line of JSON, and goes when this process goes.
+LLVM ends the process where a GPU lacks what it is asked for. A process that compiles kernels for
+another one asks it itself; others start one for that. Then that one ends, and here there is an
+error. It serves many requests, each a line of JSON, and goes when this process goes.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import IO, Any
 
 from sterna.codegen.llvm.machine import LLVMOptions, create_machine, optimize
 from sterna.support.errors import InternalError
+from sterna.support.expendable import is_expendable
 
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
@@ -26,6 +28,8 @@ _processes: dict[int, subprocess.Popen[str]] = {}
 
 def assemble(text: str, cpu: str, features: str, level: int) -> str:
     """The PTX of a module's text, for a GPU and a version of PTX."""
+    if is_expendable():
+        return _ptx(text, cpu, features, level)
     request = {"text": text, "cpu": cpu, "features": features, "level": level}
     with _LOCK:
         process = _process()

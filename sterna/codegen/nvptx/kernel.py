@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import memory_type, symbol, value_type
-from sterna.codegen.nvptx.architecture import Needs
+from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.registers import written_out
@@ -50,6 +50,7 @@ class KernelEmitter(StmtEmitter):
         super().__init__(module, {}, name)
         self.cluster = 1
         """Neighbouring blocks that run together."""
+        self._declared = 0
         self.written_out: set[int] = set()
         """The variables of loops that index registers, which have no addresses."""
 
@@ -167,6 +168,12 @@ class KernelEmitter(StmtEmitter):
             if line not in self.module.globals:
                 self.module.globals.append(line)
             return f"addrspacecast (ptr addrspace(3) {_DYNAMIC} to ptr)"
+        self._declared += buffer.known_bytes or 0
+        if self._declared > STATIC_SHARED_BYTES:
+            raise ValueError(
+                f"{self.name} declares {self._declared} bytes of shared memory, and CUDA allows "
+                f"{STATIC_SHARED_BYTES}; use smaller tiles, or the scope {DYNAMIC}"
+            )
         name = symbol(f"{self.name}.{buffer.name}.{len(self.module.globals)}")
         align = max(buffer.alignment, ALIGNMENT)
         self.module.globals.append(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sterna.codegen.llvm.emitter import ModuleWriter
-from sterna.codegen.llvm.machine import LLVMOptions
+from sterna.codegen.llvm.machine import Abilities, LLVMOptions
 from sterna.codegen.nvptx.architecture import Architecture, Needs
 from sterna.codegen.nvptx.assemble import assemble
 from sterna.codegen.nvptx.kernel import KernelEmitter
@@ -12,6 +12,10 @@ from sterna.tir.passes.expand_tiles import expand_tiles
 from sterna.tir.stmt import PrimFunc
 
 TRIPLE = "nvptx64-nvidia-cuda"
+_ROUNDINGS = ("floor", "ceil", "trunc", "rint", "round")
+_ABILITIES = Abilities(
+    True, frozenset(f"{name}.f{bits}" for name in _ROUNDINGS for bits in (32, 64))
+)
 
 
 class DeviceModule(ModuleWriter):
@@ -23,6 +27,16 @@ class DeviceModule(ModuleWriter):
         super().__init__(options, "kernels")
         self.architecture = architecture
         self.version = architecture.least_version
+
+    @property
+    def abilities(self) -> Abilities:
+        """What GPUs have instructions for: all of it."""
+        return _ABILITIES
+
+    @property
+    def atomics(self) -> bool:
+        """All GPUs change bits of a word at once."""
+        return True
 
     def need(self, needs: Needs, kernel: str, what: str) -> None:
         """Note that a kernel uses an instruction; it is refused if the GPU has it not."""

@@ -10,18 +10,27 @@ from sterna.ir.node import Node
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Stmt
 from sterna.tir.threads import is_shared
 
-_MOST_BYTES = 1024
-"""What arrays may take of a thread's 255 registers of four bytes."""
-_MOST_STEPS = 1024
+_MOST_BYTES = 800
+"""What arrays may take together of a thread's 255 registers of four bytes."""
+_MOST_STEPS = 256
 """How often what is inside a nest of loops may be written out."""
+_MOST_NODES = 30_000
+"""How large it may be then, in nodes; a function takes as much as several."""
+_NODES_OF_A_CALL = 20
 
 
 def written_out(body: Stmt) -> set[int]:
     """The identities of the variables of loops to write out."""
     search = _Search()
     search.visit(body)
-    kept = [loops for buffer, loops in search.loops.items() if buffer not in search.in_memory]
-    return {id(var) for loops in kept for var in loops}
+    found: set[int] = set()
+    left = _MOST_BYTES
+    smallest_first = sorted(search.loops.items(), key=lambda entry: entry[0].known_bytes or 0)
+    for buffer, loops in smallest_first:
+        left -= 0 if buffer in search.in_memory else buffer.known_bytes or 0
+        if left >= 0 and buffer not in search.in_memory:
+            found |= {id(var) for var in loops}
+    return found
 
 
 class _Search:
@@ -62,8 +71,9 @@ class _Search:
         count = build.int_value(loop.extent)
         start = self.depends_on(loop.min)
         before = self.steps
-        fits = count is not None and self.steps * count <= _MOST_STEPS
-        if loop.kind != "thread" and fits and start is not None:
+        fits = loop.kind != "thread" and count is not None and self.steps * count <= _MOST_STEPS
+        fits = fits and self.steps * (count or 1) * _nodes(loop.body) <= _MOST_NODES
+        if fits and start is not None:
             self.steps *= max(count or 1, 1)
             self.known[loop.var] = start | {loop.var}
         else:
@@ -94,3 +104,8 @@ class _Search:
                 return None
             found |= more
         return found
+
+
+def _nodes(node: Node) -> int:
+    own = _NODES_OF_A_CALL if isinstance(node, Call) else 1
+    return own + sum(map(_nodes, node.children()))

@@ -33,6 +33,7 @@ from sterna.te.operation import read_broadcast
 
 # Keys are counted up to a multiple of this, so that vectors of them are whole.
 KEYS_TOGETHER = 16
+NEVER = -math.inf
 
 
 @attributes
@@ -138,9 +139,11 @@ def _compute(
         lambda b, i, h, d: mixed(b, i, h, d) / (one if known == 0 else total(b, h, i)),
         name="T_attention",
     )
-    return describe_attention(
-        made, AttentionStages(transposed, scores, largest, power, total, mixed)
-    )
+    fill = attrs.fill if isinstance(attrs, MaskedAttentionAttrs) else NEVER
+    return describe_attention(made, AttentionStages(
+        transposed, scores, largest, power, total, mixed, (query, key, value, *mask),
+        attrs.scale, fill,
+    ))
 
 
 @quiet

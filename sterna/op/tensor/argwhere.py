@@ -4,7 +4,7 @@ How many there are is known when the run has counted them. So each operator has 
 result has room for all and which also gives the count.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from sterna.op.indexing import dims_of, unravel
 from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.relay.expr import RelayExpr, TupleGetItem
+from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.relay.steps import Trim
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -40,6 +42,14 @@ class CompressAttrs(Attrs):
 
 
 _COUNT = TensorType((1,), DataType("int32"))
+
+
+def trimmed(name: str, args: Sequence[RelayExpr], axis: int | None, **attrs: Any) -> RelayExpr:
+    """A padded operator's first result, cut along an axis to the count that is its second."""
+    both = call(name, *args, **attrs)
+    kind = at_least(args[0].checked_type, "the operand", 0)
+    along = 0 if axis is None else axis_of(axis, kind.ndim)
+    return Trim(TupleGetItem(both, 0), TupleGetItem(both, 1), along)
 
 
 def _infer_argwhere(padded: bool) -> Callable[..., Type]:
@@ -110,6 +120,7 @@ register(OpRecord(
     compute=_compute_argwhere,
     reference=_reference_argwhere,
     pattern=OPAQUE,
+    measured=lambda attrs, args: trimmed("argwhere_padded", args, 0, dtype=attrs.dtype),
     cases=_WHERE_CASES,
     doc="The indices of the elements that are not zero, one row for each.",
 ))
@@ -212,6 +223,7 @@ register(OpRecord(
     compute=_compute_compress,
     reference=_reference_compress,
     pattern=OPAQUE,
+    measured=lambda attrs, args: trimmed("compress_padded", args, attrs.axis, axis=attrs.axis),
     cases=_COMPRESS_CASES,
     doc="The slices of data along axis, or its elements, for which a condition holds.",
 ))

@@ -97,8 +97,21 @@ def _extent(dim: Dim, part: slice) -> Dim:
     if type(dim) is int:
         return len(range(*part.indices(dim)))
     stride, first = part.step or 1, part.start or 0
-    whole = stride == 1 and first == 0 and (part.stop is None or part.stop >= FAR)
-    return dim if whole else AnyDim()
+    if stride == 1 and first == 0 and (part.stop is None or part.stop >= FAR):
+        return dim
+    if isinstance(dim, AnyDim):
+        return AnyDim()
+    begin, end = first_of(dim, part), _last_of(dim, part)
+    span = end - begin if stride > 0 else begin - end
+    return build.maximum((span + (abs(stride) - 1)) // abs(stride), 0)
+
+
+def _last_of(dim: Expr, part: slice) -> Expr:
+    """Behind the last element of a slice."""
+    stride, stop = part.step or 1, part.stop
+    if stop is None or stop >= FAR or (stride < 0 and stop <= -FAR):
+        return dim if stride > 0 else build.const(-1)
+    return first_index(build.const(stop), build.const(stride), dim)
 
 
 def infer_slice(attrs: StridedSliceAttrs, data: Type) -> TensorType:
@@ -114,7 +127,12 @@ def first_of(dim: Dim, part: slice) -> Any:
     """Where a slice begins in a dimension that may be known only when the program runs."""
     if type(dim) is int:
         return part.indices(dim)[0]
-    return first_index(build.as_expr(part.start), build.as_expr(part.step or 1), dim)
+    start, step = part.start, part.step or 1
+    if start is None and step > 0:
+        return build.const(0)
+    if start is None or start >= FAR:
+        return dim if step > 0 else dim - 1
+    return first_index(build.as_expr(start), build.as_expr(step), dim)
 
 
 def first_index(begin: Expr, stride: Expr, dim: Dim) -> Expr:

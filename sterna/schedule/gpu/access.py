@@ -54,16 +54,23 @@ def lanes_along(stage: Stage, axis: IterVar) -> int:
     size = None if axis.dom is None else build.int_value(axis.dom.extent)
     if reads is None or size is None or stage.op.num_outputs > 1:
         return 1
-    kinds = [load.tensor.dtype for load in reads if load.indices]
+    neighbours = _Neighbours(stage, axis)
+    kinds = [r.tensor.dtype for r in reads if neighbours.reach(r) and not _is_register(stage, r)]
     if stage.scope != "local":
         kinds.append(stage.op.output(0).dtype)
     if not kinds or any(kind.bits < 8 for kind in kinds):
         return 1
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
-    neighbours = _Neighbours(stage, axis)
     while lanes > 1 and (size % lanes or not all(neighbours.fit(r, lanes) for r in reads)):
         lanes //= 2
     return max(1, lanes)
+
+
+def _is_register(stage: Stage, load: ProducerLoad) -> bool:
+    """Whether a thread has what it reads in registers."""
+    assert stage.schedule is not None
+    maker = stage.schedule.stage_map.get(load.tensor.op)
+    return maker is not None and maker.scope == "local"
 
 
 def lies_along(stage: Stage, axis: IterVar) -> bool:

@@ -14,6 +14,7 @@ from sterna.te import ComputeOp
 def schedule_default(kernel: Kernel) -> None:
     """By the loops: tiles of products, rows for blocks, shared sums, windows, or elements."""
     limits = Limits.of(kernel.target)
+    inline_between(kernel)
     for attempt in (schedule_contraction, schedule_rows, schedule_sum, schedule_windows):
         if attempt(kernel, limits):
             return
@@ -23,3 +24,16 @@ def schedule_default(kernel: Kernel) -> None:
                 bind_sum(stage, limits)
             else:
                 bind_elements(kernel, stage, limits)
+
+
+def inline_between(kernel: Kernel) -> None:
+    """Compute what lies between sums and results where it is read: arithmetic costs no memory."""
+    stages = list(kernel.schedule.stages)
+    whole = {
+        tensor.op for s in stages if not isinstance(s.op, ComputeOp) for tensor in s.op.input_tensors
+    }
+    for stage in stages:
+        op = stage.op
+        if isinstance(op, ComputeOp) and stage.attach_type == "root" and op not in whole:
+            if not op.reduce_axis and not stage.is_output and op.num_outputs == 1:
+                stage.compute_inline()

@@ -15,8 +15,12 @@ class CUDAGenerator(GPUGenerator):
     alignment = nvptx.ALIGNMENT
 
     def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
-        arch = target.attrs.get("arch") or target.attrs.get("mcpu") or "sm_50"
-        return nvptx.generate(kernels, str(arch))
+        return nvptx.generate(kernels, arch_of(target))
+
+
+def arch_of(target: Target) -> str:
+    """The GPU of a target, such as sm_80."""
+    return str(target.attrs.get("arch") or target.attrs.get("mcpu") or "sm_50")
 
 
 GENERATOR = CUDAGenerator()

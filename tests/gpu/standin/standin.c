@@ -369,15 +369,15 @@ static size_t size_of(const char *type) {
   return strstr(type, "16") ? 2 : 1;
 }
 
-/* The parameters of an entry: ".param .u64 name" or ".param .align 64 .b8 name[128]". */
+/* The parameters of an entry: ".param .u64 .ptr .align 16 name" or ".param .align 64 .b8 name[128]". */
 static void read_parameters(const char *at, function *f) {
   const char *end = strchr(at, ')');
   while ((at = strstr(at, ".param")) && at < end) {
     const char *stop = at + strcspn(at, ",)"), *bracket = memchr(at, '[', (size_t)(stop - at));
     char text[256];
     snprintf(text, sizeof text, "%.*s", (int)(stop - at < 255 ? stop - at : 255), at);
-    char *type = strstr(text, ".align") ? strstr(text, ".b8") : text + 6;
-    f->sizes[f->parameters++] = bracket ? (size_t)atoi(bracket + 1) : size_of(type);
+    text[strcspn(text + 8, " ") + 8] = 0; /* behind the type */
+    f->sizes[f->parameters++] = bracket ? (size_t)atoi(bracket + 1) : size_of(text);
     at = stop;
   }
 }

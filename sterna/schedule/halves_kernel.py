@@ -1,0 +1,249 @@
+"""Contractions of bytes by halves of words (SMLAD), on pixels that were widened into a panel.
+
+A panel holds some pixels, each with all that a sum reads (im2col), four numbers side by side: the
+first and the third as halves of a word, the second and the fourth as halves of the next. What lies
+outside of the image is filled in here, so that images have no border in memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.dot4 import GROUP
+from sterna.schedule.epilogue import split_bias
+from sterna.schedule.halves_steps import Step, panel_dots, row_dots
+from sterna.schedule.statement_kernel import StatementKernel, places_of
+from sterna.te import all as all_of
+from sterna.tir import address_of, call_extern, reinterpret
+from sterna.tir.halves import join_halves, widen_even, widen_odd
+from sterna.tir.ir_builder import BufferVar
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """Where a window begins: its row and column, which may lie outside, and its first byte."""
+
+    top: Expr
+    left: Expr
+    first: Expr
+
+
+def groups_of(made: Contraction) -> int:
+    """Groups of four numbers of a sum, the last of which may be filled up."""
+    return -(-made.products // GROUP)
+
+
+class HalvesKernel(StatementKernel):
+    """Panels of pixels one after the other, each times all output channels."""
+
+    def __init__(
+        self, made: Contraction, pixels: int, channels: int, outer: Sequence[int]
+    ) -> None:
+        """outer: the extents of the result before its channels."""
+        self.made, self.outer = made, outer
+        self.pixels, self.channels = pixels, channels
+        self.groups = groups_of(made)
+
+    def describe(self) -> str:
+        return f"halves of words, {self.pixels} pixels x {self.channels} channels in registers"
+
+    def write(self) -> None:
+        panels, rest = divmod(self.made.pixels, self.pixels)
+        memory = self.ib.allocate("int64", (self.groups * self.pixels,), name="pixels")
+        with self.ib.for_range(0, panels, name="panel") as panel:
+            self._panel(memory, panel * self.pixels, self.pixels)
+        if rest:
+            self._panel(memory, build.const(panels * self.pixels), rest)
+
+    def _panel(self, panel: BufferVar, first: Expr, pixels: int) -> None:
+        """Some pixels from one on."""
+        ib = self.ib
+        step = row_dots(self.channels) if self.channels > 1 else panel_dots(pixels)
+        with ib.new_scope():
+            ib.scope_attr(None, "pragma_import_c", step.definition)
+            if self.made.is_pointwise:
+                self._widen_rows(panel, first, pixels)
+            else:
+                with ib.for_range(0, pixels, name="pixel") as pixel:
+                    self._widen_window(panel, first + pixel, pixel, pixels)
+            with ib.for_range(0, self.made.outputs // self.channels, name="block") as block:
+                self._block(panel, first, pixels, block, step)
+
+    # ---- sums ----
+
+    def _block(
+        self, panel: BufferVar, first: Expr, pixels: int, block: Expr, step: Step
+    ) -> None:
+        """Some pixels times a channel, or some channels times a pixel, in registers."""
+        ib, rank = self.ib, len(self.outer) + 1
+        apart = None if self.finish is None else split_bias(self.finish, rank)
+        begin, finish = (None, self.finished) if apart is None else apart
+        zero = build.const(0)
+        own = [block * self.channels + channel for channel in range(self.channels)]
+        biases = [zero if begin is None else begin(channel) for channel in own]
+        with ib.new_scope():
+            sums = ib.allocate("int32", (pixels * self.channels,), name="sums")
+            memory = (
+                address_of(sums[0]), address_of(self.weight[block, 0, 0, 0]), address_of(panel[0]),
+                build.const(self.groups),
+            )
+            if self.channels > 1:
+                for channel, bias in enumerate(biases):
+                    sums[channel] = bias
+                ib.emit(call_extern("int32", step.name, *memory))
+            else:
+                ib.emit(call_extern("int32", step.name, *memory, *biases))
+            for pixel in range(pixels):
+                at = places_of(first + pixel, self.outer)
+                for channel in range(self.channels):
+                    index = (*at, own[channel])
+                    self.out[index] = finish(index, sums[pixel * self.channels + channel])
+
+    # ---- panels ----
+
+    def _store(self, panel: BufferVar, at: Expr, low: Expr, high: Expr) -> None:
+        wide = (high.astype("int64") << 32) | (low.astype("int64") & 0xFFFFFFFF)
+        panel[at] = wide
+
+    def _store_word(self, panel: BufferVar, at: Expr, word: Expr) -> None:
+        self._store(panel, at, widen_even(word), widen_odd(word))
+
+    def _word(self, place: Expr) -> Expr:
+        """Four bytes of the data from one on."""
+        flat = self.data.buffer.indices_of(place) if len(self.data.shape) > 1 else (place,)
+        return reinterpret("int32", self.data.vload(flat, GROUP))
+
+    def _bytes(self, places: Sequence[Expr | None]) -> tuple[Expr, Expr]:
+        """Up to four bytes of the data as halves of two words; None: a zero."""
+        zero = build.const(0)
+        one, two, three, four = (
+            zero if place is None else self.data[place].astype("int32")
+            for place in (*places, *[None] * (GROUP - len(places)))
+        )
+        return join_halves(one, three), join_halves(two, four)
+
+    def _run(self, panel: BufferVar, first: Expr, start: int, offsets: Sequence[int],
+             pixel: Expr, pixels: int) -> None:
+        """Bytes that lie so far from a first one, as groups of a pixel from one on."""
+        for group in range(-(-len(offsets) // GROUP)):
+            four = offsets[group * GROUP : (group + 1) * GROUP]
+            at = (start + group) * pixels + pixel
+            if len(four) == GROUP and four[-1] - four[0] == GROUP - 1:
+                self._store_word(panel, at, self._word(first + four[0]))
+            else:
+                low, high = self._bytes([first + offset for offset in four])
+                self._store(panel, at, low, high)
+
+    def _widen_rows(self, panel: BufferVar, first: Expr, pixels: int) -> None:
+        """Of a product of matrices: what a sum reads lies side by side."""
+        ib, depth = self.ib, self.made.depth
+        whole, rest = divmod(depth, GROUP)
+        with ib.for_range(0, whole, name="group") as group:
+            for pixel in range(pixels):
+                word = self._word((first + pixel) * depth + group * GROUP)
+                self._store_word(panel, group * pixels + pixel, word)
+        if rest:
+            for pixel in range(pixels):
+                start = (first + pixel) * depth + whole * GROUP
+                self._run(panel, start, whole, range(rest), build.const(pixel), pixels)
+
+    def _widen_window(self, panel: BufferVar, place: Expr, pixel: Expr, pixels: int) -> None:
+        """What the sum of a pixel reads: by whole rows of the window where all of it is inside."""
+        ib, made = self.ib, self.made
+        image, down, across = places_of(place, (made.batch, *made.result))
+        top = ib.let("top", down * made.strides[0] - made.before[0])
+        left = ib.let("left", across * made.strides[1] - made.before[1])
+        first = ((image * made.image[0] + top) * made.image[1] + left) * made.inputs
+        corner = Corner(top, left, ib.let("corner", first))
+        if not made.is_padded:
+            self._widen_inside(panel, corner.first, pixel, pixels)
+            return
+        last = [(w - 1) * d for w, d in zip(made.window, made.dilation, strict=True)]
+        inside = all_of(
+            top >= 0, top < made.image[0] - last[0], left >= 0, left < made.image[1] - last[1]
+        )
+        with ib.if_scope(inside):
+            self._widen_inside(panel, corner.first, pixel, pixels)
+        with ib.else_scope():
+            self._widen_border(panel, corner, pixel, pixels)
+
+    def _steps(self) -> tuple[int, int]:
+        """Bytes from a tap to the one below it, and to the next one."""
+        made = self.made
+        return made.image[1] * made.inputs * made.dilation[0], made.inputs * made.dilation[1]
+
+    def _widen_inside(self, panel: BufferVar, corner: Expr, pixel: Expr, pixels: int) -> None:
+        made = self.made
+        row, step = self._steps()
+        if made.inputs % GROUP:
+            offsets = [
+                down * row + across * step + channel
+                for down in range(made.window[0])
+                for across in range(made.window[1])
+                for channel in range(made.inputs)
+            ]
+            self._run(panel, corner, 0, offsets, pixel, pixels)
+            return
+        # rows of neighbours are one run
+        runs, length = made.window[1], made.inputs
+        if made.dilation[1] == 1:
+            runs, length = 1, made.window[1] * made.inputs
+        ib, each = self.ib, length // GROUP
+        with (
+            ib.for_range(0, made.window[0], name="down") as down,
+            ib.for_range(0, runs, name="across") as across,
+            ib.for_range(0, each, name="group") as group,
+        ):
+            at = (down * runs + across) * each + group
+            start = corner + down * row + across * step + group * GROUP
+            self._store_word(panel, at * pixels + pixel, self._word(start))
+
+    def _widen_border(self, panel: BufferVar, corner: Corner, pixel: Expr, pixels: int) -> None:
+        """Four by four where channels allow it, asking of each tap whether it is inside."""
+        ib, made = self.ib, self.made
+        if made.inputs % GROUP:
+            self._widen_apart(panel, corner, pixel, pixels)
+            return
+        each, border = made.inputs // GROUP, build.const(made.border)
+        both = join_halves(border, border)
+        with self._taps(corner) as (start, tap, inside):
+            with ib.if_scope(inside), ib.for_range(0, each, name="group") as group:
+                at = (tap * each + group) * pixels + pixel
+                self._store_word(panel, at, self._word(start + group * GROUP))
+            with ib.else_scope(), ib.for_range(0, each, name="group") as group:
+                self._store(panel, (tap * each + group) * pixels + pixel, both, both)
+
+    def _widen_apart(self, panel: BufferVar, corner: Corner, pixel: Expr, pixels: int) -> None:
+        """Number after number into words of their own, from which groups are joined."""
+        ib, made = self.ib, self.made
+        with ib.new_scope():
+            numbers = ib.allocate("int32", (self.groups * GROUP,), name="numbers")
+            with self._taps(corner) as (start, tap, inside):
+                first = tap * made.inputs
+                with ib.if_scope(inside), ib.for_range(0, made.inputs, name="channel") as channel:
+                    numbers[first + channel] = self.data[start + channel].astype("int32")
+                with ib.else_scope(), ib.for_range(0, made.inputs, name="channel") as channel:
+                    numbers[first + channel] = build.const(made.border)
+            for place in range(made.products, self.groups * GROUP):
+                numbers[place] = build.const(0)
+            with ib.for_range(0, self.groups, name="group") as group:
+                one, two, three, four = (numbers[group * GROUP + n] for n in range(GROUP))
+                low, high = join_halves(one, three), join_halves(two, four)
+                self._store(panel, group * pixels + pixel, low, high)
+
+    @contextmanager
+    def _taps(self, corner: Corner) -> Iterator[tuple[Expr, Expr, Expr]]:
+        """Every tap of a window: where its channels begin, its number, and if it is inside."""
+        ib, made = self.ib, self.made
+        row, step = self._steps()
+        with (
+            ib.for_range(0, made.window[0], name="down") as down,
+            ib.for_range(0, made.window[1], name="across") as across,
+        ):
+            y = corner.top + down * made.dilation[0]
+            x = corner.left + across * made.dilation[1]
+            inside = all_of(y >= 0, y < made.image[0], x >= 0, x < made.image[1])
+            yield corner.first + down * row + across * step, down * made.window[1] + across, inside
