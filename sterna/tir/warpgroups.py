@@ -78,13 +78,19 @@ _ARITIES = {
     "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
     "launch_dependents": 0, "wait_for_grids": 0,
 }
-for _name, _arity in _ARITIES.items():
-    register_intrinsic(Intrinsic(_name, _arity, None, has_effect=True, result="int32"))
-register_intrinsic(Intrinsic(TENSOR_MAP, 2, None, result="handle"))
-register_intrinsic(Intrinsic("cluster_rank", 0, None, result="int32"))
-register_intrinsic(Intrinsic("cluster_address", 2, None, result="int32"))
-register_intrinsic(Intrinsic("shared_address", 1, None, result="int32"))
-register_intrinsic(Intrinsic("pack_pair", 3, None, result="uint32"))
+_ROWS = (
+    *[Intrinsic(name, arity, None, has_effect=True, result="int32")
+      for name, arity in _ARITIES.items()],
+    Intrinsic(TENSOR_MAP, 2, None, result="handle"),
+    Intrinsic("shared_address", 1, None, result="int32"),
+    Intrinsic("cluster_rank", 0, None, result="int32"),
+    Intrinsic("cluster_address", 2, None, result="int32"),
+    Intrinsic("pack_pair", 3, None, result="uint32"),
+)
+for _row in _ROWS:
+    register_intrinsic(_row)
+WARPGROUP_OPS = frozenset(row.name for row in _ROWS)
+"""The names of all of them."""
 
 
 def _do(name: str, *args: ExprLike) -> Call:
