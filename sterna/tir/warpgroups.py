@@ -27,13 +27,16 @@ and bytes; each time all have come its phase changes from even to odd or back.
     wgmma_fence(), wgmma_commit(), wgmma_wait(n)
                                registers are ready; products so far are a group; wait until all but
                                n groups are done
-    stmatrix(to, a, b, c, d, transposed)
-                               four matrices of 8 x 8 numbers of 16 bits from the registers of a
-                               warp into shared memory; lane l names the place of row l
+    stmatrix(to, transposed, a, b ...)
+                               two or four matrices of 8 x 8 numbers of 16 bits from the registers
+                               of a warp into shared memory; lane l names the place of row l
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
     store_word(address, word)  4 bytes into the device's memory
     load_quad(to, from)        four numbers of 4 bytes from shared memory
+    multiply_quads(sums, a, b, rows, columns, b_by_steps)
+                               sums[column][row] += a[row] times b[column], four steps of each; b
+                               may have its columns side by side instead: b[step][column]
     cluster_size(n)            n neighbouring blocks run together and reach each other's shared
                                memory
     cluster_rank()             int32: the number of a block among them
@@ -70,9 +73,10 @@ _ARITIES = {
     "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0, "tma_wait_read": 1,
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
-    "stmatrix": 6, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
+    "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
     "store_word": 2, "load_quad": 2, "cluster_size": 1, "cluster_arrive": 0, "cluster_wait": 0,
-    "send_quad": 3, "registers": 2, "first_lane": 1, "launch_dependents": 0, "wait_for_grids": 0,
+    "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
+    "launch_dependents": 0, "wait_for_grids": 0,
 }
 for _name, _arity in _ARITIES.items():
     register_intrinsic(Intrinsic(_name, _arity, None, has_effect=True, result="int32"))
@@ -176,8 +180,8 @@ def wgmma_wait(groups: int) -> Expr:
 
 
 def stmatrix(to: Expr, parts: Sequence[Expr], transposed: bool = False) -> Expr:
-    """Store four matrices of 8 x 8 numbers."""
-    return _do("stmatrix", to, *parts, int(transposed))
+    """Store two or four matrices of 8 x 8 numbers."""
+    return _do("stmatrix", to, int(transposed), *parts)
 
 
 def pack_pair(kind: DataType | str, low: Expr, high: Expr) -> Expr:
@@ -203,6 +207,14 @@ def load_quad(first: BufferLoad, source: Expr) -> Expr:
 def send_quad(to: Expr, first: BufferLoad, barrier: Expr) -> Expr:
     """Send four numbers of 4 bytes to another block of the cluster."""
     return _do("send_quad", to, address_of(first), barrier)
+
+
+def multiply_quads(
+    sums: BufferLoad, a: BufferLoad, b: BufferLoad, rows: int, columns: int, b_by_steps: bool
+) -> Expr:
+    """Add four products to each of the sums of some rows and columns, in private memory."""
+    firsts = [address_of(each) for each in (sums, a, b)]
+    return _do("multiply_quads", *firsts, rows, columns, int(b_by_steps))
 
 
 def cluster_size(blocks: int) -> Expr:

@@ -154,10 +154,11 @@ def _wgmma(emitter: Any, expr: Call) -> str:
 
 
 def _stmatrix(emitter: Any, expr: Call) -> str:
-    to, *parts = [emitter.expr(arg) for arg in expr.args[:5]]
-    trans = ".trans" if _number(expr, 5) else ""
-    text = f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [$0], {_box(1, 4)};"
-    write_asm(emitter, text, "r,r,r,r,r", f"i32 {to}", *[f"i32 {part}" for part in parts])
+    to, *parts = [emitter.expr(expr.args[place]) for place in (0, *range(2, len(expr.args)))]
+    trans, count = ".trans" if _number(expr, 1) else "", len(parts)
+    text = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [$0], {_box(1, count)};"
+    constraints = ",".join(["r"] * (count + 1))
+    write_asm(emitter, text, constraints, f"i32 {to}", *[f"i32 {part}" for part in parts])
     return zero(expr.dtype)
 
 
@@ -215,6 +216,34 @@ def _send_quad(emitter: Any, expr: Call) -> str:
         f"[$0], {_box(2, 4)}, [$1];"
     )
     write_asm(emitter, text, "r,r,f,f,f,f", f"i32 {to}", f"i32 {barrier}", *values)
+    return zero(expr.dtype)
+
+
+def _multiply_quads(emitter: Any, expr: Call) -> str:
+    sums, a, b = (emitter.expr(arg) for arg in expr.args[:3])
+    rows, columns, by_steps = (_number(expr, place) for place in (3, 4, 5))
+    writer = emitter.writer
+    writer.module.declare("llvm.fma.f32", "float", "float, float, float")
+
+    def element(array: str, number: int) -> str:
+        made: str = writer.value(f"getelementptr inbounds float, ptr {array}, i64 {number}")
+        return made
+
+    def loaded(array: str, count: int) -> list[str]:
+        places = [element(array, number) for number in range(count)]
+        return [writer.value(f"load float, ptr {place}, align 4") for place in places]
+
+    left, right = loaded(a, rows * 4), loaded(b, columns * 4)
+    totals = loaded(sums, rows * columns)
+    for step in range(4):
+        for column in range(columns):
+            factor = right[step * columns + column if by_steps else column * 4 + step]
+            for row in range(rows):
+                at = column * rows + row
+                operands = f"float {left[row * 4 + step]}, float {factor}, float {totals[at]}"
+                totals[at] = writer.value(f"call float @llvm.fma.f32({operands})")
+    for number, total in enumerate(totals):
+        writer.emit(f"store float {total}, ptr {element(sums, number)}, align 4")
     return zero(expr.dtype)
 
 
@@ -276,6 +305,7 @@ _WRITERS: Mapping[str, Writer] = {
     "store_word": _plain("st.global.b32 [$0], $1;", "l,r"),
     "load_quad": _load_quad,
     "send_quad": _send_quad,
+    "multiply_quads": _multiply_quads,
     "cluster_size": _cluster_size,
     "cluster_rank": _pure("mov.u32 $0, %cluster_ctarank;"),
     "cluster_address": _pure("mapa.shared::cluster.u32 $0, $1, $2;", "r", "r"),
@@ -293,6 +323,8 @@ _WRITERS: Mapping[str, Writer] = {
 _HOPPER, _ANY_HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
 
 WARPGROUPS = {
-    name: DeviceIntrinsic(write, _HOPPER if name.startswith(("wgmma", "registers")) else _ANY_HOPPER)
+    name: DeviceIntrinsic(
+        write, _HOPPER if name.startswith(("wgmma", "registers")) else _ANY_HOPPER
+    )
     for name, write in _WRITERS.items()
 }

@@ -15,12 +15,11 @@ from sterna.tir.warpgroups import tma_load, tma_load_im2col
 
 ROW_BYTES = 128
 """Of a row in shared memory."""
-BOX_BYTES = 64 * ROW_BYTES
 SWIZZLE_128 = 3
 
 # What a driver calls types of elements.
 MAP_TYPES = {
-    "bfloat16": 9, "float16": 6, "float32": 11, "int8": 0, "uint8": 0,
+    "bfloat16": 9, "float16": 6, "float32": 7, "int8": 0, "uint8": 0,
     "float8_e4m3fn": 0, "float8_e5m2": 0,
 }
 
@@ -107,9 +106,7 @@ class Matrix(Operand):
         pitches = [self.kind.bytes]
         for _, size in axes:
             pitches.append(pitches[-1] * size)
-        boxes = {"row": 64, "channel": 64} if self.along_rows else {
-            "row": rows, "channel": self.unit
-        }
+        boxes = {"row": self.unit if self.along_rows else rows, "channel": self.unit}
         kept = self._kept
         numbers = [
             MAP_TYPES[str(self.kind)], SWIZZLE_128, len(kept), *[axes[n][1] for n in kept],
@@ -121,12 +118,13 @@ class Matrix(Operand):
         self, map_: Expr, to: Expr, barrier: Expr, rows: int, at: Place
     ) -> list[Expr]:
         found: list[Expr] = []
-        for box in range(rows // 64 if self.along_rows else 1):
+        for box in range(rows // self.unit if self.along_rows else 1):
             places = {
-                "row": at.row + 64 * box, "channel": at.channel, "tap": at.tap, "batch": at.batch,
+                "row": at.row + self.unit * box, "channel": at.channel, "tap": at.tap,
+                "batch": at.batch,
             }
             named = [places[self._axes[n][0]] for n in self._kept]
-            found.append(tma_load(to + box * BOX_BYTES, barrier, map_, named))
+            found.append(tma_load(to + box * self.unit * ROW_BYTES, barrier, map_, named))
         return found
 
 

@@ -1,8 +1,9 @@
-"""Sums of products by Tensor Cores: which ones they suit, and in which tiles.
+"""Sums of products whose operands come by copies that run beside the threads (TMA).
 
-Dense layers, products of matrices and convolutions with channels last, of numbers of 16 bits. A
-convolution's windows are read where they lie (im2col by the copies), its weights with either of
-their channels last. What follows element by element is computed on the sums in registers.
+Dense layers, products of matrices and convolutions with channels last: numbers of 16 bits by Tensor
+Cores, float32 by the lanes of warps. A convolution's windows are read where they lie (im2col by the
+copies), its weights with either of their channels last. What follows element by element is computed
+on the sums in registers.
 """
 
 from collections.abc import Container, Sequence
@@ -16,20 +17,21 @@ from sterna.ir.types import TensorType
 from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
+from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
+from sterna.support.dtype import DataType
 from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 
-KINDS = ("bfloat16", "float16")
+KINDS = ("bfloat16", "float16", "float32")
 """The types of operands."""
-WHOLE = 8
-"""Rows of arrays hold a multiple of so many numbers: 16 bytes."""
-# The tiles of a block that measurements favour: small ones for few pixels, large ones for many.
-TILES = ((64, 64), (64, 128), (128, 128), (128, 256))
+WHOLE_BYTES = 16
+"""Rows of arrays take a multiple of so many bytes."""
 STAGES = (12, 8, 6, 4, 3)
 SPLITS = (1, 2, 4, 8)
 SHORTEST_PART = 3
@@ -38,12 +40,19 @@ MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters: of more, some wait for room that is all in one place."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
+FEWEST_ROWS_OF_LANES = 16
+"""Fewer rows of float32 are sums that threads share: memory is what they wait for."""
+MOST_TURNED = 256
+"""Rows of products that turned tiles are offered for."""
 PROCESSORS = 132
 """Of the device: an H100's."""
 
-# By measurement on an H200, in microseconds: one block of a sum for tiles, which all are bound by
-# copies into shared memory; what a tile takes beside; what a kernel takes beside.
+# By measurement on an H200, in microseconds: one block of a sum for each tile that is offered, by
+# Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
+# sent; what a kernel takes beside.
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
+_TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
+_LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
 _TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
 
 
@@ -61,7 +70,9 @@ def on_tensor_cores(
         return None
     total, made = found
     operands = _matrices(total, made) or _windows(total, made)
-    if operands is None:
+    if operands is None or (
+        operands.a.dtype == "float32" and operands.product.rows < FEWEST_ROWS_OF_LANES
+    ):
         return None
     epilogue = None
     if outputs[0] is not total.output(0):
@@ -85,36 +96,56 @@ def _written(
     operands: _Operands, is_fixed: bool, total: Tensor, epilogue: Epilogue | None,
     gpu: Architecture,
 ) -> Tensor:
-    product = replace(operands.product, fixed_b=is_fixed)
+    product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
     ring = ring_of(product, gpu.most_shared, stored.bits == 16 and stored.is_float)
     shape = [build.int_value(extent) or 0 for extent in total.shape]
     make = PersistentKernel if ring.resident else WarpgroupKernel
+    arrays = operands.a, operands.b
+    if product.a.kind == "float32":
+        make = LaneKernel
+    elif ring.turned:
+        make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
     kernel = make(product, ring, total.dtype, shape[:-1], dependent=True)
     out = TensorType(tuple(shape), total.dtype)
-    return kernel.tensor("T_wgmma", out, epilogue, (operands.a, operands.b))
+    name = "T_lanes" if make is LaneKernel else "T_wgmma"
+    return kernel.tensor(name, out, epilogue, arrays)
 
 
 def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
     """The tile that should take the least time; is_narrow: whether results have 16 bits."""
     rings = [
         Ring(rows, columns, stages, split)
-        for rows, columns in TILES
+        for rows, columns in _block_times(product)
         for split in SPLITS
         for stages in STAGES
         if stages == STAGES[-1] or stages < 2 * product.blocks // split
     ]
-    if is_narrow and product.columns % WHOLE == 0:
+    stores_rows = product.a.kind.bits == 16 and _are_whole(product.columns, product.a.kind)
+    if stores_rows and product.rows <= MOST_TURNED:
+        rings += [
+            Ring(rows, columns, stages, split, turned=True)
+            for rows, columns in _TURNED_BLOCK_TIME
+            for split in SPLITS
+            for stages in STAGES
+        ]
+    if is_narrow and stores_rows:
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
-            if ring.split == 1 and min(ring.rows, ring.columns) >= LEAST_TO_STAY
+            if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
             and _blocks(product, ring) > PROCESSORS
         ]
     offered = [
         ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
     ]
     return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
+
+
+def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
+    if turned:
+        return _TURNED_BLOCK_TIME
+    return _LANES_BLOCK_TIME if product.a.kind == "float32" else _BLOCK_TIME
 
 
 def _even_share(tiles: int) -> int:
@@ -125,6 +156,8 @@ def _even_share(tiles: int) -> int:
 
 def _blocks(product: Product, ring: Ring) -> int:
     """Blocks of threads."""
+    if ring.turned:
+        product = product.turned()
     down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
     return down * across * product.batch * ring.split
 
@@ -143,7 +176,7 @@ def microseconds(product: Product, ring: Ring) -> float:
     waves = -(-blocks // PROCESSORS)
     results = ring.rows * ring.columns / (64 * 64)
     steps = product.blocks // ring.split
-    each = steps * _BLOCK_TIME[ring.rows, ring.columns]
+    each = steps * _block_times(product, ring.turned)[ring.rows, ring.columns]
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
     exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
@@ -222,7 +255,7 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         height *= sizes[int(name)]
     a = Matrix(kind, height, depth, batch=many, along_rows=a_along)
     b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == "n")
-    if not _is_whole(a) or not _is_whole(b) or columns % 2:
+    if not _is_whole(a) or not _is_whole(b) or columns % 2 or (a_along and kind == "float32"):
         return None
     return _Operands(Product(a, b, height, columns, 1, depth, many), first.tensor, second.tensor)
 
@@ -235,7 +268,11 @@ def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | Non
 
 def _is_whole(operand: Matrix) -> bool:
     """Whether rows of an array are multiples of 16 bytes."""
-    return (operand.rows if operand.along_rows else operand.depth) % WHOLE == 0
+    return _are_whole(operand.rows if operand.along_rows else operand.depth, operand.kind)
+
+
+def _are_whole(count: int, kind: DataType) -> bool:
+    return count * kind.bytes % WHOLE_BYTES == 0
 
 
 def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
@@ -269,7 +306,7 @@ def _suits_windows(made: Contraction) -> bool:
     reach = [(k - 1) * d for k, d in zip(made.window, made.dilation, strict=True)]
     corners = [*made.before, *made.after, *reach]
     return (
-        made.inputs % WHOLE == 0 and made.outputs % WHOLE == 0
+        _are_whole(made.inputs, made.data) and _are_whole(made.outputs, made.data)
         and max(corners) < 128 and max(made.strides) <= 8
     )
 
