@@ -27,9 +27,9 @@ and bytes; each time all have come its phase changes from even to odd or back.
     wgmma_fence(), wgmma_commit(), wgmma_wait(n)
                                registers are ready; products so far are a group; wait until all but
                                n groups are done
-    stmatrix(to, a, b, c, d, transposed)
-                               four matrices of 8 x 8 numbers of 16 bits from the registers of a
-                               warp into shared memory; lane l names the place of row l
+    stmatrix(to, transposed, a, b ...)
+                               two or four matrices of 8 x 8 numbers of 16 bits from the registers
+                               of a warp into shared memory; lane l names the place of row l
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
     store_word(address, word)  4 bytes into the device's memory
@@ -73,18 +73,24 @@ _ARITIES = {
     "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0, "tma_wait_read": 1,
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
-    "stmatrix": 6, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
+    "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
     "store_word": 2, "load_quad": 2, "cluster_size": 1, "cluster_arrive": 0, "cluster_wait": 0,
     "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
     "launch_dependents": 0, "wait_for_grids": 0,
 }
-for _name, _arity in _ARITIES.items():
-    register_intrinsic(Intrinsic(_name, _arity, None, has_effect=True, result="int32"))
-register_intrinsic(Intrinsic(TENSOR_MAP, 2, None, result="handle"))
-register_intrinsic(Intrinsic("cluster_rank", 0, None, result="int32"))
-register_intrinsic(Intrinsic("cluster_address", 2, None, result="int32"))
-register_intrinsic(Intrinsic("shared_address", 1, None, result="int32"))
-register_intrinsic(Intrinsic("pack_pair", 3, None, result="uint32"))
+_ROWS = (
+    *[Intrinsic(name, arity, None, has_effect=True, result="int32")
+      for name, arity in _ARITIES.items()],
+    Intrinsic(TENSOR_MAP, 2, None, result="handle"),
+    Intrinsic("shared_address", 1, None, result="int32"),
+    Intrinsic("cluster_rank", 0, None, result="int32"),
+    Intrinsic("cluster_address", 2, None, result="int32"),
+    Intrinsic("pack_pair", 3, None, result="uint32"),
+)
+for _row in _ROWS:
+    register_intrinsic(_row)
+WARPGROUP_OPS = frozenset(row.name for row in _ROWS)
+"""The names of all of them."""
 
 
 def _do(name: str, *args: ExprLike) -> Call:
@@ -180,8 +186,8 @@ def wgmma_wait(groups: int) -> Expr:
 
 
 def stmatrix(to: Expr, parts: Sequence[Expr], transposed: bool = False) -> Expr:
-    """Store four matrices of 8 x 8 numbers."""
-    return _do("stmatrix", to, *parts, int(transposed))
+    """Store two or four matrices of 8 x 8 numbers."""
+    return _do("stmatrix", to, int(transposed), *parts)
 
 
 def pack_pair(kind: DataType | str, low: Expr, high: Expr) -> Expr:

@@ -154,10 +154,11 @@ def _wgmma(emitter: Any, expr: Call) -> str:
 
 
 def _stmatrix(emitter: Any, expr: Call) -> str:
-    to, *parts = [emitter.expr(arg) for arg in expr.args[:5]]
-    trans = ".trans" if _number(expr, 5) else ""
-    text = f"stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [$0], {_box(1, 4)};"
-    write_asm(emitter, text, "r,r,r,r,r", f"i32 {to}", *[f"i32 {part}" for part in parts])
+    to, *parts = [emitter.expr(expr.args[place]) for place in (0, *range(2, len(expr.args)))]
+    trans, count = ".trans" if _number(expr, 1) else "", len(parts)
+    text = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [$0], {_box(1, count)};"
+    constraints = ",".join(["r"] * (count + 1))
+    write_asm(emitter, text, constraints, f"i32 {to}", *[f"i32 {part}" for part in parts])
     return zero(expr.dtype)
 
 

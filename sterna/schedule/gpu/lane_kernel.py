@@ -20,7 +20,6 @@ from sterna.schedule.gpu.warpgroup_kernel import (
     WarpgroupKernel,
 )
 from sterna.support.dtype import DataType
-from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (
     load_quad,
@@ -163,9 +162,4 @@ class LaneResults(Results):
         return row, column
 
     def store(self) -> None:
-        ib, kernel, product = self.ib, self.kernel, self.product
-        for number in range(self.count):
-            row, column = self.place(number)
-            with ib.if_scope(all_of(row < product.rows, column < product.columns)):
-                at = (row + kernel.batch * product.rows) * product.columns + column
-                kernel.out[at] = self.final(number)
+        self._store_pairs(as_words=False)

@@ -111,8 +111,7 @@ class PersistentKernel(WarpgroupKernel):
                     stage = place.stage
                     ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
                     ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
-                    self._load_a(block, stage)
-                    self._load_b(block, stage)
+                    self._load(block, stage, "ab")
                     place.advance()
 
     # ---- the consumers ----

@@ -20,6 +20,7 @@ from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
@@ -39,6 +40,10 @@ MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters: of more, some wait for room that is all in one place."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
+FEWEST_ROWS_OF_LANES = 16
+"""Fewer rows of float32 are sums that threads share: memory is what they wait for."""
+MOST_TURNED = 256
+"""Rows of products that turned tiles are offered for."""
 PROCESSORS = 132
 """Of the device: an H100's."""
 
@@ -46,6 +51,7 @@ PROCESSORS = 132
 # Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
 # sent; what a kernel takes beside.
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
+_TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
 _TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
 
@@ -64,7 +70,9 @@ def on_tensor_cores(
         return None
     total, made = found
     operands = _matrices(total, made) or _windows(total, made)
-    if operands is None:
+    if operands is None or (
+        operands.a.dtype == "float32" and operands.product.rows < FEWEST_ROWS_OF_LANES
+    ):
         return None
     epilogue = None
     if outputs[0] is not total.output(0):
@@ -88,17 +96,20 @@ def _written(
     operands: _Operands, is_fixed: bool, total: Tensor, epilogue: Epilogue | None,
     gpu: Architecture,
 ) -> Tensor:
-    product = replace(operands.product, fixed_b=is_fixed)
+    product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
     ring = ring_of(product, gpu.most_shared, stored.bits == 16 and stored.is_float)
     shape = [build.int_value(extent) or 0 for extent in total.shape]
     make = PersistentKernel if ring.resident else WarpgroupKernel
+    arrays = operands.a, operands.b
     if product.a.kind == "float32":
         make = LaneKernel
+    elif ring.turned:
+        make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
     kernel = make(product, ring, total.dtype, shape[:-1], dependent=True)
     out = TensorType(tuple(shape), total.dtype)
     name = "T_lanes" if make is LaneKernel else "T_wgmma"
-    return kernel.tensor(name, out, epilogue, (operands.a, operands.b))
+    return kernel.tensor(name, out, epilogue, arrays)
 
 
 def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
@@ -110,11 +121,19 @@ def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
         for stages in STAGES
         if stages == STAGES[-1] or stages < 2 * product.blocks // split
     ]
-    if is_narrow and _are_whole(product.columns, product.a.kind) and product.a.kind.bits == 16:
+    stores_rows = product.a.kind.bits == 16 and _are_whole(product.columns, product.a.kind)
+    if stores_rows and product.rows <= MOST_TURNED:
+        rings += [
+            Ring(rows, columns, stages, split, turned=True)
+            for rows, columns in _TURNED_BLOCK_TIME
+            for split in SPLITS
+            for stages in STAGES
+        ]
+    if is_narrow and stores_rows:
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
-            if ring.split == 1 and min(ring.rows, ring.columns) >= LEAST_TO_STAY
+            if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
             and _blocks(product, ring) > PROCESSORS
         ]
     offered = [
@@ -123,7 +142,9 @@ def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
     return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
 
 
-def _block_times(product: Product) -> dict[tuple[int, int], float]:
+def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
+    if turned:
+        return _TURNED_BLOCK_TIME
     return _LANES_BLOCK_TIME if product.a.kind == "float32" else _BLOCK_TIME
 
 
@@ -135,6 +156,8 @@ def _even_share(tiles: int) -> int:
 
 def _blocks(product: Product, ring: Ring) -> int:
     """Blocks of threads."""
+    if ring.turned:
+        product = product.turned()
     down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
     return down * across * product.batch * ring.split
 
@@ -153,7 +176,7 @@ def microseconds(product: Product, ring: Ring) -> float:
     waves = -(-blocks // PROCESSORS)
     results = ring.rows * ring.columns / (64 * 64)
     steps = product.blocks // ring.split
-    each = steps * _block_times(product)[ring.rows, ring.columns]
+    each = steps * _block_times(product, ring.turned)[ring.rows, ring.columns]
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
     exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0

@@ -9,7 +9,7 @@ computed on the sums; what that reads is loaded before the first product is done
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Cast, Expr, ExprLike, Var
@@ -79,6 +79,8 @@ class Ring:
     stages: int
     split: int = 1
     """Blocks that add up parts of one sum (split-K)."""
+    turned: bool = False
+    """Whether its rows are the columns of the result."""
     resident: int = 0
     """Blocks that stay and make one tile after the other; 0: each makes one."""
 
@@ -128,7 +130,8 @@ class Ring:
     def __str__(self) -> str:
         parts = f", sums in {self.split} parts" if self.split > 1 else ""
         stay = f", {self.resident} blocks stay" if self.resident else ""
-        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}"
+        turned = ", turned" if self.turned else ""
+        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +145,15 @@ class Product:
     taps: int
     depth: int
     batch: int = 1
-    fixed_b: bool = False
-    """Whether b is known before the kernels before this one are done."""
+    fixed: str = ""
+    """Which of a and b are known before the kernels before this one are done."""
+
+    def turned(self) -> "Product":
+        """The same with its operands exchanged."""
+        return replace(
+            self, a=self.b, b=self.a, rows=self.columns, columns=self.rows,
+            fixed=self.fixed.translate({ord("a"): "b", ord("b"): "a"}),
+        )
 
     @property
     def blocks(self) -> int:
@@ -270,14 +280,11 @@ class WarpgroupKernel(StatementKernel):
         first = min(ring.stages, blocks)
         with ib.for_range(0, first, name="block") as block:
             ib.emit(mbarrier_expect(self.full + block * 8, ring.stage_bytes))
-            if self.product.fixed_b:
-                self._load_b(block, block)
+            self._load(block, block, self.product.fixed)
         if self.dependent:
             ib.emit(wait_for_grids())
         with ib.for_range(0, first, name="block") as block:
-            self._load_a(block, block)
-            if not self.product.fixed_b:
-                self._load_b(block, block)
+            self._load(block, block, "ab".strip(self.product.fixed or " "))
         if blocks <= ring.stages:
             return
         with ib.new_scope():
@@ -286,8 +293,7 @@ class WarpgroupKernel(StatementKernel):
                 stage = place.stage
                 ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
                 ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
-                self._load_a(block, stage)
-                self._load_b(block, stage)
+                self._load(block, stage, "ab")
                 place.advance()
 
     def _place(self, block: Expr, first: Expr) -> Place:
@@ -298,17 +304,18 @@ class WarpgroupKernel(StatementKernel):
         channel = block % parts * product.a.unit
         return Place(first, channel, block // parts, self.batch)
 
-    def _load_a(self, block: Expr, stage: Expr) -> None:
-        to = self.base + stage * self.ring.stage_bytes
-        a, at = self.product.a, self._place(block, self.row)
-        for load in a.loads(self.maps[0], to, self.full + stage * 8, self.ring.rows, at):
-            self.ib.emit(load)
-
-    def _load_b(self, block: Expr, stage: Expr) -> None:
-        ring, b = self.ring, self.product.b
-        to = self.base + stage * ring.stage_bytes + ring.rows * ROW_BYTES
-        at = self._place(block, self.column)
-        for load in b.loads(self.maps[1], to, self.full + stage * 8, ring.columns, at):
+    def _load(self, block: Expr, stage: Expr, which: str) -> None:
+        """A block of some operands."""
+        ring, product, barrier = self.ring, self.product, self.full + stage * 8
+        to = self.base + stage * ring.stage_bytes
+        loads: list[Expr] = []
+        if "a" in which:
+            at = self._place(block, self.row)
+            loads += product.a.loads(self.maps[0], to, barrier, ring.rows, at)
+        if "b" in which:
+            to, at = to + ring.rows * ROW_BYTES, self._place(block, self.column)
+            loads += product.b.loads(self.maps[1], to, barrier, ring.columns, at)
+        for load in loads:
             self.ib.emit(load)
 
     # ---- the consumers ----
@@ -319,7 +326,7 @@ class WarpgroupKernel(StatementKernel):
         own = sums
         if ring.split > 1:
             own = ib.allocate("float32", (ring.own_columns // 2,), name="own", scope="local")
-        results = Results(self, own, warp)
+        results = self.results(own, warp)
         results.load_reads()
         with ib.new_scope():
             place = Turn(self, "emptied")
@@ -338,6 +345,10 @@ class WarpgroupKernel(StatementKernel):
         if ring.split > 1:
             results.exchange(sums)
         results.store()
+
+    def results(self, sums: BufferVar, warp: Expr) -> "Results":
+        """What becomes of sums."""
+        return Results(self, sums, warp)
 
     def _multiply(
         self, sums: BufferVar, start: Expr, stage: Expr, block: Expr, step: int
@@ -447,21 +458,23 @@ class Results:
                             self.sums[at] + part[number]
                         )
 
+    def extents(self) -> tuple[int, int]:
+        """The rows and columns of the result."""
+        return self.product.rows, self.product.columns
+
     def place(self, number: int) -> tuple[Expr, Expr]:
-        """The row and the column of a sum."""
+        """The row and the column of the result where a sum belongs."""
         row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
         return row, self.column + 8 * (number // 4) + 2 * (self.lane % 4) + number % 2
 
     def element(self, number: int) -> Expr:
         """What is stored where a sum was: in float32 where that is rounded to 16 bits last."""
         kernel, product = self.kernel, self.product
-        row, column = self.place(number)
-        if product.rows % self.ring.rows:
-            row = build.minimum(row, product.rows - 1)
-        if product.columns % self.ring.columns:
-            column = build.minimum(column, product.columns - 1)
+        (row, column), (rows, columns) = self.place(number), self.extents()
+        if product.rows % self.ring.rows or product.columns % self.ring.columns:
+            row, column = build.minimum(row, rows - 1), build.minimum(column, columns - 1)
         value = build.cast(kernel.kind, self.sums[number])
-        places = places_of(row + kernel.batch * product.rows, kernel.outer)
+        places = places_of(row + kernel.batch * rows, kernel.outer)
         made = kernel.finished((*places, column), value)
         return rounded_once(made) if made.dtype == "bfloat16" else made
 
@@ -491,32 +504,34 @@ class Results:
     def store(self) -> None:
         """Store all results of a warp."""
         kind = self.kernel.out.dtype
-        narrow = kind.bits == 16 and kind.is_float
-        if narrow and self.product.columns % 8 == 0 and self.ring.own_columns % 16 == 0:
-            self._store_rows(kind)
+        narrow, columns = kind.bits == 16 and kind.is_float, self.extents()[1]
+        if narrow and columns % 8 == 0 and self.stores_rows:
+            self._store_rows()
         else:
-            self._store_pairs(narrow and self.product.columns % 2 == 0)
+            self._store_pairs(narrow and columns % 2 == 0)
+
+    @property
+    def stores_rows(self) -> bool:
+        """Whether its columns are whole blocks of what goes through shared memory."""
+        return self.ring.own_columns % 16 == 0
 
     def _store_pairs(self, as_words: bool) -> None:
-        """Straight from the registers."""
-        ib, kernel, product = self.ib, self.kernel, self.product
-        for number in range(0, self.count, 2):
+        """Straight from the registers; as_words: two results of 16 bits at once."""
+        ib, kernel = self.ib, self.kernel
+        rows, columns = self.extents()
+        for number in range(0, self.count, 2 if as_words else 1):
             row, column = self.place(number)
-            if as_words:
-                with ib.if_scope(all_of(row < product.rows, column < product.columns)):
-                    at = (row + kernel.batch * product.rows) * product.columns + column
+            with ib.if_scope(all_of(row < rows, column < columns)):
+                at = (row + kernel.batch * rows) * columns + column
+                if as_words:
                     word = self._word(kernel.out.dtype, number)
                     ib.emit(store_word(kernel.out[at], word))
-                continue
-            for which in range(2):
-                inside = all_of(row < product.rows, column + which < product.columns)
-                with ib.if_scope(inside):
-                    at = (row + kernel.batch * product.rows) * product.columns + column + which
-                    kernel.out[at] = self.final(number + which)
+                else:
+                    kernel.out[at] = self.final(number)
 
-    def _store_rows(self, kind: DataType) -> None:
+    def _store_rows(self) -> None:
         """Through shared memory, where the tile's blocks were, as whole rows of 128 bytes."""
-        ib, ring, lane = self.ib, self.ring, self.lane
+        ib, ring, lane, kind = self.ib, self.ring, self.lane, self.kernel.out.dtype
         ib.emit(named_barrier(1, ring.consumers * GROUP))
         chunks = -(-ring.own_columns // CHUNK)
         tile = self.kernel.base + self.warp // 4 * (chunks * GROUP_ROWS * ROW_BYTES)
