@@ -98,7 +98,7 @@ def _written(
 ) -> Tensor:
     product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
-    ring = ring_of(product, gpu.most_shared, stored.bits == 16 and stored.is_float)
+    ring = ring_of(product, gpu.most_shared, stored)
     shape = [build.int_value(extent) or 0 for extent in total.shape]
     make = PersistentKernel if ring.resident else WarpgroupKernel
     arrays = operands.a, operands.b
@@ -112,8 +112,8 @@ def _written(
     return kernel.tensor(name, out, epilogue, arrays)
 
 
-def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
-    """The tile that should take the least time; is_narrow: whether results have 16 bits."""
+def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
+    """The tile that should take the least time; stored: the type of results."""
     rings = [
         Ring(rows, columns, stages, split)
         for rows, columns in _block_times(product)
@@ -129,7 +129,7 @@ def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
             for split in SPLITS
             for stages in STAGES
         ]
-    if is_narrow and stores_rows:
+    if stores_rows and (stored == "float32" or (stored.is_float and stored.bits == 16)):
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
