@@ -1,6 +1,7 @@
 """Products by Tensor Cores and by lanes: what is made for sm_90a, and which tiles are taken."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -63,11 +64,17 @@ KERNELS = {
 }
 
 
+@cache
+def built(name: str) -> tuple[str, str]:
+    """The program of one of these."""
+    return build(KERNELS[name]())
+
+
 @requires_ptxas
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_assemble_without_spills(name: str) -> None:
     """Sums stay in registers, products follow each other, and nothing waits for all memory."""
-    ptx, extras = build(KERNELS[name]())
+    ptx, extras = built(name)
     made = assemble(ptx, "sm_90a")
     assert made.spilled_bytes == 0
     by_lanes = "lanes" in name
@@ -84,12 +91,17 @@ def test_kernels_assemble_without_spills(name: str) -> None:
     ("windows of lanes", "im2col"), ("large of float32", "cp.async.bulk.tensor.3d.global"),
 ])
 def test_kernels_use_what_their_shapes_want(name: str, wanted: str) -> None:
-    assert wanted in build(KERNELS[name]())[0]
+    assert wanted in built(name)[0]
 
 
-def test_other_gpus_have_no_such_instructions() -> None:
-    ptx, _ = build(KERNELS["small"](), "cuda -arch=sm_80")
+@requires_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100a"])
+@pytest.mark.parametrize("name", ["small", "weights along channels"])
+def test_warps_of_other_gpus_multiply_by_themselves(arch: str, name: str) -> None:
+    ptx, _ = build(KERNELS[name](), f"cuda -arch={arch}")
     assert "wgmma" not in ptx and "cp.async.bulk" not in ptx
+    assert "mma.sync.aligned.m16n8k16" in ptx and "ldmatrix" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, arch).spilled_bytes == 0
 
 
 @pytest.mark.parametrize("shape", [(49, 500, 4607), (64, 64, 12)])
