@@ -1,14 +1,15 @@
 """Products by Tensor Cores and by lanes: what is made for sm_90a, and which tiles are taken."""
 
 import re
+from functools import cache
 
 import pytest
 
 import sterna as tvm
 from sterna import relay
 from sterna.schedule.gpu.operand import Matrix
+from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.tensor_cores import ring_of
-from sterna.schedule.gpu.warpgroup_kernel import Product, Ring
 from sterna.support.dtype import DataType
 from tests.gpu.ptxas import assemble, requires_ptxas
 
@@ -54,6 +55,7 @@ KERNELS = {
     "split": lambda: finished(dense(49, 512, 4608), (49, 512)),
     "turned": lambda: finished(dense(16, 1000, 512), (16, 1000)),
     "large": lambda: finished(dense(4096, 4096, 512), (4096, 4096)),
+    "large of float32": lambda: relay.cast(dense(4096, 4096, 512), "float32"),
     "float16": lambda: dense(300, 200, 264, "float16"),
     "windows": lambda: finished(conv("bfloat16", "HWIO"), (1, 14, 14, 128)),
     "weights along channels": lambda: conv("bfloat16", "OHWI", stride=2),
@@ -62,11 +64,17 @@ KERNELS = {
 }
 
 
+@cache
+def built(name: str) -> tuple[str, str]:
+    """The program of one of these."""
+    return build(KERNELS[name]())
+
+
 @requires_ptxas
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_assemble_without_spills(name: str) -> None:
     """Sums stay in registers, products follow each other, and nothing waits for all memory."""
-    ptx, extras = build(KERNELS[name]())
+    ptx, extras = built(name)
     made = assemble(ptx, "sm_90a")
     assert made.spilled_bytes == 0
     by_lanes = "lanes" in name
@@ -80,15 +88,20 @@ def test_kernels_assemble_without_spills(name: str) -> None:
     ("split", ".reqnctapercluster 8"), ("split", "st.async"), ("turned", "stmatrix"),
     ("turned", ".trans.shared"), ("large", "cp.async.bulk.tensor.3d.global.shared::cta"),
     ("large", "setmaxnreg.inc"), ("windows", "im2col"), ("weights along channels", "im2col"),
-    ("windows of lanes", "im2col"),
+    ("windows of lanes", "im2col"), ("large of float32", "cp.async.bulk.tensor.3d.global"),
 ])
 def test_kernels_use_what_their_shapes_want(name: str, wanted: str) -> None:
-    assert wanted in build(KERNELS[name]())[0]
+    assert wanted in built(name)[0]
 
 
-def test_other_gpus_have_no_such_instructions() -> None:
-    ptx, _ = build(KERNELS["small"](), "cuda -arch=sm_80")
+@requires_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100a"])
+@pytest.mark.parametrize("name", ["small", "weights along channels"])
+def test_warps_of_other_gpus_multiply_by_themselves(arch: str, name: str) -> None:
+    ptx, _ = build(KERNELS[name](), f"cuda -arch={arch}")
     assert "wgmma" not in ptx and "cp.async.bulk" not in ptx
+    assert "mma.sync.aligned.m16n8k16" in ptx and "ldmatrix" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, arch).spilled_bytes == 0
 
 
 @pytest.mark.parametrize("shape", [(49, 500, 4607), (64, 64, 12)])
@@ -110,7 +123,7 @@ def product(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> Prod
 ])
 def test_few_tiles_split_their_sums(shape: tuple[int, int, int], split: int) -> None:
     """Until most processors have a part."""
-    ring = ring_of(product(*shape), SHARED, True)
+    ring = ring_of(product(*shape), SHARED, DataType("bfloat16"))
     assert (ring.rows, ring.columns, ring.split) == (64, 64, split)
 
 
@@ -121,12 +134,12 @@ def test_large_products_keep_their_blocks(
     size: tuple[int, int, int], tile: tuple[int, int], blocks: int
 ) -> None:
     """All take the same number of turns."""
-    ring = ring_of(product(*size), SHARED, True)
+    ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
     assert ((ring.rows, ring.columns), ring.resident) == (tile, blocks)
 
 
 def test_single_rows_are_turned() -> None:
-    ring = ring_of(product(1, 4096, 4096), SHARED, True)
+    ring = ring_of(product(1, 4096, 4096), SHARED, DataType("bfloat16"))
     assert ring.turned and ring.columns == 16
 
 

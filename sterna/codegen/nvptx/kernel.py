@@ -12,6 +12,7 @@ from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.barriers import is_one_warp, of_one_warp
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
+from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
 from sterna.codegen.nvptx.registers import written_out
 from sterna.codegen.nvptx.speculation import (
     elements_of,
@@ -348,7 +349,7 @@ _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
     Allocate: KernelEmitter.allocate,
     AssertStmt: KernelEmitter.check,
 }
-_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS}
+_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS, **REGISTER_PRODUCTS}
 # Whoever is given an element's address may write there.
 _TAKES_ADDRESSES = frozenset({"address_of", "store_bits"})
 _OF_THE_HOST = frozenset({"call_packed", "call_extern", "call_pure_extern", "try_call"})

@@ -20,19 +20,25 @@ from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
-from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
+from sterna.schedule.gpu.warp_kernel import WarpKernel
+from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
 from sterna.support.dtype import DataType
-from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor
+from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
+from sterna.te import all as all_of
 from sterna.te.tensor import ProducerLoad, Reduce
 
+GROUPS, FIRST_OF_WARPS = "sm_90a", 80
+"""The GPU whose groups of four warps multiply together, and the first whose warps multiply so."""
 KINDS = ("bfloat16", "float16", "float32")
 """The types of operands."""
 WHOLE_BYTES = 16
 """Rows of arrays take a multiple of so many bytes."""
 STAGES = (12, 8, 6, 4, 3)
+STAGES_OF_WARPS = (4, 3)
 SPLITS = (1, 2, 4, 8)
 SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
@@ -53,6 +59,7 @@ PROCESSORS = 132
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
+_WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
 
 
@@ -63,16 +70,13 @@ def on_tensor_cores(
 
     fixed: operands that no kernel makes, which may be read before the kernels in front are done.
     """
-    if len(outputs) != 1 or str(target.attrs.get("arch")) != "sm_90a":
-        return None
-    found = _only_sum(outputs[0])
+    arch = target.attrs.get("arch")
+    found = _only_sum(outputs[0]) if len(outputs) == 1 and isinstance(arch, str) else None
     if found is None:
         return None
-    total, made = found
-    operands = _matrices(total, made) or _windows(total, made)
-    if operands is None or (
-        operands.a.dtype == "float32" and operands.product.rows < FEWEST_ROWS_OF_LANES
-    ):
+    gpu, (total, made) = Architecture.of(str(arch)), found
+    operands = _matrices(total, made) or _windows(total, made) or _columns(total, made)
+    if operands is None or not _suits(operands.product, gpu):
         return None
     epilogue = None
     if outputs[0] is not total.output(0):
@@ -80,7 +84,16 @@ def on_tensor_cores(
         if epilogue is None:
             return None
     is_fixed = operands.b in fixed
-    return _written(operands, is_fixed, total.output(0), epilogue, Architecture.of("sm_90a"))
+    return _written(operands, is_fixed, total.output(0), epilogue, gpu)
+
+
+def _suits(product: Product, gpu: Architecture) -> bool:
+    """Whether a GPU has a way for a product."""
+    is_wide = product.a.kind == "float32"
+    if gpu.name == GROUPS:
+        return not is_wide or product.rows >= FEWEST_ROWS_OF_LANES
+    lie_along_sums = not product.a.along_rows and not product.b.along_rows
+    return gpu.number >= FIRST_OF_WARPS and lie_along_sums and not is_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +111,39 @@ def _written(
 ) -> Tensor:
     product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
-    ring = ring_of(product, gpu.most_shared, stored.bits == 16 and stored.is_float)
+    arrays, name = (operands.a, operands.b), "T_wgmma"
+    make: type[WarpgroupKernel] = WarpgroupKernel
+    if gpu.name != GROUPS:
+        make, name, ring = WarpKernel, "T_mma", ring_of_warps(product, gpu.most_shared)
+    else:
+        ring = ring_of(product, gpu.most_shared, stored)
+        if product.a.kind == "float32":
+            make, name = LaneKernel, "T_lanes"
+        elif ring.turned:
+            make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
+        elif ring.resident:
+            make = PersistentKernel
     shape = [build.int_value(extent) or 0 for extent in total.shape]
-    make = PersistentKernel if ring.resident else WarpgroupKernel
-    arrays = operands.a, operands.b
-    if product.a.kind == "float32":
-        make = LaneKernel
-    elif ring.turned:
-        make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
-    kernel = make(product, ring, total.dtype, shape[:-1], dependent=True)
+    kernel = make(product, ring, total.dtype, shape[:-1], dependent=gpu.name == GROUPS)
     out = TensorType(tuple(shape), total.dtype)
-    name = "T_lanes" if make is LaneKernel else "T_wgmma"
     return kernel.tensor(name, out, epilogue, arrays)
 
 
-def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
-    """The tile that should take the least time; is_narrow: whether results have 16 bits."""
+def ring_of_warps(product: Product, most_shared: int) -> Ring:
+    """The tile of single warps that should take the least time."""
+    offered = [
+        ring
+        for rows, columns in _WARPS_BLOCK_TIME
+        for stages in STAGES_OF_WARPS
+        if (ring := Ring(rows, columns, stages)).stages * ring.stage_bytes <= most_shared
+    ]
+    return choose("tile of a block", offered, lambda ring: _WARPS_BLOCK_TIME[
+        ring.rows, ring.columns] * -(-_blocks(product, ring) // PROCESSORS) - 0.01 * ring.stages
+    )
+
+
+def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
+    """The tile that should take the least time; stored: the type of results."""
     rings = [
         Ring(rows, columns, stages, split)
         for rows, columns in _block_times(product)
@@ -129,7 +159,7 @@ def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
             for split in SPLITS
             for stages in STAGES
         ]
-    if is_narrow and stores_rows:
+    if stores_rows and (stored == "float32" or (stored.is_float and stored.bits == 16)):
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -280,14 +310,9 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     what = made.contraction
     if what is None or len(total.axis) != 4 or not _suits_windows(what):
         return None
-    _, second = _loads(total)
-    data, weights = _unpadded(made.accesses[0].tensor, what), second.tensor
-    if data is None or not isinstance(weights.op, PlaceholderOp) or len(made.roles) != 3:
-        return None
-    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
-    places[total.axis[-1].var] = "o"
-    order = _letters(second.indices, places)
-    if order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
+    order, weights = _order_of_weights(total, made)
+    data = _unpadded(made.accesses[0].tensor, what)
+    if data is None or order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
         return None
     b = Matrix(
         what.weight, what.outputs, what.inputs, what.taps, along_rows=order == ["h", "w", "c", "o"]
@@ -297,6 +322,58 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         a = Matrix(what.data, what.pixels, what.inputs)
     product = Product(a, b, what.pixels, what.outputs, what.taps, what.inputs)
     return _Operands(product, data, weights)
+
+
+def _order_of_weights(
+    total: ComputeOp, made: SumOfProducts
+) -> tuple[list[str] | None, Tensor]:
+    """How a convolution's weights lie: taps down and across, channels read and made."""
+    _, second = _loads(total)
+    if not isinstance(second.tensor.op, PlaceholderOp) or len(made.roles) != 3:
+        return None, second.tensor
+    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
+    places[total.axis[-1].var] = "o"
+    return _letters(second.indices, places), second.tensor
+
+
+def _columns(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A convolution of few channels, whose windows a kernel of its own writes as columns."""
+    what = made.contraction
+    if what is None or len(total.axis) != 4 or not what.is_plain_image or what.transposed:
+        return None
+    order, weights = _order_of_weights(total, made)
+    data = _unpadded(made.accesses[0].tensor, what)
+    if data is None or order != ["h", "w", "c", "o"] or not _are_whole(what.outputs, what.data):
+        return None
+    columns = columns_of(data, what)
+    depth = build.int_value(columns.shape[-1])
+    assert depth is not None
+    a = Matrix(what.data, what.pixels, depth)
+    b = Matrix(what.weight, what.outputs, what.products, along_rows=True)
+    return _Operands(Product(a, b, what.pixels, what.outputs, 1, depth), columns, weights)
+
+
+def columns_of(data: Tensor, made: Contraction) -> Tensor:
+    """What the windows of a convolution read: a row for each pixel of the result (im2col).
+
+    Its rows are filled up to multiples of 16 bytes.
+    """
+    whole = WHOLE_BYTES // made.data.bytes
+    depth = -(-made.products // whole) * whole
+    (high, wide), (height, width) = made.result, made.image
+    border = build.const(made.border, made.data)
+
+    def element(pixel: Expr, place: Expr) -> Expr:
+        image, row, column = pixel // (high * wide), pixel // wide % high, pixel % wide
+        tap, channel = place // made.inputs, place % made.inputs
+        down, across = tap // made.window[1], tap % made.window[1]
+        y = row * made.strides[0] + down * made.dilation[0] - made.before[0]
+        x = column * made.strides[1] + across * made.dilation[1] - made.before[1]
+        inside = all_of(place < made.products, y >= 0, y < height, x >= 0, x < width)
+        return build.if_then_else(inside, data(image, y, x, channel), border)
+
+    columns: Tensor = compute((made.pixels, depth), element, name="T_columns")
+    return columns
 
 
 def _suits_windows(made: Contraction) -> bool:
