@@ -8,8 +8,8 @@ from sterna.codegen.llvm.types import memory_type, symbol, value_type
 from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
-from sterna.codegen.nvptx.registers import written_out
 from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
+from sterna.codegen.nvptx.registers import written_out
 from sterna.codegen.nvptx.warpgroups import WARPGROUPS
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
