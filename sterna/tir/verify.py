@@ -53,6 +53,7 @@ from sterna.tir.stmt import (
     Stmt,
     Tensorized,
 )
+from sterna.tir.warpgroups import WARPGROUP_OPS
 
 Level = Literal["off", "scopes", "full"]
 
@@ -73,6 +74,7 @@ _FREE_TYPES = frozenset({
     "tile_configure", "tile_zero", "tile_load", "tile_store", "tile_dot", "tile_release",
     "storage_sync", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
     "tvm_warp_shuffle_xor", "tvm_warp_activemask",
+    *WARPGROUP_OPS,
 })
 
 
