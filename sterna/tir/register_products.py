@@ -7,8 +7,8 @@
                                matrix in shared memory
 """
 
-from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.ir import build
+from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.support.dtype import DataType
 from sterna.tir.external import address_of
 from sterna.tir.intrinsics import Intrinsic, register_intrinsic

@@ -108,14 +108,31 @@ class _Scores:
         attrs: Any = product.attrs
         if attrs.transpose_a or _kind_of(attrs) is not None:
             return
-        self.query = _untransposed(product.args[0], HEADS_FIRST, self.turns)
+        query, key = (self._without_factor(arg) for arg in product.args)
+        self.query = _untransposed(query, HEADS_FIRST, self.turns)
         self.key = _untransposed(
-            product.args[1], HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
+            key, HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
         )
         if self.query is not None and self.key is not None:
             query, key = tensor_type(self.query).shape, tensor_type(self.key).shape
             if (query[0], query[2]) != (key[0], key[2]):  # one of them is broadcast
                 self.query = None
+
+
+    def _without_factor(self, expr: RelayExpr) -> RelayExpr:
+        """What a number scales, which on a GPU the scores are scaled by."""
+        shape = tensor_type(expr).shape
+        while self.turns and is_call_of(expr, "multiply"):
+            assert isinstance(expr, Call)
+            found = [
+                (factor, whole) for whole, other in (expr.args, expr.args[::-1])
+                if (factor := _number(other)) is not None and tensor_type(whole).shape == shape
+            ]
+            if not found:
+                break
+            factor, expr = found[0]
+            self.scale *= factor
+        return expr
 
 
 def _kind_of(attrs: "BatchMatmulAttrs") -> str | None:

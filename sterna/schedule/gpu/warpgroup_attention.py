@@ -1,9 +1,9 @@
 """Attention by Tensor Cores (wgmma): scores stay in registers, as sums and then as factors.
 
-A block has 64 queries of a head for each group of four warps. One more warp brings tiles of keys and
-values into shared memory (TMA). A group multiplies its queries with a tile of keys, makes powers of
-the scores where they are, in registers, and multiplies these with the tile of values. Largest scores
-and totals of a query are in the four lanes that share its row (online softmax).
+A block has 64 queries of a head for each group of four warps. One more warp brings tiles of keys
+and values into shared memory (TMA). A group multiplies its queries with a tile of keys, makes
+powers of the scores where they are, in registers, and multiplies these with the tile of values.
+Largest scores and totals of a query are in the four lanes that share its row (online softmax).
 """
 
 import math
