@@ -33,8 +33,11 @@ from sterna.te.tensor import ProducerLoad, Reduce
 
 GROUPS, FIRST_OF_WARPS = "sm_90a", 80
 """The GPU whose groups of four warps multiply together, and the first whose warps multiply so."""
-KINDS = ("bfloat16", "float16", "float32")
+HALVES, BYTES = ("bfloat16", "float16"), ("int8", "float8_e4m3fn", "float8_e5m2")
+KINDS = (*HALVES, *BYTES, "float32")
 """The types of operands."""
+STORED = (*HALVES, "float32", "int32")
+"""The types of results that copies take out of shared memory."""
 WHOLE_BYTES = 16
 """Rows of arrays take a multiple of so many bytes."""
 STAGES = (12, 8, 6, 4, 3)
@@ -89,11 +92,13 @@ def on_tensor_cores(
 
 def _suits(product: Product, gpu: Architecture) -> bool:
     """Whether a GPU has a way for a product."""
-    is_wide = product.a.kind == "float32"
-    if gpu.name == GROUPS:
-        return not is_wide or product.rows >= FEWEST_ROWS_OF_LANES
+    kind = str(product.a.kind)
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
-    return gpu.number >= FIRST_OF_WARPS and lie_along_sums and not is_wide
+    if gpu.name != GROUPS:
+        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
+    if kind == "float32":
+        return product.rows >= FEWEST_ROWS_OF_LANES
+    return kind in HALVES or lie_along_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,8 @@ def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
             for split in SPLITS
             for stages in STAGES
         ]
-    if stores_rows and (stored == "float32" or (stored.is_float and stored.bits == 16)):
+    by_copies = _are_whole(product.columns, stored) and str(stored) in STORED
+    if by_copies and product.a.kind != "float32":
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -196,6 +202,8 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
     if ring.split == 1:
         return True
+    if product.sums.is_integer:
+        return False
     whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
     return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
 
