@@ -63,7 +63,11 @@ _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
-_TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
+_TILE_TIME, _START_TIME = 0.1, 1.5
+# Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
+# all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
+_STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
+_EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 
 
 def on_tensor_cores(
@@ -211,13 +215,18 @@ def _suits_split(product: Product, ring: Ring) -> bool:
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves = -(-blocks // PROCESSORS)
+    waves, steps = -(-blocks // PROCESSORS), product.blocks // ring.split
     results = ring.rows * ring.columns / (64 * 64)
-    steps = product.blocks // ring.split
-    each = steps * _block_times(product, ring.turned)[ring.rows, ring.columns]
+    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
+    if waves == 1 and product.a.kind != "float32":
+        read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
+        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+    each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
-    exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
+    exchanged = 0.0
+    if ring.split > 1:
+        exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
     return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
