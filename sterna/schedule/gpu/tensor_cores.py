@@ -33,8 +33,11 @@ from sterna.te.tensor import ProducerLoad, Reduce
 
 GROUPS, FIRST_OF_WARPS = "sm_90a", 80
 """The GPU whose groups of four warps multiply together, and the first whose warps multiply so."""
-KINDS = ("bfloat16", "float16", "float32")
+HALVES, BYTES = ("bfloat16", "float16"), ("int8", "float8_e4m3fn", "float8_e5m2")
+KINDS = (*HALVES, *BYTES, "float32")
 """The types of operands."""
+STORED = (*HALVES, "float32", "int32")
+"""The types of results that copies take out of shared memory."""
 WHOLE_BYTES = 16
 """Rows of arrays take a multiple of so many bytes."""
 STAGES = (12, 8, 6, 4, 3)
@@ -60,7 +63,11 @@ _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
-_TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
+_TILE_TIME, _START_TIME = 0.1, 1.5
+# Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
+# all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
+_STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
+_EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 
 
 def on_tensor_cores(
@@ -89,11 +96,13 @@ def on_tensor_cores(
 
 def _suits(product: Product, gpu: Architecture) -> bool:
     """Whether a GPU has a way for a product."""
-    is_wide = product.a.kind == "float32"
-    if gpu.name == GROUPS:
-        return not is_wide or product.rows >= FEWEST_ROWS_OF_LANES
+    kind = str(product.a.kind)
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
-    return gpu.number >= FIRST_OF_WARPS and lie_along_sums and not is_wide
+    if gpu.name != GROUPS:
+        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
+    if kind == "float32":
+        return product.rows >= FEWEST_ROWS_OF_LANES
+    return kind in HALVES or lie_along_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,8 @@ def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
             for split in SPLITS
             for stages in STAGES
         ]
-    if stores_rows and (stored == "float32" or (stored.is_float and stored.bits == 16)):
+    by_copies = _are_whole(product.columns, stored) and str(stored) in STORED
+    if by_copies and product.a.kind != "float32":
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -196,6 +206,8 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
     if ring.split == 1:
         return True
+    if product.sums.is_integer:
+        return False
     whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
     return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
 
@@ -203,13 +215,18 @@ def _suits_split(product: Product, ring: Ring) -> bool:
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves = -(-blocks // PROCESSORS)
+    waves, steps = -(-blocks // PROCESSORS), product.blocks // ring.split
     results = ring.rows * ring.columns / (64 * 64)
-    steps = product.blocks // ring.split
-    each = steps * _block_times(product, ring.turned)[ring.rows, ring.columns]
+    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
+    if waves == 1 and product.a.kind != "float32":
+        read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
+        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+    each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
-    exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
+    exchanged = 0.0
+    if ring.split > 1:
+        exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
     return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
