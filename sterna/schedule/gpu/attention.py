@@ -11,12 +11,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var
 from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
 from sterna.tir import ir_builder
@@ -75,6 +77,12 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
     shapes = [[build.int_value(n) for n in t.shape] for t in made.operands]
     if any(not extent for shape in shapes for extent in shape):
         return None
+    if target is not None and str(target.attrs.get("arch")) == "sm_90a":
+        whole = attention_on_tensor_cores(
+            made, outputs[0], Architecture.of("sm_90a").most_shared
+        )
+        if whole is not None:
+            return whole
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 
