@@ -1,17 +1,25 @@
 """Kernels as LLVM functions: those of processors, with threads, barriers and spaces of memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sterna.codegen.llvm.calls import is_harmless
 from sterna.codegen.llvm.stmt import StmtEmitter
-from sterna.codegen.llvm.types import memory_type, symbol, value_type
+from sterna.codegen.llvm.types import memory_type, symbol, value_type, vector_type
 from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.registers import written_out
+from sterna.codegen.nvptx.speculation import (
+    elements_of,
+    is_private,
+    may_speculate,
+    stores_to_speculate,
+)
 from sterna.codegen.nvptx.warpgroups import WARPGROUPS
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr
+from sterna.ir.expr import Call, Expr, Select, Var
 from sterna.ir.node import Node
 from sterna.tir.effects import calls
 from sterna.tir.in_place import overlapping
@@ -23,6 +31,7 @@ from sterna.tir.stmt import (
     BufferLoad,
     BufferStore,
     For,
+    IfThenElse,
     PrimFunc,
     Stmt,
 )
@@ -51,6 +60,11 @@ class KernelEmitter(StmtEmitter):
         self.cluster = 1
         """Neighbouring blocks that run together."""
         self._declared = 0
+        self._wanted: str | None = None
+        """Whether what is computed is wanted; None: it is."""
+        self._choice: str | None = None
+        """The same for the index at hand, which is 0 where its element is not wanted."""
+        self._row = 1
         self.written_out: set[int] = set()
         """The variables of loops that index registers, which have no addresses."""
 
@@ -134,6 +148,68 @@ class KernelEmitter(StmtEmitter):
             number = self.writer.value(f"zext nneg i32 {number} to {value_type(stmt.var.dtype)}")
         self.bind(stmt.var, number)
         self.stmt(stmt.body)
+
+    # ---- what may be computed in vain ----
+
+    def branch(self, stmt: IfThenElse) -> None:
+        """A branch; one that only changes registers becomes selects."""
+        stores = stores_to_speculate(stmt)
+        if stores is None or self._wanted is not None:
+            super().stmt(stmt)
+            return
+        wanted = Var("wanted", stmt.condition.dtype)
+        self.bind(wanted, self.expr(stmt.condition))
+        with self._speculating(self.env[id(wanted)]):
+            for store in stores:
+                kept = BufferLoad(store.buffer, store.indices)
+                self.stmt(BufferStore(store.buffer, Select(wanted, store.value, kept),
+                                      store.indices))
+
+    def _if_then_else(self, expr: Call) -> str:
+        condition, then, otherwise = expr.args
+        able = condition.dtype.lanes == 1 and self.mask is None and self._wanted is None
+        if not able or not may_speculate(then) or not is_harmless(otherwise):
+            return super()._if_then_else(expr)
+        with self.exact(False):
+            test = self.expr(condition)
+        with self._speculating(test):
+            value = self.expr(then)
+        return self.select(test, 1, expr.dtype, value, self.expr(otherwise))
+
+    @contextmanager
+    def _speculating(self, wanted: str) -> Iterator[None]:
+        """Inside, loads take an element that is there where the wanted one may not be."""
+        self._wanted = wanted
+        try:
+            yield
+        finally:
+            self._wanted = None
+
+    def _load_row(self, buffer: Buffer, base: Expr, lanes: int, mask: str | None) -> str:
+        before, self._row = self._row, lanes
+        loaded = super()._load_row(buffer, base, lanes, mask)
+        self._row = before
+        return loaded
+
+    def address(self, buffer: Buffer, offset: Expr) -> str:
+        before, row, self._choice = self._choice, self._row, None
+        if self._wanted is not None and not is_private(buffer):
+            low, high = self.ranges.of(offset)
+            is_there = low >= 0 and high + row <= elements_of(buffer)
+            self._choice = None if is_there else self._wanted
+        self._row = 1
+        address = super().address(buffer, offset)
+        self._choice, self._row = before, row
+        return address
+
+    def index(self, expr: Expr) -> str:
+        choice, self._choice = self._choice, None
+        operand = super().index(expr)
+        if choice is None:
+            return operand
+        kind = vector_type(self.module.index_type, expr.dtype.lanes)
+        zero = "0" if expr.dtype.lanes == 1 else "zeroinitializer"
+        return self.writer.value(f"select i1 {choice}, {kind} {operand}, {kind} {zero}")
 
     # ---- memory ----
 
@@ -222,6 +298,7 @@ class KernelEmitter(StmtEmitter):
 
 _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
     For: KernelEmitter.loop,
+    IfThenElse: KernelEmitter.branch,
     Allocate: KernelEmitter.allocate,
     AssertStmt: KernelEmitter.check,
 }

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import sterna as tvm
 from sterna import relay, rpc
@@ -25,7 +27,9 @@ ADD_ONE = """
 DEVICE = tvm.cuda(0)
 
 
-def kernel(source: str = ADD_ONE, name: str = "add_one", letters: str = "ppi", more: str = "") -> Any:
+def kernel(
+    source: str = ADD_ONE, name: str = "add_one", letters: str = "ppi", more: str = ""
+) -> Any:
     """A kernel of a program of one."""
     return DeviceModule.make("cuda", [DeviceProgram(((name, letters, more),), source)])[name]
 
@@ -76,7 +80,7 @@ def test_devices_exchange_arrays() -> None:
     np.testing.assert_array_equal(there.copyto(DEVICE).numpy(), np.arange(5))
     assert driver.calls("cuMemcpyPeerAsync") == ["cuMemcpyPeerAsync 40 default"]
     other = tvm.nd.empty((5,), "float32", DEVICE)
-    with pytest.raises(RuntimeError, match="add_one.*different devices; copy them to one"):
+    with pytest.raises(RuntimeError, match=r"add_one.*different devices; copy them to one"):
         kernel()(address(there), address(other), 5, 1, 1, 1, 32, 1, 1, 0)
 
 
@@ -154,12 +158,12 @@ def test_values_of_all_types() -> None:
 
 def test_errors_name_kernel_launch_and_the_way_out() -> None:
     a = address(tvm.nd.empty((10,), "float32", DEVICE))
-    with pytest.raises(RuntimeError, match="add_one, launched with 1 x 1 x 1 blocks of 2048 x 1 x 1 "
-                       r"threads: CUDA_ERROR_INVALID_VALUE.*at most 1024 threads"):
+    launch = "add_one, launched with 1 x 1 x 1 blocks of 2048 x 1 x 1 threads: "
+    with pytest.raises(RuntimeError, match=launch + r"CUDA_ERROR_INVALID_VALUE.*at most 1024 thr"):
         kernel()(a, a, 10, 1, 1, 1, 2048, 1, 1, 0)
-    with pytest.raises(RuntimeError, match="(?s)add_one on cuda.*line 7; error : Unknown instruction"):
+    with pytest.raises(RuntimeError, match=r"(?s)add_one on cuda.*line 7; error : Unknown in"):
         kernel(ADD_ONE + "unknown_instruction")(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
-    with pytest.raises(RuntimeError, match="the kernel other on.*none of that name"):
+    with pytest.raises(RuntimeError, match=r"the kernel other on.*none of that name"):
         kernel(ADD_ONE, "other")(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
     with pytest.raises(RuntimeError, match=r"PTX has version 9.0.*CUDA 13.0.*is one of CUDA 12.8"):
         kernel(ADD_ONE.replace("8.0", "9.0"))(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
@@ -188,7 +192,7 @@ def test_tensor_maps_are_made_once() -> None:
     image(address(a), address(b), 1, 1, 1, 1, 1, 1, 0)
     told = "cuTensorMapEncodeIm2col type 9 rank 4 dim 64 lower -1 upper -1 channels 64 pixels 128 "
     assert driver.calls("cuTensorMap") == [told + "step 2 swizzle 3 0 3 0"]
-    with pytest.raises(RuntimeError, match="no tiled tensor map of type 7.*dimension 64"):
+    with pytest.raises(RuntimeError, match=r"no tiled tensor map of type 7.*dimension 64"):
         kernel(MAPPED, "mapped", "mp", "tiled 7 3 2 64 100 250 32 8")(
             address(a), address(b), 1, 1, 1, 1, 1, 1, 0
         )
@@ -393,6 +397,9 @@ def test_steps_are_timed_in_a_graph(model: Any) -> None:
     ]
     assert all(node.seconds > 0 for node in times.nodes)
     assert "cuGraphLaunch 5 nodes default" in driver.calls("cuGraphLaunch")
+    bounds = model.profile(a, repeat=1).bounds
+    assert bounds is not None and bounds.gflops == pytest.approx(256 * 132 * 1.98)
+    assert [size for size, _ in bounds.gbytes] == sorted(size for size, _ in bounds.gbytes)
 
 
 def test_classic_executors(model: Any, tmp_path: Path) -> None:
@@ -415,11 +422,28 @@ def test_parameters_are_copied_once() -> None:
     x = relay.var("x", shape=SHAPE)
     weights = relay.const(np.ones((1000, 8), "float32"))
     product = relay.nn.dense(x, weights)
-    model = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], product)), target="cuda -arch=sm_90")
+    module = tvm.IRModule.from_expr(relay.Function([x], product))
+    model = tvm.compile(module, target="cuda -arch=sm_90")
     driver.calls()
     executors = [model.module["default"](DEVICE) for _ in range(3)]
     assert len([line for line in driver.calls("cuMemcpyHtoD") if "32000" in line]) == 1
     assert len(executors) == 3
+
+
+def test_models_come_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STERNA_CACHE", str(tmp_path / "cache"))
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Softmax", ["y"], ["z"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "xz"]
+    graph = helper.make_graph(nodes, "two", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph), tmp_path / "two.onnx")
+    a = tvm.nd.array(np.ones(SHAPE, "float32"), DEVICE)
+    for _ in range(2):
+        model = tvm.compile(str(tmp_path / "two.onnx"), target="cuda -arch=sm_90")
+        assert model(a).shape == SHAPE
+    assert "is not used" not in capfd.readouterr().err
+    assert list((tmp_path / "cache" / "models").rglob("*"))
 
 
 def test_models_run_from_c(model: Any, tmp_path: Path) -> None:
