@@ -23,7 +23,7 @@ def make(words: list[str | Path]) -> None:
 
 def make_driver(folder: Path, *options: str) -> None:
     make([*options, "-DCUDA_DRIVER_ITSELF", "-fPIC", "-shared", "-fvisibility=hidden",
-          f"-I{RUNTIME / 'gpu'}", STANDIN / "standin.c", "-Wl,-soname,libcuda.so.1", "-o",
+          f"-I{RUNTIME / 'gpu'}", *STANDIN.glob("standin*.c"), "-Wl,-soname,libcuda.so.1", "-o",
           folder / "libcuda.so.1", "-lpthread"])
 
 
@@ -35,8 +35,9 @@ def run(words: list[str | Path], folder: Path) -> subprocess.CompletedProcess[st
 
 def test_the_back_end_over_a_stand_in(tmp_path: Path) -> None:
     make_driver(tmp_path)
-    words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", STANDIN / "cuda_checks.py"]
-    done = run([sys.executable, *words], tmp_path)
+    words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    checks = [STANDIN / "cuda_checks.py", STANDIN / "cuda_model_checks.py"]
+    done = run([sys.executable, *words, *checks], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
