@@ -33,6 +33,8 @@ and bytes; each time all have come its phase changes from even to odd or back.
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
     store_word(address, word)  4 bytes into the device's memory
+    store_pair(address, a, b)  two numbers of float32 into the device's memory
+    keep_pair(to, a, b)        the same into shared memory
     load_quad(to, from)        four numbers of 4 bytes from shared memory
     multiply_quads(sums, a, b, rows, columns, b_by_steps)
                                sums[column][row] += a[row] times b[column], four steps of each; b
@@ -47,10 +49,6 @@ and bytes; each time all have come its phase changes from even to odd or back.
     send_quad(to, from, barrier)
                                four numbers of 4 bytes into another block's shared memory; their
                                bytes count on a barrier there
-    wgmma_words(...)           a product whose rows are words of each thread, four of a step
-    larger(x, y), flushed_exp2(x)
-                               float32: the larger number, and a power of two; subnormal ones are 0
-    settle(first, n)           n registers hold what products that were waited for have made
     registers(n, more)         four warps go on with n registers for each thread, more than they
                                had or fewer
     first_lane(x)              int32: what the first lane of the warp has
@@ -78,9 +76,9 @@ _ARITIES = {
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
-    "store_word": 2, "load_quad": 2, "cluster_size": 1, "cluster_arrive": 0, "cluster_wait": 0,
-    "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
-    "launch_dependents": 0, "wait_for_grids": 0, "wgmma_words": 7, "settle": 2,
+    "store_word": 2, "store_pair": 3, "keep_pair": 3, "load_quad": 2, "cluster_size": 1,
+    "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
+    "launch_dependents": 0, "wait_for_grids": 0,
 }
 _ROWS = (
     *[Intrinsic(name, arity, None, has_effect=True, result="int32")
@@ -90,8 +88,6 @@ _ROWS = (
     Intrinsic("cluster_rank", 0, None, result="int32"),
     Intrinsic("cluster_address", 2, None, result="int32"),
     Intrinsic("pack_pair", 3, None, result="uint32"),
-    Intrinsic("larger", 2, None, result="float32"),
-    Intrinsic("flushed_exp2", 1, None, result="float32"),
 )
 for _row in _ROWS:
     register_intrinsic(_row)
@@ -176,22 +172,6 @@ def wgmma(
     )
 
 
-def wgmma_words(
-    kind: DataType | str, columns: int, sums: BufferLoad, a: BufferLoad, b: Expr, adds: ExprLike,
-    b_along_rows: bool = False,
-) -> Expr:
-    """Multiply 64 rows that threads hold, from a's word on, with so many columns."""
-    return _do(
-        "wgmma_words", StringImm(str(kind)), columns, address_of(sums), address_of(a), b, adds,
-        int(b_along_rows),
-    )
-
-
-def settle(first: BufferLoad, count: int) -> Expr:
-    """What products have put into so many registers is there: nothing later is moved before."""
-    return _do("settle", address_of(first), count)
-
-
 def wgmma_fence() -> Expr:
     """Sums in registers are ready for products."""
     return _do("wgmma_fence")
@@ -217,16 +197,6 @@ def pack_pair(kind: DataType | str, low: Expr, high: Expr) -> Expr:
     return Call(DataType("uint32"), "pack_pair", (low, high, StringImm(str(kind))))
 
 
-def larger(x: Expr, y: Expr) -> Expr:
-    """The larger of two floats, or the one that is a number."""
-    return Call(DataType("float32"), "larger", (x, y))
-
-
-def flushed_exp2(x: Expr) -> Expr:
-    """2 to the power of x, within two units of the last place; 0 below the normal numbers."""
-    return Call(DataType("float32"), "flushed_exp2", (x,))
-
-
 def copy_chunk(element: BufferLoad, source: Expr) -> Expr:
     """Copy 16 bytes from shared memory to where an element is."""
     return _do("copy_chunk", address_of(element), source)
@@ -235,6 +205,16 @@ def copy_chunk(element: BufferLoad, source: Expr) -> Expr:
 def store_word(element: BufferLoad, word: Expr) -> Expr:
     """Put 4 bytes where an element is."""
     return _do("store_word", address_of(element), word)
+
+
+def store_pair(element: BufferLoad, a: Expr, b: Expr) -> Expr:
+    """Put two numbers of float32 where an element and the next one are."""
+    return _do("store_pair", address_of(element), a, b)
+
+
+def keep_pair(to: Expr, a: Expr, b: Expr) -> Expr:
+    """Put two numbers of float32 into shared memory."""
+    return _do("keep_pair", to, a, b)
 
 
 def load_quad(first: BufferLoad, source: Expr) -> Expr:

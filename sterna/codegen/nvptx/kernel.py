@@ -11,6 +11,7 @@ from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.registers import written_out
+from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
 from sterna.codegen.nvptx.speculation import (
     elements_of,
     is_private,
@@ -302,7 +303,7 @@ _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
     Allocate: KernelEmitter.allocate,
     AssertStmt: KernelEmitter.check,
 }
-_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS}
+_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS, **REGISTER_PRODUCTS}
 _OF_THE_HOST = frozenset({"call_packed", "call_extern", "call_pure_extern", "try_call"})
 
 

@@ -4,7 +4,6 @@ LLVM has no name for wgmma, so most are PTX as it is written. Sums go in and out
 tied operands: then LLVM puts no copies between products.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from sterna.codegen.llvm.convert import zero
 from sterna.codegen.nvptx.architecture import Needs
 from sterna.codegen.nvptx.intrinsics import DeviceIntrinsic
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, StringImm
+from sterna.ir.expr import Call, StringImm
 
 Writer = Callable[[Any, Call], str]
 
@@ -42,7 +41,7 @@ def _plain(text: str, constraints: str = "") -> Writer:
     """One instruction whose operands are the call's arguments."""
 
     def write(emitter: Any, expr: Call) -> str:
-        kinds = {"r": "i32", "n": "i32", "l": "ptr"}
+        kinds = {"r": "i32", "n": "i32", "l": "ptr", "f": "float"}
         parts = [part for part in constraints.split(",") if part]
         operands = [
             f"{kinds[part]} {emitter.expr(arg)}"
@@ -113,36 +112,7 @@ def _tma_store(emitter: Any, expr: Call) -> str:
 
 
 def _wgmma(emitter: Any, expr: Call) -> str:
-    """The product of two matrices in shared memory."""
-    a, b = (emitter.expr(expr.args[place]) for place in (3, 4))
-    tail = f", {_number(expr, 6)}, {_number(expr, 7)}" if _is_short(expr) else ""
-    return _product(emitter, expr, [("i64", "l", a), ("i64", "l", b)], "$0, $1", tail)
-
-
-def _wgmma_words(emitter: Any, expr: Call) -> str:
-    """The product of four words of each thread and a matrix in shared memory."""
-    first, b = (emitter.expr(expr.args[place]) for place in (3, 4))
-    words = []
-    for number in range(4):
-        place = emitter.writer.value(f"getelementptr inbounds i32, ptr {first}, i64 {number}")
-        words.append(("i32", "r", emitter.writer.value(f"load i32, ptr {place}, align 4")))
-    tail = f", {_number(expr, 6)}" if _is_short(expr) else ""
-    return _product(
-        emitter, expr, [*words, ("i64", "l", b)], "{$0, $1, $2, $3}, $4", tail
-    )
-
-
-def _is_short(expr: Call) -> bool:
-    """Whether numbers have 16 bits, which may lie along rows too."""
-    kind = expr.args[0]
-    assert isinstance(kind, StringImm)
-    return kind.value in ("bfloat16", "float16")
-
-
-def _product(
-    emitter: Any, expr: Call, factors: list[tuple[str, str, str]], told: str, tail: str
-) -> str:
-    """wgmma on factors (their type, constraint and value), told in its text by $0, $1, ..."""
+    """The product; a sum that is known to go on has no predicate."""
     kind = expr.args[0]
     assert isinstance(kind, StringImm)
     name, depth = _KINDS[kind.value]
@@ -150,58 +120,37 @@ def _product(
     whole = kind.value in ("int8", "uint8")
     register, letter, total = ("i32", "r", "s32") if whole else ("float", "f", "f32")
     count = columns // 2
-    places = _registers_at(emitter, expr.args[2], register, count)
-    old = [writer.value(f"load {register}, ptr {place}, align 4") for place in places]
+    sums, a, b = (emitter.expr(expr.args[place]) for place in (2, 3, 4))
     adds = build.int_value(expr.args[5])
+    places = [
+        writer.value(f"getelementptr inbounds {register}, ptr {sums}, i64 {number}")
+        for number in range(count)
+    ]
+    old = [writer.value(f"load {register}, ptr {place}, align 4") for place in places]
     scale = "p" if adds is None else str(adds)
-    tail = ("" if whole else ", 1, 1") + tail
-    operands = re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + count}", told)
+    tail = "" if whole else ", 1, 1"
+    if kind.value in ("bfloat16", "float16"):
+        tail += f", {_number(expr, 6)}, {_number(expr, 7)}"
     text = (
         f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{total}.{name}.{name} "
-        f"{_box(0, count)}, {operands}, {scale}{tail};"
+        f"{_box(0, count)}, ${count}, ${count + 1}, {scale}{tail};"
     )
-    given = [f"{own} {value}" for own, _, value in factors]
-    inputs = [constraint for _, constraint, _ in factors]
+    given = [f"i64 {a}", f"i64 {b}"]
+    inputs = ["l", "l"]
     if adds is None:
-        text = f"{{ .reg .pred p; setp.ne.b32 p, ${count + len(factors)}, 0; {text} }}"
+        text = f"{{ .reg .pred p; setp.ne.b32 p, ${count + 2}, 0; {text} }}"
         given.append(f"i32 {emitter.expr(expr.args[5])}")
         inputs.append("r")
     constraints = [f"={letter}"] * count + inputs + [str(number) for number in range(count)]
-    _write_into(emitter, text, constraints, given, register, places, old)
-    return zero(expr.dtype)
-
-
-def _settle(emitter: Any, expr: Call) -> str:
-    """Nothing, through which registers go."""
-    count = _number(expr, 1)
-    places = _registers_at(emitter, expr.args[0], "float", count)
-    old = [emitter.writer.value(f"load float, ptr {place}, align 4") for place in places]
-    constraints = ["=f"] * count + [str(number) for number in range(count)]
-    _write_into(emitter, "", constraints, [], "float", places, old)
-    return zero(expr.dtype)
-
-
-def _registers_at(emitter: Any, first: Expr, register: str, count: int) -> list[str]:
-    begin = emitter.expr(first)
-    return [
-        emitter.writer.value(f"getelementptr inbounds {register}, ptr {begin}, i64 {number}")
-        for number in range(count)
-    ]
-
-
-def _write_into(
-    emitter: Any, text: str, constraints: list[str], given: list[str], register: str,
-    places: list[str], old: list[str],
-) -> None:
-    """Assembly that changes registers."""
-    kinds = "{" + ", ".join([register] * len(places)) + "}"
     made = write_asm(
         emitter, text, ",".join(constraints), *given, *[f"{register} {value}" for value in old],
-        result=kinds,
+        result="{" + ", ".join([register] * count) + "}",
     )
+    kinds = "{" + ", ".join([register] * count) + "}"
     for number, place in enumerate(places):
-        value = emitter.writer.value(f"extractvalue {kinds} {made}, {number}")
-        emitter.writer.emit(f"store {register} {value}, ptr {place}, align 4")
+        value = writer.value(f"extractvalue {kinds} {made}, {number}")
+        writer.emit(f"store {register} {value}, ptr {place}, align 4")
+    return zero(expr.dtype)
 
 
 def _stmatrix(emitter: Any, expr: Call) -> str:
@@ -309,17 +258,6 @@ def _registers(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
-def _floats(name: str) -> Writer:
-    """One instruction of LLVM's on floats."""
-
-    def write(emitter: Any, expr: Call) -> str:
-        given = [("float", emitter.expr(arg)) for arg in expr.args]
-        made: str = emitter.instruction(name, "float", *given)
-        return made
-
-    return write
-
-
 def _pure(text: str, *constraints: str) -> Writer:
     """One instruction that gives an integer and does nothing else."""
 
@@ -357,18 +295,16 @@ _WRITERS: Mapping[str, Writer] = {
     "mbarrier_arrive": _plain("mbarrier.arrive.shared::cta.b64 _, [$0];", "r"),
     "mbarrier_wait": _plain(_WAIT, "r,r"),
     "wgmma": _wgmma,
-    "wgmma_words": _wgmma_words,
-    "settle": _settle,
     "wgmma_fence": _plain("wgmma.fence.sync.aligned;"),
     "wgmma_commit": _plain("wgmma.commit_group.sync.aligned;"),
     "wgmma_wait": _immediate("wgmma.wait_group.sync.aligned {};"),
     "shared_address": _shared_address,
     "stmatrix": _stmatrix,
     "pack_pair": _pack_pair,
-    "larger": _floats("llvm.nvvm.fmax.f"),
-    "flushed_exp2": _floats("llvm.nvvm.ex2.approx.ftz.f32"),
     "copy_chunk": _copy_chunk,
     "store_word": _plain("st.global.b32 [$0], $1;", "l,r"),
+    "store_pair": _plain("st.global.v2.f32 [$0], {$1, $2};", "l,f,f"),
+    "keep_pair": _plain("st.shared.v2.f32 [$0], {$1, $2};", "r,f,f"),
     "load_quad": _load_quad,
     "send_quad": _send_quad,
     "multiply_quads": _multiply_quads,
@@ -386,11 +322,13 @@ _WRITERS: Mapping[str, Writer] = {
     "wait_for_grids": _plain("griddepcontrol.wait;"),
 }
 
-_HOPPER, _ANY_HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
+_HOPPER_ALONE, _HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
+_NEEDS = {
+    "launch_dependents": Needs(90, 78), "wait_for_grids": Needs(90, 78),
+    "registers": _HOPPER_ALONE,
+    **{name: _HOPPER_ALONE for name in _WRITERS if name.startswith("wgmma")},
+}
 
 WARPGROUPS = {
-    name: DeviceIntrinsic(
-        write, _HOPPER if name.startswith(("wgmma", "registers")) else _ANY_HOPPER
-    )
-    for name, write in _WRITERS.items()
+    name: DeviceIntrinsic(write, _NEEDS.get(name, _HOPPER)) for name, write in _WRITERS.items()
 }

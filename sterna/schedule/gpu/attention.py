@@ -18,7 +18,7 @@ from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.limits import Limits
-from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
+from sterna.schedule.gpu.warpgroup_attention import Shape, attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
 from sterna.tir import ir_builder
@@ -77,12 +77,13 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
     shapes = [[build.int_value(n) for n in t.shape] for t in made.operands]
     if any(not extent for shape in shapes for extent in shape):
         return None
-    if target is not None and str(target.attrs.get("arch")) == "sm_90a":
-        whole = attention_on_tensor_cores(
-            made, outputs[0], Architecture.of("sm_90a").most_shared
-        )
-        if whole is not None:
-            return whole
+    query, key, value = (_shape(tensor) for tensor in made.operands[:3])
+    shape = Shape(
+        str(outputs[0].dtype), query[0], query[2], query[1], key[1], query[3], value[3]
+    )
+    if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
+        room = Architecture.of("sm_90a").most_shared
+        return attention_on_tensor_cores(made, outputs[0], shape, room)
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 

@@ -162,4 +162,4 @@ class LaneResults(Results):
         return row, column
 
     def store(self) -> None:
-        self._store_pairs(as_words=False)
+        self._store_pairs(at_once=False)

@@ -29,6 +29,8 @@ class TurnedKernel(WarpgroupKernel):
 class TurnedResults(Results):
     """Results whose rows are the columns of sums."""
 
+    has_pairs = False
+
     def extents(self) -> tuple[int, int]:
         return self.product.columns, self.product.rows
 

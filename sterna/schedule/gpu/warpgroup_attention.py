@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
-from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
@@ -26,16 +25,14 @@ from sterna.schedule.gpu.warpgroup_kernel import (
 )
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, extern, thread_axis
-from sterna.te import all as all_of
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.register_products import flushed_exp2, larger, settle, wgmma_registers
 from sterna.tir.stmt import Buffer, Stmt
 from sterna.tir.threads import ROLLED
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
     first_lane,
-    flushed_exp2,
-    larger,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
@@ -43,7 +40,6 @@ from sterna.tir.warpgroups import (
     mbarrier_wait,
     pack_pair,
     registers,
-    settle,
     shared_address,
     store_word,
     tensor_map,
@@ -52,14 +48,13 @@ from sterna.tir.warpgroups import (
     wgmma_commit,
     wgmma_fence,
     wgmma_wait,
-    wgmma_words,
 )
 
 KINDS = ("bfloat16", "float16")
+MOST_WIDTH = 128
+"""Of queries, keys and values."""
 BOX = 64
 """Numbers of 16 bits in a row of shared memory."""
-WIDTHS = (64, 128)
-"""Of queries, keys and values."""
 STEP = 16
 """Numbers of a sum that one product takes."""
 NEVER = -math.inf
@@ -78,7 +73,9 @@ class AttentionTile:
     """Groups of four warps, each with 64 queries."""
     keys: int
     stages: int
-    width: int
+    boxes: int
+    """Boxes of 64 numbers in a row of queries and keys."""
+    value_boxes: int
 
     @property
     def queries(self) -> int:
@@ -93,49 +90,68 @@ class AttentionTile:
     @property
     def query_bytes(self) -> int:
         """All queries."""
-        return self.queries * self.width * 2
+        return self.queries * self.boxes * ROW_BYTES
 
     @property
-    def tile_bytes(self) -> int:
-        """A tile of keys, or one of values."""
-        return self.keys * self.width * 2
+    def key_bytes(self) -> int:
+        """A tile of keys."""
+        return self.keys * self.boxes * ROW_BYTES
+
+    @property
+    def value_bytes(self) -> int:
+        """A tile of values."""
+        return self.keys * self.value_boxes * ROW_BYTES
 
     @property
     def shared_bytes(self) -> int:
         """With the barriers."""
-        return self.query_bytes + 2 * self.stages * self.tile_bytes + 8 * (4 * self.stages + 1)
+        tiles = self.stages * (self.key_bytes + self.value_bytes)
+        return self.query_bytes + tiles + 8 * (4 * self.stages + 1)
 
     def __str__(self) -> str:
         return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages"
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is multiplied."""
+
+    kind: str
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    value_width: int
+
+    @property
+    def suits(self) -> bool:
+        """Whether rows are whole, and fit into the registers of a group."""
+        widths = (self.width, self.value_width)
+        return self.kind in KINDS and all(n % 8 == 0 and n <= MOST_WIDTH for n in widths)
+
+    @property
+    def boxes(self) -> tuple[int, int]:
+        """How many boxes of 64 numbers a row of keys, and of values, has."""
+        return -(-self.width // BOX), -(-self.value_width // BOX)
+
+
 def attention_on_tensor_cores(
-    made: AttentionStages, result: Tensor, most_shared: int
-) -> Tensor | None:
-    """The statements of attention; None if Tensor Cores do not suit it."""
-    shapes = [_shape(tensor) for tensor in made.operands[:3]]
-    kinds = {str(tensor.dtype) for tensor in (*made.operands[:3], result)}
-    query, key, value = shapes
-    if len(kinds) != 1 or not kinds <= {*KINDS} or query[3] not in WIDTHS:
-        return None
-    if value[3] != query[3] or query[2] != key[2]:
-        return None
+    made: AttentionStages, result: Tensor, shape: Shape, most_shared: int
+) -> Tensor:
+    """The statements of attention of such a shape."""
     offered = [
         tile
         for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)
-        if (tile := AttentionTile(groups, keys, stages, query[3])).shared_bytes <= most_shared
+        if (tile := AttentionTile(groups, keys, stages, *shape.boxes)).shared_bytes <= most_shared
     ]
 
     def cost(tile: AttentionTile) -> float:
-        blocks = query[0] * query[2] * -(-query[1] // tile.queries)
-        turns = -(-blocks // PROCESSORS) * -(-key[1] // tile.keys)
+        blocks = shape.batch * shape.heads * -(-shape.queries // tile.queries)
+        turns = -(-blocks // PROCESSORS) * -(-shape.keys // tile.keys)
         return turns * (tile.queries * tile.keys + 4096) - tile.stages
 
-    return _Writer(made, result, choose("tile of attention", offered, cost)).tensor()
-
-
-def _shape(tensor: Tensor) -> list[int]:
-    return [build.int_value(extent) or 0 for extent in tensor.shape]
+    return _Writer(made, result, shape, choose("tile of attention", offered, cost)).tensor()
 
 
 class _Writer:
@@ -145,20 +161,19 @@ class _Writer:
     out: BufferVar
     masks: list[Buffer]
 
-    def __init__(self, made: AttentionStages, result: Tensor, tile: AttentionTile) -> None:
-        self.made, self.result, self.ring = made, result, tile
-        self.batch, self.queries, self.heads, self.width = _shape(made.operands[0])
-        self.keys = _shape(made.operands[1])[1]
-        self.kind = made.operands[0].dtype
-        self.boxes = self.width // BOX
-        self.blocks = -(-self.keys // tile.keys)
+    def __init__(
+        self, made: AttentionStages, result: Tensor, shape: Shape, tile: AttentionTile
+    ) -> None:
+        self.made, self.result, self.shape, self.ring = made, result, shape, tile
+        self.kind = shape.kind
+        self.blocks = -(-shape.keys // tile.keys)
 
     def tensor(self) -> Tensor:
         """The result."""
-        kind = TensorType(tuple(_shape(self.result)), self.result.dtype)
+        extents = [build.int_value(extent) or 0 for extent in self.result.shape]
         found: Tensor = extern(
-            kind.shape, list(self.made.operands), self._body, name="T_attention",
-            dtype=str(kind.dtype), attrs={"schedule": f"online softmax by wgmma, {self.ring}"},
+            extents, list(self.made.operands), self._body, name="T_attention",
+            dtype=str(self.result.dtype), attrs={"schedule": f"online softmax by wgmma, {self.ring}"},
         )
         return found
 
@@ -169,26 +184,26 @@ class _Writer:
         self._write(given)
         return self.ib.get()
 
-    def _map(self, array: BufferVar, length: int, rows: int) -> Expr:
+    def _map(self, array: BufferVar, width: int, length: int, rows: int) -> Expr:
         """A tensor map of rows of one head."""
-        line = 2 * self.width
+        heads, line = self.shape.heads, 2 * width
         numbers = [
-            MAP_TYPES[str(self.kind)], SWIZZLE_128, 4, self.width, self.heads, length, self.batch,
-            line, line * self.heads, line * self.heads * length, BOX, 1, rows, 1,
+            MAP_TYPES[self.kind], SWIZZLE_128, 4, width, heads, length, self.shape.batch,
+            line, line * heads, line * heads * length, BOX, 1, rows, 1,
         ]
-        return tensor_map(array[0], " ".join(["tiled", *map(str, numbers)]))
+        return tensor_map(array[0, 0, 0, 0], " ".join(["tiled", *map(str, numbers)]))
 
     def _write(self, given: Sequence[BufferVar]) -> None:
-        ib, tile = self.ib, self.ring
+        ib, tile, shape = self.ib, self.ring, self.shape
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
-        parts = -(-self.queries // tile.queries)
-        ib.scope_attr(block, "thread_extent", self.batch * self.heads * parts)
+        parts = -(-shape.queries // tile.queries)
+        ib.scope_attr(block, "thread_extent", shape.batch * shape.heads * parts)
         ib.scope_attr(thread, "thread_extent", tile.threads)
         shared = ib.allocate("uint8", (tile.shared_bytes,), name="stages", scope="shared.dyn")
         self.base = ib.let("base", shared_address(shared[0]))
         self.key_at = ib.let("key_at", self.base + tile.query_bytes)
-        self.value_at = ib.let("value_at", self.key_at + tile.stages * tile.tile_bytes)
-        barriers = ib.let("barriers", self.value_at + tile.stages * tile.tile_bytes)
+        self.value_at = ib.let("value_at", self.key_at + tile.stages * tile.key_bytes)
+        barriers = ib.let("barriers", self.value_at + tile.stages * tile.value_bytes)
         each = 8 * tile.stages
         self.key_full, self.key_free = barriers, ib.let("key_free", barriers + each)
         self.value_full = ib.let("value_full", barriers + 2 * each)
@@ -196,11 +211,12 @@ class _Writer:
         self.query_full = ib.let("query_full", barriers + 4 * each)
         self.thread = thread.var
         self.maps = (
-            self._map(given[0], self.queries, tile.queries),
-            self._map(given[1], self.keys, tile.keys), self._map(given[2], self.keys, tile.keys),
+            self._map(given[0], shape.width, shape.queries, tile.queries),
+            self._map(given[1], shape.width, shape.keys, tile.keys),
+            self._map(given[2], shape.value_width, shape.keys, tile.keys),
         )
         head = ib.let("number", block.var // parts)
-        self.image, self.head = head // self.heads, head % self.heads
+        self.image, self.head = head // shape.heads, head % shape.heads
         self.first = ib.let("first", block.var % parts * tile.queries)
         self._begin()
         warp = ib.let("warp", first_lane(thread.var // WARP))
@@ -234,18 +250,18 @@ class _Writer:
         with ib.new_scope():
             place = Turn(self, "filled", phase=1)  # type: ignore[arg-type]
             with ib.for_range(0, self.blocks, name="block", annotations={ROLLED: 1}) as block:
-                for number, full, free, at in (
-                    (1, self.key_full, self.key_free, self.key_at),
-                    (2, self.value_full, self.value_free, self.value_at),
+                for number, full, free, at, size in (
+                    (1, self.key_full, self.key_free, self.key_at, tile.key_bytes),
+                    (2, self.value_full, self.value_free, self.value_at, tile.value_bytes),
                 ):
                     ib.emit(mbarrier_wait(free + place.stage * 8, place.phase))
-                    ib.emit(mbarrier_expect(full + place.stage * 8, tile.tile_bytes))
-                    self._load(number, at + place.stage * tile.tile_bytes,
+                    ib.emit(mbarrier_expect(full + place.stage * 8, size))
+                    self._load(number, at + place.stage * size,
                                full + place.stage * 8, block * tile.keys, tile.keys)
                 place.advance()
 
     def _load(self, number: int, to: Expr, barrier: Expr, row: Expr, rows: int) -> None:
-        for box in range(self.boxes):
+        for box in range(self.ring.value_boxes if number == 2 else self.ring.boxes):
             at = (box * BOX, self.head, row, self.image)
             self.ib.emit(
                 tma_load(to + box * rows * ROW_BYTES, barrier, self.maps[number], at)
@@ -266,7 +282,7 @@ class _Consumer:
         self.lane = ib.let("lane", kernel.thread % WARP)
         self.row = ib.let("row", kernel.first + warp * 16 + self.lane // 4)
         self.scores = ib.allocate("float32", (self.tile.keys // 2,), name="scores", scope="local")
-        self.sums = ib.allocate("float32", (kernel.width // 2,), name="sums", scope="local")
+        self.sums = ib.allocate("float32", (kernel.shape.value_width // 2,), name="sums", scope="local")
         self.words = ib.allocate("uint32", (self.tile.keys // 4,), name="words", scope="local")
         self.largest = ib.allocate("float32", (2,), name="largest", scope="local")
         self.total = ib.allocate("float32", (2,), name="total", scope="local")
@@ -276,7 +292,7 @@ class _Consumer:
     def write(self) -> None:
         """All tiles, then the results."""
         ib, kernel = self.ib, self.kernel
-        for number in range(kernel.width // 2):
+        for number in range(kernel.shape.value_width // 2):
             self.sums[number] = _number(0)
         for row in range(2):
             self.largest[row] = _number(NEVER)
@@ -298,7 +314,7 @@ class _Consumer:
             self._powers(last, keys, values, build.const(kernel.blocks > 1, "bool"))
             self._multiply_values(values)
             ib.emit(wgmma_wait(0))
-            ib.emit(settle(self.sums[0], kernel.width // 2))
+            ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
         self._store()
 
     def _is_first(self) -> Expr:
@@ -308,9 +324,9 @@ class _Consumer:
         """Begin the scores of the next tile."""
         ib, kernel, tile = self.ib, self.kernel, self.tile
         ib.emit(mbarrier_wait(kernel.key_full + place.stage * 8, place.phase))
-        right = (kernel.key_at + place.stage * tile.tile_bytes) // 16
+        right = (kernel.key_at + place.stage * tile.key_bytes) // 16
         ib.emit(wgmma_fence())
-        for step in range(kernel.width // STEP):
+        for step in range(-(-kernel.shape.width // STEP)):
             box, within = step // 4, step % 4 * 2
             left = self.left + (box * tile.queries * ROW_BYTES // 16 + within)
             beside = right + (box * tile.keys * ROW_BYTES // 16 + within)
@@ -324,14 +340,14 @@ class _Consumer:
         """Begin to add the values of a tile, by the powers in registers."""
         ib, kernel, tile = self.ib, self.kernel, self.tile
         ib.emit(mbarrier_wait(kernel.value_full + place.stage * 8, place.phase))
-        right = (kernel.value_at + place.stage * tile.tile_bytes) // 16
+        right = (kernel.value_at + place.stage * tile.value_bytes) // 16
         constant = _ALONG_ROWS | (tile.keys * ROW_BYTES // 16) << 16
         ib.emit(wgmma_fence())
         for step in range(tile.keys // STEP):
             beside = right + step * STEP * ROW_BYTES // 16
-            ib.emit(wgmma_words(
-                kernel.kind, kernel.width, self.sums[0], self.words[4 * step],
-                _descriptor(beside, constant), 1, True,
+            ib.emit(wgmma_registers(
+                kernel.kind, kernel.shape.value_width, self.sums[0], self.words[4 * step],
+                _descriptor(beside, constant), True,
             ))
         ib.emit(wgmma_commit())
 
@@ -352,12 +368,12 @@ class _Consumer:
             added = _joined(self._of_row(row), lambda x, y: x + y)
             self.total[row] = self.total[row] * shrinks[row][0] + added
         ib.emit(wgmma_wait(0))
-        ib.emit(settle(self.sums[0], kernel.width // 2))
+        ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
         with ib.if_scope(has_values):
             with ib.if_scope(self._is_first()):
                 ib.emit(mbarrier_arrive(kernel.value_free + values.stage * 8))
             values.advance()
-        for number in range(kernel.width // 2):
+        for number in range(kernel.shape.value_width // 2):
             self.sums[number] = self.sums[number] * shrinks[number // 2 % 2][0]
         for number in range(0, self.tile.keys // 2, 2):
             low, high = self.scores[number], self.scores[number + 1]
@@ -374,7 +390,7 @@ class _Consumer:
     def _mask(self, block: Expr) -> None:
         """Scale scores that a mask is added to; those behind the last key never count."""
         kernel, tile = self.kernel, self.tile
-        ragged = kernel.keys % tile.keys != 0
+        ragged = kernel.shape.keys % tile.keys != 0
         if not kernel.masks and not ragged:
             return
         first = block * tile.keys + self.lane % 4 * 2
@@ -384,13 +400,13 @@ class _Consumer:
             if kernel.masks:
                 made = self._masked(made, self.row + 8 * (number // 2 % 2), key)
             if ragged:
-                made = build.select(key < kernel.keys, made, _number(NEVER))
+                made = build.select(key < kernel.shape.keys, made, _number(NEVER))
             self.scores[number] = made
 
     def _masked(self, score: Expr, row: Expr, key: Expr) -> Expr:
         kernel = self.kernel
-        query = build.minimum(row, kernel.queries - 1)
-        place = build.minimum(key, kernel.keys - 1)
+        query = build.minimum(row, kernel.shape.queries - 1)
+        place = build.minimum(key, kernel.shape.keys - 1)
         score = score * kernel.made.scale
         for mask in kernel.masks:
             own = (kernel.image, kernel.head, query, place)[4 - len(mask.shape) :]
@@ -426,15 +442,14 @@ class _Consumer:
             for distance in (1, 2):
                 whole[0] = whole[0] + _of_lane(whole[0], distance)
             parts.append(ib.let("part", _number(1) / whole[0]))
-        for number in range(0, kernel.width // 2, 2):
+        for number in range(0, kernel.shape.value_width // 2, 2):
             row = number // 2 % 2
             query = self.row + 8 * row
             column = 8 * (number // 4) + self.lane % 4 * 2
             low, high = (self.sums[number + which] * parts[row] for which in (0, 1))
-            with ib.if_scope(all_of(query < kernel.queries)):
-                line = (kernel.image * kernel.queries + query) * kernel.heads + kernel.head
-                at = line * kernel.width + column
-                ib.emit(store_word(kernel.out[at], pack_pair(kernel.kind, low, high)))
+            with ib.if_scope(query < kernel.shape.queries):
+                place = kernel.out[kernel.image, query, kernel.head, column]
+                ib.emit(store_word(place, pack_pair(kernel.kind, low, high)))
 
 
 def _joined(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:

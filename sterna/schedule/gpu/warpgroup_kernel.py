@@ -46,6 +46,7 @@ from sterna.tir.warpgroups import (
     send_quad,
     shared_address,
     stmatrix,
+    store_pair,
     store_word,
     tensor_map,
     wait_for_grids,
@@ -270,8 +271,9 @@ class WarpgroupKernel(StatementKernel):
         return self.product.blocks // self.ring.split
 
     def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
-        """A loop that is not written out."""
-        return self.ib.for_range(begin, end, name=name, annotations={ROLLED: 1})
+        """A loop that is not written out where registers are scarce."""
+        notes = {ROLLED: 1} if self.ring.moves_registers else {}
+        return self.ib.for_range(begin, end, name=name, annotations=notes)
 
     # ---- the producer ----
 
@@ -410,6 +412,8 @@ class Results:
     """
 
     most_beside = MOST_SUMS_BESIDE
+    has_pairs = True
+    """Whether sums of even numbers have the next one to their right."""
 
     def __init__(self, kernel: WarpgroupKernel, sums: BufferVar, warp: Expr) -> None:
         self.kernel, self.sums = kernel, sums
@@ -508,26 +512,27 @@ class Results:
         if narrow and columns % 8 == 0 and self.stores_rows:
             self._store_rows()
         else:
-            self._store_pairs(narrow and columns % 2 == 0)
+            self._store_pairs(self.has_pairs and columns % 2 == 0 and kind.is_float)
 
     @property
     def stores_rows(self) -> bool:
         """Whether its columns are whole blocks of what goes through shared memory."""
         return self.ring.own_columns % 16 == 0
 
-    def _store_pairs(self, as_words: bool) -> None:
-        """Straight from the registers; as_words: two results of 16 bits at once."""
+    def _store_pairs(self, at_once: bool) -> None:
+        """Straight from the registers; at_once: two results that are side by side."""
         ib, kernel = self.ib, self.kernel
         rows, columns = self.extents()
-        for number in range(0, self.count, 2 if as_words else 1):
+        for number in range(0, self.count, 2 if at_once else 1):
             row, column = self.place(number)
             with ib.if_scope(all_of(row < rows, column < columns)):
-                at = (row + kernel.batch * rows) * columns + column
-                if as_words:
-                    word = self._word(kernel.out.dtype, number)
-                    ib.emit(store_word(kernel.out[at], word))
+                to = kernel.out[(row + kernel.batch * rows) * columns + column]
+                if not at_once:
+                    ib.emit(kernel.out.buffer.vstore(to.indices, self.final(number)))
+                elif kernel.out.dtype.bits == 16:
+                    ib.emit(store_word(to, self._word(kernel.out.dtype, number)))
                 else:
-                    kernel.out[at] = self.final(number)
+                    ib.emit(store_pair(to, self.final(number), self.final(number + 1)))
 
     def _store_rows(self) -> None:
         """Through shared memory, where the tile's blocks were, as whole rows of 128 bytes."""
