@@ -11,8 +11,8 @@
                                float32: the larger number, and a power of two; subnormal ones are 0
 """
 
-from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.ir import build
+from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.support.dtype import DataType
 from sterna.tir.external import address_of
 from sterna.tir.intrinsics import Intrinsic, register_intrinsic

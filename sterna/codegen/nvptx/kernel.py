@@ -10,8 +10,8 @@ from sterna.codegen.llvm.types import memory_type, symbol, value_type, vector_ty
 from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
-from sterna.codegen.nvptx.registers import written_out
 from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
+from sterna.codegen.nvptx.registers import written_out
 from sterna.codegen.nvptx.speculation import (
     elements_of,
     is_private,

@@ -261,22 +261,21 @@ class _Writer:
     def _shrink(self) -> None:
         """The largest score so far: all that was summed shrinks by the same factor."""
         ib = self.ib
-        with self._each(OWN_QUERIES, "row") as row:
-            with ib.new_scope():
-                most = ib.allocate("float32", (1,), name="most", scope="local")
-                most[0] = self.largest[row]
-                with ib.for_range(0, self.tile.keys, name="key") as key:
-                    most[0] = build.maximum(most[0], self.scores[self._row(row), key])
-                # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
-                base = ib.let("base", build.select(
-                    most[0].equal(_number(NEVER)), _number(0), most[0]))
-                factor = ib.let("factor", exp(self.largest[row] - base))
-                self.largest[row] = most[0]
-                self.total[row] = self.total[row] * factor
-                with self._each(self.columns, "column") as column:
-                    self.sums[row, column] = self.sums[row, column] * factor
-                with self._each(self.own_keys, "key") as k:
-                    self.own[row, k] = exp(self.own[row, k] - base)
+        with self._each(OWN_QUERIES, "row") as row, ib.new_scope():
+            most = ib.allocate("float32", (1,), name="most", scope="local")
+            most[0] = self.largest[row]
+            with ib.for_range(0, self.tile.keys, name="key") as key:
+                most[0] = build.maximum(most[0], self.scores[self._row(row), key])
+            # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
+            base = ib.let("base", build.select(
+                most[0].equal(_number(NEVER)), _number(0), most[0]))
+            factor = ib.let("factor", exp(self.largest[row] - base))
+            self.largest[row] = most[0]
+            self.total[row] = self.total[row] * factor
+            with self._each(self.columns, "column") as column:
+                self.sums[row, column] = self.sums[row, column] * factor
+            with self._each(self.own_keys, "key") as k:
+                self.own[row, k] = exp(self.own[row, k] - base)
 
     def _add(self) -> None:
         """The values of a tile, by the powers of their scores."""
