@@ -43,7 +43,7 @@ class GPUGenerator(KernelCodeGenerator):
         """The text of a program of kernels, for the device's driver."""
 
     def prepared(self, kernel: PrimFunc, target: Target) -> PrimFunc:
-        """A kernel as this language's devices run it best."""
+        """A kernel with what the device's launches are to know of it."""
         return kernel
 
     def compile(
