@@ -7,16 +7,9 @@ next tile's blocks come while this one's results are stored, by copies from shar
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
-from sterna.schedule.gpu.warpgroup_kernel import (
-    CHUNK,
-    GROUP,
-    GROUP_ROWS,
-    STEPS,
-    Results,
-    Turn,
-    WarpgroupKernel,
-    tile_of,
-)
+from sterna.schedule.gpu.results import CHUNK, Results
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, tile_of
+from sterna.schedule.gpu.warpgroup_kernel import STEPS, Turn, WarpgroupKernel
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (

@@ -20,8 +20,9 @@ from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
-from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
+from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
 from sterna.support.dtype import DataType
