@@ -8,13 +8,14 @@ import numpy as np
 from sterna.driver import relay_build, vm_build
 from sterna.frontend.stages import HostFunction, function_of, is_cheap
 from sterna.ir.module import IRModule
+from sterna.ir.types import TensorType, TupleType
 from sterna.model.compiled_model import CompiledModel
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
 from sterna.runtime import Device, NDArray, cpu
-from sterna.runtime.vm import ADT, VirtualMachine
+from sterna.runtime.vm import ADT, Executable, VirtualMachine
 from sterna.target import Target
 
 Program = Callable[[Mapping[str, Array]], list[Array]]
@@ -94,6 +95,31 @@ def _interpreted(function: Function, names: list[str]) -> Program:
         return list(made) if isinstance(made, tuple) else [np.asarray(made)]
 
     return run
+
+
+def symbolic_program(function: Function, target: Target, others: IRModule) -> "SymbolicRun":
+    """A function of tensors, some of whose extents are open, as one program for all of them."""
+    kind = function.checked_type.ret_type  # type: ignore[attr-defined]
+    parts = kind.fields if isinstance(kind, TupleType) else (kind,)
+    if not all(isinstance(part, TensorType) for part in parts):
+        raise ValueError(f"the model gives {kind!r}, which are not all tensors")
+    module = others.shallow_copy()
+    module["main"] = function
+    executable = vm_build.compile(module, target)
+    return SymbolicRun(executable, [param.name_hint for param in function.params])
+
+
+class SymbolicRun:
+    """A program of the virtual machine whose kernels take extents when they are called."""
+
+    def __init__(self, executable: Executable, names: list[str]) -> None:
+        self.executable, self.names = executable, names
+        self._machine = VirtualMachine(executable, cpu(0))
+
+    def __call__(self, values: Mapping[str, Array]) -> list[Array]:
+        made = self._machine.invoke("main", *[values[name] for name in self.names])
+        parts = list(made) if isinstance(made, ADT) else [made]
+        return [np.asarray(to_numpy(each)) for each in parts]
 
 
 def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:
