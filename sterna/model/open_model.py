@@ -25,17 +25,15 @@ from sterna.model.arguments import InputError
 from sterna.model.background import Background
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.open_arguments import Ranges, arranged, check_inputs
-from sterna.model.programs import Program, with_host
+from sterna.model.programs import Program, SymbolicRun, with_host
 from sterna.model.report import Report
-from sterna.relay.arrays import Array
+from sterna.model.session import Session
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
 from sterna.runtime.node_times import NodeTimes
 
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
-
-SymbolicProgram = Callable[[Mapping[str, Array]], list[Any]]
-"""Takes values by name and gives the model's outputs, whatever the shapes."""
 
 Build = Callable[[Function, bool], Program]
 """Compiles a function; the flag says that it only decides how to go on."""
@@ -80,7 +78,7 @@ class OpenModel(CompiledModel):
     outputs: tuple[str, ...]  # type: ignore[assignment]
 
     def __init__(
-        self, trace: Trace, build: Build, ranges: Ranges, symbolic: "SymbolicProgram | None" = None,
+        self, trace: Trace, build: Build, ranges: Ranges, symbolic: SymbolicRun | None = None,
         why_not_symbolic: str = "", often: int = 0,
     ) -> None:
         """often: how many calls of one shape let a program for it be compiled meanwhile."""
@@ -187,6 +185,19 @@ class OpenModel(CompiledModel):
     def _compiled(self, function: Function, decides: bool) -> Program:
         self.compiled += 1
         return self._make(function, decides)
+
+    def session(self, carried: Mapping[str, str], initial: Mapping[str, Any]) -> Session:
+        """A run step by step whose state stays inside: by output, the input that it is next.
+
+        initial: the first values of these inputs, such as an empty KV cache.
+        """
+        names = [each.name for each in self.inputs]
+        if self._symbolic is None:
+            def run(values: Mapping[str, Any]) -> list[Any]:
+                return self._called(arranged(self.inputs, (), values))
+
+            return Session(run, names, self.outputs, carried, initial, np.asarray)
+        return Session(self._symbolic.run, names, self.outputs, carried, initial, to_numpy)
 
     # ---- what needs one shape ----
 

@@ -2,6 +2,7 @@
 control flow, or by the operators' references where there is next to nothing to compute."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -117,9 +118,12 @@ class SymbolicRun:
         self._machine = VirtualMachine(executable, cpu(0))
 
     def __call__(self, values: Mapping[str, Array]) -> list[Array]:
+        return [np.asarray(to_numpy(each)) for each in self.run(values)]
+
+    def run(self, values: Mapping[str, Any]) -> list[NDArray]:
+        """The results as arrays of the runtime, which need not be copied to be given again."""
         made = self._machine.invoke("main", *[values[name] for name in self.names])
-        parts = list(made) if isinstance(made, ADT) else [made]
-        return [np.asarray(to_numpy(each)) for each in parts]
+        return list(made) if isinstance(made, ADT) else [made]
 
 
 def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:
