@@ -24,9 +24,9 @@ def main() -> None:
     given = options.parse_args()
     os.environ.setdefault("STERNA_NUM_THREADS", str(given.threads))
     import onnxruntime
+    from decoder_model import decoder
 
     import sterna
-    from decoder_model import decoder
 
     proto = decoder()
     names = {"present_k": "past_k", "present_v": "past_v"}

@@ -15,6 +15,7 @@ from sterna.model.background import HOT_AFTER
 from sterna.model.import_and_build import narrowed
 from sterna.model.import_model import format_of
 from sterna.model.open_arguments import Ranges
+from sterna.model.open_files import told
 from sterna.model.open_model import OpenModel, Trace
 from sterna.model.programs import Program, program_of, symbolic_program
 from sterna.relay.expr import Function, RelayExpr, TupleGetItem, Var
@@ -57,7 +58,7 @@ def build_open(
             function = trace.symbolic()
             if narrow is not None:
                 function = narrowed(IRModule.from_expr(function), {}, narrow, target)["main"]
-            symbolic = symbolic_program(function, target, others)
+            symbolic = symbolic_program(function, target, others, told(trace, ranges))
         except (ValueError, TypeError, NotImplementedError) as error:
             return OpenModel(trace, build, ranges, None, str(error))
     return OpenModel(trace, build, ranges, symbolic, "", often)

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -201,22 +202,32 @@ class OpenModel(CompiledModel):
 
     # ---- what needs one shape ----
 
-    def _open_shapes(self) -> OpenShapeError:
+    def open_shapes(self) -> OpenShapeError:
         """What says how to ask for one specialisation."""
         listed = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
         return OpenShapeError(listed)
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Refused: a file holds one specialisation."""
-        raise self._open_shapes()
+        """Write the program for all shapes to a file, .so or .tar; shapes come with the inputs.
+
+        Without such a program it is refused: a file holds one specialisation.
+        """
+        if self._symbolic is None:
+            raise self.open_shapes()
+        if Path(path).suffix not in (".so", ".tar"):
+            raise ValueError(
+                f"'{path}': a model with open shapes is written as .so or .tar; for other files "
+                "say the shapes"
+            )
+        self._symbolic.module.export_library(path, **options)
 
     def report(self) -> Report:
         """Refused: it is about one specialisation."""
-        raise self._open_shapes()
+        raise self.open_shapes()
 
     def profile(self, *args: Any, **options: Any) -> NodeTimes:
         """Refused: it is about one specialisation."""
-        raise self._open_shapes()
+        raise self.open_shapes()
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))

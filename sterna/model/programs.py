@@ -15,8 +15,8 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
-from sterna.runtime import Device, NDArray, cpu
-from sterna.runtime.vm import ADT, Executable, VirtualMachine
+from sterna.runtime import Device, Module, NDArray, cpu
+from sterna.runtime.vm import ADT, VirtualMachine
 from sterna.target import Target
 
 Program = Callable[[Mapping[str, Array]], list[Array]]
@@ -98,7 +98,9 @@ def _interpreted(function: Function, names: list[str]) -> Program:
     return run
 
 
-def symbolic_program(function: Function, target: Target, others: IRModule) -> "SymbolicRun":
+def symbolic_program(
+    function: Function, target: Target, others: IRModule, about: str = ""
+) -> "SymbolicRun":
     """A function of tensors, some of whose extents are open, as one program for all of them."""
     kind = function.checked_type.ret_type  # type: ignore[attr-defined]
     parts = kind.fields if isinstance(kind, TupleType) else (kind,)
@@ -106,16 +108,16 @@ def symbolic_program(function: Function, target: Target, others: IRModule) -> "S
         raise ValueError(f"the model gives {kind!r}, which are not all tensors")
     module = others.shallow_copy()
     module["main"] = function
-    executable = vm_build.compile(module, target)
-    return SymbolicRun(executable, [param.name_hint for param in function.params])
+    executable = vm_build.compile(module, target, about=about)
+    return SymbolicRun(executable.mod, [param.name_hint for param in function.params])
 
 
 class SymbolicRun:
     """A program of the virtual machine whose kernels take extents when they are called."""
 
-    def __init__(self, executable: Executable, names: list[str]) -> None:
-        self.executable, self.names = executable, names
-        self._machine = VirtualMachine(executable, cpu(0))
+    def __init__(self, module: Module, names: list[str]) -> None:
+        self.module, self.names = module, names
+        self._machine = VirtualMachine(module, cpu(0))
 
     def __call__(self, values: Mapping[str, Array]) -> list[Array]:
         return [np.asarray(to_numpy(each)) for each in self.run(values)]

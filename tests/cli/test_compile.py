@@ -104,7 +104,7 @@ def test_a_failure_of_our_own_says_how_to_see_where(
     def fail(*args: object, **named: object) -> None:
         raise AssertionError("a wing is missing")
 
-    monkeypatch.setattr("sterna.model.compile_model.compile_closed", fail)
+    monkeypatch.setattr("sterna.model.compile_model.compile", fail)
     done = sterna("compile", "dense.onnx", "-o", "dense.so")
     assert done.status == 1
     assert done.err == "sterna: AssertionError: a wing is missing\n(--debug shows where)\n"
