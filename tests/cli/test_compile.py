@@ -55,7 +55,7 @@ def test_the_report_is_shown_on_request(sterna: Sterna) -> None:
         (["dense.onnx", "-o", "a.so", "--precision", "int4"], 2, "--precision"),
         (["missing.onnx", "-o", "a.so"], 3, "No such file or directory: 'missing.onnx'"),
         (["broken.onnx", "-o", "a.so"], 3, "broken.onnx is no ONNX model"),
-        (["open.onnx", "-o", "a.so"], 3, "such as --shape image:1,6"),
+        (["open.onnx", "-o", "a.o"], 3, "open shapes is written as .so or .tar"),
         (["dense.onnx", "-o", "a.so", "--shape", "img:1,6"], 3, "'img', which is no input"),
         (["unsupported.onnx", "-o", "a.so"], 4, "birds.Flutter (opset 1): wing"),
         (["dense.onnx", "-o", "a.so", "--target", "lvm"], 4, "Cannot recognize 'lvm'"),

@@ -152,8 +152,9 @@ class OnnxTrace:
         with limited_folding() as room:
             importer = Importer(self.loaded, Inputs(shapes), None, True, room)
             results = importer.results()
-        if any(result is ABSENT for result in results):
-            raise ValueError("an optional output is not there")
+        for name, result in zip(self.outputs, results, strict=True):
+            if result is ABSENT or not isinstance(result.checked_type, TensorType):
+                raise ValueError(f"output '{name}' is no tensor")
         body = results[0] if len(results) == 1 else Tuple(tuple(results))
         return Function(tuple(importer.inputs), body)
 
