@@ -18,7 +18,7 @@ from typing import Any
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
-from sterna.ir.types import TensorType, TupleType, Type
+from sterna.ir.types import TensorType, TupleType, Type, same_dim
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import (
     BROADCAST,
@@ -148,7 +148,9 @@ class _Graph:
 
 def _same_shape(a: Type | None, b: Type | None) -> bool:
     """Whether two tensors have equal shapes; a cast or a quantisation may lie between them."""
-    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape == b.shape
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.ndim != b.ndim:
+        return False
+    return all(map(same_dim, a.shape, b.shape))
 
 
 def _meet(a: _Node | None, b: _Node | None) -> tuple[_Node | None, int]:
@@ -168,7 +170,7 @@ def _pattern(expr: RelayExpr) -> int:
     record = record_of(expr)
     if record is not None:
         assert isinstance(expr, Call)
-        known = isinstance(expr.checked_type, TensorType) and expr.checked_type.is_static
+        known = isinstance(expr.checked_type, TensorType) and expr.checked_type.is_symbolic
         # a shape that only the run tells: its kernel stands alone
         return record.pattern if known or record.gives_tuple else OPAQUE
     if isinstance(expr, Tuple):

@@ -43,6 +43,7 @@ class Direct(Packing):
     """Any contraction; weights are packed for products of matrices and for channels last."""
 
     name = DIRECT
+    takes_open = True
 
     def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
         """What it costs there with weights packed so; None if it does not suit."""
