@@ -15,6 +15,7 @@ from sterna.frontend.node import Result
 from sterna.frontend.torch.complex_pairs import is_complex, stacked
 from sterna.frontend.torch.program import (
     Argument,
+    Body,
     NumberRef,
     Program,
     Ref,
@@ -120,9 +121,22 @@ class ProgramImporter(GraphImporter):
                 raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
             found = self.values[argument.name]
             return found if isinstance(argument, Ref) else number_of(found)
+        if isinstance(argument, Body):
+            return partial(self._run_body, argument)
         if isinstance(argument, Unreadable):
             raise OpNotImplemented(argument.what)
         return argument
+
+    def _run_body(self, body: Body, *operands: RelayExpr) -> list[RelayExpr]:
+        """What a branch or a round gives for operands; it knows nothing of what is around it."""
+        around = self.values
+        self.values = dict(zip(body.inputs, operands, strict=True))
+        try:
+            for step in body.steps:
+                self._add_step(step)
+            return [self._result(each) for each in body.outputs if each is not None]
+        finally:
+            self.values = around
 
     def _list_unsupported(self) -> None:
         """Where a step fails, all operators without a converter are worth more than that."""
