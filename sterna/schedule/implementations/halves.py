@@ -14,7 +14,7 @@ from sterna.relay.arrays import Array
 from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32
-from sterna.schedule.halves_kernel import HalvesKernel, groups_of
+from sterna.schedule.halves_kernel import HalvesKernel, groups_of, reads_bytes
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
@@ -107,9 +107,12 @@ def _instructions(made: Contraction, tile: Tile) -> float:
     groups = groups_of(made)
 
     def panel(pixels: int) -> float:
-        part = Tile(pixels, tile.channels)
-        block = (part.instructions + 1) * groups + CALLED + FINISHED * pixels * tile.channels
-        return made.outputs // tile.channels * block + WIDENED * groups * pixels
+        each = Tile(pixels, tile.channels).instructions + 1
+        widened = WIDENED * groups * pixels
+        if reads_bytes(made, tile.pixels):
+            each, widened = each + 2, 0
+        block = each * groups + CALLED + FINISHED * pixels * tile.channels
+        return made.outputs // tile.channels * block + widened
 
     whole, rest = divmod(made.pixels, tile.pixels)
     return whole * panel(tile.pixels) + (panel(rest) if rest else 0)
