@@ -23,7 +23,9 @@ from sterna.te import Tensor
 MOST_PIXELS, MOST_CHANNELS = 6, 4
 # Instructions of a call with its loop's turns, of a sum that is rounded and stored, of four bytes
 # that are widened into the panel.
-CALLED, FINISHED, WIDENED = 24, 9, 5
+CALLED, FINISHED, WIDENED = 24, 11, 6
+# What it costs that the last panel is not full: results cannot take the place of what they read.
+UNEVEN = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +105,16 @@ def tiles(made: Contraction) -> dict[Tile, float]:
 
 
 def _instructions(made: Contraction, tile: Tile) -> float:
-    """All panels, of which the last may have fewer pixels, and all blocks of channels."""
+    """All panels, of which the last may be filled in part, and all blocks of channels."""
     groups = groups_of(made)
 
-    def panel(pixels: int) -> float:
-        each = Tile(pixels, tile.channels).instructions + 1
-        widened = WIDENED * groups * pixels
-        if reads_bytes(made, tile.pixels):
-            each, widened = each + 2, 0
-        block = each * groups + CALLED + FINISHED * pixels * tile.channels
-        return made.outputs // tile.channels * block + widened
-
-    whole, rest = divmod(made.pixels, tile.pixels)
-    return whole * panel(tile.pixels) + (panel(rest) if rest else 0)
+    each, widened = tile.instructions + 1, WIDENED * groups * tile.pixels
+    if reads_bytes(made, tile.pixels):
+        each, widened = each + 2, 0
+    block = each * groups + CALLED + FINISHED * tile.pixels * tile.channels
+    panel = made.outputs // tile.channels * block + widened
+    even = 1.0 if made.pixels % tile.pixels == 0 else UNEVEN
+    return -(-made.pixels // tile.pixels) * panel * even
 
 
 IMPLEMENTATION = Halves()
