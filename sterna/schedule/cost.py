@@ -29,7 +29,7 @@ DOTS = 1.6
 # words.
 BY_WORDS = 5
 # Instructions for a product of bytes where there are no vectors, as they were counted.
-BY_BYTES = 4
+BY_BYTES = 4.5
 
 
 def direct_cycles(made: Contraction, processor: Processor, columns: int | None = None) -> float:
