@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sterna.model.gpu_bounds import gpu_bounds
     from sterna.model.import_and_build import build_model
     from sterna.model.open_build import build_open
+    from sterna.model.open_files import read_open
     from sterna.model.open_model import OpenModel
     from sterna.model.tuned_answers import read_tuned
 
@@ -33,6 +34,7 @@ _WHERE = {
     "gpu_bounds": "sterna.model.gpu_bounds:gpu_bounds",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
+    "read_open": "sterna.model.open_files:read_open",
     "read_tuned": "sterna.model.tuned_answers:read_tuned",
     "target_of": "sterna.model.compile_model:target_of",
     "write_to_cache": "sterna.model.cache_writer:write_to_cache",
@@ -40,7 +42,8 @@ _WHERE = {
 
 __all__ = [
     "CompiledModel", "InputError", "OpenModel", "OpenShapeError", "build_model", "build_of_cached",
-    "build_open", "compile", "compile_closed", "gpu_bounds", "load", "measure_bounds", "read_tuned",
+    "build_open", "compile", "compile_closed", "gpu_bounds", "load", "measure_bounds", "read_open",
+    "read_tuned",
     "target_of", "write_to_cache",
 ]
 

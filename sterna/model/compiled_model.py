@@ -184,6 +184,8 @@ def load(
     trust: files of public keys; then only what was signed with one of them is loaded.
     """
     module = load_module(path, trust=trust)
+    if module.implements_function("invoke"):
+        return models.read_open(module, os.fspath(path))
     if not module.implements_function("get_graph_json"):
         raise ValueError(
             f"'{os.fspath(path)}' holds functions, but no model; runtime.load_module loads it"

@@ -42,6 +42,10 @@ class GPUGenerator(KernelCodeGenerator):
     def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
         """The text of a program of kernels, for the device's driver."""
 
+    def prepared(self, kernel: PrimFunc, target: Target) -> PrimFunc:
+        """A kernel with what the device's launches are to know of it."""
+        return kernel
+
     def compile(
         self, functions: Sequence[PrimFunc], target: Target, name: str,
         targets: Sequence[Target] = (),
@@ -90,8 +94,9 @@ class GPUGenerator(KernelCodeGenerator):
                 checks = _DeviceChecks(target.kind.device_type, self.alignment)
                 on_host.append(function.with_body(checks.rewrite(function.body)))
                 continue
-            own, kernels = split_host_device(function)
+            own, found = split_host_device(function)
             on_host.append(own)
+            kernels = [self.prepared(kernel, target) for kernel in found]
             for kernel in kernels:
                 check_limits(kernel, target)
             if kernels:

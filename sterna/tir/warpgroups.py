@@ -33,6 +33,8 @@ and bytes; each time all have come its phase changes from even to odd or back.
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
     store_word(address, word)  4 bytes into the device's memory
+    store_pair(address, a, b)  two numbers of float32 into the device's memory
+    keep_pair(to, a, b)        the same into shared memory
     load_quad(to, from)        four numbers of 4 bytes from shared memory
     multiply_quads(sums, a, b, rows, columns, b_by_steps)
                                sums[column][row] += a[row] times b[column], four steps of each; b
@@ -74,8 +76,8 @@ _ARITIES = {
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
-    "store_word": 2, "load_quad": 2, "cluster_size": 1, "cluster_arrive": 0, "cluster_wait": 0,
-    "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
+    "store_word": 2, "store_pair": 3, "keep_pair": 3, "load_quad": 2, "cluster_size": 1,
+    "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
     "launch_dependents": 0, "wait_for_grids": 0,
 }
 _ROWS = (
@@ -203,6 +205,16 @@ def copy_chunk(element: BufferLoad, source: Expr) -> Expr:
 def store_word(element: BufferLoad, word: Expr) -> Expr:
     """Put 4 bytes where an element is."""
     return _do("store_word", address_of(element), word)
+
+
+def store_pair(element: BufferLoad, a: Expr, b: Expr) -> Expr:
+    """Put two numbers of float32 where an element and the next one are."""
+    return _do("store_pair", address_of(element), a, b)
+
+
+def keep_pair(to: Expr, a: Expr, b: Expr) -> Expr:
+    """Put two numbers of float32 into shared memory."""
+    return _do("keep_pair", to, a, b)
 
 
 def load_quad(first: BufferLoad, source: Expr) -> Expr:

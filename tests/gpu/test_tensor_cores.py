@@ -7,8 +7,8 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.schedule.gpu.operand import Matrix
+from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.tensor_cores import ring_of
-from sterna.schedule.gpu.warpgroup_kernel import Product, Ring
 from sterna.support.dtype import DataType
 from tests.gpu.ptxas import assemble, requires_ptxas
 
@@ -54,6 +54,7 @@ KERNELS = {
     "split": lambda: finished(dense(49, 512, 4608), (49, 512)),
     "turned": lambda: finished(dense(16, 1000, 512), (16, 1000)),
     "large": lambda: finished(dense(4096, 4096, 512), (4096, 4096)),
+    "large of float32": lambda: relay.cast(dense(4096, 4096, 512), "float32"),
     "float16": lambda: dense(300, 200, 264, "float16"),
     "windows": lambda: finished(conv("bfloat16", "HWIO"), (1, 14, 14, 128)),
     "weights along channels": lambda: conv("bfloat16", "OHWI", stride=2),
@@ -80,7 +81,7 @@ def test_kernels_assemble_without_spills(name: str) -> None:
     ("split", ".reqnctapercluster 8"), ("split", "st.async"), ("turned", "stmatrix"),
     ("turned", ".trans.shared"), ("large", "cp.async.bulk.tensor.3d.global.shared::cta"),
     ("large", "setmaxnreg.inc"), ("windows", "im2col"), ("weights along channels", "im2col"),
-    ("windows of lanes", "im2col"),
+    ("windows of lanes", "im2col"), ("large of float32", "cp.async.bulk.tensor.3d.global"),
 ])
 def test_kernels_use_what_their_shapes_want(name: str, wanted: str) -> None:
     assert wanted in build(KERNELS[name]())[0]
@@ -110,7 +111,7 @@ def product(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> Prod
 ])
 def test_few_tiles_split_their_sums(shape: tuple[int, int, int], split: int) -> None:
     """Until most processors have a part."""
-    ring = ring_of(product(*shape), SHARED, True)
+    ring = ring_of(product(*shape), SHARED, DataType("bfloat16"))
     assert (ring.rows, ring.columns, ring.split) == (64, 64, split)
 
 
@@ -121,12 +122,12 @@ def test_large_products_keep_their_blocks(
     size: tuple[int, int, int], tile: tuple[int, int], blocks: int
 ) -> None:
     """All take the same number of turns."""
-    ring = ring_of(product(*size), SHARED, True)
+    ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
     assert ((ring.rows, ring.columns), ring.resident) == (tile, blocks)
 
 
 def test_single_rows_are_turned() -> None:
-    ring = ring_of(product(1, 4096, 4096), SHARED, True)
+    ring = ring_of(product(1, 4096, 4096), SHARED, DataType("bfloat16"))
     assert ring.turned and ring.columns == 16
 
 

@@ -41,7 +41,7 @@ def _plain(text: str, constraints: str = "") -> Writer:
     """One instruction whose operands are the call's arguments."""
 
     def write(emitter: Any, expr: Call) -> str:
-        kinds = {"r": "i32", "n": "i32", "l": "ptr"}
+        kinds = {"r": "i32", "n": "i32", "l": "ptr", "f": "float"}
         parts = [part for part in constraints.split(",") if part]
         operands = [
             f"{kinds[part]} {emitter.expr(arg)}"
@@ -303,6 +303,8 @@ _WRITERS: Mapping[str, Writer] = {
     "pack_pair": _pack_pair,
     "copy_chunk": _copy_chunk,
     "store_word": _plain("st.global.b32 [$0], $1;", "l,r"),
+    "store_pair": _plain("st.global.v2.f32 [$0], {$1, $2};", "l,f,f"),
+    "keep_pair": _plain("st.shared.v2.f32 [$0], {$1, $2};", "r,f,f"),
     "load_quad": _load_quad,
     "send_quad": _send_quad,
     "multiply_quads": _multiply_quads,
@@ -320,11 +322,13 @@ _WRITERS: Mapping[str, Writer] = {
     "wait_for_grids": _plain("griddepcontrol.wait;"),
 }
 
-_HOPPER, _ANY_HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
+_HOPPER_ALONE, _HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
+_NEEDS = {
+    "launch_dependents": Needs(90, 78), "wait_for_grids": Needs(90, 78),
+    "registers": _HOPPER_ALONE,
+    **{name: _HOPPER_ALONE for name in _WRITERS if name.startswith("wgmma")},
+}
 
 WARPGROUPS = {
-    name: DeviceIntrinsic(
-        write, _HOPPER if name.startswith(("wgmma", "registers")) else _ANY_HOPPER
-    )
-    for name, write in _WRITERS.items()
+    name: DeviceIntrinsic(write, _NEEDS.get(name, _HOPPER)) for name, write in _WRITERS.items()
 }

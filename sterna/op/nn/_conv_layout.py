@@ -57,7 +57,8 @@ def device_conv(attrs: Any, args: tuple[RelayExpr, ...]) -> Attrs | None:
     """Channels last: neighbouring threads have neighbouring channels, and so have products.
 
     Weights of products are rows as long as the sums; of depthwise convolutions their channels lie
-    last, as the data's.
+    last, as the data's. So do the results' channels of those with few others: rows of their sums
+    would be no multiples of 16 bytes.
     """
     layouts = (attrs.data_layout, attrs.out_layout or attrs.data_layout, attrs.kernel_layout)
     if any(layout_of(layout).is_blocked for layout in layouts):
@@ -68,6 +69,9 @@ def device_conv(attrs: Any, args: tuple[RelayExpr, ...]) -> Attrs | None:
     channels = layout_of(attrs.data_layout).dims(kind.shape)["C"]
     is_depthwise = attrs.groups > 1 and channels == attrs.groups
     weights = f"{spatial}OI" if is_depthwise else f"O{spatial}I"
+    is_odd = isinstance(channels, int) and channels * kind.dtype.bytes % ROW_BYTES != 0
+    if attrs.groups == 1 and is_odd:
+        weights = f"{spatial}IO"
     wanted = (f"N{spatial}C", weights)
     return None if layouts == (wanted[0], *wanted) else convert_conv(attrs, args, wanted)
 
@@ -85,6 +89,8 @@ class Layouts2D:
 
 
 LAST = Layouts2D("NHWC", "NHWC")
+ROW_BYTES = 16
+"""What a row of weights is a multiple of where a device copies it."""
 # Cycles in which an element goes into another layout.
 MOVED = 2.5
 

@@ -11,12 +11,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var
 from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.gpu.warpgroup_attention import Shape, attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
 from sterna.tir import ir_builder
@@ -75,6 +77,13 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
     shapes = [[build.int_value(n) for n in t.shape] for t in made.operands]
     if any(not extent for shape in shapes for extent in shape):
         return None
+    query, key, value = (_shape(tensor) for tensor in made.operands[:3])
+    shape = Shape(
+        str(outputs[0].dtype), query[0], query[2], query[1], key[1], query[3], value[3]
+    )
+    if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
+        room = Architecture.of("sm_90a").most_shared
+        return attention_on_tensor_cores(made, outputs[0], shape, room)
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 
@@ -252,22 +261,21 @@ class _Writer:
     def _shrink(self) -> None:
         """The largest score so far: all that was summed shrinks by the same factor."""
         ib = self.ib
-        with self._each(OWN_QUERIES, "row") as row:
-            with ib.new_scope():
-                most = ib.allocate("float32", (1,), name="most", scope="local")
-                most[0] = self.largest[row]
-                with ib.for_range(0, self.tile.keys, name="key") as key:
-                    most[0] = build.maximum(most[0], self.scores[self._row(row), key])
-                # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
-                base = ib.let("base", build.select(
-                    most[0].equal(_number(NEVER)), _number(0), most[0]))
-                factor = ib.let("factor", exp(self.largest[row] - base))
-                self.largest[row] = most[0]
-                self.total[row] = self.total[row] * factor
-                with self._each(self.columns, "column") as column:
-                    self.sums[row, column] = self.sums[row, column] * factor
-                with self._each(self.own_keys, "key") as k:
-                    self.own[row, k] = exp(self.own[row, k] - base)
+        with self._each(OWN_QUERIES, "row") as row, ib.new_scope():
+            most = ib.allocate("float32", (1,), name="most", scope="local")
+            most[0] = self.largest[row]
+            with ib.for_range(0, self.tile.keys, name="key") as key:
+                most[0] = build.maximum(most[0], self.scores[self._row(row), key])
+            # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
+            base = ib.let("base", build.select(
+                most[0].equal(_number(NEVER)), _number(0), most[0]))
+            factor = ib.let("factor", exp(self.largest[row] - base))
+            self.largest[row] = most[0]
+            self.total[row] = self.total[row] * factor
+            with self._each(self.columns, "column") as column:
+                self.sums[row, column] = self.sums[row, column] * factor
+            with self._each(self.own_keys, "key") as k:
+                self.own[row, k] = exp(self.own[row, k] - base)
 
     def _add(self) -> None:
         """The values of a tile, by the powers of their scores."""

@@ -18,8 +18,8 @@ BUSY = 128
 LEAST_THREADS = 64
 # Vectors of one thread where there are many: their loads are on the way together.
 VECTORS_AT_ONCE = 4
-# The most steps of a window that are written out.
-UNROLLED_STEPS = 1
+# The most steps of a window that are written out where lanes run in step.
+UNROLLED_STEPS = 9
 # Rows that are read by all threads at once when a square is transposed, and the bytes of its side.
 SQUARE_THREADS = 256
 SQUARE_BYTES = 128
@@ -105,7 +105,7 @@ def schedule_windows(kernel: Kernel, limits: Limits) -> bool:
     together = 1
     for step in reversed(total.op.reduce_axis):
         together *= extents_of([step])[0]
-        if together <= UNROLLED_STEPS:
+        if limits.warp > 1 and together <= UNROLLED_STEPS:
             total.unroll(step)
     if lanes > 1:
         total.vectorize(last)

@@ -10,15 +10,9 @@ from collections.abc import Sequence
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import ROW_BYTES
-from sterna.schedule.gpu.warpgroup_kernel import (
-    GROUP,
-    WARP,
-    Product,
-    Results,
-    Ring,
-    Turn,
-    WarpgroupKernel,
-)
+from sterna.schedule.gpu.results import Results
+from sterna.schedule.gpu.ring import GROUP, WARP, Product, Ring
+from sterna.schedule.gpu.warpgroup_kernel import Turn, WarpgroupKernel
 from sterna.support.dtype import DataType
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (
@@ -162,4 +156,4 @@ class LaneResults(Results):
         return row, column
 
     def store(self) -> None:
-        self._store_pairs(as_words=False)
+        self._store_pairs(at_once=False)

@@ -4,22 +4,17 @@ As many blocks run as there is room for. The stages of shared memory go round wi
 next tile's blocks come while this one's results are stored, by copies from shared memory too.
 """
 
+from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
-from sterna.schedule.gpu.warpgroup_kernel import (
-    CHUNK,
-    GROUP,
-    GROUP_ROWS,
-    STEPS,
-    Results,
-    Turn,
-    WarpgroupKernel,
-    tile_of,
-)
+from sterna.schedule.gpu.results import CHUNK, Results
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, tile_of
+from sterna.schedule.gpu.warpgroup_kernel import STEPS, Turn, WarpgroupKernel
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (
     async_fence,
+    keep_pair,
     launch_dependents,
     mbarrier_arrive,
     mbarrier_expect,
@@ -42,7 +37,7 @@ STORED_AT_ONCE = 2
 
 
 class PersistentKernel(WarpgroupKernel):
-    """The statements of a large product, whose results have 16 bits."""
+    """The statements of a large product, whose results are floats of 16 or 32 bits."""
 
     def describe(self) -> str:
         return f"wgmma, tiles of {self.ring} one after the other"
@@ -78,7 +73,7 @@ class PersistentKernel(WarpgroupKernel):
         pitch = product.columns * kind.bytes
         numbers = [
             MAP_TYPES[str(kind)], SWIZZLE_128, 3, product.columns, product.rows, product.batch,
-            pitch, pitch * product.rows, CHUNK, GROUP_ROWS, 1,
+            pitch, pitch * product.rows, ROW_BYTES // kind.bytes, GROUP_ROWS, 1,
         ]
         return " ".join(["tiled", *map(str, numbers)])
 
@@ -151,30 +146,46 @@ class StagedResults(Results):
     kernel: PersistentKernel
 
     def store(self) -> None:
-        """64 columns after the other; two pieces are on their way."""
-        ib, kernel, lane = self.ib, self.kernel, self.lane
-        kind, ring = kernel.out.dtype, self.ring
+        """As many columns after the other as a row in shared memory has room for."""
+        ib, kernel = self.ib, self.kernel
+        wide = ROW_BYTES // kernel.out.dtype.bytes
         one = (kernel.thread % GROUP).equal(0)
         group = self.warp // 4
         number = ib.let("barrier", group + 1)
         own = kernel.staged + group * (STORED_AT_ONCE * GROUP_ROWS * ROW_BYTES)
-        row = self.warp % 4 * 16 + lane % 8 + lane // 8 % 2 * 8
-        for chunk in range(ring.columns // CHUNK):
+        for chunk in range(self.ring.columns // wide):
             piece = own + chunk % STORED_AT_ONCE * (GROUP_ROWS * ROW_BYTES)
             with ib.if_scope(one):
                 ib.emit(tma_wait_read(STORED_AT_ONCE - 1))
             ib.emit(named_barrier(number, GROUP))
-            for block in range(CHUNK // 16):
-                first = chunk * (CHUNK // 2) + 8 * block
-                words = [self._word(kind, first + 2 * part) for part in range(4)]
-                at = (block * 2 + lane // 16) ^ (lane % 8)
-                ib.emit(stmatrix(piece + row * ROW_BYTES + at * 16, words))
+            if kernel.out.dtype.bits == 16:
+                self._keep_halves(piece, chunk)
+            else:
+                self._keep_floats(piece, chunk)
             ib.emit(async_fence())
             ib.emit(named_barrier(number, GROUP))
             with ib.if_scope(one):
-                place = (
-                    kernel.column + chunk * CHUNK, kernel.row + group * GROUP_ROWS, kernel.batch
-                )
-                ib.emit(tma_store(kernel.out_map, piece, place))
+                column, row = kernel.column + chunk * wide, kernel.row + group * GROUP_ROWS
+                ib.emit(tma_store(kernel.out_map, piece, (column, row, kernel.batch)))
                 ib.emit(tma_commit())
 
+    def _keep_halves(self, piece: Expr, chunk: int) -> None:
+        """64 columns of 16 bits."""
+        lane = self.lane
+        row = self.warp % 4 * 16 + lane % 8 + lane // 8 % 2 * 8
+        for block in range(CHUNK // 16):
+            first = chunk * (CHUNK // 2) + 8 * block
+            words = [self._word(self.kernel.out.dtype, first + 2 * part) for part in range(4)]
+            at = (block * 2 + lane // 16) ^ (lane % 8)
+            self.ib.emit(stmatrix(piece + row * ROW_BYTES + at * 16, words))
+
+    def _keep_floats(self, piece: Expr, chunk: int) -> None:
+        """32 columns of 32 bits."""
+        lane, count = self.lane, CHUNK // 4
+        row = self.warp % 4 * 16 + lane // 4
+        for pair in range(0, count, 2):
+            number = chunk * count + pair
+            at = (pair // 4 * 2 + lane % 4 // 2) ^ (lane // 4)
+            place = piece + (row + pair // 2 % 2 * 8) * ROW_BYTES + at * 16 + lane % 2 * 8
+            low, high = (build.cast("float32", self.final(number + n)) for n in (0, 1))
+            self.ib.emit(keep_pair(place, low, high))

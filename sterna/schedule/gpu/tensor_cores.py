@@ -20,12 +20,14 @@ from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
-from sterna.schedule.gpu.warpgroup_kernel import Product, Ring, WarpgroupKernel
+from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
 from sterna.support.dtype import DataType
-from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor
+from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
+from sterna.te import all as all_of
 from sterna.te.tensor import ProducerLoad, Reduce
 
 KINDS = ("bfloat16", "float16", "float32")
@@ -69,7 +71,7 @@ def on_tensor_cores(
     if found is None:
         return None
     total, made = found
-    operands = _matrices(total, made) or _windows(total, made)
+    operands = _matrices(total, made) or _windows(total, made) or _columns(total, made)
     if operands is None or (
         operands.a.dtype == "float32" and operands.product.rows < FEWEST_ROWS_OF_LANES
     ):
@@ -98,7 +100,7 @@ def _written(
 ) -> Tensor:
     product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
-    ring = ring_of(product, gpu.most_shared, stored.bits == 16 and stored.is_float)
+    ring = ring_of(product, gpu.most_shared, stored)
     shape = [build.int_value(extent) or 0 for extent in total.shape]
     make = PersistentKernel if ring.resident else WarpgroupKernel
     arrays = operands.a, operands.b
@@ -112,8 +114,8 @@ def _written(
     return kernel.tensor(name, out, epilogue, arrays)
 
 
-def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
-    """The tile that should take the least time; is_narrow: whether results have 16 bits."""
+def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
+    """The tile that should take the least time; stored: the type of results."""
     rings = [
         Ring(rows, columns, stages, split)
         for rows, columns in _block_times(product)
@@ -129,7 +131,7 @@ def ring_of(product: Product, most_shared: int, is_narrow: bool) -> Ring:
             for split in SPLITS
             for stages in STAGES
         ]
-    if is_narrow and stores_rows:
+    if stores_rows and (stored == "float32" or (stored.is_float and stored.bits == 16)):
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -280,14 +282,9 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     what = made.contraction
     if what is None or len(total.axis) != 4 or not _suits_windows(what):
         return None
-    _, second = _loads(total)
-    data, weights = _unpadded(made.accesses[0].tensor, what), second.tensor
-    if data is None or not isinstance(weights.op, PlaceholderOp) or len(made.roles) != 3:
-        return None
-    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
-    places[total.axis[-1].var] = "o"
-    order = _letters(second.indices, places)
-    if order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
+    order, weights = _order_of_weights(total, made)
+    data = _unpadded(made.accesses[0].tensor, what)
+    if data is None or order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
         return None
     b = Matrix(
         what.weight, what.outputs, what.inputs, what.taps, along_rows=order == ["h", "w", "c", "o"]
@@ -297,6 +294,58 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         a = Matrix(what.data, what.pixels, what.inputs)
     product = Product(a, b, what.pixels, what.outputs, what.taps, what.inputs)
     return _Operands(product, data, weights)
+
+
+def _order_of_weights(
+    total: ComputeOp, made: SumOfProducts
+) -> tuple[list[str] | None, Tensor]:
+    """How a convolution's weights lie: taps down and across, channels read and made."""
+    _, second = _loads(total)
+    if not isinstance(second.tensor.op, PlaceholderOp) or len(made.roles) != 3:
+        return None, second.tensor
+    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
+    places[total.axis[-1].var] = "o"
+    return _letters(second.indices, places), second.tensor
+
+
+def _columns(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A convolution of few channels, whose windows a kernel of its own writes as columns."""
+    what = made.contraction
+    if what is None or len(total.axis) != 4 or not what.is_plain_image or what.transposed:
+        return None
+    order, weights = _order_of_weights(total, made)
+    data = _unpadded(made.accesses[0].tensor, what)
+    if data is None or order != ["h", "w", "c", "o"] or not _are_whole(what.outputs, what.data):
+        return None
+    columns = columns_of(data, what)
+    depth = build.int_value(columns.shape[-1])
+    assert depth is not None
+    a = Matrix(what.data, what.pixels, depth)
+    b = Matrix(what.weight, what.outputs, what.products, along_rows=True)
+    return _Operands(Product(a, b, what.pixels, what.outputs, 1, depth), columns, weights)
+
+
+def columns_of(data: Tensor, made: Contraction) -> Tensor:
+    """What the windows of a convolution read: a row for each pixel of the result (im2col).
+
+    Its rows are filled up to multiples of 16 bytes.
+    """
+    whole = WHOLE_BYTES // made.data.bytes
+    depth = -(-made.products // whole) * whole
+    (high, wide), (height, width) = made.result, made.image
+    border = build.const(made.border, made.data)
+
+    def element(pixel: Expr, place: Expr) -> Expr:
+        image, row, column = pixel // (high * wide), pixel // wide % high, pixel % wide
+        tap, channel = place // made.inputs, place % made.inputs
+        down, across = tap // made.window[1], tap % made.window[1]
+        y = row * made.strides[0] + down * made.dilation[0] - made.before[0]
+        x = column * made.strides[1] + across * made.dilation[1] - made.before[1]
+        inside = all_of(place < made.products, y >= 0, y < height, x >= 0, x < width)
+        return build.if_then_else(inside, data(image, y, x, channel), border)
+
+    columns: Tensor = compute((made.pixels, depth), element, name="T_columns")
+    return columns
 
 
 def _suits_windows(made: Contraction) -> bool:

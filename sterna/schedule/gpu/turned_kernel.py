@@ -7,7 +7,9 @@ turned on the way through shared memory.
 
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import ROW_BYTES
-from sterna.schedule.gpu.warpgroup_kernel import GROUP, GROUP_ROWS, Results, WarpgroupKernel
+from sterna.schedule.gpu.results import Results
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS
+from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.te import all as all_of
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import copy_chunk, named_barrier, stmatrix
@@ -28,6 +30,8 @@ class TurnedKernel(WarpgroupKernel):
 
 class TurnedResults(Results):
     """Results whose rows are the columns of sums."""
+
+    has_pairs = False
 
     def extents(self) -> tuple[int, int]:
         return self.product.columns, self.product.rows
