@@ -83,9 +83,8 @@ def test_runs_are_captured_once_and_replayed(model: Any) -> None:
 
 def test_few_launches_are_kept_as_they_are() -> None:
     x = relay.var("x", shape=SHAPE)
-    model = tvm.compile(
-        tvm.IRModule.from_expr(relay.Function((x,), relay.sum(x, axis=2))), target="cuda -arch=sm_90"
-    )
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.sum(x, axis=2)))
+    model = tvm.compile(module, target="cuda -arch=sm_90")
     driver.define("tvmgen_default_fused_sum_kernel", note("sum"))
     a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
     for _ in range(8):
