@@ -27,7 +27,7 @@ BUDGET = {
     "lowering": 2720,
     "meta_schedule": 1000,
     "micro": 3500,
-    "model": 3120,
+    "model": 3440,
     "op": 26300,
     "relay": 8450,
     "rpc": 5060,

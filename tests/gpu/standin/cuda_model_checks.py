@@ -33,7 +33,7 @@ def network() -> Any:
     """Three functions of a kernel each: sums of rows, the largest of some, the least of those."""
     x = relay.var("x", shape=SHAPE)
     y = relay.min(relay.max(relay.sum(x, axis=2), axis=1), axis=0, keepdims=True)
-    return tvm.IRModule.from_expr(relay.Function([x], y))
+    return tvm.IRModule.from_expr(relay.Function((x,), y))
 
 
 launched: list[tuple[str, set[int]]] = []
@@ -83,9 +83,8 @@ def test_runs_are_captured_once_and_replayed(model: Any) -> None:
 
 def test_few_launches_are_kept_as_they_are() -> None:
     x = relay.var("x", shape=SHAPE)
-    model = tvm.compile(
-        tvm.IRModule.from_expr(relay.Function([x], relay.sum(x, axis=2))), target="cuda -arch=sm_90"
-    )
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.sum(x, axis=2)))
+    model = tvm.compile(module, target="cuda -arch=sm_90")
     driver.define("tvmgen_default_fused_sum_kernel", note("sum"))
     a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
     for _ in range(8):
@@ -182,7 +181,7 @@ def test_parameters_are_copied_once() -> None:
     x = relay.var("x", shape=SHAPE)
     weights = relay.const(np.ones((1000, 8), "float32"))
     product = relay.nn.dense(relay.reshape(x, (8, 8)), weights)
-    module = tvm.IRModule.from_expr(relay.Function([x], product))
+    module = tvm.IRModule.from_expr(relay.Function((x,), product))
     model = tvm.compile(module, target="cuda -arch=sm_90")
     driver.calls()
     executors = [model.module["default"](DEVICE) for _ in range(3)]
