@@ -81,7 +81,9 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
         str(outputs[0].dtype), query[0], query[2], query[1], key[1], query[3], value[3]
     )
     if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
-        return attention_on_tensor_cores(made, outputs[0], shape)
+        found = attention_on_tensor_cores(made, outputs[0], shape)
+        if found is not None:
+            return found
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 

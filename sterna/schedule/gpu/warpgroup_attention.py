@@ -7,12 +7,14 @@ Largest scores and totals of a query are in the four lanes that share its row (o
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, ExprLike
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
+from sterna.schedule.gpu.strided import Strided, strided
 from sterna.te import Tensor, exp2, extern, thread_axis
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -86,19 +88,51 @@ class Shape:
 
 def attention_on_tensor_cores(
     made: AttentionStages, out: Tensor, shape: Shape
-) -> Tensor:
-    """The statements of attention of such a shape."""
-    return _Writer(made, out, shape).tensor()
+) -> Tensor | None:
+    """The statements of attention of such a shape; None if copies do not reach its operands."""
+    found = [_part_of(tensor) for tensor in made.operands[:3]]
+    parts = [part for part in found if part is not None]
+    return _Writer(made, out, shape, parts).tensor() if len(parts) == 3 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Heads of rows in an array: queries, keys or values."""
+
+    array: Tensor
+    before: int
+    """Heads that lie before the first in the array."""
+    steps: tuple[int, int, int]
+    """From sample to sample, row to row and head to head, in bytes."""
+
+
+def _part_of(tensor: Tensor) -> Part | None:
+    """Where queries, keys or values lie; an array of their own where no rule says it."""
+    whole, width = [build.int_value(n) or 0 for n in tensor.shape], build.int_value(tensor.shape[3])
+    assert width is not None
+    found = strided(tensor)
+    if found is None or (width > 1 and found.steps[3] != 1):
+        found = Strided(tensor, 0, (math.prod(whole[1:]), whole[2] * width, width, 1))
+    batch, row, head, _ = found.steps
+    head = head or width
+    row, batch = row or head * whole[2], batch or max(row, head) * whole[1]
+    steps = tuple(2 * step for step in (batch, row, head))
+    if found.first % head or any(step % 16 or step <= 0 for step in steps):
+        return None
+    return Part(found.array, found.first // head, (steps[0], steps[1], steps[2]))
 
 
 class _Writer:
     ib: IRBuilder
-    operands: list[BufferVar]
+    operands: list[Buffer]
     masks: list[Buffer]
     out: BufferVar
 
-    def __init__(self, made: AttentionStages, out: Tensor, shape: Shape) -> None:
-        self.made, self.result, self.shape = made, out, shape
+    def __init__(
+        self, made: AttentionStages, out: Tensor, shape: Shape, parts: Sequence[Part]
+    ) -> None:
+        self.made, self.result, self.shape, self.parts = made, out, shape, parts
+        self.arrays = list(dict.fromkeys(part.array for part in parts))
         self.groups = shape.groups
         self.rows = self.groups * GROUP_ROWS
         key_boxes, value_boxes = shape.boxes
@@ -115,7 +149,7 @@ class _Writer:
         """The result."""
         extents = [build.int_value(n) or 0 for n in self.result.shape]
         found: Tensor = extern(
-            extents, list(self.made.operands), self._body, name="T_attention",
+            extents, [*self.arrays, *self.made.operands[3:]], self._body, name="T_attention",
             dtype=str(self.result.dtype),
             attrs={"schedule": f"wgmma, online softmax, {self.rows} queries, {KEYS} keys at once"},
         )
@@ -123,8 +157,9 @@ class _Writer:
 
     def _body(self, ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         self.ib = ir_builder.create()
-        self.operands = [self.ib.buffer_ptr(each) for each in ins[:3]]
-        self.masks, self.out = ins[3:], self.ib.buffer_ptr(outs[0])
+        held = dict(zip(self.arrays, ins, strict=False))
+        self.operands = [held[part.array] for part in self.parts]
+        self.masks, self.out = ins[len(self.arrays) :], self.ib.buffer_ptr(outs[0])
         self._write()
         return self.ib.get()
 
@@ -168,16 +203,15 @@ class _Writer:
 
     def _map(self, place: int, rows: int) -> Expr:
         """The map of queries, keys or values: boxes of some rows of one head."""
-        shape = self.shape
+        shape, part, array = self.shape, self.parts[place], self.operands[place]
         length = shape.queries if place == 0 else shape.keys
         width = shape.value_width if place == 2 else shape.width
-        pitches = [2 * width, 2 * width * shape.heads, 2 * width * shape.heads * length]
         numbers = [
-            MAP_TYPES[shape.kind], SWIZZLE_128, 4, width, shape.heads, length, shape.batch,
-            *pitches, UNIT, 1, rows, 1,
+            MAP_TYPES[shape.kind], SWIZZLE_128, 4, width, part.before + shape.heads, length,
+            shape.batch, *reversed(part.steps), UNIT, 1, rows, 1,
         ]
         line = " ".join(["tiled", *map(str, numbers)])
-        return tensor_map(self.operands[place][0, 0, 0, 0], line)
+        return tensor_map(array[(build.const(0),) * len(array.shape)], line)
 
     # ---- the producer ----
 
@@ -187,7 +221,7 @@ class _Writer:
             self._map(place, rows) for place, rows in enumerate((self.rows, KEYS, KEYS))
         )
         ib.emit(mbarrier_expect(self.loaded, self.query_bytes))
-        self._bring(query, self.base, self.loaded, key_boxes, self.first, self.rows)
+        self._bring(0, query, self.base, self.loaded, key_boxes, self.first)
         with ib.for_range(0, self.tiles, name="tile") as tile:
             stage = tile % STAGES
             with ib.if_scope(tile >= STAGES):
@@ -195,13 +229,14 @@ class _Writer:
             full = self.full + stage * 8
             ib.emit(mbarrier_expect(full, self.stage_bytes))
             to = self.base + self.query_bytes + stage * self.stage_bytes
-            self._bring(key, to, full, key_boxes, tile * KEYS, KEYS)
-            self._bring(value, to + self.key_bytes, full, value_boxes, tile * KEYS, KEYS)
+            self._bring(1, key, to, full, key_boxes, tile * KEYS)
+            self._bring(2, value, to + self.key_bytes, full, value_boxes, tile * KEYS)
 
     def _bring(
-        self, map_: Expr, to: Expr, on: Expr, boxes: int, first: Expr, rows: int
+        self, which: int, map_: Expr, to: Expr, on: Expr, boxes: int, first: Expr
     ) -> None:
-        batch, head = self.at
+        rows, (batch, head) = KEYS if which else self.rows, self.at
+        head = head + self.parts[which].before
         for box in range(boxes):
             place = to + box * rows * ROW_BYTES
             self.ib.emit(tma_load(place, on, map_, (box * UNIT, head, first, batch)))
