@@ -179,7 +179,7 @@ def packed_attention(dtype: str) -> RelayExpr:
     packed = var("x", 10, 1, 3 * 2 * 8, dtype=dtype)
     turned = relay.transpose(relay.reshape(packed, (10, 1, 3, 16)), (2, 0, 1, 3))
     parts = [
-        relay.reshape(relay.take(turned, relay.const(n, "int64"), axis=0), (1, 10, 2, 8))
+        relay.reshape(relay.take(turned, relay.const(n, "int32"), axis=0), (1, 10, 2, 8))
         for n in range(3)
     ]
     return relay.nn.attention(*parts, scale=0.5)
