@@ -157,6 +157,19 @@ def test_schedules_without_races(name: str) -> None:
     np.testing.assert_allclose(found[-1], wanted[-1], rtol=1e-4, atol=1e-5)
 
 
+def test_threads_wait_for_a_value_that_gets_a_name() -> None:
+    """The mean of a row is shared by all that subtract it."""
+    names = [var("x", 2, 256), var("g", 256), var("b", 256)]
+    function = lowered(relay.nn.layer_norm(*names), "cuda -arch=sm_80").function
+    rng = np.random.default_rng(0)
+    x, g, b = (rng.standard_normal(shape).astype("float32") for shape in ((2, 256), 256, 256))
+    out = np.zeros((2, 256), "float32")
+    run_on_device(loop_pipeline.run(function), x, g, b, out, seed=3)
+    centred = x - x.mean(1, keepdims=True)
+    wanted = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * g + b
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_attention_without_races() -> None:
     """Queries and keys that do not fill their tiles, and a mask."""
     shapes = ((1, 5, 1, 4), (1, 18, 1, 4), (1, 18, 1, 6), (5, 18))

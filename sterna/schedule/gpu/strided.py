@@ -55,6 +55,36 @@ def strided(tensor: Tensor) -> Strided | None:
     return Strided(array, first or 0, tuple(steps)) if straight else None
 
 
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Queries, keys or values of attention in an array, of shape (batch, length, heads, width)."""
+
+    array: Tensor
+    before: int
+    """Heads that lie before the first in the array."""
+    steps: tuple[int, int, int]
+    """From sample to sample, row to row and head to head, in bytes."""
+
+
+def part_of(tensor: Tensor) -> Heads | None:
+    """Where queries, keys or values lie: an array of their own where no rule says it.
+
+    None where copies of 16 bytes do not reach them.
+    """
+    count, length, heads, width = (build.int_value(n) or 0 for n in tensor.shape)
+    found = strided(tensor)
+    if found is None or (width > 1 and found.steps[3] != 1):
+        found = Strided(tensor, 0, (length * heads * width, heads * width, width, 1))
+    batch, row, head, _ = found.steps
+    head = head if heads > 1 else width
+    row = row if length > 1 else heads * head
+    batch = batch if count > 1 else length * max(row, head)
+    sizes = [tensor.dtype.bytes * step for step in (batch, row, head)]
+    if found.first % head or any(size % 16 or size <= 0 for size in sizes):
+        return None
+    return Heads(found.array, found.first // head, (sizes[0], sizes[1], sizes[2]))
+
+
 def _constant(index: Expr, at: dict[Var, Expr], analyzer: Analyzer) -> int | None:
     return build.int_value(analyzer.simplify(substitute(index, at)))
 

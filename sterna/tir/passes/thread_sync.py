@@ -36,6 +36,7 @@ from sterna.tir.stmt import (
     Buffer,
     BufferLoad,
     BufferStore,
+    Evaluate,
     For,
     IfThenElse,
     LetStmt,
@@ -187,10 +188,7 @@ class _Planner:
         if isinstance(stmt, LetStmt):
             if self.differs(stmt.value):
                 self.uneven.add(stmt.var)
-            self.lets.append((stmt.var, stmt.value))
-            body, after = self.visit(stmt.body, before)
-            self.lets.pop()
-            return LetStmt(stmt.var, stmt.value, body) if body is not stmt.body else stmt, after
+            return self.named(stmt, before)
         if isinstance(stmt, Allocate):
             body, after = self.visit(stmt.body, before)
             return Allocate(stmt.buffer, body) if body is not stmt.body else stmt, after
@@ -207,6 +205,16 @@ class _Planner:
         if before.conflicts(own):
             return seq(barrier(), stmt), own
         return stmt, before.joined(own)
+
+    def named(self, stmt: LetStmt, before: Accesses) -> tuple[Stmt, Accesses]:
+        """A value is read where it gets its name."""
+        own = self.accesses(Evaluate(stmt.value))
+        waits = before.conflicts(own)
+        self.lets.append((stmt.var, stmt.value))
+        body, after = self.visit(stmt.body, own if waits else before.joined(own))
+        self.lets.pop()
+        made = LetStmt(stmt.var, stmt.value, body) if body is not stmt.body else stmt
+        return seq(barrier(), made) if waits else made, after
 
     def sequence(self, stmt: SeqStmt, before: Accesses) -> tuple[Stmt, Accesses]:
         made: list[Stmt] = []
