@@ -37,6 +37,7 @@ from sterna.tir.stmt import (
     Buffer,
     BufferLoad,
     BufferStore,
+    Evaluate,
     For,
     IfThenElse,
     LetStmt,
