@@ -75,6 +75,17 @@ def test_data_decides_how_many() -> None:
         np.testing.assert_array_equal(machine.run(data).numpy(), np.argwhere(data > 0) + 1)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_slices_that_a_condition_selects(axis: int) -> None:
+    x = relay.var("x", shape=(relay.Any(), 4))
+    c = relay.var("c", shape=(relay.Any(),), dtype="bool")
+    machine = machine_of([x, c], relay.compress(x, c, axis=axis))
+    for rows in (1, 6):
+        data, flags = floats(rows, 4), RNG.integers(0, 2, (rows, 4)[axis]).astype(bool)
+        wanted = np.compress(flags, data, axis=axis)
+        np.testing.assert_array_equal(machine.run(data, flags).numpy(), wanted)
+
+
 def test_slices_of_open_extents() -> None:
     x = relay.var("x", shape=(relay.Any(),))
     parts = [slice(1, None), slice(-3, None), slice(None, -1), slice(0, 4, 2), slice(5, 1, -2)]
