@@ -8,7 +8,6 @@ their kernels. The gradients of the sum of all results must be equal.
 """
 
 import argparse
-import signal
 import sys
 import warnings
 from collections import Counter
@@ -29,13 +28,13 @@ from sterna.support.errors import OpNotImplemented
 from tests.frontend.torch_opinfo import (
     BROKEN,
     RIGHT,
-    SECONDS,
     SLOW,
     TORCH,
     WRONG,
     Outcome,
     SampleCall,
     Sweep,
+    limited,
     name_of,
     operators,
     reason_of,
@@ -134,22 +133,16 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.compiled:
         torch_compile._build = by_references
     outcomes = []
-
-    def stop(*about: Any) -> None:
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, stop)
     for op in operators(torch.float32):
         wanted = not given.only or name_of(op) in given.only or op.name in given.only
         if not wanted or not op.supports_autograd:
             continue
-        signal.alarm(SECONDS)
+        made: Outcome | None
         try:
-            made = run_operator(op, given.samples)
+            with limited():
+                made = run_operator(op, given.samples)
         except TimeoutError:
             made = Outcome(name_of(op), SLOW)
-        finally:
-            signal.alarm(0)
         if made is not None:
             outcomes.append(made)
             print(f"{made.name}\t{made.reason}\t{made.detail}", flush=True)
