@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1120,
     "driver": 2640,
     "exec": 200,
-    "frontend": 17400,
+    "frontend": 17900,
     "ir": 3630,
     "isa": 990,
     "lowering": 2720,

@@ -45,7 +45,7 @@ def line(*shape: int) -> Any:
     return torch.linspace(-1, 1, int(np.prod(shape))).reshape(shape)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cond, yes": (Cond(), (torch.ones(3),)),
     "cond, no": (Cond(), (-torch.ones(3),)),
     "while": (While(), (torch.ones(3), torch.tensor(4))),
