@@ -22,6 +22,7 @@ from sterna.contrib import torch_compile
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program
+from sterna.frontend.torch.tensors import array_of_tensor
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 from sterna.support.errors import OpNotImplemented
@@ -50,7 +51,7 @@ def by_references(program: Program, options: torch_compile.Options) -> Any:
     module, _ = import_program(program, ImportOptions())
 
     def run(*tensors: Any) -> Any:
-        arrays = [torch_compile.array_of_tensor(each, "a tensor") for each in tensors]
+        arrays = [array_of_tensor(each, "a tensor") for each in tensors]
         with np.errstate(all="ignore"):
             made = interpret(module["main"], *arrays)
         return [np.array(each) for each in (made if isinstance(made, tuple | list) else [made])]
@@ -70,7 +71,7 @@ def gradients(call: Any, given: Sequence[Any]) -> list[Any]:
     ]
     if not counted:
         return []
-    sum(each.sum() for each in counted).backward()  # type: ignore[union-attr]
+    sum(each.sum() for each in counted).backward()
     return [each.grad for each in inputs if each.requires_grad]
 
 

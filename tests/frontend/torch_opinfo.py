@@ -202,7 +202,8 @@ def _comparable(op: Any, sample: Any, made: Any, found: list[Any]) -> tuple[list
     if len(found) != spec.num_leaves or len(wanted) != len(found):
         return found, wanted
     own = torch.utils._pytree.tree_unflatten(found, spec)
-    return tuple(_flat(sample.output_process_fn_grad(each)) for each in (own, made))
+    process = sample.output_process_fn_grad
+    return _flat(process(own)), _flat(process(made))
 
 
 def _expect_results(op: Any, sample: Any, made: Any, found: list[Any]) -> None:
