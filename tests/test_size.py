@@ -21,7 +21,7 @@ BUDGET = {
     "contrib": 1210,
     "driver": 2740,
     "exec": 200,
-    "frontend": 17400,
+    "frontend": 17900,
     "ir": 3630,
     "isa": 990,
     "lowering": 3180,
