@@ -18,6 +18,7 @@ from sterna.relay.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from sterna.relay.passes.fast_math import FastMath
 from sterna.relay.passes.flatten_atrous_conv import FlattenAtrousConv
 from sterna.relay.passes.fold_constant import FoldConstant
+from sterna.relay.passes.fold_dead_channels import FoldDeadChannels
 from sterna.relay.passes.fold_explicit_padding import FoldExplicitPadding
 from sterna.relay.passes.fold_scale_axis import (
     BackwardFoldScaleAxis,
@@ -47,7 +48,8 @@ __all__ = [
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
-    "FoldExplicitPadding", "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
+    "FoldDeadChannels", "FoldExplicitPadding",
+    "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
     "SimplifyInference", "SkipBorderTaps", "SumRows",
