@@ -73,7 +73,8 @@ class HalvesKernel(StatementKernel):
                 self.read_first()
             memory = ib.allocate("int64", (self.groups * each,), name="pixels")
         with ib.for_range(0, -(-self.made.pixels // each), name="panel") as number:
-            first, count = number * each, build.const(each)
+            first = number * each
+            count: Expr = build.const(each)
             if self.made.pixels % each:  # the last panel has fewer
                 count = ib.let("count", build.minimum(each, self.made.pixels - first))
             if not self.bytes:

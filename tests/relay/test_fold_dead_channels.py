@@ -47,15 +47,16 @@ def network(seed: int, padding: Any) -> tuple[Any, Array]:
     last = extremes(rng, (1, 1, 16, 8), "int8")
     last[:, :, rng.random(16) < 0.2] = 0
     made = layer(middle, last, rng, np.zeros(8, bool), kernel_layout="HWIO")
-    return relay.Function([data], made), extremes(rng, (1, 5, 6, 4), "int8")
+    return relay.Function((data,), made), extremes(rng, (1, 5, 6, 4), "int8")
 
 
 def channels_in(func: Any) -> list[int]:
     found: list[int] = []
 
     def look(expr: Any) -> None:
-        if isinstance(expr, Call) and getattr(expr.attrs, "channels", None):
-            found.append(expr.attrs.channels)
+        channels = getattr(expr.attrs, "channels", None) if isinstance(expr, Call) else None
+        if channels:
+            found.append(channels)
 
     relay.analysis.post_order_visit(func, look)
     return found
@@ -88,7 +89,7 @@ def test_a_result_that_others_read_keeps_its_channels() -> None:
     calls: list[Any] = []
     relay.analysis.post_order_visit(func, lambda expr: calls.append(expr))
     rescales = [e for e in calls if isinstance(e, Call) and "rescale" in str(e.op)]
-    both = relay.Function(func.params, relay.Tuple([rescales[0], func.body]))
+    both = relay.Function(func.params, relay.Tuple((rescales[0], func.body)))
     made = fold_dead_channels(both)
     assert channels_in(made)[0] == 16
     before, after = (interpret(each, x) for each in (both, made))

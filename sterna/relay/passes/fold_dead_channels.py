@@ -172,7 +172,7 @@ def _dead(layer: _Layer) -> Array:
     if after is None or not layer.can_shed:
         return np.zeros(channels, bool)
     assert after.dead is not None
-    dead = after.rule.unneeded(
+    dead: Array = after.rule.unneeded(
         after.call, after.dead, layer.result.is_constant, layer.result.low
     )
     left = int((~dead).sum())
