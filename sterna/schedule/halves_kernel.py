@@ -102,8 +102,8 @@ class HalvesKernel(StatementKernel):
                 address_of(panel[start]), build.const(self.groups),
             )
             if self.bytes or self.channels > 1:
-                for channel, bias in enumerate(biases):
-                    sums[channel] = bias
+                for number, bias in enumerate(biases):
+                    sums[number] = bias
                 ib.emit(call_extern("int32", step.name, *memory))
             else:
                 ib.emit(call_extern("int32", step.name, *memory, *biases))
