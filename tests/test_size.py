@@ -29,7 +29,7 @@ BUDGET = {
     "micro": 3500,
     "model": 3440,
     "op": 26300,
-    "relay": 8450,
+    "relay": 8600,
     "rpc": 5060,
     "runtime": 2190,
     "schedule": 9800,

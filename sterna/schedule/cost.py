@@ -34,7 +34,7 @@ DOTS = 1.6
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
 # words.
 BY_WORDS = 5
-# Instructions for a product of bytes where there are no vectors, as they were counted.
+# Instructions for a product of bytes without vectors, as they were counted.
 BY_BYTES = 4.5
 
 
@@ -56,7 +56,9 @@ def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     steps = made.pixels * made.outputs / lanes * made.products / GROUP
     if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
         return steps / DOTS
-    return steps * BY_WORDS if processor.lanes(INT32) > 1 else made.macs * BY_BYTES
+    if processor.has_dot_halves or processor.lanes(INT32) == 1:
+        return made.macs * BY_BYTES  # compilers of C make no vectors of such sums
+    return steps * BY_WORDS
 
 
 def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> float:
