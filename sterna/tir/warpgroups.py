@@ -30,6 +30,14 @@ and bytes; each time all have come its phase changes from even to odd or back.
     stmatrix(to, transposed, a, b ...)
                                two or four matrices of 8 x 8 numbers of 16 bits from the registers
                                of a warp into shared memory; lane l names the place of row l
+    copy_in(to, address, size) 16 bytes into shared memory, of which so many come from the device's
+                               and the others are zero
+    copy_in_commit(), copy_in_wait(n)
+                               copies so far are a group; wait until all but n groups are done
+    ldmatrix(to, from)         four matrices of 8 x 8 numbers of 16 bits from shared memory into
+                               words of the registers of a warp; lane l names the place of row l
+    mma(kind, sums, a, b)      sums += a times b: 16 rows, 8 columns and 16 steps in the registers
+                               of a warp
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
     store_word(address, word)  4 bytes into the device's memory
@@ -75,9 +83,11 @@ _ARITIES = {
     "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0, "tma_wait_read": 1,
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
+    "copy_in": 3, "copy_in_commit": 0, "copy_in_wait": 1, "ldmatrix": 2, "mma": 4,
     "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
     "store_word": 2, "store_pair": 3, "keep_pair": 3, "load_quad": 2, "cluster_size": 1,
-    "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2, "multiply_quads": 6, "first_lane": 1,
+    "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2,
+    "multiply_quads": 6, "first_lane": 1,
     "launch_dependents": 0, "wait_for_grids": 0,
 }
 _ROWS = (
@@ -190,6 +200,31 @@ def wgmma_wait(groups: int) -> Expr:
 def stmatrix(to: Expr, parts: Sequence[Expr], transposed: bool = False) -> Expr:
     """Store two or four matrices of 8 x 8 numbers."""
     return _do("stmatrix", to, int(transposed), *parts)
+
+
+def copy_in(to: Expr, element: BufferLoad, size: Expr) -> Expr:
+    """Copy 16 bytes into shared memory, of which those behind some are zero."""
+    return _do("copy_in", to, address_of(element), size)
+
+
+def copy_in_commit() -> Expr:
+    """Copies so far are a group."""
+    return _do("copy_in_commit")
+
+
+def copy_in_wait(groups: int) -> Expr:
+    """Wait until all but some groups of copies are done."""
+    return _do("copy_in_wait", groups)
+
+
+def ldmatrix(first: BufferLoad, source: Expr) -> Expr:
+    """Load four matrices of 8 x 8 numbers into words, from one on."""
+    return _do("ldmatrix", address_of(first), source)
+
+
+def mma(kind: DataType | str, sums: BufferLoad, a: BufferLoad, b: BufferLoad) -> Expr:
+    """Multiply 16 rows with 8 columns; the first of each thread's own are given."""
+    return _do("mma", StringImm(str(kind)), *[address_of(each) for each in (sums, a, b)])
 
 
 def pack_pair(kind: DataType | str, low: Expr, high: Expr) -> Expr:

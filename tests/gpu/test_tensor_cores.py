@@ -1,6 +1,7 @@
 """Products by Tensor Cores and by lanes: what is made for sm_90a, and which tiles are taken."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -18,7 +19,7 @@ SHARED = 227 * 1024
 
 def build(body: relay.Expr, target: str = HOPPER) -> tuple[str, str]:
     """The program of a graph's product, and what its launch needs beside parameters."""
-    func = relay.Function(relay.analysis.free_vars(body), body)
+    func = relay.Function(tuple(relay.analysis.free_vars(body)), body)
     lib = relay.build(tvm.IRModule.from_expr(func), target=target)
     (module,) = lib.get_lib().imported_modules
     programs = [p for p in module._implementation.programs if "nn_" in p.kernels[0][0]]
@@ -29,24 +30,28 @@ def build(body: relay.Expr, target: str = HOPPER) -> tuple[str, str]:
 def dense(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> relay.Expr:
     data = relay.var("x", shape=(rows, depth), dtype=kind)
     weight = relay.var("w", shape=(columns, depth), dtype=kind)
-    return relay.nn.dense(data, weight)
+    out = {"int8": "int32"}.get(kind, "")
+    made: relay.Expr = relay.nn.dense(data, weight, out_dtype=out)
+    return made
 
 
 def finished(body: relay.Expr, shape: tuple[int, ...], kind: str = "bfloat16") -> relay.Expr:
     """With a bias, a residual and an activation."""
     bias = relay.var("b", shape=(shape[-1],), dtype=kind)
     beside = relay.var("r", shape=shape, dtype=kind)
-    return relay.nn.relu(relay.add(relay.nn.bias_add(body, bias, axis=-1), beside))
+    made: relay.Expr = relay.nn.relu(relay.add(relay.nn.bias_add(body, bias, axis=-1), beside))
+    return made
 
 
 def conv(kind: str, layout: str, size: int = 14, channels: int = 64, stride: int = 1) -> relay.Expr:
     shape = {"HWIO": (3, 3, channels, 128), "OHWI": (128, 3, 3, channels)}[layout]
-    return relay.nn.conv2d(
+    made: relay.Expr = relay.nn.conv2d(
         relay.var("x", shape=(1, size, size, channels), dtype=kind),
         relay.var("w", shape=shape, dtype=kind),
         channels=128, kernel_size=(3, 3), padding=(1, 1), strides=(stride, stride),
         data_layout="NHWC", kernel_layout=layout,
     )
+    return made
 
 
 KERNELS = {
@@ -56,6 +61,8 @@ KERNELS = {
     "large": lambda: finished(dense(4096, 4096, 512), (4096, 4096)),
     "large of float32": lambda: relay.cast(dense(4096, 4096, 512), "float32"),
     "float16": lambda: dense(300, 200, 264, "float16"),
+    "bytes": lambda: dense(300, 200, 272, "int8"),
+    "large of bytes": lambda: dense(4096, 4096, 512, "int8"),
     "windows": lambda: finished(conv("bfloat16", "HWIO"), (1, 14, 14, 128)),
     "weights along channels": lambda: conv("bfloat16", "OHWI", stride=2),
     "lanes": lambda: finished(dense(256, 512, 128, "float32"), (256, 512), "float32"),
@@ -63,11 +70,17 @@ KERNELS = {
 }
 
 
+@cache
+def built(name: str) -> tuple[str, str]:
+    """The program of one of these."""
+    return build(KERNELS[name]())
+
+
 @requires_ptxas
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_assemble_without_spills(name: str) -> None:
     """Sums stay in registers, products follow each other, and nothing waits for all memory."""
-    ptx, extras = build(KERNELS[name]())
+    ptx, extras = built(name)
     made = assemble(ptx, "sm_90a")
     assert made.spilled_bytes == 0
     by_lanes = "lanes" in name
@@ -81,15 +94,21 @@ def test_kernels_assemble_without_spills(name: str) -> None:
     ("split", ".reqnctapercluster 8"), ("split", "st.async"), ("turned", "stmatrix"),
     ("turned", ".trans.shared"), ("large", "cp.async.bulk.tensor.3d.global.shared::cta"),
     ("large", "setmaxnreg.inc"), ("windows", "im2col"), ("weights along channels", "im2col"),
+    ("bytes", "k32.s32.s8.s8"),
     ("windows of lanes", "im2col"), ("large of float32", "cp.async.bulk.tensor.3d.global"),
 ])
 def test_kernels_use_what_their_shapes_want(name: str, wanted: str) -> None:
-    assert wanted in build(KERNELS[name]())[0]
+    assert wanted in built(name)[0]
 
 
-def test_other_gpus_have_no_such_instructions() -> None:
-    ptx, _ = build(KERNELS["small"](), "cuda -arch=sm_80")
+@requires_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100a"])
+@pytest.mark.parametrize("name", ["small", "weights along channels"])
+def test_warps_of_other_gpus_multiply_by_themselves(arch: str, name: str) -> None:
+    ptx, _ = build(KERNELS[name](), f"cuda -arch={arch}")
     assert "wgmma" not in ptx and "cp.async.bulk" not in ptx
+    assert "mma.sync.aligned.m16n8k16" in ptx and "ldmatrix" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, arch).spilled_bytes == 0
 
 
 @pytest.mark.parametrize("shape", [(49, 500, 4607), (64, 64, 12)])

@@ -162,6 +162,53 @@ def _stmatrix(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _array(emitter: Any, kind: str, address: str, count: int) -> list[str]:
+    """The places of an array in private memory."""
+    return [
+        emitter.writer.value(f"getelementptr inbounds {kind}, ptr {address}, i64 {number}")
+        for number in range(count)
+    ]
+
+
+def _results(emitter: Any, kind: str, made: str, places: list[str]) -> None:
+    """Store what an instruction gives into private memory."""
+    kinds = "{" + ", ".join([kind] * len(places)) + "}"
+    for number, place in enumerate(places):
+        value = emitter.writer.value(f"extractvalue {kinds} {made}, {number}")
+        emitter.writer.emit(f"store {kind} {value}, ptr {place}, align 4")
+
+
+def _ldmatrix(emitter: Any, expr: Call) -> str:
+    to, source = (emitter.expr(arg) for arg in expr.args)
+    made = write_asm(
+        emitter, f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {_box(0, 4)}, [$4];",
+        "=r,=r,=r,=r,r", f"i32 {source}", result="{i32, i32, i32, i32}",
+    )
+    _results(emitter, "i32", made, _array(emitter, "i32", to, 4))
+    return zero(expr.dtype)
+
+
+def _mma(emitter: Any, expr: Call) -> str:
+    kind = expr.args[0]
+    assert isinstance(kind, StringImm)
+    name, writer = _KINDS[kind.value][0], emitter.writer
+    sums, a, b = (emitter.expr(arg) for arg in expr.args[1:])
+    places = _array(emitter, "float", sums, 4)
+    words = [*_array(emitter, "i32", a, 4), *_array(emitter, "i32", b, 2)]
+    given = [f"i32 {writer.value(f'load i32, ptr {word}, align 4')}" for word in words]
+    given += [f"float {writer.value(f'load float, ptr {place}, align 4')}" for place in places]
+    text = (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32 "
+        f"{_box(0, 4)}, {_box(4, 4)}, {_box(8, 2)}, {_box(0, 4)};"
+    )
+    made = writer.value(
+        f'call {{float, float, float, float}} asm "{text}", "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3"'
+        f'({", ".join(given)}) convergent nounwind'
+    )
+    _results(emitter, "float", made, places)
+    return zero(expr.dtype)
+
+
 def _pack_pair(emitter: Any, expr: Call) -> str:
     kind = expr.args[2]
     assert isinstance(kind, StringImm)
@@ -299,6 +346,11 @@ _WRITERS: Mapping[str, Writer] = {
     "wgmma_commit": _plain("wgmma.commit_group.sync.aligned;"),
     "wgmma_wait": _immediate("wgmma.wait_group.sync.aligned {};"),
     "shared_address": _shared_address,
+    "copy_in": _plain("cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r"),
+    "copy_in_commit": _plain("cp.async.commit_group;"),
+    "copy_in_wait": _immediate("cp.async.wait_group {};"),
+    "ldmatrix": _ldmatrix,
+    "mma": _mma,
     "stmatrix": _stmatrix,
     "pack_pair": _pack_pair,
     "copy_chunk": _copy_chunk,
@@ -326,6 +378,10 @@ _HOPPER_ALONE, _HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
 _NEEDS = {
     "launch_dependents": Needs(90, 78), "wait_for_grids": Needs(90, 78),
     "registers": _HOPPER_ALONE,
+    **dict.fromkeys(
+        ("copy_in", "copy_in_commit", "copy_in_wait", "ldmatrix", "mma", "shared_address",
+         "store_word", "store_pair", "pack_pair"), Needs(80, 70)
+    ),
     **{name: _HOPPER_ALONE for name in _WRITERS if name.startswith("wgmma")},
 }
 

@@ -19,7 +19,7 @@ SWIZZLE_128 = 3
 
 # What a driver calls types of elements.
 MAP_TYPES = {
-    "bfloat16": 9, "float16": 6, "float32": 7, "int8": 0, "uint8": 0,
+    "bfloat16": 9, "float16": 6, "float32": 7, "int32": 3, "int8": 0, "uint8": 0,
     "float8_e4m3fn": 0, "float8_e5m2": 0,
 }
 

@@ -4,13 +4,13 @@ As many blocks run as there is room for. The stages of shared memory go round wi
 next tile's blocks come while this one's results are stored, by copies from shared memory too.
 """
 
-from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.results import CHUNK, Results
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, tile_of
 from sterna.schedule.gpu.warpgroup_kernel import STEPS, Turn, WarpgroupKernel
 from sterna.te import thread_axis
+from sterna.tir.external import reinterpret
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (
     async_fence,
@@ -37,7 +37,7 @@ STORED_AT_ONCE = 2
 
 
 class PersistentKernel(WarpgroupKernel):
-    """The statements of a large product, whose results are floats of 16 or 32 bits."""
+    """The statements of a large product, whose results have 16 or 32 bits."""
 
     def describe(self) -> str:
         return f"wgmma, tiles of {self.ring} one after the other"
@@ -187,5 +187,5 @@ class StagedResults(Results):
             number = chunk * count + pair
             at = (pair // 4 * 2 + lane % 4 // 2) ^ (lane // 4)
             place = piece + (row + pair // 2 % 2 * 8) * ROW_BYTES + at * 16 + lane % 2 * 8
-            low, high = (build.cast("float32", self.final(number + n)) for n in (0, 1))
+            low, high = (reinterpret("float32", self.final(number + n)) for n in (0, 1))
             self.ib.emit(keep_pair(place, low, high))

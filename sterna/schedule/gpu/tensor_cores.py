@@ -22,6 +22,7 @@ from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
 from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
+from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
@@ -30,11 +31,17 @@ from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
 from sterna.te import all as all_of
 from sterna.te.tensor import ProducerLoad, Reduce
 
-KINDS = ("bfloat16", "float16", "float32")
+GROUPS, FIRST_OF_WARPS = "sm_90a", 80
+"""The GPU whose groups of four warps multiply together, and the first whose warps multiply so."""
+HALVES, BYTES = ("bfloat16", "float16"), ("int8", "float8_e4m3fn", "float8_e5m2")
+KINDS = (*HALVES, *BYTES, "float32")
 """The types of operands."""
+STORED = (*HALVES, "float32", "int32")
+"""The types of results that copies take out of shared memory."""
 WHOLE_BYTES = 16
 """Rows of arrays take a multiple of so many bytes."""
 STAGES = (12, 8, 6, 4, 3)
+STAGES_OF_WARPS = (4, 3)
 SPLITS = (1, 2, 4, 8)
 SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
@@ -55,7 +62,12 @@ PROCESSORS = 132
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
-_TILE_TIME, _EXCHANGE_TIME, _START_TIME = 0.12, 0.6, 1.5
+_WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
+_TILE_TIME, _START_TIME = 0.1, 1.5
+# Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
+# all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
+_STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
+_EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 
 
 def on_tensor_cores(
@@ -65,16 +77,13 @@ def on_tensor_cores(
 
     fixed: operands that no kernel makes, which may be read before the kernels in front are done.
     """
-    if len(outputs) != 1 or str(target.attrs.get("arch")) != "sm_90a":
-        return None
-    found = _only_sum(outputs[0])
+    arch = target.attrs.get("arch")
+    found = _only_sum(outputs[0]) if len(outputs) == 1 and isinstance(arch, str) else None
     if found is None:
         return None
-    total, made = found
+    gpu, (total, made) = Architecture.of(str(arch)), found
     operands = _matrices(total, made) or _windows(total, made) or _columns(total, made)
-    if operands is None or (
-        operands.a.dtype == "float32" and operands.product.rows < FEWEST_ROWS_OF_LANES
-    ):
+    if operands is None or not _suits(operands.product, gpu):
         return None
     epilogue = None
     if outputs[0] is not total.output(0):
@@ -82,7 +91,18 @@ def on_tensor_cores(
         if epilogue is None:
             return None
     is_fixed = operands.b in fixed
-    return _written(operands, is_fixed, total.output(0), epilogue, Architecture.of("sm_90a"))
+    return _written(operands, is_fixed, total.output(0), epilogue, gpu)
+
+
+def _suits(product: Product, gpu: Architecture) -> bool:
+    """Whether a GPU has a way for a product."""
+    kind = str(product.a.kind)
+    lie_along_sums = not product.a.along_rows and not product.b.along_rows
+    if gpu.name != GROUPS:
+        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
+    if kind == "float32":
+        return product.rows >= FEWEST_ROWS_OF_LANES
+    return kind in HALVES or lie_along_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +120,35 @@ def _written(
 ) -> Tensor:
     product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
-    ring = ring_of(product, gpu.most_shared, stored)
+    arrays, name = (operands.a, operands.b), "T_wgmma"
+    make: type[WarpgroupKernel] = WarpgroupKernel
+    if gpu.name != GROUPS:
+        make, name, ring = WarpKernel, "T_mma", ring_of_warps(product, gpu.most_shared)
+    else:
+        ring = ring_of(product, gpu.most_shared, stored)
+        if product.a.kind == "float32":
+            make, name = LaneKernel, "T_lanes"
+        elif ring.turned:
+            make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
+        elif ring.resident:
+            make = PersistentKernel
     shape = [build.int_value(extent) or 0 for extent in total.shape]
-    make = PersistentKernel if ring.resident else WarpgroupKernel
-    arrays = operands.a, operands.b
-    if product.a.kind == "float32":
-        make = LaneKernel
-    elif ring.turned:
-        make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
-    kernel = make(product, ring, total.dtype, shape[:-1], dependent=True)
+    kernel = make(product, ring, total.dtype, shape[:-1], dependent=gpu.name == GROUPS)
     out = TensorType(tuple(shape), total.dtype)
-    name = "T_lanes" if make is LaneKernel else "T_wgmma"
     return kernel.tensor(name, out, epilogue, arrays)
+
+
+def ring_of_warps(product: Product, most_shared: int) -> Ring:
+    """The tile of single warps that should take the least time."""
+    offered = [
+        ring
+        for rows, columns in _WARPS_BLOCK_TIME
+        for stages in STAGES_OF_WARPS
+        if (ring := Ring(rows, columns, stages)).stages * ring.stage_bytes <= most_shared
+    ]
+    return choose("tile of a block", offered, lambda ring: _WARPS_BLOCK_TIME[
+        ring.rows, ring.columns] * -(-_blocks(product, ring) // PROCESSORS) - 0.01 * ring.stages
+    )
 
 
 def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
@@ -131,7 +168,8 @@ def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
             for split in SPLITS
             for stages in STAGES
         ]
-    if stores_rows and (stored == "float32" or (stored.is_float and stored.bits == 16)):
+    by_copies = _are_whole(product.columns, stored) and str(stored) in STORED
+    if by_copies and product.a.kind != "float32":
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -168,6 +206,8 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
     if ring.split == 1:
         return True
+    if product.sums.is_integer:
+        return False
     whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
     return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
 
@@ -175,13 +215,18 @@ def _suits_split(product: Product, ring: Ring) -> bool:
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves = -(-blocks // PROCESSORS)
+    waves, steps = -(-blocks // PROCESSORS), product.blocks // ring.split
     results = ring.rows * ring.columns / (64 * 64)
-    steps = product.blocks // ring.split
-    each = steps * _block_times(product, ring.turned)[ring.rows, ring.columns]
+    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
+    if waves == 1 and product.a.kind != "float32":
+        read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
+        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+    each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
-    exchanged = _EXCHANGE_TIME * results if ring.split > 1 else 0.0
+    exchanged = 0.0
+    if ring.split > 1:
+        exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
     return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
