@@ -9,7 +9,7 @@ from sterna.frontend.format import ImportOptions
 from sterna.frontend.open_inputs import Given, OpenInput, tensors_of
 from sterna.frontend.stages import Decide
 from sterna.frontend.torch.load_model import import_program, read
-from sterna.relay.expr import RelayExpr, Tuple
+from sterna.relay.expr import Function, RelayExpr, Tuple
 
 
 class ProgramTrace:
@@ -28,6 +28,10 @@ class ProgramTrace:
             named[place] if place < len(named) else f"output_{place}"
             for place in range(len(results))
         ]
+
+    def symbolic(self) -> Function:
+        """Refused: its converters ask for known shapes."""
+        raise ValueError("programs of PyTorch are imported for known shapes")
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes, over variables by the inputs' names."""
