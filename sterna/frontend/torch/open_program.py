@@ -15,6 +15,8 @@ from sterna.relay.expr import Function, RelayExpr, Tuple
 class ProgramTrace:
     """An exported program, as often as inputs bring new shapes."""
 
+    needs_host = False
+
     def __init__(self, model: Any) -> None:
         self.program = read(model, ImportOptions())
         self.inputs = [
