@@ -1,6 +1,5 @@
 """Builds the C runtime (shared, static, one file), its Python binding and the memory planner."""
 
-import platform
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,9 +14,11 @@ sys.path[:0] = [str(HERE / "build_tools"), str(HERE / "runtime")]
 
 import amalgamate  # noqa: E402
 import compilers  # noqa: E402
+import platforms  # noqa: E402
 
-WINDOWS = sys.platform == "win32"
-MAC = sys.platform == "darwin"
+PLATFORM = platforms.wanted()
+WINDOWS = PLATFORM.system == "win32"
+MAC = PLATFORM.system == "darwin"
 
 # The runtime is made small: what is hot in a model is the model's own code.
 SMALL = ["-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunction-sections",
@@ -33,7 +34,8 @@ elif MAC:
     SHARED_NAME = "libsterna.dylib"
     SHARED_FLAGS = ["-Wl,-install_name,@rpath/libsterna.dylib", "-Wl,-rpath,@loader_path",
                     "-Wl,-dead_strip"]
-    EXTENSION_FLAGS = ["-Wl,-rpath,@loader_path/../native/lib"]
+    # The interpreter that loads an extension brings the symbols of Python.
+    EXTENSION_FLAGS = ["-Wl,-rpath,@loader_path/../native/lib", "-undefined", "dynamic_lookup"]
 else:
     C_FLAGS = ["-O2", "-g0", "-std=c11", "-fvisibility=hidden"]
     RUNTIME_FLAGS = [*C_FLAGS, *SMALL]
@@ -43,12 +45,15 @@ else:
                     "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu", "-Wl,-rpath,$ORIGIN", "-lpthread",
                     "-ldl"]
     EXTENSION_FLAGS = ["-Wl,-rpath,$ORIGIN/../native/lib", "-Wl,-s"]
-    if platform.machine() == "aarch64":  # as sterna.support.cross does for any library
+    if PLATFORM.machine == "aarch64":  # as sterna.support.cross does for any library
         SHARED_FLAGS.append("-Wl,-z,norelro")
 
 
 # Libraries beside the runtime, which it loads when they are first asked for: folders and files.
-PARTS = {"opencl": ("gpu/kernels.c", "gpu/opencl*.c"), "vm": ("vm/*.c",)}
+PARTS = {
+    "cuda": ("gpu/kernels.c", "gpu/cuda*.c"), "opencl": ("gpu/kernels.c", "gpu/opencl*.c"),
+    "vm": ("vm/*.c",),
+}
 
 
 class BuildNative(build_ext):
@@ -56,8 +61,12 @@ class BuildNative(build_ext):
 
     def run(self) -> None:
         """Build everything; setuptools calls this."""
-        compilers.choose()
+        compilers.choose(PLATFORM.zig_target)
         super().run()
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Where an extension module goes; its name tells what it was built for."""
+        return str(Path(*fullname.split("."))) + PLATFORM.extension_suffix
 
     def build_extensions(self) -> None:
         """Build the runtime first: the extension links with it."""
@@ -129,7 +138,7 @@ packer: dict[str, Any] = {
     "sources": sorted(str(p.relative_to(HERE)) for p in HERE.glob("sterna/tir/usmp/packer/*.c")),
     "depends": ["sterna/tir/usmp/packer/search.h"],
     "extra_compile_args": C_FLAGS,
-    "extra_link_args": [] if WINDOWS or MAC else ["-Wl,-s"],
+    "extra_link_args": [] if WINDOWS else EXTENSION_FLAGS[1:],
 }
 setup(
     ext_modules=[
@@ -137,4 +146,5 @@ setup(
         Extension("sterna.tir.usmp._packer", **packer),
     ],
     cmdclass={"build_ext": BuildNative},
+    options={"bdist_wheel": {"plat_name": PLATFORM.wheel}} if PLATFORM.wheel else {},
 )

@@ -6,6 +6,8 @@ import shutil
 import sys
 import sysconfig
 
+import platforms
+
 
 def find_system_compiler() -> str | None:
     """The command of a C compiler on this machine, or None."""
@@ -21,17 +23,21 @@ def find_system_compiler() -> str | None:
 
 def requirements() -> list[str]:
     """What the build needs beside setuptools."""
-    return [] if find_system_compiler() else ["ziglang>=0.13"]
+    is_for_another = platforms.wanted().zig_target is not None
+    return [] if find_system_compiler() and not is_for_another else ["ziglang>=0.13"]
 
 
-def choose() -> None:
-    """Points setuptools at the compiler by the variables that it reads."""
+def choose(zig_target: str | None = None) -> None:
+    """Points setuptools at the compiler by the variables that it reads.
+
+    zig_target: what to compile for where that is another machine.
+    """
     if sys.platform == "win32":
         return
-    command = find_system_compiler()
+    command = None if zig_target else find_system_compiler()
     if command is None:
         zig = f"{shlex.quote(sys.executable)} -m ziglang"
-        command = f"{zig} cc"
+        command = f"{zig} cc -target {zig_target}" if zig_target else f"{zig} cc"
         os.environ["AR"] = f"{zig} ar"
     os.environ["CC"] = command
     os.environ["LDSHARED"] = f"{command} -shared"

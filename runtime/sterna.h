@@ -466,6 +466,22 @@ typedef struct sterna_device_api {
   int (*sync)(void *self, DLDevice device); /* waits until all work there is done */
 } sterna_device_api;
 
+/* A run of a model on one device. A back end that can launch all kernels of a run at once registers a
+   function sterna.replay.<name>, which takes the address of this for each run and keeps what it likes
+   in kept until end is called. Without nanoseconds, runs at equal addresses may be what an earlier one
+   recorded; with it, the time of each step is wanted. */
+typedef struct sterna_replay {
+  uint64_t size; /* of this structure; it only grows */
+  DLDevice device;
+  int (*run_step)(void *self, int32_t step); /* from 0 to step_count - 1 */
+  void *self;
+  const void **addresses; /* of the inputs and outputs */
+  int32_t step_count, address_count;
+  uint64_t *nanoseconds; /* one for each step, or null */
+  void *kept;            /* the back end's, null at first */
+  void (*end)(void *kept);
+} sterna_replay;
+
 /* The table is kept by pointer and must live as long as the process. */
 STERNA_API int sterna_register_device(DLDeviceType type, const sterna_device_api *api);
 /* Types from here on are those of other machines: their own, plus this once for the first machine,

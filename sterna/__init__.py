@@ -11,6 +11,7 @@ from sterna.version import __version__
 
 if TYPE_CHECKING:
     from sterna import (
+        auto_scheduler,
         autotvm,
         contrib,
         error,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 _WHERE: dict[str, tuple[str, str | None]] = {
     "_ffi": ("sterna.runtime", None),
     "arith": ("sterna.arith", None),
+    "auto_scheduler": ("sterna.auto_scheduler", None),
     "autotvm": ("sterna.autotvm", None),
     "contrib": ("sterna.contrib", None),
     "driver": ("sterna.driver", None),
@@ -119,7 +121,7 @@ __all__ = [
     "CompiledModel", "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "Device", "IRModule",
     "InternalError", "Module", "NDArray", "PackedFunc", "PoolInfo", "PoolInfoProperties",
     "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
-    "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
+    "auto_scheduler", "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
     "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func",
     "relay",

@@ -36,6 +36,7 @@ RANKS = {
     "driver": 8,
     "tune": 9,
     "micro": 9,
+    "auto_scheduler": 11,
     "autotvm": 10,
     "meta_schedule": 10,
     "model": 10,

@@ -421,7 +421,7 @@ static int load_module(void *self, const sterna_any *args, int32_t n, sterna_any
   (void)self;
   if (n != 1) return sterna_set_error("TypeError", "a module of kernels is loaded from bytes");
   if (sterna_as_bytes(&args[0], &bytes)) return -1;
-  gpu_module *m = gpu_module_read(bytes);
+  gpu_module *m = gpu_module_read(bytes, "piuIUfdbwBW");
   if (!m) return -1;
   if (sterna_module_create(&module_type, m, &module)) {
     gpu_module_free(m);

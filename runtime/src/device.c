@@ -102,7 +102,10 @@ static void load_library(const char *kind, int bit) {
   platform_unlock(&load_mutex);
 }
 
-static void load_back_end(DLDeviceType type) { load_library(device_names[type], (int)type); }
+static void load_back_end(DLDeviceType type) {
+  if (type == kDLCUDAHost) type = kDLCUDA; /* its own pinned memory */
+  load_library(device_names[type], (int)type);
+}
 
 void device_load_named(const char *kind) {
   if (strcmp(kind, "vm") == 0) load_library(kind, VIRTUAL_MACHINE);
@@ -126,6 +129,23 @@ int sterna_device_exists(DLDevice device) {
   return api && api->exists(api->self, device.device_id) == 1;
 }
 
+/* There is none: a back end may say why, by a function sterna.why_no.<name>. */
+static int refuse(const char *name, int32_t id, int is_remote) {
+  char question[64];
+  sterna_function *ask = NULL;
+  sterna_any why = sterna_any_none();
+  sterna_bytes text = {NULL, 0};
+  snprintf(question, sizeof question, "sterna.why_no.%s", name);
+  int said = !is_remote && sterna_get_global(question, &ask) == 0 && ask &&
+             ask->call(ask, NULL, 0, &why) == 0 && why.type_index != STERNA_NONE &&
+             sterna_as_string(&why, &text) == 0;
+  sterna_set_errorf("RuntimeError", "there is no %sdevice %s(%d)%s%.*s", is_remote ? "remote " : "", name,
+                    (int)id, said ? ": " : "", said ? (int)text.size : 0, said ? text.data : "");
+  sterna_any_release(&why);
+  sterna_release(ask);
+  return -1;
+}
+
 int device_get(DLDevice device, const sterna_device_api **out) {
   const sterna_device_api *api = find_device(device.device_type);
   int is_remote = (int)device.device_type >= REMOTE;
@@ -137,9 +157,7 @@ int device_get(DLDevice device, const sterna_device_api **out) {
   if (!api)
     return sterna_set_errorf("RuntimeError", "no runtime support for device %s(%d) is loaded", name,
                              (int)device.device_id);
-  if (api->exists(api->self, device.device_id) != 1)
-    return sterna_set_errorf("RuntimeError", "there is no %sdevice %s(%d)", is_remote ? "remote " : "",
-                             name, (int)device.device_id);
+  if (api->exists(api->self, device.device_id) != 1) return refuse(name, device.device_id, is_remote);
   *out = api;
   return 0;
 }

@@ -6,6 +6,7 @@
  */
 #include "internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct prepared_call {
@@ -18,6 +19,9 @@ typedef struct prepared_call {
 static void free_executor(void *self, int flags) {
   sterna_model *m = self;
   if (flags & 1) {
+    if (m->replay.kept) m->replay.end(m->replay.kept);
+    memory_release(m->replay.addresses);
+    sterna_release(m->replay_function);
     binding_release(m);
     for (uint32_t i = 0; i < m->buffer_count; i++) sterna_release(m->buffers[i]);
     sterna_release(m->arena);
@@ -110,6 +114,50 @@ static void prepare_calls(sterna_model *m, sterna_any *args) {
   }
 }
 
+/* ---- runs that a device records ---- */
+
+static int run_call(sterna_model *m, const prepared_call *call);
+
+static int run_step(void *self, int32_t step) {
+  sterna_model *m = self;
+  return run_call(m, &m->calls[step]);
+}
+
+static int is_on_one_device(const graph *g) {
+  for (uint32_t i = 0; i < g->entry_count; i++)
+    if (memcmp(&g->views[i].device, &g->device, sizeof g->device)) return 0;
+  return 1;
+}
+
+static int prepare_replay(sterna_model *m) {
+  const graph *g = m->g;
+  char name[64];
+  if (g->device.device_type == kDLCPU || !sterna_device_name(g->device.device_type) || !is_on_one_device(g))
+    return 0;
+  snprintf(name, sizeof name, "sterna.replay.%s", sterna_device_name(g->device.device_type));
+  if (sterna_get_global(name, &m->replay_function)) return -1;
+  if (!m->replay_function) return 0;
+  int32_t count = (int32_t)(g->input_count + g->output_count);
+  const void **addresses = memory_allocate(((size_t)count + 1) * sizeof *addresses, 16);
+  if (!addresses) return -1;
+  m->replay = (sterna_replay){sizeof m->replay, g->device, run_step, m, addresses, (int32_t)g->call_count,
+                              count, NULL, NULL, NULL};
+  return 0;
+}
+
+/* nanoseconds: one for each call, or null */
+static int replay_calls(sterna_model *m, uint64_t *nanoseconds) {
+  const graph *g = m->g;
+  sterna_any argument = sterna_any_none(), ret = sterna_any_none();
+  const void **next = m->replay.addresses;
+  for (uint32_t i = 0; i < g->input_count; i++) *next++ = m->tensors[g->nodes[g->inputs[i]].entry].data;
+  for (uint32_t i = 0; i < g->output_count; i++) *next++ = m->tensors[g->outputs[i]].data;
+  m->replay.nanoseconds = nanoseconds;
+  argument.type_index = STERNA_POINTER;
+  argument.v_ptr = &m->replay;
+  return m->replay_function->call(m->replay_function, &argument, 1, &ret);
+}
+
 int executor_create(graph *g, sterna_model **out) {
   size_t views = g->entry_count + g->flat_count;
   size_t bytes = sizeof(sterna_model) + g->argument_count * sizeof(sterna_any) +
@@ -133,7 +181,7 @@ int executor_create(graph *g, sterna_model **out) {
   sterna_retain(g);
   if (views) memcpy(m->tensors, g->views, views * sizeof *m->tensors);
   if ((g->arena_bytes && allocate_bytes((size_t)g->arena_bytes, g->device, &m->arena)) ||
-      allocate_buffers(m)) {
+      allocate_buffers(m) || prepare_replay(m)) {
     sterna_release(m);
     return -1;
   }
@@ -158,6 +206,15 @@ static int run_call(sterna_model *m, const prepared_call *call) {
 
 static int run_timed(sterna_model *m, uint64_t *nanoseconds) {
   memset(nanoseconds, 0, m->g->node_count * sizeof *nanoseconds);
+  if (m->replay_function) {
+    if (replay_calls(m, nanoseconds)) return -1;
+    for (uint32_t i = m->g->call_count; i-- > 0;) { /* a call's node comes no earlier than its number */
+      uint64_t taken = nanoseconds[i];
+      nanoseconds[i] = 0;
+      nanoseconds[m->calls[i].node] = taken;
+    }
+    return 0;
+  }
   uint64_t before = platform_nanoseconds();
   for (uint32_t i = 0; i < m->g->call_count; i++) {
     const prepared_call *call = &m->calls[i];
@@ -172,6 +229,7 @@ static int run_timed(sterna_model *m, uint64_t *nanoseconds) {
 }
 
 int executor_run_calls(sterna_model *m) {
+  if (m->replay_function) return replay_calls(m, NULL);
   const prepared_call *end = m->calls + m->g->call_count;
   for (const prepared_call *call = m->calls; call < end; call++)
     if (run_call(m, call)) return -1;

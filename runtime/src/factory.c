@@ -127,6 +127,7 @@ static const sterna_table_entry source_functions[] = {
     {"get_graph_json", source_graph_json},
     {"get_graph_params", source_graph_params},
     {"debug_create", source_debug_create},
+    {"cuda_graph_create", source_create}, /* every executor on CUDA replays graphs */
     {"remove_params", source_remove_params},
 };
 

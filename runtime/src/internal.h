@@ -237,6 +237,8 @@ struct sterna_model {
   executor_output *outputs;
   uint32_t buffer_count, bound_outputs;
   int has_copied_outputs, lacks_inputs;
+  sterna_function *replay_function; /* of a device that records runs, or null */
+  sterna_replay replay;
 };
 INTERNAL int executor_enter(sterna_model *m); /* RuntimeError when somebody is inside */
 INTERNAL void executor_leave(sterna_model *m);

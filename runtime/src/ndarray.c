@@ -194,9 +194,12 @@ int sterna_ndarray_view(sterna_ndarray *array, const int64_t *shape, int32_t ndi
 
 /* ---- copying ---- */
 
+static int is_pinned(DLDevice device) { return device.device_type == kDLCUDAHost; }
+
+/* Memory that the host may read and write at any time; copies of pinned memory may be under way. */
 static int on_host(DLDevice device) {
-  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost ||
-         device.device_type == kDLROCMHost || device.device_type == kDLCUDAManaged;
+  return device.device_type == kDLCPU || device.device_type == kDLROCMHost ||
+         device.device_type == kDLCUDAManaged || (is_pinned(device) && !sterna_device_exists(device));
 }
 
 /* Whether both are devices of one other machine, which copies between them by itself. */
@@ -205,11 +208,14 @@ static int are_together(DLDevice a, DLDevice b) {
          a.device_type / STERNA_REMOTE_DEVICES == b.device_type / STERNA_REMOTE_DEVICES;
 }
 
+static int are_pair(DLDevice a, DLDevice b) { return a.device_type == kDLCUDA && is_pinned(b); }
+
 /* Within one kind of device, or between it and the CPU, or within one other machine. */
 static int copy_directly(void *to, DLDevice to_device, const void *from, DLDevice from_device,
                          size_t bytes) {
   const sterna_device_api *api;
-  if (device_get(to_device.device_type == kDLCPU ? from_device : to_device, &api)) return -1;
+  int is_of_target = to_device.device_type != kDLCPU && !(is_pinned(to_device) && !on_host(from_device));
+  if (device_get(is_of_target ? to_device : from_device, &api)) return -1;
   return api->copy(api->self, to, to_device, from, from_device, bytes);
 }
 
@@ -221,7 +227,8 @@ static int copy_bytes(void *to, DLDevice to_device, const void *from, DLDevice f
   if (on_host(to_device)) to_device = host;
   if (on_host(from_device)) from_device = host;
   if (to_device.device_type == from_device.device_type || to_device.device_type == kDLCPU ||
-      from_device.device_type == kDLCPU || are_together(to_device, from_device))
+      from_device.device_type == kDLCPU || are_together(to_device, from_device) ||
+      are_pair(to_device, from_device) || are_pair(from_device, to_device))
     return copy_directly(to, to_device, from, from_device, bytes);
   void *between = memory_allocate(bytes, DATA_ALIGNMENT);
   int failed = !between || copy_directly(between, host, from, from_device, bytes) ||

@@ -62,9 +62,11 @@ def _native() -> dict[str, Any]:
 def _devices() -> list[dict[str, Any]]:
     """The GPUs that this machine has, by the kinds of targets that can be built for them."""
     found: list[dict[str, Any]] = []
-    for kind in all_kinds().values():
+    kinds = [kind for kind in all_kinds().values() if kind.codegen and "gpu" in kind.default_keys]
+    by_device = {kind.device_type: kind for kind in reversed(kinds)}
+    for kind in reversed(by_device.values()):
         index = 0
-        while kind.codegen is not None and "gpu" in kind.default_keys:
+        while True:
             here = device(kind.device_type, index)
             if not here.exist:
                 break

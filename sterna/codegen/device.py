@@ -16,7 +16,10 @@ from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import device
 from sterna.runtime.registry import get_global_func
 from sterna.support.dtype import DataType
+from sterna.tir.effects import calls
+from sterna.tir.passes.split_host_device import TENSOR_MAPS
 from sterna.tir.stmt import PrimFunc
+from sterna.tir.threads import BEGINS_EARLY
 
 _LETTERS = {
     "handle": "p", "int32": "i", "uint32": "u", "int64": "I", "uint64": "U", "float32": "f",
@@ -35,23 +38,37 @@ def _letter(kernel: PrimFunc, dtype: DataType) -> str:
 class DeviceProgram:
     """Kernels that are compiled together by the device's driver."""
 
-    kernels: tuple[tuple[str, str], ...]
-    """Their names and parameters, a letter for each."""
+    kernels: tuple[tuple[str, str, str], ...]
+    """Their names, their parameters, a letter for each, and lines of extras: see kernels.h."""
     source: str
 
     def to_bytes(self) -> bytes:
         """As runtime/gpu/kernels.h describes it."""
         content = [_number(len(self.kernels))]
-        for name, params in self.kernels:
-            content += [_text(name), _text(params)]
+        for texts in self.kernels:
+            content += [_text(text) for text in texts]
         return b"".join([*content, _text(self.source)])
 
     @classmethod
     def of(cls, kernels: Sequence[PrimFunc], source: str) -> "DeviceProgram":
         """A program whose text is made already."""
-        return cls(
-            tuple((k.name, "".join(_letter(k, p.dtype) for p in k.params)) for k in kernels), source
-        )
+        return cls(tuple((k.name, _letters(k), _extras(k)) for k in kernels), source)
+
+
+def _letters(kernel: PrimFunc) -> str:
+    maps = kernel.attrs.get(TENSOR_MAPS, {})
+    return "".join(
+        "m" if place in maps else _letter(kernel, param.dtype)
+        for place, param in enumerate(kernel.params)
+    )
+
+
+def _extras(kernel: PrimFunc) -> str:
+    """What a launch needs to know beside the parameters' letters."""
+    maps = kernel.attrs.get(TENSOR_MAPS, {})
+    early = kernel.attrs.get(BEGINS_EARLY) or calls(kernel.body, "wait_for_grids")
+    lines = ["pdl"] if early else []
+    return "".join(f"{line}\n" for line in [*lines, *(maps[place] for place in sorted(maps))])
 
 
 def _number(value: int) -> bytes:
@@ -135,7 +152,7 @@ class LaunchedKernel:
         """What to_bytes packed."""
         size = int.from_bytes(packed[:8], "little")
         programs = [
-            DeviceProgram(tuple((name, params) for name, params in kernels), source)
+            DeviceProgram(tuple((name, params, more) for name, params, more in kernels), source)
             for kernels, source in json.loads(packed[8 : 8 + size])
         ]
         return cls(packed[8 + size :], tuple(programs))

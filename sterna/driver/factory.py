@@ -61,7 +61,7 @@ class CompiledGraph(BuiltGraph):
 
     def bare(self) -> Any:
         """A factory of the same with its parameters yet to be set."""
-        return GraphExecutorFactoryModule.over(replace(self, params={}))
+        return GraphExecutorFactoryModule.over(replace(self, params={}, copies={}))
 
 
 def check_name(mod_name: str) -> None:

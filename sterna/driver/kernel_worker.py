@@ -13,6 +13,7 @@ from typing import IO, Any
 from sterna.driver.kernel import compile_kernel
 from sterna.ir.serialize import load_json
 from sterna.ir.transform import PassContext
+from sterna.support.expendable import become_expendable
 from sterna.target import Target, register
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
@@ -53,6 +54,7 @@ class Worker:
 
 def serve() -> None:
     """Answer requests until there are no more."""
+    become_expendable()
     output = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may get between the answers
     for line in sys.stdin.buffer:

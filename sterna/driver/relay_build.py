@@ -146,9 +146,9 @@ def optimize(
         mod["main"] = bind_params(mod["main"], params)
     wanted = find_target(target, None)
     with wanted:
-        # What processors like is no concern of other devices: layouts and weights stay the model's.
+        # What processors like is no concern of other devices: weights stay the model's.
         processor = processor_of(wanted) if "cpu" in wanted.kind.default_keys else None
-        order = pipeline.passes(processor, wanted)
+        order = pipeline.passes(processor, wanted, is_gpu(wanted))
         return Sequential(order, name="relay.build")(mod), {}
 
 

@@ -103,6 +103,8 @@ class InstructionSet:
     """Vectors of float16 are multiplied and added as they are."""
     bf16_rounding: tuple[Capability, ...] = ()
     """One instruction rounds float32 to bfloat16, and may take subnormal numbers for 0."""
+    bf16_conversion: tuple[Capability, ...] = ()
+    """One instruction rounds float32 to bfloat16, subnormal numbers included."""
     ieee_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, or the NaN among them."""
     dot4: tuple[Dot4, ...] = ()
@@ -111,6 +113,9 @@ class InstructionSet:
     """Products of unsigned and signed bytes added in pairs, saturated to 16 bits (vpmaddubsw)."""
     dot2_int16: tuple[ByLanes, ...] = ()
     """Products of 16-bit integers added in pairs to 32 bits (vpmaddwd)."""
+    dot_halves: tuple[Capability, ...] = ()
+    """Products of both 16-bit halves of two words added to a word, in registers for integers, and
+    bytes widened to such halves (SMLAD, SXTB16)."""
     saturating_pack: tuple[SaturatingNarrow, ...] = ()
     """Narrowing that takes two registers, each within its parts of 128 bits."""
     saturating_narrow: tuple[SaturatingNarrow, ...] = ()

@@ -23,6 +23,8 @@ class Processor:
     """Whether an instruction adds four products of bytes to each 32-bit lane (VNNI, DOTPROD)."""
     has_dot2: bool = False
     """Whether one adds two of them in 16 bits (vpmaddubsw)."""
+    has_dot_halves: bool = False
+    """Whether one adds the products of both 16-bit halves of two words to a word (SMLAD)."""
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
     fp16_arithmetic: bool = False

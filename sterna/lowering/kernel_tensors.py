@@ -13,8 +13,12 @@ from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
+from sterna.relay.passes.fuse_ops import FIXED
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
+from sterna.schedule.gpu.attention import fused_attention
+from sterna.schedule.gpu.tensor_cores import on_tensor_cores
+from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
 
 # The tensor of an expression, or those of a tuple.
@@ -36,14 +40,15 @@ class KernelTensors:
     """Whether every operand is read at the very index that is written."""
 
 
-def kernel_tensors(func: Function) -> KernelTensors:
-    """The tensors of a primitive function."""
-    return _Translator(func).run()
+def kernel_tensors(func: Function, gpu: ScheduleTarget | None = None) -> KernelTensors:
+    """The tensors of a primitive function; gpu: the one that it is made for, if it is one."""
+    return _Translator(func, gpu).run()
 
 
 class _Translator:
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: Function, gpu: ScheduleTarget | None) -> None:
         self.func = func
+        self.gpu = gpu
         self.values: dict[int, Value] = {}
         self.anchor: tuple[AnyOp, list[Tensor], set[Operation]] | None = None
         self.anchor_call: tuple[Call, list[Value]] | None = None
@@ -56,11 +61,24 @@ class _Translator:
                 self.values[id(expr)] = self._translate(expr)
         outputs = _distinct(flatten(self.values[id(self.func.body)]))
         assert self.anchor is not None
-        outputs = self._with_epilogue(outputs)
+        outputs = self._on_gpu(outputs) or self._with_epilogue(outputs)
         record, anchor, own = self.anchor
         shapes = {tuple(map(str, tensor.shape)) for tensor in (*inputs, *outputs) if tensor.shape}
         flat = self.highest <= BROADCAST and len(shapes) == 1
         return KernelTensors(inputs, outputs, anchor, record, own, flat)
+
+    def _on_gpu(self, outputs: list[Tensor]) -> list[Tensor]:
+        """The outputs by statements of a GPU's own; none if it has none for them."""
+        if self.gpu is None:
+            return []
+        given = [self.values[id(param)] for param in self.func.params]
+        fixed = {given[place] for place in (self.func.attrs or {}).get(FIXED, ())}
+        whole = on_tensor_cores(outputs, self.gpu, fixed) or fused_attention(outputs, self.gpu)
+        if whole is None:
+            return []
+        assert self.anchor is not None
+        self.anchor = (self.anchor[0], [whole], {whole.op})
+        return [whole]
 
     def _with_epilogue(self, outputs: list[Tensor]) -> list[Tensor]:
         """The outputs, as the anchor itself makes them if it can."""

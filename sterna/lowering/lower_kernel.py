@@ -23,6 +23,9 @@ from sterna.te.lower import lower_schedule
 from sterna.tir.passes.bind_threads import bind_threads
 from sterna.tir.stmt import Buffer, PrimFunc
 
+# Bytes that divide the addresses of a GPU's arrays: vectors of so many are loaded at once.
+DEVICE_ALIGNMENT = 16
+
 
 @dataclass(slots=True)
 class LoweredKernel:
@@ -55,7 +58,7 @@ def ask_kernel(func: Function, target: Target) -> Scope:
     if gives_nothing(func):
         return Scope()
     with deciding(scope_of(func)) as scope:
-        tensors = kernel_tensors(func)
+        tensors = kernel_tensors(func, target if is_gpu(target) else None)
         schedule_kernel(tensors, processor_of(target), _found(tensors, target), target)
         return scope
 
@@ -89,7 +92,7 @@ def _contraction_of(call: RelayExpr) -> str:
 def _lowered(
     func: Function, name: str, processor: Processor, target: Target, scope: Scope
 ) -> LoweredKernel:
-    tensors = kernel_tensors(func)
+    tensors = kernel_tensors(func, target if is_gpu(target) else None)
     found = _found(tensors, target)
     schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
@@ -97,6 +100,9 @@ def _lowered(
     loops = lower_schedule(schedule, arguments, name)
     if is_gpu(target):
         loops = bind_threads(loops)
+        for buffer in loops.buffers:
+            if buffer is not None:
+                buffer.alignment = DEVICE_ALIGNMENT
     anchor = tensors.anchor_record
     return LoweredKernel(loops, len(arguments), anchor, found, choices, scope.decisions)
 

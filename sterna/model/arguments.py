@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from sterna.relay.arrays import Array, from_numpy, numpy_dtype
-from sterna.runtime import NDArray, cpu
+from sterna.runtime import Device, NDArray, cpu
 from sterna.runtime._core import array_over
 from sterna.runtime.ndarray import array as nd_array
 from sterna.runtime.ndarray import from_dlpack
 from sterna.support.dtype import DataType
 from sterna.support.table import count
+
+# Bytes that a kernel of a GPU reads or writes by one instruction.
+MOVED_AT_ONCE = 16
 
 
 class InputError(TypeError, ValueError):
@@ -118,6 +121,19 @@ def host_array(spec: TensorSpec, value: Any) -> Any:
     array = fitting_array(spec, value)
     elsewhere = isinstance(array, NDArray) and array.device.device_type != cpu(0).device_type
     return array.copyto(cpu(0)) if elsewhere else array
+
+
+def device_array(device: Device, spec: TensorSpec, value: Any) -> tuple[NDArray, bool]:
+    """A value as an array on a device, and whether it was there before.
+
+    What does not begin at a multiple of sixteen bytes, which kernels move at once, is copied.
+    """
+    array = fitting_array(spec, value)
+    if not isinstance(array, NDArray):
+        return nd_array(array, device), False
+    is_there = array.device == device
+    lies_well = array.data_ptr() % MOVED_AT_ONCE == 0
+    return (array if is_there and lies_well else array.copyto(device)), is_there
 
 
 def _from_elsewhere(spec: TensorSpec, value: Any) -> Any:

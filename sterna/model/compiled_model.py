@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sterna import model as models
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.model.arguments import TensorSpec, arrange_arguments, bind_arguments
-from sterna.model.model_calls import Runner, make_runner
+from sterna.model.model_calls import make_runner
 from sterna.model.report import Report, make_report
 from sterna.relay.arrays import Array
 from sterna.relay.random_inputs import random_inputs
 from sterna.runtime import Device, Module, cpu, load_module, num_threads
+from sterna.runtime._core import ModelFunction
 from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.keys import File
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
     from sterna.model.build_record import BuildRecord
 
 
-class CompiledModel:
+class CompiledModel(ModelFunction):
     """A compiled model. `m(x)` runs it; any number of threads may call it at once.
 
-    inputs and outputs say what it takes and gives.
+    inputs and outputs say what it takes and gives. A call takes inputs by place or by name, and
+    gives one array, or a tuple of several. An input is an array of exactly its shape and type:
+    NumPy's, or any with DLPack. Lists and numbers, which have no type of their own, get the
+    input's. What lies in order in memory is read where it is. The results are NumPy's, and the
+    caller's own; memory of those that the caller has let go is used again. On a GPU, arrays that
+    are there are read there, in the stream that PyTorch works in if they are its own, and the
+    results are arrays there, which torch.from_dlpack takes; the call may return before the GPU
+    has done its work.
     """
 
     def __init__(
@@ -42,7 +50,7 @@ class CompiledModel:
         self.path = path
         """The file that it was loaded from."""
         self.graph: dict[str, Any] = json.loads(module["get_graph_json"]())
-        self._idle: list[Runner] = []
+        self._idle = []
 
     @property
     def build(self) -> "BuildRecord | None":
@@ -83,17 +91,12 @@ class CompiledModel:
 
     # ---- running ----
 
-    def __call__(self, *args: Any, **named: Any) -> Array | tuple[Array, ...]:
-        """Run it on inputs by place or by name; gives one array, or a tuple of several.
-
-        An input is an array of exactly its shape and type: NumPy's, or any with DLPack. Lists and
-        numbers, which have no type of their own, get the input's. What lies in order in memory is
-        read where it is. The results are NumPy's, and the caller's own; memory of those that the
-        caller has let go is used again.
-        """
+    def _call(self, *args: Any, **named: Any) -> Any:
+        """A call of any form; by place, over an idle runner, the base class does it by itself."""
         if named or len(args) != len(self.inputs):
             args = arrange_arguments(self.inputs, args, named)
         results = self._run(args)
+        self._input_count = len(self.inputs)
         return results[0] if len(results) == 1 else results
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -128,7 +131,7 @@ class CompiledModel:
         """What each operator takes: the median of some runs, on random inputs if none are given.
 
         print() shows it as a table, write_trace(path) writes it for Chrome and Perfetto. It says
-        which share of what this machine can do each reaches, by measure_bounds unless bounds says
+        which share of what this machine can do each reaches, as measured unless bounds says
         it; False leaves that out. inputs gives inputs by name, as run takes them.
         """
         by_name = {**(inputs or {}), **named}
@@ -138,9 +141,11 @@ class CompiledModel:
         debug = GraphModuleDebug(self._executor(), self.device, json.dumps(self.graph))
         for spec, array in zip(self.inputs, given, strict=True):
             debug.set_input(spec.name, array)
-        if isinstance(bounds, Bounds):
-            return debug.profile(repeat, bounds)
-        return debug.profile(repeat, models.measure_bounds(num_threads()) if bounds else None)
+        if isinstance(bounds, Bounds) or not bounds:
+            return debug.profile(repeat, bounds or None)
+        if self.device.device_type == cpu(0).device_type:
+            return debug.profile(repeat, models.measure_bounds(num_threads()))
+        return debug.profile(repeat, models.gpu_bounds(self.device))
 
     def report(self) -> Report:
         """What was fused and how it was scheduled, what memory it needs, how long compiling took.

@@ -19,7 +19,7 @@ from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
 from sterna.relay.traverse import not_primitive, post_order
 from sterna.support.memory import give_back_memory
 from sterna.support.progress import StageTimes, stage, watching
-from sterna.target import Target, is_microcontroller
+from sterna.target import Target, is_gpu, is_microcontroller
 
 
 def build_model(
@@ -70,5 +70,9 @@ def narrowed(
     bound = module.shallow_copy()
     bound["main"] = bind_params(bound["main"], weights)
     bound = Sequential([IntegerArithmetic(), Legalize(target)])(bound)
-    with PassContext(config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}):
+    config = {
+        "relay.ToMixedPrecision.keep_orig_output_dtype": True,
+        "relay.ToMixedPrecision.follow_weights": is_gpu(target),
+    }
+    with PassContext(config=config), target:
         return ToMixedPrecision(precision)(bound)

@@ -27,6 +27,7 @@ from sterna.target import Target
 def build_open(
     model: Any, target: Target, shapes: Mapping[str, Any] | None,
     params: Mapping[str, Any] | None, narrow: str | None, context: PassContext,
+    example_inputs: Sequence[Any] | None = None,
 ) -> OpenModel | None:
     """A model that is compiled when it is called; None if its format cannot be."""
     if isinstance(model, tuple) and len(model) == 2:
@@ -39,7 +40,7 @@ def build_open(
         others = module
         trace = RelayTrace(module, params or {})
     else:
-        trace = format_of(model).trace_model(model)
+        trace = format_of(model).trace_model(model, example_inputs)
     if trace is None:
         return None
 

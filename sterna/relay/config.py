@@ -8,6 +8,10 @@ register_config(
     "whether results get back the types that they had before ToMixedPrecision",
 )
 register_config(
+    "relay.ToMixedPrecision.follow_weights", bool, False,
+    "whether ToMixedPrecision narrows what reads weights alone, such as an embedding",
+)
+register_config(
     "relay.weights.max_growth", float, 0.0,
     "how many times larger all weights together may become by packing them; 0: no limit",
 )
@@ -16,3 +20,8 @@ register_config(
     "how many times larger weights may become by Winograd's way to convolve; 0: it is not used, "
     "as below level 2 unless this is set; at level 2 that is 4",
 )
+for _face, _where in (("auto_scheduler", "ApplyHistoryBest"), ("meta_schedule", "Database")):
+    register_config(
+        f"relay.backend.use_{_face}", bool, False,
+        f"taken as programs give it: builds inside of {_face}'s {_where} use it by themselves",
+    )

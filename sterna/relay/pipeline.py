@@ -9,11 +9,11 @@ from sterna.ir.transform import Pass
 from sterna.relay import transform as T
 
 
-def passes(processor: Any = None, target: Any = None) -> list[Pass]:
+def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> list[Pass]:
     """What happens between a user's graph and its kernels; the context's level picks from it.
 
     processor is what operators are told about the machine when they choose layouts, target what
-    they are told when they choose other operators.
+    they are told when they choose other operators; on_gpu says that it runs blocks of threads.
     """
     return [
         # one graph, with types
@@ -39,15 +39,18 @@ def passes(processor: Any = None, target: Any = None) -> list[Pass]:
         T.CanonicalizeOps(),
         T.Legalize(target),  # what rows and volumes have become, as images
         T.FlattenAtrousConv(),
+        T.FoldDeadChannels(processor),  # of known weights and borders, before these are packed
         T.SkipBorderTaps(processor),  # after factors are in the weights, and all dilations known
         # layouts: after factors are in the weights, which are packed now
-        T.AlterOpLayout(processor),
+        T.AlterOpLayout(processor, on_gpu),
         T.SimplifyExprPostAlterOp(),
         T.FastMath(),
         T.FoldConstant(),
         T.FoldWeights(),
         T.ChooseImplementations(processor),  # after weights are constants in their last layout
-        T.FuseOps(processor=processor),  # last but one: kernels are not looked into
+        *([T.FewerKernels()] if on_gpu else []),  # after constants are folded
+        # last but one: kernels are not looked into
+        T.FuseOps(processor=processor, notes_fixed=on_gpu),
         T.SumRows(processor),  # of what has become kernels of their own
         T.InferType(),
     ]

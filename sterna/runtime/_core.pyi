@@ -90,6 +90,23 @@ class ModelCall:
     ) -> Self: ...
     def __call__(self, values: tuple[Any, ...], /) -> tuple[Any, ...]: ...
 
+class DeviceCall:
+    def __new__(
+        cls,
+        run_on: PackedFunc,
+        fit: Callable[[Any, Any], tuple[NDArray, bool]],
+        device: Device,
+        inputs: tuple[tuple[Any, tuple[int, ...], str], ...],
+        outputs: tuple[tuple[tuple[int, ...], str, Callable[[Any], Any]], ...],
+    ) -> Self: ...
+    def __call__(self, values: tuple[Any, ...], /) -> tuple[Any, ...]: ...
+
+class ModelFunction:
+    _idle: list[Callable[[tuple[Any, ...]], tuple[Any, ...]]]
+    _input_count: int
+    def __new__(cls, *args: Any, **named: Any) -> Self: ...
+    def __call__(self, *args: Any, **named: Any) -> Any: ...
+
 class ResultMemory: ...
 
 def configure(

@@ -1,12 +1,12 @@
 """Graph executor factory: a graph with its kernels and parameters in memory makes executors."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sterna.runtime import _core
 from sterna.runtime._core import PackedFunc
-from sterna.runtime.device import Device
+from sterna.runtime.device import REMOTE_DEVICES, Device
 from sterna.runtime.graph_executor import create_executor
 from sterna.runtime.module import Module
 from sterna.runtime.ndarray import NDArray
@@ -20,6 +20,8 @@ class BuiltGraph:
     graph_json: str
     params: Mapping[str, NDArray]
     name: str
+    copies: dict[Device, Mapping[str, NDArray]] = field(default_factory=dict, repr=False)
+    """The parameters on other devices, which all executors there share."""
 
     def find(self, name: str) -> int | PackedFunc | None:
         """One of the functions that make executors and show what they are made from, or a kernel.
@@ -29,6 +31,7 @@ class BuiltGraph:
         made: dict[str, Callable[..., Any]] = {
             self.name: self.create,
             "debug_create": lambda _, *devices: self.create(*devices),
+            "cuda_graph_create": self.create,
             "get_graph_json": lambda: self.graph_json,
             "get_graph_params": self.param_pairs,
             "remove_params": self.bare,
@@ -45,14 +48,23 @@ class BuiltGraph:
         return pairs_of(self.params)
 
     def create(self, *devices: Device) -> Module:
-        """An executor over the parameters, which are not copied."""
+        """An executor over the parameters, which are copied once to a GPU and else not at all."""
         executor = create_executor(self.graph_json, self.lib, devices)
-        executor["give_params"](self.param_pairs())
+        executor["give_params"](pairs_of(self.params_on(devices)))
         return executor
+
+    def params_on(self, devices: Sequence[Device]) -> Mapping[str, NDArray]:
+        """The parameters where executors on these devices read them."""
+        if len(devices) != 1 or not 1 < devices[0].device_type < REMOTE_DEVICES:
+            return self.params
+        (home,) = devices
+        if home not in self.copies:
+            self.copies[home] = {name: array.copyto(home) for name, array in self.params.items()}
+        return self.copies[home]
 
     def bare(self) -> Any:
         """A module over the same with its parameters yet to be set."""
-        return replace(self, params={}).module()
+        return replace(self, params={}, copies={}).module()
 
 
 def pairs_of(params: Mapping[str, NDArray]) -> list[list[str | NDArray]]:

@@ -73,6 +73,37 @@ class Device(_core.Device):
         found: Callable[..., Any] | None = get_global_func(f"sterna.{what}.{kind}", True)
         return found
 
+    def create_raw_stream(self) -> int | None:
+        """A new stream, which waits for no other; None where the device has none.
+
+        free_raw_stream ends it.
+        """
+        made = self._stream("create_stream")
+        return None if made is None else int(made)
+
+    def free_raw_stream(self, stream: int | None) -> None:
+        """End a stream that create_raw_stream made, when all that is in it is done."""
+        if stream is not None:
+            self._stream("free_stream", stream)
+
+    def set_raw_stream(self, stream: int | None) -> None:
+        """Let all that this thread does on the device from now on be done in a stream.
+
+        None is the default stream, which PyTorch works in unless it is told otherwise.
+        """
+        self._stream("set_stream", stream or 0)
+
+    def sync(self, stream: int | None = None) -> None:
+        """Wait until all work on the device, or in one of its streams, is done."""
+        if stream is None:
+            super().sync()
+        else:
+            self._stream("sync_stream", stream)
+
+    def _stream(self, what: str, *values: int) -> Any:
+        ask = self._ask(what) if self.exist else None
+        return None if ask is None else ask(self.device_id, *values)
+
     def finished_at(self) -> float | None:
         """The second, by its own clock, at which a device is done with all that it was given.
 

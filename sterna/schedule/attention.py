@@ -33,12 +33,25 @@ class AttentionStages:
     total: Tensor
     mixed: Tensor
     """The values, weighted by powers."""
+    operands: tuple[Tensor, ...]
+    """Queries, keys, values, and masks."""
+    scale: float
+    fill: float
+    """The score where a mask of truth values says no."""
+    causal: bool = False
+    """Whether a query reads only the keys up to its own place."""
 
 
 def describe_attention(result: Tensor, stages: AttentionStages) -> Tensor:
     """Attach to a result what it is made of."""
     result.op.attrs[_KEY] = stages
     return result
+
+
+def attention_of(result: Tensor) -> AttentionStages | None:
+    """What a result was said to be made of; None if it is no attention."""
+    found: AttentionStages | None = result.op.attrs.get(_KEY)
+    return found
 
 
 def schedule_attention(kernel: Kernel) -> None:

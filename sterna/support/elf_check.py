@@ -1,7 +1,8 @@
 """Bounds of ELF files that nobody has sealed, before a loader or linker believes what they say.
 
 A shared library is judged by its segments and its dynamic section, an object by its sections,
-symbols and relocations: every place that they name must be there. Code itself cannot be judged.
+symbols and relocations: every place that they name must be there, and hold what a linker takes for
+granted. Code itself cannot be judged.
 """
 
 import struct
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from sterna.support.elf_instructions import bytes_written, is_expected
 from sterna.support.file_view import BrokenFileError, FileView
 
 _RELOCATABLE, _DYNAMIC = 1, 3
@@ -65,7 +67,7 @@ def check_elf(view: FileView, is_object: bool = False) -> None:
     if ident[4] not in (1, 2) or ident[5] not in (1, 2) or ident[6] != 1:
         raise BrokenFileError("its ELF header names no word size, byte order or version")
     form = _Form.of(ident)
-    kind, _, version, _, segments, sections, _, size, segment_size, segment_count, \
+    kind, machine, version, _, segments, sections, _, size, segment_size, segment_count, \
         section_size, section_count, names = form.read(view, 0, form.header)
     if version != 1 or size != struct.calcsize(form.order + form.header):
         raise BrokenFileError("its ELF header is broken")
@@ -76,7 +78,7 @@ def check_elf(view: FileView, is_object: bool = False) -> None:
         _check_library(view, form, segments, segment_count)
     elif kind == _RELOCATABLE:
         _expect_size(section_size, form, form.section, "section headers")
-        _check_object(view, form, sections, section_count, names)
+        _check_object(view, form, machine, sections, section_count, names)
 
 
 def _expect_size(size: int, form: _Form, words: str, what: str) -> None:
@@ -181,7 +183,9 @@ class _Section:
     entry: int
 
 
-def _check_object(view: FileView, form: _Form, at: int, count: int, names: int) -> None:
+def _check_object(
+    view: FileView, form: _Form, machine: int, at: int, count: int, names: int
+) -> None:
     rows = view.part(at, count * struct.calcsize(form.order + form.section))
     sections = []
     for row in form.rows(rows, form.section):
@@ -202,7 +206,7 @@ def _check_object(view: FileView, form: _Form, at: int, count: int, names: int) 
         if section.kind in (_SYMBOLS, _DYNAMIC_SYMBOLS):
             _check_symbols(view, form, section, sections)
         elif section.kind in form.relocation:
-            _check_relocations(view, form, section, sections)
+            _check_relocations(view, form, machine, section, sections)
 
 
 def _check_symbols(view: FileView, form: _Form, own: _Section, sections: list[_Section]) -> None:
@@ -219,7 +223,7 @@ def _check_symbols(view: FileView, form: _Form, own: _Section, sections: list[_S
 
 
 def _check_relocations(
-    view: FileView, form: _Form, own: _Section, sections: list[_Section]
+    view: FileView, form: _Form, machine: int, own: _Section, sections: list[_Section]
 ) -> None:
     words = form.relocation[own.kind]
     _expect_size(own.entry, form, words, "relocations")
@@ -227,7 +231,14 @@ def _check_relocations(
     if own.size % own.entry or own.info >= len(sections) or symbols.kind != _SYMBOLS:
         raise BrokenFileError("its relocations are broken")
     count = symbols.size // max(symbols.entry, 1)
+    place = sections[own.info]
+    content = view.read(place.offset, place.size) if place.kind != _NOBITS else b""
     for row in form.rows(view.part(own.offset, own.size), words):
-        symbol = row[1] >> (32 if form.is_64 else 8)
-        if row[0] >= sections[own.info].size or symbol >= count:
+        at, info = row[:2]
+        symbol, relocation = divmod(info, 1 << (32 if form.is_64 else 8))
+        size = bytes_written(machine, relocation)
+        if at + size > len(content) or symbol >= count:
             raise BrokenFileError("a relocation speaks of what is not there")
+        instruction = int.from_bytes(content[at : at + 4], "little")
+        if size and not is_expected(machine, relocation, instruction):
+            raise BrokenFileError("a relocation is for another instruction than stands there")

@@ -40,4 +40,6 @@ def cuda_device(index: int) -> Mapping[str, Value] | None:
         return None
     told = {name: ask(attribute) for name, attribute in _ATTRIBUTES.items()}
     found: dict[str, Value] = {name: value for name, value in told.items() if value is not None}
-    return {"arch": f"sm_{major}{minor}", **found}
+    # Code for 9.0 itself has what no later GPU is sure to have.
+    letter = "a" if (major, minor) == (9, 0) else ""
+    return {"arch": f"sm_{major}{minor}{letter}", **found}

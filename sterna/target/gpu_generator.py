@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from sterna.codegen.code import Code, KernelsCode
+from sterna.codegen.code import SUPPORT, Code, KernelsCode
 from sterna.codegen.device import (
     DeviceCode,
     DeviceModule,
@@ -14,17 +14,19 @@ from sterna.codegen.device import (
     LaunchedKernel,
     LaunchedKernels,
 )
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.runtime import Module
+from sterna.support.dtype import DataType
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.target.for_schedules import host_of
 from sterna.target.target import Target
-from sterna.tir.passes.split_host_device import launch_of, split_host_device
-from sterna.tir.stmt import Allocate, PrimFunc
-from sterna.tir.threads import is_shared
+from sterna.tir.passes.split_host_device import dynamic_bytes, launch_of, split_host_device
+from sterna.tir.stmt import Allocate, AssertStmt, LetStmt, PrimFunc, Stmt, seq
+from sterna.tir.threads import DYNAMIC, is_shared
 from sterna.tir.wanted_array import WantedArray
 
 
@@ -33,10 +35,16 @@ class GPUGenerator(KernelCodeGenerator):
 
     device: ClassVar[str]
     """The kind of device that runs the kernels, which is what their module is called by."""
+    alignment: ClassVar[int] = 1
+    """Bytes that divide the address of every array: kernels may take so many at once."""
 
     @abstractmethod
     def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
         """The text of a program of kernels, for the device's driver."""
+
+    def prepared(self, kernel: PrimFunc, target: Target) -> PrimFunc:
+        """A kernel with what the device's launches are to know of it."""
+        return kernel
 
     def compile(
         self, functions: Sequence[PrimFunc], target: Target, name: str,
@@ -60,6 +68,9 @@ class GPUGenerator(KernelCodeGenerator):
         host = host_of(target)
         objects = {name: kernel.host for name, kernel in made.items()}
         linked = _kernel_generator(host).link(objects, host, text)
+        if SUPPORT not in kernels:  # which the host's code has, and a cached model needs
+            shared = LaunchedKernel(linked.kernels[SUPPORT], ())
+            kernels = {SUPPORT: shared.to_bytes(), **kernels}
         programs = [program for kernel in made.values() for program in kernel.programs]
         return LaunchedKernels(kernels, text, linked, DeviceModule.make(self.device, programs))
 
@@ -80,9 +91,11 @@ class GPUGenerator(KernelCodeGenerator):
         programs: list[DeviceProgram] = []
         for function in functions:
             if function.attrs.get("packed"):
-                on_host.append(_on_device(function, target.kind.device_type))
+                checks = _DeviceChecks(target.kind.device_type, self.alignment)
+                on_host.append(function.with_body(checks.rewrite(function.body)))
                 continue
-            own, kernels = split_host_device(function)
+            own, parts = split_host_device(function)
+            kernels = [self.prepared(kernel, target) for kernel in parts]
             on_host.append(own)
             for kernel in kernels:
                 check_limits(kernel, target)
@@ -106,22 +119,37 @@ def _kernel_generator(host: Target) -> KernelCodeGenerator:
 
 
 class _DeviceChecks(Rewriter):
-    def __init__(self, device_type: int) -> None:
+    """A packed function takes arrays of a device, whose addresses are as kernels need them."""
+
+    def __init__(self, device_type: int, alignment: int) -> None:
         self.device_type = device_type
+        self.alignment = alignment
+        self.signature = ""
 
     def visit_Call(self, call: Call) -> Expr:
         if call.op != "check_array":
             kept: Expr = self.rewrite_children(call)
             return kept
         wanted = replace(WantedArray.of(call), device_type=self.device_type)
+        self.signature = wanted.signature
         number = build.int_value(call.args[1])
         assert number is not None, "arguments are checked by their numbers"
         return wanted.check(call.args[0], number)
 
-
-def _on_device(packed: PrimFunc, device_type: int) -> PrimFunc:
-    """A packed function that takes arrays of a device."""
-    return packed.with_body(_DeviceChecks(device_type).rewrite(packed.body))
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        value = let.value
+        is_address = isinstance(value, Call) and value.op == "tensor_data"
+        if not is_address or self.alignment == 1:
+            kept: Stmt = self.rewrite_children(let)
+            return kept
+        rest = Call(DataType("int64"), "reinterpret", (let.var,)) & (self.alignment - 1)
+        name = let.var.name.removesuffix(".data")
+        check = AssertStmt(
+            rest.equal(0), "ValueError", f"{self.signature}: the address of argument {name} must "
+            f"be a multiple of {self.alignment} bytes, and the array is part of another one that "
+            "begins elsewhere; copy it first",
+        )
+        return LetStmt(let.var, value, seq(check, self.rewrite(let.body)))
 
 
 def check_limits(kernel: PrimFunc, target: Target) -> None:
@@ -143,6 +171,12 @@ def check_limits(kernel: PrimFunc, target: Target) -> None:
             f"{target.kind.name} has {room}; use smaller tiles, or say what the device has: "
             f'"{target.kind.name} -max_shared_memory_per_block={shared}"'
         )
+    arch, launched = limits.get("arch"), dynamic_bytes(kernel)
+    if isinstance(arch, str) and launched > Architecture.of(arch).most_shared:
+        raise ValueError(
+            f"{kernel.name} takes {launched} bytes of shared memory at its launch, and {arch} has "
+            f"{Architecture.of(arch).most_shared}; use smaller tiles or fewer stages"
+        )
     most = limits.get("max_function_args")
     if isinstance(most, int) and len(kernel.params) > most:
         raise ValueError(
@@ -152,11 +186,12 @@ def check_limits(kernel: PrimFunc, target: Target) -> None:
 
 
 def shared_bytes(kernel: PrimFunc) -> int:
-    """The memory that the threads of a block of a kernel share."""
+    """The memory that the threads of a block of a kernel share, without what a launch brings."""
     found: list[int] = []
 
     def look(node: Node) -> None:
-        if isinstance(node, Allocate) and is_shared(node.buffer.scope):
+        own = isinstance(node, Allocate) and node.buffer.scope != DYNAMIC
+        if isinstance(node, Allocate) and own and is_shared(node.buffer.scope):
             extents = [build.int_value(extent) or 0 for extent in node.buffer.shape]
             found.append(node.buffer.dtype.bytes_of(math.prod(extents)))
 

@@ -23,6 +23,11 @@ other functions is written out by the interpreter and by each code generator its
                               within its range; an a of four bytes serves all lanes, two by two
     add_pairs(x, a)           x, of type int32, plus in each lane the two of a, of type int16, that
                               belong to it: a[2*i] + a[2*i + 1]. Sums wrap
+    widen_even(a), widen_odd(a)
+                              the first and the third byte of a word, or the second and the fourth,
+                              with their signs, as its halves of 16 bits: SXTB16. All are int32
+    join_halves(a, b)         the word whose lower half is that of a, and its upper one b's lower
+    high_product(a, b)        a * b / 2**31, rounded, halves upward; b is at least 2**30
     call_extern(name, ...)    the C function of that name
     call_pure_extern(...)     the same, of a function without effects
     call_llvm_intrin(name, ...), call_llvm_pure_intrin(name, ...), call_llvm_void(name, ...)
@@ -44,7 +49,13 @@ other functions is written out by the interpreter and by each code generator its
                               packed function goes by its symbol, __tvm_ffi_<name>
     tile_configure, ...       registers that hold matrices; see tiles.py
     storage_sync("shared")    threads of a block wait for each other here; what each has written
-                              before, the others see behind it
+                              before, the others see behind it. "warp": the threads of a warp
+    tvm_warp_shuffle(mask, x, lane, width, 32), ..._up, ..._down, ..._xor
+                              the x of another lane of the warp: of that number, so many before or
+                              behind this one, or whose number differs in those bits. mask: the
+                              lanes that call it; width: how many lanes, a power of two, are a
+                              group. Where there is no such lane in it, this lane's own
+    tvm_warp_activemask()     uint32: a bit for each lane of the warp that is here
 
 and those that take packed arguments apart, where `args` is the address of an array of sterna_any
 and `tensor` that of a DLTensor (see runtime/sterna.h):
@@ -71,6 +82,7 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, FloatImm, IntImm, Let, Select, Var
+from sterna.tir import halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +111,7 @@ class Intrinsic:
     by: Callable[[Expr], Expr] | None = None
     """Of floats, by other intrinsics, for code generators that have nothing better."""
     of_integers: Callable[[Call], Expr] | None = None
-    """Of integers, of which it is no function: floor(i) is i."""
+    """Of integers, by other expressions: floor(i) is i."""
 
 
 def _guard(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -278,6 +290,10 @@ _ROWS = (
     Intrinsic("dot4", 3, None),
     Intrinsic("dot2", 2, None),
     Intrinsic("add_pairs", 2, None),
+    Intrinsic("widen_even", 1, halves.even_of_bytes, of_integers=halves.even_by_shifts),
+    Intrinsic("widen_odd", 1, halves.odd_of_bytes, of_integers=halves.odd_by_shifts),
+    Intrinsic("join_halves", 2, halves.joined, of_integers=halves.join_by_shifts),
+    Intrinsic("high_product", 2, halves.high_of_product, of_integers=halves.high_by_int64),
     Intrinsic("round_bfloat16", 1, lambda x: x, result="bfloat16"),
     Intrinsic("call_extern", -1, None, has_effect=True),
     Intrinsic("call_pure_extern", -1, None),
@@ -298,6 +314,11 @@ _ROWS = (
     Intrinsic("tile_dot", 4, None, has_effect=True, result="int32"),
     Intrinsic("tile_release", 0, None, has_effect=True, result="int32"),
     Intrinsic("storage_sync", 1, None, has_effect=True, result="int32"),
+    Intrinsic("tvm_warp_shuffle", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_shuffle_up", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_shuffle_down", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_shuffle_xor", 5, None, has_effect=True),
+    Intrinsic("tvm_warp_activemask", 0, None, has_effect=True, result="uint32"),
     Intrinsic("any_type", 2, None, result="int32"),
     Intrinsic("any_value", 2, None),
     Intrinsic("any_tensor", 2, None, result="handle"),

@@ -13,6 +13,16 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 LAUNCHED = (*BLOCKS, *THREADS)
 """The threads whose numbers a launch says, in the order in which it says them."""
 
+DYNAMIC = "shared.dyn"
+"""The scope of memory that a block gets as much of as a launch says."""
+
+ROLLED = "rolled"
+"""What a loop is annotated by that stays one: written out it would take too many registers."""
+
+BEGINS_EARLY = "begins_early"
+"""A kernel's attribute: a launch may start it before the kernel in front of it has ended, for which
+its code waits before it touches memory."""
+
 # Which scopes are one piece of memory for a whole grid, a block or a thread.
 GRID, BLOCK, THREAD = range(3)
 

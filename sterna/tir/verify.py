@@ -53,6 +53,7 @@ from sterna.tir.stmt import (
     Stmt,
     Tensorized,
 )
+from sterna.tir.warpgroups import WARPGROUP_OPS
 
 Level = Literal["off", "scopes", "full"]
 
@@ -71,7 +72,9 @@ _FREE_TYPES = frozenset({
     "tensor_data", "tensor_ndim", "tensor_device", "tensor_dtype", "tensor_shape",
     "tensor_has_strides", "tensor_stride", "ldexp",
     "tile_configure", "tile_zero", "tile_load", "tile_store", "tile_dot", "tile_release",
-    "storage_sync",
+    "storage_sync", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
+    "tvm_warp_shuffle_xor", "tvm_warp_activemask", "wgmma_registers", "settle",
+    *WARPGROUP_OPS,
 })
 
 

@@ -1,5 +1,6 @@
 """What was changed after it was exported is refused before anything of it is mapped or linked."""
 
+import io
 import os
 import random
 import shutil
@@ -18,6 +19,8 @@ from sterna.cli import main
 from sterna.contrib import cc
 from sterna.runtime import load_module
 from sterna.support import ed25519, keys, seal
+from sterna.support.elf_check import check_elf
+from sterna.support.file_view import BrokenFileError, FileView
 from sterna.testing.fuzz.mutate import mutate, mutate_head
 from tests.support import require_program
 
@@ -144,6 +147,34 @@ def test_a_linker_is_given_objects_alone(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "kinds").mkdir()
     (tmp_path / "kinds" / "other.o").write_bytes(data)
     assert refused(tmp_path / "kinds") == []
+
+
+def words_under_relocations(whole: bytes) -> list[int]:
+    """Where the instructions of an object lie that a linker will change."""
+    (table,), (count,) = struct.unpack_from("<Q", whole, 40), struct.unpack_from("<H", whole, 60)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", whole, table + 64 * row) for row in range(count)]
+    return [
+        sections[own[7]][4] + at
+        for own in sections if own[1] == 4 and sections[own[7]][2] & 4
+        for at, _, _ in struct.iter_unpack("<QQq", whole[own[4] : own[4] + own[5]])
+    ]
+
+
+def test_relocations_for_other_instructions_are_refused(tmp_path: Path) -> None:
+    """LLVM's linker ends the process where an instruction is not what a relocation is for."""
+    a = te.placeholder((8,), name="a")
+    b = te.compute((8,), lambda i: te.exp(a[i]), name="b")
+    target = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
+    sterna.build(te.create_schedule(b.op), [a, b], target).export_library(tmp_path / "whole.o")
+    whole = (tmp_path / "whole.o").read_bytes()[: -seal.SIZE]
+    check_elf(FileView(io.BytesIO(whole), 0, len(whole)), is_object=True)
+    places = words_under_relocations(whole)
+    for place in places:
+        made = bytearray(whole)
+        made[place + 3] ^= 0xFF
+        with pytest.raises(BrokenFileError, match="another instruction"):
+            check_elf(FileView(io.BytesIO(made), 0, len(made)), is_object=True)
+    assert len(places) > 5
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -104,7 +104,7 @@ def test_limits_of_a_target_hold_before_anything_is_made() -> None:
 
 
 def test_a_driver_that_refuses_is_quoted() -> None:
-    program = DeviceProgram((("broken", "p"),), "__kernel void broken(__global float *x {")
+    program = DeviceProgram((("broken", "p", ""),), "__kernel void broken(__global float *x {")
     function = DeviceModule.make("opencl", [program])["broken"]
     with pytest.raises(RuntimeError, match=r"(?s)kernel broken: .*does not compile.*driver's log"):
         function(None, 1, 1, 1, 1, 1, 1, 0)

@@ -89,9 +89,19 @@ def compiled(
     """The results of an operator's computation; kind is their type where the run must tell."""
     inferred = record.infer(attrs, *[type_of(value) for value in operands])
     kind = kind or inferred
+    module, name, values = built(record, attrs, operands, kind, target)
+    return _run(module[name], values, kind, tvm.target.Target(target))
+
+
+def built(
+    record: AnyOp, attrs: Any, operands: list[Any], kind: Type, target: str
+) -> tuple[tvm.runtime.Module, str, list[Any]]:
+    """The code of an operator's computation, its name there, and the arrays that it takes."""
+    inferred = record.infer(attrs, *[type_of(value) for value in operands])
     assert record.compute is not None
+    whole = tvm.target.Target(target)
     if all(part.is_static for part in flatten_type(inferred)):
-        return _as_kernel(record, attrs, operands, kind, target)
+        return _as_kernel(record, attrs, operands, whole)
     count = iter(range(1000))
     holders = [_placeholders(value, count) for value in operands]
     made = flatten(record.compute(attrs, kind, *holders))
@@ -99,24 +109,22 @@ def compiled(
     read = [t.op in schedule.stage_map for t in flatten(holders)]
     inputs = [t for t, is_read in zip(flatten(holders), read, strict=True) if is_read]
     values = [v for v, is_read in zip(flatten(operands), read, strict=True) if is_read]
-    whole = tvm.target.Target(target)
-    if not is_gpu(whole):
-        return _run(tvm.build(schedule, [*inputs, *made], target), values, kind, whole)
-    loops = bind_threads(lower_schedule(schedule, [*inputs, *made], "kernel"))
-    return _run(tvm.build(loops, target=target), values, kind, whole)
+    loops = lower_schedule(schedule, [*inputs, *made], "kernel")
+    if is_gpu(whole):
+        loops = bind_threads(loops)
+    return tvm.build(loops, target=whole), "kernel", values
 
 
 def _as_kernel(
-    record: AnyOp, attrs: Any, operands: list[Any], kind: Type, target: str
-) -> list[Any]:
-    """The results of the kernel that a graph would run, with the operator's own schedule."""
+    record: AnyOp, attrs: Any, operands: list[Any], target: tvm.target.Target
+) -> tuple[tvm.runtime.Module, str, list[Any]]:
+    """The kernel that a graph would run, with the operator's own schedule."""
     values: dict[Var, Any] = {}
     args = tuple(argument_of(value, values, False) for value in operands)
     function = Function(tuple(values), Call(Op(record.name), args, attrs))
-    whole = tvm.target.Target(target)
-    keys = whole if is_gpu(whole) else None
-    loops = lower_kernel(function, "kernel", processor_of(whole), keys).function
-    return _run(tvm.build(loops, target=target)["kernel"], list(values.values()), kind, whole)
+    keys = target if is_gpu(target) else None
+    loops = lower_kernel(function, "kernel", processor_of(target), keys).function
+    return tvm.build(loops, target=target), "kernel", list(values.values())
 
 
 def _run(

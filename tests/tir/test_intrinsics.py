@@ -34,7 +34,8 @@ def test_everybody_knows_a_row(name: str) -> None:
     assert row.compute is not None or name in interpreter._CALLS
     if name in OF_DEVICES:
         return
-    assert row.llvm or row.by or knows(name) or name in llvm_calls._CALLS or name in PARTS
+    others = row.by or row.of_integers
+    assert row.llvm or others or knows(name) or name in llvm_calls._CALLS or name in PARTS
     assert row.spelled.get("c") or row.by or name in c_calls._CALLS or name in PARTS
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from sterna.codegen.c.expr import ATOM, OTHER, UNARY, ExprWriter, Text
+from sterna.codegen.c.halves import HALVES
 from sterna.codegen.c.types import (
     CodegenError,
     declare,
@@ -13,6 +14,7 @@ from sterna.codegen.c.types import (
     unsigned_type,
     value_type,
 )
+from sterna.ir import build
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr
 from sterna.support.dtype import DataType
@@ -35,7 +37,7 @@ class CallWriter(ExprWriter):
     """Names of functions that imported texts declare."""
 
     def call_function(self, expr: E.Call, lane: str) -> Text:
-        other = lower_call(expr, _SPELLED)
+        other = None if expr.op in HALVES else lower_call(expr, _SPELLED)
         if other is not None:
             return self.write(other, lane)
         write = _CALLS.get(expr.op)
@@ -113,7 +115,12 @@ class CallWriter(ExprWriter):
             return self.rounded(f"{name}({self.number(value, lane)})", target)
         if not target.is_integer:
             return self.convert(value, target, lane)
-        name = self.helpers.saturate(value.dtype.element, target)
+        shift = _shifted_by(value)
+        if shift and value.dtype.element == "int32" and target in ("int8", "int16"):
+            assert isinstance(value, E.Call)
+            name, value = self.helpers.shifted(target, shift), value.args[0]
+        else:
+            name = self.helpers.saturate(value.dtype.element, target)
         return f"{name}({self.text(value, OTHER, lane)})", ATOM
 
     def _reinterpret(self, expr: E.Call, lane: str) -> Text:
@@ -167,6 +174,10 @@ class CallWriter(ExprWriter):
         both = " + ".join(self.text(words, UNARY, f"{first} + {place}") for place in range(2))
         added = f"(uint32_t)({both})"
         return self.low_bits(f"(uint32_t){self.text(total, UNARY, lane)} + {added}", expr.dtype)
+
+    def _halves(self, expr: E.Call, lane: str) -> Text:
+        self.helpers.fixed(expr.op)
+        return f"sterna_{expr.op}({self.args(expr.args, lane)})", ATOM
 
     def repacked(self, expr: E.Call, lane: str) -> Text:
         """A lane of the same bits in lanes of another size."""
@@ -293,6 +304,14 @@ class CallWriter(ExprWriter):
         return f"{tensor}->{field}[{self.text(expr.args[1], OTHER, '', True)}]", ATOM
 
 
+def _shifted_by(value: Expr) -> int:
+    """By how many places a word is shifted to the right; 0 if it is not, or nobody knows."""
+    if not isinstance(value, E.Call) or value.op != "shift_right":
+        return 0
+    count = build.int_value(value.args[1])
+    return count if count is not None and 0 < count < 32 else 0
+
+
 def _name(expr: E.Call) -> str:
     first = expr.args[0] if expr.args else None
     if not isinstance(first, E.StringImm):
@@ -320,6 +339,7 @@ _CALLS: dict[str, Callable[[CallWriter, E.Call, str], Text]] = {
     "dot4": CallWriter._dot,
     "dot2": CallWriter._dot_in_words,
     "add_pairs": CallWriter._fold,
+    **dict.fromkeys(HALVES, CallWriter._halves),
     "round_bfloat16": lambda writer, expr, lane: writer.write(
         E.Cast(expr.dtype, expr.args[0]), lane),
     "address_of": CallWriter._address,

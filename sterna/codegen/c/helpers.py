@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from sterna.codegen.c import small_floats
 from sterna.codegen.c.check_array import CHECK_ARRAY
+from sterna.codegen.c.halves import HALVES, LOAD_WORD, saturate_word
 from sterna.codegen.c.types import (
     float_literal,
     int_literal,
@@ -231,6 +232,8 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "check_array": (("fail", "any_tensor", "tensor"), CHECK_ARRAY),
     "call": (("host", "fail", "any"), CALL),
     "prefetch": ((), PREFETCH),
+    "load_word": ((), LOAD_WORD),
+    **{name: ((), text) for name, text in HALVES.items()},
 }
 
 
@@ -432,8 +435,15 @@ class Helpers:
 
     def saturate(self, source: DataType, target: DataType) -> str:
         """The function that holds a number within a type's range."""
+        if source == "int32" and target in ("int8", "int16"):
+            return self.shifted(target, 0)
         wide = "double" if source.is_float else "uint64_t" if source.is_uint else "int64_t"
         return self._add(saturate_name(wide, target.element), _saturate(wide, target.element))
+
+    def shifted(self, target: DataType, shift: int) -> str:
+        """The function that holds an int32, shifted to the right, within a narrower type."""
+        name = saturate_name("int32_t", target) + (f"_{shift}" if shift else "")
+        return self._add(name, saturate_word(name, value_type(target), target.bits, shift))
 
     def bits(self, source: DataType, target: DataType) -> str:
         """The function that reads the bits of one type as another of the same size."""

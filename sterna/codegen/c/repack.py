@@ -1,4 +1,4 @@
-"""Vectors of elements of less than a byte from bytes, and back: reinterpret between them."""
+"""Vectors of elements of less than a byte from bytes, and back; words of four bytes."""
 
 from sterna.codegen.c.expr import ATOM, OTHER, Text
 from sterna.codegen.c.packed import PackedWriter
@@ -20,7 +20,19 @@ class RepackWriter(PackedWriter):
             return self._number(code, target.element)
         if source.is_packed and target.element == "uint8":
             return f"{self._filled(expr.args[0], target.lanes)}[{lane or '0'}]", ATOM
+        if source.element == "int8" and source.lanes == 4 and target == "int32":
+            return self._word(expr.args[0]), ATOM
         raise CodegenError(f"{expr} reads {source} as {target}")
+
+    def _word(self, source: Expr) -> str:
+        """Four bytes that lie side by side as one word."""
+        self.helpers.fixed("load_word")
+        if isinstance(source, BufferLoad):
+            (index,) = source.indices
+            if isinstance(index, E.Ramp) and build.is_const(index.stride, 1):
+                name = self.lookup(source.buffer.data).name
+                return f"sterna_load_word(&{name}[{self.text(index.base, OTHER, index=True)}])"
+        return f"sterna_load_word({self.materialize(source)})"
 
     def materialize(self, value: Expr, name: str = "vector") -> str:
         if fills_bytes(value):

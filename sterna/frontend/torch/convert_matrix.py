@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from sterna.frontend.calls import call, cast, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import add, mul
+from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import broadcast_shape, expand, places_of, shape_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
-from sterna.support.errors import OpNotImplemented
-
-# Powers of matrices are written out.
-MOST_PRODUCTS = 64
 
 
 @aten("linear")
@@ -25,7 +22,7 @@ def linear(input: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None) -
     units = shape_of(weight)[0]
     made = call("nn.dense", rows, weight, units=units)
     if bias is not None:
-        made = call("nn.bias_add", made, bias, axis=-1)
+        made = call("nn.bias_add", made, quantized_bias(input, weight, bias), axis=-1)
     return made if len(outer) == 1 else reshaped(made, (*outer, units))
 
 
@@ -182,16 +179,6 @@ def chain_matmul(matrices: Sequence[RelayExpr]) -> RelayExpr:
     made = matrices[0]
     for each in matrices[1:]:
         made = mm(made, each)
-    return made
-
-
-@aten("linalg_matrix_power")
-def matrix_power(x: RelayExpr, n: int) -> RelayExpr:
-    if not 0 < n <= MOST_PRODUCTS:
-        raise OpNotImplemented(f"the power {n} of a matrix")
-    made = x
-    for _ in range(n - 1):
-        made = matmul(made, x)
     return made
 
 

@@ -291,16 +291,6 @@ def unfold(x: RelayExpr, dimension: int, size: int, step: int) -> RelayExpr:
     return movedim(made, at + 1, -1)
 
 
-@aten("as_strided", "as_strided_copy")
-def as_strided(
-    x: RelayExpr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> RelayExpr:
-    """Elements of a tensor that lies in order, by their places in memory."""
-    lines = [(0, extent, step) for extent, step in zip(size, stride, strict=True)]
-    places = call("add", places_of(*lines), constant(storage_offset or 0, "int64"))
-    return call("take", ravel(x), places)
-
-
 @aten("diagonal", "diagonal_copy")
 def diagonal(x: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RelayExpr:
     rank = rank_of(x)

@@ -149,10 +149,7 @@ class _Functional:
         if how == "transpose":
             return self._emit(step, view.step.target, {"self": Ref(value), **own}, view.base)
         if how == "permute":
-            dims = own["dims"]
-            assert isinstance(dims, list)
-            places = [int(dim) % len(dims) for dim in dims if isinstance(dim, int)]
-            back: list[Argument] = [places.index(axis) for axis in range(len(places))]
+            back: list[Argument] = list(_inverse(own.get("dims"), view.step))
             arguments: dict[str, Argument] = {"self": Ref(value), "dims": back}
             return self._emit(step, view.step.target, arguments, view.base)
         if how.endswith("scatter"):
@@ -203,3 +200,11 @@ class _Functional:
         return argument
 
 
+def _inverse(dims: Argument, step: Step) -> list[int]:
+    """The order of dimensions that takes a permutation back."""
+    given = dims if isinstance(dims, list) else [None]
+    rank = len(given)
+    places = [dim % rank for dim in given if isinstance(dim, int) and -rank <= dim < rank]
+    if sorted(places) != list(range(rank)):
+        raise ValueError(f"{step.name}: it orders dimensions by {dims!r}")
+    return [places.index(axis) for axis in range(len(places))]

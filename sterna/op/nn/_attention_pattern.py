@@ -6,8 +6,11 @@
         ->  transpose(nn.masked_attention(%q, %k, %v, %mask, scale=0.125), [0, 2, 1, 3])
 
 Queries, keys and values must lie as they come out of dense layers: (batch, length, heads, width).
+For GPUs whatever lies in another order is transposed: that is part of the kernel which makes it,
+and one kernel for all of attention saves more.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from sterna.ir.types import TensorType
@@ -15,13 +18,15 @@ from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import call, is_call_of
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 
 if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs
 
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
-DTYPES = ("float32", "float64")
+# A power of e of a score with less than this added is 0.
+NEVER_BELOW = -1e9
+DTYPES, GPU_DTYPES = ("float32", "float64"), ("float32", "float16", "bfloat16")
 
 
 def as_attention(
@@ -29,18 +34,24 @@ def as_attention(
 ) -> RelayExpr | None:
     """The product of weights and values as one operator, if the weights are a softmax of scores."""
     weights, values = args
-    if attrs.transpose_a or not _is_static_float(weights) or not _is_static_float(values):
+    turns = target is not None and is_gpu(target)
+    kinds = GPU_DTYPES if turns else DTYPES
+    if attrs.transpose_a or not all(_is_static_float(arg, kinds) for arg in args):
         return None
-    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST)
+    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, turns)
     if value is None or not is_call_of(weights, "nn.softmax") or _kind_of(attrs) is not None:
         return None
     assert isinstance(weights, Call)
     if weights.attrs.axis not in (-1, 3):  # type: ignore[union-attr]
         return None
-    found = _Scores(weights.args[0])
+    found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
-    if found.mask is None:
+    if turns and _is_causal(found):
+        made = call(
+            "nn.attention", found.query, found.key, value, scale=found.scale, causal=True
+        )
+    elif found.mask is None:
         made = call("nn.attention", found.query, found.key, value, scale=found.scale)
     else:
         made = call("nn.masked_attention", found.query, found.key, value, found.mask,
@@ -48,15 +59,39 @@ def as_attention(
     return call("transpose", made, axes=tuple(HEADS_FIRST))
 
 
+def _is_causal(found: "_Scores") -> bool:
+    """Whether a mask is known and lets each query read the keys up to its own place."""
+    if not isinstance(found.mask, Constant):
+        return False
+    mask = to_numpy(found.mask.data)
+    if mask.ndim < 2 or math.prod(mask.shape) != math.prod(mask.shape[-2:]):
+        return False
+    rows = mask.reshape(mask.shape[-2:])
+    if rows.shape[0] < 2 or rows.shape != tuple(map(int, found.shape[-2:])):
+        return False
+    is_truth = rows.dtype == bool
+    if is_truth and found.fill > NEVER_BELOW:
+        return False
+    for place, row in enumerate(rows):
+        seen, hidden = row[: place + 1], row[place + 1 :]
+        fits = seen.all() and not hidden.any() if is_truth else (
+            not seen.any() and bool((hidden <= NEVER_BELOW).all())
+        )
+        if not fits:
+            return False
+    return True
+
+
 class _Scores:
     """Queries times keys, a factor after it, and then a mask: no other order is the same."""
 
-    def __init__(self, expr: RelayExpr) -> None:
+    def __init__(self, expr: RelayExpr, turns: bool) -> None:
+        self.turns = turns
         self.scale, self.fill = 1.0, 0.0
         self.mask: RelayExpr | None = None
         self.query: RelayExpr | None = None
         self.key: RelayExpr | None = None
-        shape = tensor_type(expr).shape
+        shape = self.shape = tensor_type(expr).shape
         expr = self._without_mask(expr)
         if tensor_type(expr).shape != shape:
             return
@@ -103,14 +138,31 @@ class _Scores:
         attrs: Any = product.attrs
         if attrs.transpose_a or _kind_of(attrs) is not None:
             return
-        self.query = _untransposed(product.args[0], HEADS_FIRST)
+        query, key = (self._without_factor(arg) for arg in product.args)
+        self.query = _untransposed(query, HEADS_FIRST, self.turns)
         self.key = _untransposed(
-            product.args[1], HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST
+            key, HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
         )
         if self.query is not None and self.key is not None:
             query, key = tensor_type(self.query).shape, tensor_type(self.key).shape
             if (query[0], query[2]) != (key[0], key[2]):  # one of them is broadcast
                 self.query = None
+
+
+    def _without_factor(self, expr: RelayExpr) -> RelayExpr:
+        """What a number scales, which on a GPU the scores are scaled by."""
+        shape = tensor_type(expr).shape
+        while self.turns and is_call_of(expr, "multiply"):
+            assert isinstance(expr, Call)
+            found = [
+                (factor, whole) for whole, other in (expr.args, expr.args[::-1])
+                if (factor := _number(other)) is not None and tensor_type(whole).shape == shape
+            ]
+            if not found:
+                break
+            factor, expr = found[0]
+            self.scale *= factor
+        return expr
 
 
 def _kind_of(attrs: "BatchMatmulAttrs") -> str | None:
@@ -127,13 +179,13 @@ def _is_product(expr: RelayExpr) -> bool:
     return is_call_of(bare, "nn.batch_matmul")
 
 
-def _is_static_float(expr: RelayExpr) -> bool:
+def _is_static_float(expr: RelayExpr, kinds: tuple[str, ...]) -> bool:
     kind = expr.checked_type
     return (
         isinstance(kind, TensorType)
         and kind.is_static
         and kind.ndim == 4
-        and str(kind.dtype) in DTYPES
+        and str(kind.dtype) in kinds
     )
 
 
@@ -143,9 +195,12 @@ def _number(expr: RelayExpr) -> float | None:
     return float(to_numpy(expr.data).reshape(()))
 
 
-def _untransposed(expr: RelayExpr, axes: list[int]) -> RelayExpr | None:
-    """What was transposed, once or several times, so that these are its axes now."""
-    order = list(range(4))
+def _untransposed(expr: RelayExpr, axes: list[int], turns: bool) -> RelayExpr | None:
+    """What was transposed, once or several times, so that these are its axes now.
+
+    turns: where nothing was, a transposition makes it.
+    """
+    order, whole = list(range(4)), expr
     while is_call_of(expr, "transpose"):
         assert isinstance(expr, Call)
         given = expr.attrs.axes or (3, 2, 1, 0)  # type: ignore[union-attr]
@@ -153,4 +208,5 @@ def _untransposed(expr: RelayExpr, axes: list[int]) -> RelayExpr | None:
         expr = expr.args[0]
         if order == axes:
             return expr
-    return None
+    back = tuple(axes.index(place) for place in range(4))
+    return call("transpose", whole, axes=back) if turns else None

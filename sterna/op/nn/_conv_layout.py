@@ -21,7 +21,7 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import tiled_cycles
+from sterna.schedule.cost import depthwise_cycles, tiled_cycles
 from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of
@@ -53,6 +53,29 @@ def convert_conv(
     return made
 
 
+def device_conv(attrs: Any, args: tuple[RelayExpr, ...]) -> Attrs | None:
+    """Channels last: neighbouring threads have neighbouring channels, and so have products.
+
+    Weights of products are rows as long as the sums; of depthwise convolutions their channels lie
+    last, as the data's. So do the results' channels of those with few others: rows of their sums
+    would be no multiples of 16 bytes.
+    """
+    layouts = (attrs.data_layout, attrs.out_layout or attrs.data_layout, attrs.kernel_layout)
+    if any(layout_of(layout).is_blocked for layout in layouts):
+        return None
+    spatial = "".join(axis for axis in layout_of(attrs.data_layout).primal if axis not in "NC")
+    kind = args[0].checked_type
+    assert isinstance(kind, TensorType)
+    channels = layout_of(attrs.data_layout).dims(kind.shape)["C"]
+    is_depthwise = attrs.groups > 1 and channels == attrs.groups
+    weights = f"{spatial}OI" if is_depthwise else f"O{spatial}I"
+    is_odd = isinstance(channels, int) and channels * kind.dtype.bytes % ROW_BYTES != 0
+    if attrs.groups == 1 and is_odd:
+        weights = f"{spatial}IO"
+    wanted = (f"N{spatial}C", weights)
+    return None if layouts == (wanted[0], *wanted) else convert_conv(attrs, args, wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class Layouts2D:
     """The layouts of a convolution's data and of its result."""
@@ -66,6 +89,8 @@ class Layouts2D:
 
 
 LAST = Layouts2D("NHWC", "NHWC")
+ROW_BYTES = 16
+"""What a row of weights is a multiple of where a device copies it."""
 # Cycles in which an element goes into another layout.
 MOVED = 2.5
 
@@ -93,6 +118,10 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         seen = replace(made, data_layout=laid.data, out_layout=laid.out)
         if laid.data == made.data_layout:
             moved -= made.batch * made.inputs * math.prod(made.image)
+        if made.is_depthwise:
+            lying += depthwise_cycles(made, processor)
+            other += depthwise_cycles(seen, processor)
+            continue
         lying += im2col_cycles(made, processor)
         if known is None:
             other += tiled_cycles(seen, processor)

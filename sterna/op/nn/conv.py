@@ -31,6 +31,7 @@ from sterna.op.nn._conv_layout import (
     alter_conv2d,
     conv_layout,
     convert_conv,
+    device_conv,
     layout_costs,
 )
 from sterna.op.nn._conv_rank import depth_as_channels, row_as_image
@@ -44,6 +45,7 @@ from sterna.op.nn._conv_shape import (
     sizes_of,
     summed_axes,
 )
+from sterna.op.nn._dead_channels import CONV_CHANNELS
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_vectors
 from sterna.op.windows import (
@@ -253,6 +255,7 @@ _CONTRACTION: ContractionRules[ConvAttrs] = ContractionRules(
     scale=CONV_SCALE,
     parallel=CONV_PARALLEL,
     stays_wide=_stays_wide,
+    device_layout=device_conv,
 )
 
 
@@ -318,7 +321,7 @@ _register(2, Conv2DAttrs, [
     }),
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
            without_border=without_border, implement=implement_conv, ways=ways_of_conv,
-           chain=runs_in_chain, gives_row_sums=gives_row_sums),
+           chain=runs_in_chain, gives_row_sums=gives_row_sums, channels=CONV_CHANNELS),
           legalize=_with_whole_channels)
 
 _register(3, Conv3DAttrs, [

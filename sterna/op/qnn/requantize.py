@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, ExprLike
+from sterna.ir.expr import Call, Expr, ExprLike, Let, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
@@ -35,6 +35,7 @@ from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, nearbyint, round
+from sterna.tir.halves import high_product
 
 INT32, INT64, FLOAT64 = DataType("int32"), DataType("int64"), DataType("float64")
 FRACTION_BITS = 31
@@ -81,9 +82,12 @@ class RescaleAttrs(Attrs):
     out_dtype: DataType = DataType("int8")
     scales_down: bool = False
     """Every scaled number is at most half as large: it and a zero point fit into 32 bits."""
+    is_normal: bool = False
+    """Every multiplier has all of its 31 bits, and shifts go two places or more to the right."""
 
     def normalize(self) -> None:
         _expect_rounding(self.rounding)
+        self.scales_down = self.scales_down or self.is_normal
 
 
 def _expect_rounding(rounding: str) -> None:
@@ -170,6 +174,16 @@ def _shifted_twice(product: Expr, total: Expr) -> Expr:
     return ((narrow >> right) + more).astype(INT64)
 
 
+def _shifted_to_half(x: Expr, multiplier: Expr, power: Expr) -> Expr:
+    """Twice the number that rounding TWICE gives, but for its last place, which halves upward.
+
+    Away from zero is upward from what is less by one where it is negative. All has 32 bits.
+    """
+    high = Var("high", INT32)
+    shifted = (high + (high >> 31)) >> Call(INT32, "bitwise_not", (power,))
+    return Let(high, high_product(x, multiplier), shifted)
+
+
 def _rescaled(
     attrs: RequantizeAttrs | RescaleAttrs, out: TensorType, data: Tensor, multipliers: Tensor,
     powers: Tensor, input_zero: Tensor, output_zero: Tensor,
@@ -178,6 +192,12 @@ def _rescaled(
     narrow = attrs.scales_down and data.dtype == INT32 and out.dtype.bits <= 16
     if narrow and constant_of(input_zero) == 0 and point is not None and abs(point) < SMALL_ZERO:
         return _rescaled_narrow(attrs, out, data, multipliers, powers, int(point))
+
+    known = [constant_of(each) for each in (multipliers, powers, input_zero, output_zero)]
+    if attrs.rounding == "TWICE" and data.dtype == INT32 and None not in known:
+        fraction, shift, near_zero, moved = (int(each or 0) for each in known)
+        if fraction >> 30 == 1 and -31 < shift <= 0 == near_zero == moved:
+            return _rescaled_known(out, data, fraction, shift)
 
     def element(*i: Expr) -> Any:
         multiplier, power, near, zero = (
@@ -194,6 +214,21 @@ def _rescaled(
     return made
 
 
+def _rescaled_known(out: TensorType, data: Tensor, multiplier: int, power: int) -> Tensor:
+    """By a ratio that the kernel knows, between zero points of 0, in 32 bits."""
+
+    def element(*i: Expr) -> Any:
+        if power == 0:
+            made = high_product(data(*i), build.const(multiplier, INT32))
+        else:
+            factors = (build.const(number, INT32) for number in (multiplier, power))
+            made = (_shifted_to_half(data(*i), *factors) + 1) >> 1
+        return made if out.dtype == INT32 else Call(out.dtype, "saturate", (made,))
+
+    result: Tensor = compute(out.shape, element, name="T_requantize")
+    return result
+
+
 def _rescaled_narrow(
     attrs: RequantizeAttrs | RescaleAttrs, out: TensorType, data: Tensor, multipliers: Tensor,
     powers: Tensor, zero: int,
@@ -201,14 +236,17 @@ def _rescaled_narrow(
     """Products of 32 bits and 32, which need no more than 32 when they are shifted."""
 
     def element(*i: Expr) -> Any:
-        multiplier, power = (
-            read_parameter(parameter, i, attrs.axis).astype(INT64)
-            for parameter in (multipliers, powers)
-        )
         # as bits: a sum that widens term by term is no longer a factor of 32 bits
         narrow = Call(INT32, "reinterpret", (data(*i),))
-        product = narrow.astype(INT64) * multiplier
-        shifted = _shifted(product, build.const(FRACTION_BITS, INT64) - power, attrs.rounding)
+        multiplier, power = (
+            read_parameter(parameter, i, attrs.axis) for parameter in (multipliers, powers)
+        )
+        if isinstance(attrs, RescaleAttrs) and attrs.is_normal and attrs.rounding == "TWICE":
+            half = _shifted_to_half(narrow, multiplier.astype(INT32), power.astype(INT32))
+            return Call(out.dtype, "saturate", ((half + (2 * zero + 1)) >> 1,))
+        product = narrow.astype(INT64) * multiplier.astype(INT64)
+        right = build.const(FRACTION_BITS, INT64) - power.astype(INT64)
+        shifted = _shifted(product, right, attrs.rounding)
         return Call(out.dtype, "saturate", (shifted.astype(INT32) + zero,))
 
     made: Tensor = compute(out.shape, element, name="T_requantize")
@@ -291,9 +329,12 @@ def _simplify(attrs: RequantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr 
         return _with_ratio(attrs, data, input_scale, input_zero, output_scale, output_zero)
     scales = (to_numpy(scale.data).reshape(-1) for scale in (input_scale, output_scale))
     multiplier, power = (part.astype(np.int32) for part in _fractions(*scales))
+    if attrs.rounding == "TWICE" and not (input_scale.data.shape or output_scale.data.shape):
+        multiplier, power = multiplier.reshape(()), power.reshape(())  # which kernels know
     return call("qnn.rescale", data, const(multiplier), const(power), input_zero, output_zero,
                 axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype,
-                scales_down=bool(np.all((power < 0) | (multiplier == 0))))
+                scales_down=bool(np.all((power < 0) | (multiplier == 0))),
+                is_normal=bool(np.all((power < -1) & (multiplier >= 1 << 30))))
 
 
 def _with_ratio(
@@ -454,6 +495,7 @@ register(OpRecord(
     compute=_rescaled,
     reference=_rescale,
     pattern=BROADCAST,
+    is_monotone=True,
     layout=along_channels,
     cases=[
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
@@ -466,6 +508,11 @@ register(OpRecord(
              {"axis": 0, "rounding": rounding, "out_dtype": dtype, "scales_down": True})
         for rounding, dtype, zero in (("UPWARD", "int8", -5), ("TONEAREST", "int16", 3),
                                       ("TONEAREST_EVEN", "uint8", 130), ("TWICE", "int8", 4))
+    ] + [
+        Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([-2, -7, -31], "int32"),
+              np.array(0), np.array(zero)),
+             {"axis": 0, "rounding": "TWICE", "out_dtype": dtype, "is_normal": True})
+        for dtype, zero in (("int8", -128), ("int16", 3), ("uint8", 255))
     ],
     doc="(data - input_zero_point) * multiplier * 2**(shift - 31) + output_zero_point, rounded and "
         "held within the range of out_dtype: qnn.requantize with the ratio of its scales as a "

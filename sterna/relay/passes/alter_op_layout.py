@@ -5,7 +5,8 @@
 From level 2 on a layout passes through the operators around: calls whose layouts pass to each other
 are a neighbourhood, and at its borders stand transforms if its layout is not the user's. Small ones
 may cost less as they lie. At level 1 a layout ends with the operator's epilogue, at level 0 with
-the operator, between transforms: the rest stays as the user wrote it.
+the operator, between transforms: the rest stays as the user wrote it. GPUs have one layout for each
+operator, which its record says.
 """
 
 import math
@@ -26,13 +27,16 @@ from sterna.relay.traverse import not_primitive, post_order
 NAME = "AlterOpLayout"
 
 
-def AlterOpLayout(processor: Any = None) -> Pass:
-    """Let operators choose their layouts, each alone below level 2; without a processor none."""
+def AlterOpLayout(processor: Any = None, on_gpu: bool = False) -> Pass:
+    """Let operators choose their layouts, each alone below level 2; without a processor none.
+
+    on_gpu: operators have the layouts that suit blocks and threads.
+    """
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
         required = NAME in context.required_pass
         reach = Reach.GRAPH if required else Reach(max(0, min(context.opt_level, Reach.GRAPH)))
-        return alter_op_layout(func, processor, reach)
+        return device_layouts(func, reach) if on_gpu else alter_op_layout(func, processor, reach)
 
     made: Pass = function_pass(change, opt_level=0, name=NAME, kind=Function)
     return made
@@ -52,6 +56,16 @@ def alter_op_layout(func: Function, processor: Any, reach: Reach = Reach.GRAPH) 
     def alter(record: AnyOp, call: Call) -> Attrs | None:
         rule = record.contraction.alter_layout
         return None if rule is None else rule(call.attrs, call.args, processor, costs.get(id(call)))
+
+    return rewrite_layouts(func, alter, reach)
+
+
+def device_layouts(func: Function, reach: Reach = Reach.GRAPH) -> Function:
+    """The function with every operator in the layout that GPUs run best."""
+
+    def alter(record: AnyOp, call: Call) -> Attrs | None:
+        rule = record.contraction.device_layout
+        return None if rule is None else rule(call.attrs, call.args)
 
     return rewrite_layouts(func, alter, reach)
 

@@ -8,7 +8,8 @@ Every call is in exactly one group, and a group becomes a primitive function. Gr
 post-dominator tree: a call may join what it ends up in if everything on the way there can join too.
 Three rounds, as patterns need: kernels with epilogues and elementwise chains; injective operators;
 injective operators that end in a tuple. Then kernels that a processor runs better as one, as their
-operators' records say.
+operators' records say; and where memory is scarce, what a kernel widens at its end moves into the
+one that reads it, so that what lies between them is narrow.
 """
 
 from collections.abc import Callable
@@ -32,21 +33,30 @@ from sterna.relay.op import (
 )
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
+FIXED = "Fixed"
+"""What a kernel's parameters that are constants are noted by: their places."""
 
-def FuseOps(fuse_opt_level: int = -1, processor: Any = None) -> Pass:
-    """Make kernels of operators; level 0 makes one of each, -1 takes the context's level."""
+
+def FuseOps(fuse_opt_level: int = -1, processor: Any = None, notes_fixed: bool = False) -> Pass:
+    """Make kernels of operators; level 0 makes one of each, -1 takes the context's level.
+
+    notes_fixed: whether kernels are told which of their parameters are constants.
+    """
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
         deepest = context.config.get("relay.FuseOps.max_depth", 256)
-        return func if func.is_primitive else fuse_ops(func, level, deepest, processor)
+        return func if func.is_primitive else fuse_ops(
+            func, level, deepest, processor, notes_fixed
+        )
 
     made: Pass = function_pass(change, opt_level=0, name="FuseOps", kind=Function)
     return made
 
 
 def fuse_ops(
-    func: Function, level: int = 2, max_depth: int = 256, processor: Any = None
+    func: Function, level: int = 2, max_depth: int = 256, processor: Any = None,
+    notes_fixed: bool = False,
 ) -> Function:
     """The function with its operators in primitive functions."""
     func.checked_type  # noqa: B018  (patterns depend on shapes)
@@ -57,7 +67,11 @@ def fuse_ops(
             _grow(graph, phase, max_depth)
         if processor is not None:
             _chain(graph, processor, max_depth)
-    return _Outliner(graph).run(order)
+            if not processor.has_spare_memory:
+                _narrow(graph)
+        if notes_fixed:
+            _take_movements(graph, max_depth)
+    return _Outliner(graph, notes_fixed).run(order)
 
 
 @dataclass(eq=False, slots=True)
@@ -250,11 +264,91 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
             second.size += first.size
 
 
+def _take_movements(graph: _Graph, most: int) -> None:
+    """Join what only moves elements to the call that alone reads them, if it does so itself."""
+    members: dict[_Group, list[_Node]] = {}
+    for node in graph.list:
+        members.setdefault(node.group.root(), []).append(node)
+    for node in graph.list:
+        record = record_of(node.expr)
+        if record is None or not record.contraction.reads_moved:
+            continue
+        assert isinstance(node.expr, Call)
+        for arg in node.expr.args[: record.contraction.reads_moved]:
+            data, into = graph.nodes[id(arg)], node.group.root()
+            group = data.group.root()
+            if data.escapes or any(user is not node for user, _ in data.consumers):
+                continue
+            calls = [each.expr for each in members[group]]
+            moves = all(r is not None and r.pattern == INJECTIVE for r in map(record_of, calls))
+            if group is not into and moves and group.size + into.size <= most:
+                group.parent = into
+                into.size += group.size
+
+
+def _narrow(graph: _Graph) -> None:
+    """Move what widens numbers from the end of a kernel to the kernel that alone reads them."""
+    for node in graph.list:
+        readers = {user.group.root() for user, _ in node.consumers}
+        if node.escapes or len(readers) != 1 or node.group.root() in readers:
+            continue
+        (reader,) = readers
+        follows = all(user.pattern <= BROADCAST and edge == ELEMWISE and _follows(graph, user)
+                      for user, edge in node.consumers)
+        for moved in _widening(graph, node) if follows else []:
+            moved.group.root().size -= 1
+            reader.size += 1
+            moved.group = reader
+
+
+def _widening(graph: _Graph, last: _Node) -> list[_Node]:
+    """The elementwise calls at the end of a kernel behind its narrowest result, if that is less."""
+    group = last.group.root()
+    chain: list[_Node] = []
+    least, found = _bytes(last.expr), 0
+    node: _Node | None = last
+    while node is not None and node.pattern <= BROADCAST and isinstance(node.expr, Call):
+        if node is not last and len(node.consumers) > 1:
+            break
+        chain.append(node)
+        inside = [own for arg in node.expr.args
+                  if (own := graph.nodes[id(arg)]).group.root() is group]
+        node = inside[0] if len(inside) == 1 and _same_shape(
+            inside[0].expr._type, last.expr._type) else None
+        if node is not None and _bytes(node.expr) < least:
+            least, found = _bytes(node.expr), len(chain)
+    return chain[:found]
+
+
+def _follows(graph: _Graph, node: _Node) -> bool:
+    """Whether a call comes behind the anchor of its kernel, if that has one."""
+    group = node.group.root()
+    if group.anchor is None:
+        return True
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if COMM_REDUCE <= current.pattern < TUPLE:
+            return True
+        for operand in current.expr.operands():  # type: ignore[attr-defined]
+            own = graph.nodes[id(operand)]
+            if own not in seen and own.group.root() is group:
+                seen.add(own)
+                stack.append(own)
+    return False
+
+
+def _bytes(expr: RelayExpr) -> int:
+    kind = expr._type
+    return kind.dtype.bytes if isinstance(kind, TensorType) else 0
+
+
 class _Outliner:
     """Rebuilds the function with every group as a call of a primitive function."""
 
-    def __init__(self, graph: _Graph) -> None:
+    def __init__(self, graph: _Graph, notes_fixed: bool) -> None:
         self.graph = graph
+        self.notes_fixed = notes_fixed
         self.memo: dict[int, RelayExpr] = {}
         self.bodies: dict[_Group, _Body] = {}
 
@@ -271,7 +365,7 @@ class _Outliner:
         if record_of(expr) is None and group.size == 1:
             return rebuild(expr, self.memo) if not_primitive(expr) else expr
         if group not in self.bodies:
-            self.bodies[group] = _Body(self.memo)
+            self.bodies[group] = _Body(self.memo, self.notes_fixed)
         result = self.bodies[group].add(expr)
         inside = not node.escapes and all(u.group.root() is group for u, _ in node.consumers)
         return expr if inside else self.bodies[group].call(result)
@@ -280,8 +374,9 @@ class _Outliner:
 class _Body:
     """The inside of one kernel while it is put together."""
 
-    def __init__(self, outer: dict[int, RelayExpr]) -> None:
+    def __init__(self, outer: dict[int, RelayExpr], notes_fixed: bool) -> None:
         self.outer = outer
+        self.notes_fixed = notes_fixed
         self.inner: dict[int, RelayExpr] = {}
         self.params: list[Var] = []
         self.arguments: list[RelayExpr] = []
@@ -318,5 +413,9 @@ class _Body:
 
     def call(self, result: RelayExpr) -> Call:
         """The kernel that gives this result, called."""
-        function = Function(tuple(self.params), result, attrs={"Primitive": 1})
+        attrs: dict[str, Any] = {"Primitive": 1}
+        fixed = [n for n, each in enumerate(self.arguments) if isinstance(each, Constant)]
+        if self.notes_fixed and fixed:
+            attrs[FIXED] = tuple(fixed)
+        function = Function(tuple(self.params), result, attrs=attrs)
         return Call(function, tuple(self.arguments))

@@ -6,6 +6,8 @@
 An operator's record says what it does: `always` reads narrow floats, `never` does, and those that
 `follow` are narrow if all that is computed for them is; constants and parameters are no obstacle,
 unless a constant has no place in the narrow type. Sums are computed in float32 in any case.
+relay.ToMixedPrecision.follow_weights lets what reads weights alone, such as an embedding, be narrow
+too, so that all that follows stays so: for devices on which memory is what counts.
 """
 
 from typing import Any
@@ -42,21 +44,28 @@ def ToMixedPrecision(
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
         keep = context.config.get("relay.ToMixedPrecision.keep_orig_output_dtype", False)
-        return to_mixed_precision(func, narrow, keep)
+        weights = context.config.get("relay.ToMixedPrecision.follow_weights", False)
+        return to_mixed_precision(func, narrow, keep, weights)
 
     made: Pass = function_pass(change, opt_level=0, name="ToMixedPrecision", kind=Function)
     return made
 
 
-def to_mixed_precision(func: Function, narrow: DataType, keep_result: bool) -> Function:
-    """The function with products in a narrow type; keep_result brings its result back."""
+def to_mixed_precision(
+    func: Function, narrow: DataType, keep_result: bool, follow_weights: bool = False
+) -> Function:
+    """The function with products in a narrow type; keep_result brings its result back.
+
+    follow_weights: whether operators that follow, and read no floats but constants, are narrow.
+    """
     func.checked_type  # noqa: B018
-    return _Narrower(narrow).run(func, keep_result)
+    return _Narrower(narrow, follow_weights).run(func, keep_result)
 
 
 class _Narrower:
-    def __init__(self, narrow: DataType) -> None:
+    def __init__(self, narrow: DataType, follow_weights: bool) -> None:
         self.narrow = narrow
+        self.follow_weights = follow_weights
         self.made: dict[int, RelayExpr] = {}
         self.casts: dict[tuple[int, str], RelayExpr] = {}
         self.kept: list[RelayExpr] = []
@@ -115,8 +124,11 @@ class _Narrower:
         if record.mixed_precision != "follow":
             return record.mixed_precision == "always"
         computed = [leaf for leaf in leaves if not isinstance(leaf, Constant | Var)]
-        kinds = [kind for leaf in computed for kind in flatten_type(leaf.checked_type)]
-        return self.narrow in [k.dtype for k in kinds] and WIDE not in [k.dtype for k in kinds]
+        kinds = {kind.dtype for leaf in computed for kind in flatten_type(leaf.checked_type)}
+        if self.follow_weights and not kinds & {WIDE, self.narrow}:
+            given = [leaf for leaf in leaves if isinstance(leaf, Var)]
+            return WIDE not in [k.dtype for leaf in given for k in flatten_type(leaf.checked_type)]
+        return self.narrow in kinds and WIDE not in kinds
 
     def _fits(self, leaf: RelayExpr) -> bool:
         """Whether the numbers of a constant are numbers of the narrow type as well."""

@@ -26,7 +26,7 @@ typedef struct {
 } DeviceWrapper;
 
 extern PyTypeObject Object_Type, Function_Type, NDArray_Type, Module_Type, Device_Type;
-extern PyTypeObject ModelCall_Type, ResultMemory_Type;
+extern PyTypeObject ModelCall_Type, ResultMemory_Type, DeviceCall_Type, ModelFunction_Type;
 
 /* What the Python side has told us: the classes to make, and things to recognise. */
 typedef struct {
@@ -81,10 +81,20 @@ extern PyMethodDef ndarray_functions[];
 /* dlpack.c */
 /* A runtime array over a foreign one; 0 done, -1 failed, 1 the object speaks no DLPack. */
 int take_dlpack(PyObject *object, sterna_ndarray **out);
+/* Another library's array as it is now, without asking it for more; 1, or 0 when it cannot be had. */
+int view_foreign(PyObject *object, DLTensor *out);
+/* The stream that its library works in now; 1, or 0 when it does not say. */
+int stream_of_foreign(PyObject *object, DLDevice device, void **out);
 PyObject *ndarray_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 PyObject *ndarray_dlpack_device(PyObject *self, PyObject *unused);
 int add_exchange_api(void); /* lets others take our arrays without Python calls */
 sterna_ndarray *copy_array(sterna_ndarray *array); /* null when it fails, with the runtime's error */
+
+/* streams.c: those of the calling thread; null, and nothing to do, on devices that have none. */
+int has_streams(DLDevice device);
+int get_stream(DLDevice device, void **out);
+int set_stream(DLDevice device, void *stream);
+int wait_for_stream(DLDevice device, void *stream, void *other); /* lets a stream wait for another */
 
 /* remote.c */
 extern PyMethodDef remote_functions[];

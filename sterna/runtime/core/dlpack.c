@@ -90,25 +90,76 @@ static int take_capsule(PyObject *capsule, sterna_ndarray **out) {
   return failed;
 }
 
-static int take_through_method(PyObject *object, sterna_ndarray **out) {
-  static PyObject *method, *names, *version;
+/* The stream in which the taker of an object's array will use it, by DLPack's numbers; 0: not asked. */
+static int find_taking_stream(PyObject *object, long long *out) {
+  int type, id;
+  void *stream = NULL;
+  *out = 0;
+  PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+  if (!pair) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+    PyErr_Clear(); /* an exporter that is on the host */
+    return 0;
+  }
+  int failed = !PyTuple_Check(pair) || !PyArg_ParseTuple(pair, "ii", &type, &id);
+  Py_DECREF(pair);
+  if (failed) {
+    PyErr_Clear();
+    return 0;
+  }
+  DLDevice device = {(DLDeviceType)type, id};
+  if (type == kDLCPU || !has_streams(device)) return 0;
+  if (get_stream(device, &stream)) {
+    raise_runtime_error();
+    return -1;
+  }
+  *out = stream ? (long long)(intptr_t)stream : 1;
+  return 0;
+}
+
+static PyObject *call_method(PyObject *object, long long stream) {
+  static PyObject *method, *names, *all_names, *version;
   if (!method) {
     version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
     names = Py_BuildValue("(s)", "max_version");
+    all_names = Py_BuildValue("(ss)", "max_version", "stream");
     method = PyUnicode_InternFromString("__dlpack__");
-    if (!method || !names || !version) return -1;
+    if (!method || !names || !all_names || !version) return NULL;
   }
-  PyObject *args[] = {object, version};
-  PyObject *capsule =
-      PyObject_VectorcallMethod(method, args, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+  PyObject *number = stream ? PyLong_FromLongLong(stream) : Py_NewRef(Py_None);
+  if (!number) return NULL;
+  PyObject *args[] = {object, version, number};
+  PyObject *capsule = PyObject_VectorcallMethod(method, args, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                                stream ? all_names : names);
   if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear(); /* an exporter from before versions */
-    capsule = PyObject_CallMethodNoArgs(object, method);
+    capsule = stream ? PyObject_CallMethod(object, "__dlpack__", "O", number)
+                     : PyObject_CallMethodNoArgs(object, method);
   }
+  Py_DECREF(number);
+  return capsule;
+}
+
+static int take_through_method(PyObject *object, sterna_ndarray **out) {
+  long long stream;
+  if (find_taking_stream(object, &stream)) return -1;
+  PyObject *capsule = call_method(object, stream);
   if (!capsule) return -1;
   int failed = take_capsule(capsule, out);
   Py_DECREF(capsule);
   return failed;
+}
+
+/* Lets this thread's stream of a device wait for the one that a library works in. */
+static int wait_for_library(const exchange_api *api, DLDevice device) {
+  void *own = NULL, *theirs = NULL;
+  if (device.device_type == kDLCPU || !api->current_stream || !has_streams(device)) return 0;
+  if (api->current_stream(device.device_type, device.device_id, &theirs)) return -1;
+  if (get_stream(device, &own) || wait_for_stream(device, own, theirs)) {
+    raise_runtime_error();
+    return -1;
+  }
+  return 0;
 }
 
 static int take_through_api(const exporter *how, PyObject *object, sterna_ndarray **out) {
@@ -122,6 +173,10 @@ static int take_through_api(const exporter *how, PyObject *object, sterna_ndarra
   if (tensor->dl_tensor.dtype.code == kDLComplex && how->has_method) {
     if (tensor->deleter) tensor->deleter(tensor);
     return take_through_method(object, out);
+  }
+  if (wait_for_library(how->api, tensor->dl_tensor.device)) {
+    if (tensor->deleter) tensor->deleter(tensor);
+    return -1;
   }
   if (sterna_ndarray_from_dlpack_versioned(tensor, out) == 0) return 0;
   raise_runtime_error(); /* first: the deleter may run code that sets errors of its own */
@@ -139,6 +194,27 @@ int take_dlpack(PyObject *object, sterna_ndarray **out) {
   if (find_exporter(Py_TYPE(object), &how)) return -1;
   if (how.api) return take_through_api(&how, object, out);
   return how.has_method ? take_through_method(object, out) : 1;
+}
+
+int view_foreign(PyObject *object, DLTensor *out) {
+  exporter how;
+  if (find_exporter(Py_TYPE(object), &how)) {
+    PyErr_Clear();
+    return 0;
+  }
+  if (!how.api || !how.api->view_python) return 0;
+  if (how.api->view_python(object, out) == 0 && out->dtype.code != kDLComplex) return 1;
+  PyErr_Clear(); /* taking it in the usual way says what is wrong */
+  return 0;
+}
+
+int stream_of_foreign(PyObject *object, DLDevice device, void **out) {
+  exporter how;
+  if (find_exporter(Py_TYPE(object), &how) == 0 && how.api && how.api->current_stream &&
+      how.api->current_stream(device.device_type, device.device_id, out) == 0)
+    return 1;
+  PyErr_Clear();
+  return 0;
 }
 
 /* ---- out ---- */
@@ -191,6 +267,24 @@ static int read_device_wish(PyObject *value, const sterna_ndarray *array) {
   return -1;
 }
 
+/* Lets the stream of whoever takes an array wait for what this thread has done; -1 asks for nothing. */
+static int read_stream_wish(PyObject *value, DLDevice device) {
+  void *own = NULL;
+  if (value == Py_None && !has_streams(device)) return 0;
+  if (device.device_type == kDLCPU) {
+    PyErr_SetString(PyExc_BufferError, "an array on the CPU has no stream");
+    return -1;
+  }
+  long long stream = value == Py_None ? 1 : PyLong_AsLongLong(value);
+  if (stream == -1) return PyErr_Occurred() ? -1 : 0;
+  void *theirs = stream == 1 ? NULL : (void *)(intptr_t)stream;
+  if (get_stream(device, &own) || wait_for_stream(device, theirs, own)) {
+    raise_runtime_error();
+    return -1;
+  }
+  return 0;
+}
+
 static int read_wish(PyObject *name, PyObject *value, const sterna_ndarray *array, export_wishes *out) {
   if (PyUnicode_CompareWithASCIIString(name, "max_version") == 0) {
     int major = 0, minor = 0;
@@ -203,9 +297,7 @@ static int read_wish(PyObject *name, PyObject *value, const sterna_ndarray *arra
   } else if (PyUnicode_CompareWithASCIIString(name, "dl_device") == 0) {
     return read_device_wish(value, array);
   } else if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
-    if (value == Py_None || array->tensor.device.device_type != kDLCPU) return 0;
-    PyErr_SetString(PyExc_BufferError, "an array on the CPU has no stream");
-    return -1;
+    return read_stream_wish(value, array->tensor.device);
   } else {
     PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
     return -1;
@@ -283,10 +375,10 @@ static int offer_view(void *object, DLTensor *out) {
 }
 
 static int offer_stream(DLDeviceType type, int32_t id, void **out) {
-  (void)type;
-  (void)id;
   *out = NULL;
-  return 0;
+  if (get_stream((DLDevice){type, id}, out) == 0) return 0;
+  raise_runtime_error();
+  return -1;
 }
 
 /* May be called without the GIL. */

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from sterna.schedule.kernel import ScheduleTarget
 
-# What suits most devices where a target says nothing.
+# What suits most devices where a target says nothing, and what all of CUDA's have.
 THREADS, SHARED_BYTES = 256, 16384
+CUDA_SHARED_BYTES = 49152
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Limits:
             return next((value for value in found if isinstance(value, int) and value > 0), None)
 
         most = number("max_threads_per_block", "max_num_threads") or THREADS
+        is_cuda = target is not None and "cuda" in target.keys
+        usual = CUDA_SHARED_BYTES if is_cuda else SHARED_BYTES
         return cls(
             threads=min(most, THREADS),
-            shared_bytes=number("max_shared_memory_per_block") or SHARED_BYTES,
+            shared_bytes=number("max_shared_memory_per_block") or usual,
             warp=number("thread_warp_size") or 1,
         )

@@ -1,16 +1,25 @@
 """Operators that reduce rows and use the results in the same rows: softmax, norms.
 
-A block has a row; its threads share the sums, and then the elements of the row.
+A block has a row. Its threads fetch it once into shared memory, by vectors; they share the sums,
+and then the elements of the row. A row that one warp has in a few vectors of each thread is one
+warp's: its threads wait for nobody else.
 """
 
 import math
 
 from sterna.schedule.default import extents_of
+from sterna.schedule.gpu.access import VECTOR_BYTES, lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
-from sterna.te import ComputeOp, Stage, thread_axis
+from sterna.te import ComputeOp, PlaceholderOp, Stage, Tensor, thread_axis
 
 SHORTEST_ROW = 32
+# Threads that run in step on most devices.
+WARP = 32
+# Vectors of a row that each thread has before more threads share it.
+OWN_VECTORS = 4
+# Of the memory that a block may share, the part that a row may take.
+ROWS_SHARE = 2
 
 
 def schedule_rows(kernel: Kernel, limits: Limits) -> bool:
@@ -28,24 +37,98 @@ def schedule_rows(kernel: Kernel, limits: Limits) -> bool:
     prefix = _row_prefix(sums, out)
     if prefix is None:
         return False
-    sizes = extents_of(out.op.axis)
-    length = math.prod(sizes[prefix:])
+    length = math.prod(extents_of(out.op.axis)[prefix:])
     if prefix == 0 or length < SHORTEST_ROW:
         return False
-    threads = 1 << (min(length, limits.threads).bit_length() - 1)
+    lanes = lanes_along(out, out.op.axis[-1])
+    threads = _threads_of(length, lanes, limits)
+    held = _hold_rows(kernel, sums, out, length, limits)
     row = out.fuse(*out.op.axis[:prefix])
-    _, lane = out.split(out.fuse(*out.op.axis[prefix:]), factor=threads)
+    rest_of_row = out.fuse(*out.op.axis[prefix:])
+    if lanes > 1:
+        rest_of_row, vector = out.split(rest_of_row, factor=lanes)
+        out.vectorize(vector)
+    _, thread = out.split(rest_of_row, factor=threads)
     out.bind(row, thread_axis("blockIdx.x"))
-    out.bind(lane, thread_axis("threadIdx.x"))
+    out.bind(thread, thread_axis("threadIdx.x"))
+    for tensor in held:
+        _fetch(schedule[tensor], out, row, threads)
     for stage in sums:
         stage.set_scope("shared")
         stage.compute_at(out, row)
-        steps = math.prod(extents_of(stage.op.reduce_axis))
-        shares = 1 << (min(steps, threads).bit_length() - 1)
-        outer, share = stage.split(stage.fuse(*stage.op.reduce_axis), factor=shares)
-        stage.reorder(share, outer)
-        stage.bind(share, thread_axis("threadIdx.x"))
+        _share(stage, threads, lanes)
+    kernel.choices["threads of a row"] = threads
     return True
+
+
+def _threads_of(length: int, lanes: int, limits: Limits) -> int:
+    """A warp for short rows, more threads for longer ones: a power of two."""
+    vectors = max(1, length // lanes)
+    wanted = max(WARP, vectors // OWN_VECTORS)
+    return 1 << (min(wanted, limits.threads).bit_length() - 1)
+
+
+def _hold_rows(
+    kernel: Kernel, sums: list[Stage], out: Stage, length: int, limits: Limits
+) -> list[Tensor]:
+    """What sums and results both read comes into shared memory, if it has room for a row."""
+    inlined = [s for s in kernel.schedule.stages if s.attach_type == "inline"]
+    found: list[Tensor] = []
+    for stage in list(kernel.schedule.stages):
+        if not isinstance(stage.op, PlaceholderOp):
+            continue
+        tensor = stage.op.output(0)
+        readers = [s for s in (*sums, out, *inlined) if tensor in s.op.input_tensors]
+        reading = [s for s in sums if _reads(kernel, s, tensor)]
+        along = any(lies_along(s, s.op.reduce_axis[-1]) for s in reading)
+        room = length * tensor.dtype.bytes * ROWS_SHARE <= limits.shared_bytes
+        if room and along and _reads(kernel, out, tensor):
+            found.append(kernel.schedule.cache_read(tensor, "shared", [r.op for r in readers]))
+    return found
+
+
+def _reads(kernel: Kernel, stage: Stage, tensor: Tensor) -> bool:
+    """Whether a stage reads a tensor, itself or by others that are inlined."""
+    waiting, seen = [stage], {stage}
+    while waiting:
+        for read in waiting.pop().op.input_tensors:
+            if read == tensor:
+                return True
+            maker = kernel.schedule.stage_map.get(read.op)
+            if maker is not None and maker.attach_type == "inline" and maker not in seen:
+                seen.add(maker)
+                waiting.append(maker)
+    return False
+
+
+def _fetch(held: Stage, out: Stage, row: object, threads: int) -> None:
+    """All threads bring a row into shared memory, by vectors."""
+    held.compute_at(out, row)  # type: ignore[arg-type]
+    last = extents_of(held.op.axis)[-1]
+    lanes = VECTOR_BYTES // held.op.output(0).dtype.bytes
+    while lanes > 1 and last % lanes:
+        lanes //= 2
+    every = held.fuse(*held.op.axis)
+    if lanes > 1:
+        every, vector = held.split(every, factor=lanes)
+        held.vectorize(vector)
+    _, thread = held.split(every, factor=threads)
+    held.bind(thread, thread_axis("threadIdx.x"))
+
+
+def _share(stage: Stage, threads: int, lanes: int) -> None:
+    """A sum of a row: each thread adds vectors, and then all join what they have."""
+    steps = math.prod(extents_of(stage.op.reduce_axis))
+    every = stage.fuse(*stage.op.reduce_axis)
+    own = []
+    if lanes > 1 and steps % lanes == 0:
+        every, vector = stage.split(every, factor=lanes)
+        stage.unroll(vector)
+        own, steps = [vector], steps // lanes
+    shares = 1 << (min(steps, threads).bit_length() - 1)
+    outer, share = stage.split(every, factor=shares)
+    stage.reorder(share, outer, *own)
+    stage.bind(share, thread_axis("threadIdx.x"))
 
 
 def _row_prefix(sums: list[Stage], out: Stage) -> int | None:

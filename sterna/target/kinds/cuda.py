@@ -38,6 +38,8 @@ KIND = TargetKind(
     name="cuda",
     device_type=2,
     default_keys=("cuda", "gpu"),
+    codegen="sterna.target.code_generators.cuda",
+    schedules=("sterna.schedule.gpu.default",),
     options=(
         Option("arch"),
         Option("mcpu"),

@@ -7,6 +7,8 @@ KIND = TargetKind(
     name="nvptx",
     device_type=2,
     default_keys=("cuda", "gpu"),
+    codegen="sterna.target.code_generators.cuda",
+    schedules=("sterna.schedule.gpu.default",),
     options=(
         Option("mtriple", default="nvptx64-nvidia-cuda"),
         Option("mcpu"),

@@ -47,10 +47,12 @@ Loops = dict[Var, tuple[Expr, Expr]]
 """The first and last values of loops' variables."""
 
 HINT = "pragma_loop_partition_hint"
-# Short loops of one store each, as many inputs that are concatenated give: from so many on they
-# stay loops. Compilers would write all of them out as one block of straight code, and take a time
-# for scheduling it that grows with the square of its length.
-MANY_PIECES = 12
+# Short loops of one store each, as inputs that are concatenated give: from so many on they stay
+# loops, of a few stores, and of one where there are very many. Compilers would write all of them
+# out as one block of straight code, and take a time for scheduling it that grows with the square
+# of its length.
+MANY_PIECES, VERY_MANY_PIECES = 3, 12
+STORES_AT_ONCE = 4
 # The most rows of a tile for which each number of rows that are left over has loops of its own.
 MOST_WAYS = 16
 _DEFAULT = LoopPartitionConfig()
@@ -94,7 +96,7 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
             yield from _guards(child, inner)
 
 
-def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
     """The conditions inside a statement, and those of clamped indices, with the loops around."""
     if isinstance(stmt, For):
         inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
@@ -109,7 +111,7 @@ def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
     bound = stmt.var if isinstance(stmt, Let | LetStmt) else None
     for child in stmt.children():
-        for condition, loops in _borders(child, inner):
+        for condition, loops in borders(child, inner):
             if bound is None or bound not in variables_in(condition):
                 yield condition, loops
 
@@ -126,11 +128,26 @@ def _staying_rolled(loop: For, pieces: int) -> For:
     stores = sum(isinstance(stmt, BufferStore) for stmt in inside)
     if stores != 1 or any(isinstance(stmt, For) and stmt.kind == "serial" for stmt in inside):
         return loop
-    annotations = {**loop.annotations, STAYS_ROLLED: True}
+    at_once = STORES_AT_ONCE if pieces < VERY_MANY_PIECES else 1
+    annotations = {**loop.annotations, STAYS_ROLLED: at_once}
     return For(loop.var, loop.min, loop.extent, loop.kind, loop.body, loop.thread, annotations)
 
 
-def _excess(condition: Expr) -> Expr | None:
+def _few_at_once(loop: For) -> For:
+    """A loop that stays one with a few iterations written out in a row, as many as divide it."""
+    count, most = build.int_value(loop.extent) or 1, loop.annotations[STAYS_ROLLED]
+    few = max(n for n in range(1, most + 1) if count % n == 0)
+    dtype = loop.var.dtype
+    outer, inner = Var(f"{loop.var.name}.few", dtype), Var(loop.var.name, dtype)
+    value = build.add(loop.min, build.add(build.mul(outer, few), inner))
+    body = copy_stmt(loop.body, {loop.var: value})
+    zero, whole, written = (build.const(n, dtype) for n in (0, count // few, few))
+    annotations = {**loop.annotations, STAYS_ROLLED: 1}
+    row = For(inner, zero, written, "unrolled", body)
+    return For(outer, zero, whole, loop.kind, row, loop.thread, annotations)
+
+
+def excess_of(condition: Expr) -> Expr | None:
     """What is below 0 while the condition holds."""
     if isinstance(condition, Call) and condition.op == "likely":
         condition = condition.args[0]
@@ -217,9 +234,9 @@ class _Partitioner(Rewriter):
                 point = points[len(points) // 2 if halved else 0]
                 return self.partition(_staying_rolled(loop, len(points) + 1), point)
         self.bind(loop.var, loop.min, loop.extent)
-        kept: Stmt = self.rewrite_children(loop)
+        kept: For = self.rewrite_children(loop)
         self.unbind(loop.var)
-        return kept
+        return _few_at_once(kept) if loop.annotations.get(STAYS_ROLLED, 1) > 1 else kept
 
     def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
         done: Stmt = self.rewrite(attr.body) if attr.key == HINT else self.rewrite_children(attr)
@@ -234,7 +251,7 @@ class _Partitioner(Rewriter):
         """
         points = []
         hinted = _is_hinted(loop)
-        guards = _borders(loop.body, {}) if hinted else _guards(loop.body, {})
+        guards = borders(loop.body, {}) if hinted else _guards(loop.body, {})
         for condition, inner in guards:
             point = self.turning_point(loop, condition, inner, hinted)
             if point is not None and self.splits(loop, point):
@@ -263,7 +280,7 @@ class _Partitioner(Rewriter):
 
         both: or, if it may fail for low values, the first for which it does not any more.
         """
-        excess = _excess(condition)
+        excess = excess_of(condition)
         worst = None if excess is None else interval(excess, inner)[1]
         if worst is None:
             return None
@@ -354,7 +371,7 @@ class _Partitioner(Rewriter):
         var = Var(loop.var.name, loop.var.dtype)
         extent = self.analyzer.simplify(end - begin)
         value: Expr = var
-        if loop.annotations.get(STAYS_ROLLED):  # counted from 0, addresses are simple
+        if STAYS_ROLLED in loop.annotations:  # counted from 0, addresses are simple
             value, begin = build.add(var, begin), build.const(0, var.dtype)
         body = copy_stmt(loop.body, {loop.var: value})
         piece = For(var, begin, extent, loop.kind, body, loop.thread, loop.annotations)

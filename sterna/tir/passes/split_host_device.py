@@ -30,10 +30,23 @@ from sterna.tir.stmt import (
     Stmt,
     seq,
 )
-from sterna.tir.threads import BLOCKS, GRID, LAUNCHED, THREAD, THREADS, is_shared, rank_of_scope
+from sterna.tir.threads import (
+    BLOCKS,
+    DYNAMIC,
+    GRID,
+    LAUNCHED,
+    THREAD,
+    THREADS,
+    is_shared,
+    rank_of_scope,
+)
+from sterna.tir.warpgroups import TENSOR_MAP
 
 TAKE_WORKSPACE = "__sterna_take_workspace"
 GIVE_WORKSPACE_BACK = "__sterna_give_workspace_back"
+
+TENSOR_MAPS = "tensor_maps"
+"""What a kernel says of its parameters that are tensor maps: their places and what they hold."""
 
 # Private memory of a thread beyond this is taken from the device's own.
 MOST_PRIVATE_BYTES = 4096
@@ -142,18 +155,29 @@ class _Splitter(Rewriter):
         made = _make_kernel(name, loop, self.inside, self.func.attrs)
         self.kernels.append(made.function)
         launch = launch_of(made.function)
-        numbers = (*launch.grid, *launch.block, build.const(0))
+        numbers = (*launch.grid, *launch.block, build.const(dynamic_bytes(made.function)))
         call: Stmt = Evaluate(
-            Call(INT32, "call_packed", (StringImm(name), *made.function.params, *numbers))
+            Call(INT32, "call_packed", (StringImm(name), *made.arguments, *numbers))
         )
         for buffer in made.workspaces:
             call = self.workspace(buffer, call)
         return call
 
 
+def dynamic_bytes(kernel: PrimFunc) -> int:
+    """The shared memory that a launch of a kernel gives to each block."""
+    found: list[Buffer] = []
+    post_order(kernel.body, lambda node: found.append(node.buffer) if (
+        isinstance(node, Allocate) and node.buffer.scope == DYNAMIC
+    ) else None)
+    return max((buffer.known_bytes or 0 for buffer in found), default=0)
+
+
 @dataclass(slots=True)
 class _Made:
     function: PrimFunc
+    arguments: tuple[Expr, ...]
+    """What the host gives for its parameters."""
     workspaces: list[Buffer]
 
 
@@ -170,6 +194,8 @@ def _make_kernel(
             body, workspaces = _mapped(loop, extents.of, threads, at_leaves=True)
         except DivergentBarrierError as error:
             raise ValueError(f"{name}: {error}") from None
+    maps = _TensorMaps()
+    body = maps.rewrite(body)
     used = _Uses()
     used.visit(body)
     for buffer in outside:
@@ -185,14 +211,46 @@ def _make_kernel(
     buffers = [b for b in free.buffers if b not in free.allocated and b not in used.allocated]
     addresses = {buffer.data for buffer in buffers}
     own = {b.data for b in free.allocated | used.allocated}
-    scalars = [v for v in free.vars if v not in free.bound and v not in addresses | own]
-    params = (*(b.data for b in buffers), *scalars)
+    known = addresses | own | {each.param for each in maps.found.values()}
+    scalars = [v for v in free.vars if v not in free.bound and v not in known]
+    given = (*(b.data for b in buffers), *scalars)
+    mapped = list(maps.found.values())
     kept = {key: attrs[key] for key in ("noalias", "overlap") if key in attrs}
+    if mapped:
+        kept[TENSOR_MAPS] = {len(given) + place: each.line for place, each in enumerate(mapped)}
     kernel = PrimFunc(
-        name, params, (*buffers, *(None for _ in scalars)), body,
-        {**kept, "kernel": True},
+        name, (*given, *(each.param for each in mapped)),
+        (*buffers, *(None for _ in (*scalars, *mapped))), body, {**kept, "kernel": True},
     )
-    return _Made(kernel, workspaces)
+    return _Made(kernel, (*given, *(each.array for each in mapped)), workspaces)
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorMap:
+    """A parameter of a kernel that the launch makes for an array."""
+
+    param: Var
+    array: Var
+    line: str
+
+
+class _TensorMaps(Rewriter):
+    """Makes parameters of tensor maps, one for each array and description."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[Var, str], _TensorMap] = {}
+
+    def visit_Call(self, call: Call) -> Expr:
+        if call.op != TENSOR_MAP:
+            kept: Expr = self.rewrite_children(call)
+            return kept
+        address, line = call.args
+        assert isinstance(address, Call) and isinstance(line, StringImm)
+        element = address.args[0]
+        assert isinstance(element, BufferLoad), "a map is made for an array"
+        array = element.buffer.data
+        fresh = _TensorMap(Var(f"{array.name}.map", HANDLE), array, line.value)
+        return self.found.setdefault((array, line.value), fresh).param
 
 
 def _mapped(

@@ -1,0 +1,78 @@
+"""Functions of float32 that a GPU's special function unit begins, to two units in the last place.
+
+Vectors are taken lane by lane. Other types, and functions that are not here, are computed as
+processors compute them: sterna/codegen/llvm/math.py.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sterna.codegen.llvm.types import float_literal
+from sterna.codegen.nvptx.intrinsics import DeviceIntrinsic, Write
+from sterna.ir.expr import Call
+from sterna.support.dtype import DataType
+
+if TYPE_CHECKING:
+    from sterna.codegen.nvptx.kernel import KernelEmitter
+
+_FLOAT = DataType("float32")
+_EXPONENTS = 252
+"""The powers of two that a multiplication by a normal number reaches: -126 to 126."""
+_SHIFTER = 1.5 * 2**23
+"""Added to a number it leaves the nearest integer in the low bits."""
+
+
+def _number(value: float) -> tuple[str, str]:
+    return "float", float_literal(value, _FLOAT)
+
+
+def _by_lanes(one: Callable[["KernelEmitter", str], str]) -> Write:
+    def write(emitter: "KernelEmitter", call: Call) -> str | None:
+        dtype = call.dtype
+        if dtype.element != _FLOAT:
+            return None
+        operand = emitter.expr(call.args[0])
+        lanes = [one(emitter, emitter.lane(dtype, operand, lane)) for lane in range(dtype.lanes)]
+        return emitter.gathered(dtype, lanes)
+
+    return write
+
+
+def _exp(emitter: "KernelEmitter", x: str) -> str:
+    """e**x = 2**n * 2**f, where n is bounded, so that f takes what is left of very large x."""
+    value, fma = emitter.writer.value, "llvm.nvvm.fma.rn.f"
+    operand = ("float", x)
+    share = emitter.instruction(
+        "llvm.nvvm.fma.rn.sat.f", "float", operand, _number(1 / (_EXPONENTS * math.log(2))),
+        _number(0.5),
+    )
+    # Its lowest bits are the exponent of 2**n as a float has it: 1 to 253.
+    moved = emitter.instruction(
+        "llvm.nvvm.fma.rm.f", "float", ("float", share), _number(_EXPONENTS), _number(_SHIFTER + 1)
+    )
+    minus_n = value(f"fsub float {float_literal(_SHIFTER + 127, _FLOAT)}, {moved}")
+    high = 1 / math.log(2)
+    rounded = float.fromhex("0x1.715476p+0")
+    f = emitter.instruction(fma, "float", operand, _number(rounded), ("float", minus_n))
+    f = emitter.instruction(fma, "float", operand, _number(high - rounded), ("float", f))
+    bits = value(f"bitcast float {moved} to i32")
+    shifted = value(f"shl i32 {bits}, 23")
+    scale = value(f"bitcast i32 {shifted} to float")
+    power = emitter.instruction("llvm.nvvm.ex2.approx.ftz.f32", "float", ("float", f))
+    return value(f"fmul float {power}, {scale}")
+
+
+def _exp2(emitter: "KernelEmitter", x: str) -> str:
+    return emitter.instruction("llvm.nvvm.ex2.approx.f32", "float", ("float", x))
+
+
+def _rsqrt(emitter: "KernelEmitter", x: str) -> str:
+    return emitter.instruction("llvm.nvvm.rsqrt.approx.f", "float", ("float", x))
+
+
+MATHEMATICS = {
+    "exp": DeviceIntrinsic(_by_lanes(_exp)),
+    "exp2": DeviceIntrinsic(_by_lanes(_exp2)),
+    "rsqrt": DeviceIntrinsic(_by_lanes(_rsqrt)),
+}

@@ -1,0 +1,90 @@
+"""PTX of products whose first factor is in registers. Meaning: sterna/tir/register_products.py."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sterna.codegen.llvm.convert import zero
+from sterna.codegen.nvptx.architecture import Needs
+from sterna.codegen.nvptx.intrinsics import DeviceIntrinsic
+from sterna.codegen.nvptx.warpgroups import write_asm
+from sterna.ir import build
+from sterna.ir.expr import Call, StringImm
+
+_NAMES = {"bfloat16": "bf16", "float16": "f16"}
+_WORDS = 4
+
+
+def _wgmma_registers(emitter: Any, expr: Call) -> str:
+    kind, writer = expr.args[0], emitter.writer
+    assert isinstance(kind, StringImm)
+    columns, along = (build.int_value(expr.args[place]) for place in (1, 5))
+    assert columns is not None
+    name, count = _NAMES[kind.value], columns // 2
+    sums, words, b = (emitter.expr(expr.args[place]) for place in (2, 3, 4))
+
+    def places(of: str, register: str, number: int) -> list[str]:
+        return [
+            writer.value(f"getelementptr inbounds {register}, ptr {of}, i64 {place}")
+            for place in range(number)
+        ]
+
+    totals = places(sums, "float", count)
+    old = [f"float {writer.value(f'load float, ptr {place}, align 4')}" for place in totals]
+    own = [
+        f"i32 {writer.value(f'load i32, ptr {place}, align 4')}"
+        for place in places(words, "i32", _WORDS)
+    ]
+    inside = ", ".join(f"${place}" for place in range(count))
+    given = ", ".join(f"${count + place}" for place in range(_WORDS))
+    text = (
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{inside}}}, "
+        f"{{{given}}}, ${count + _WORDS}, 1, 1, 1, {along};"
+    )
+    tied = [str(number) for number in range(count)]
+    constraints = ["=f"] * count + ["r"] * _WORDS + ["l"] + tied
+    result = "{" + ", ".join(["float"] * count) + "}"
+    made = write_asm(
+        emitter, text, ",".join(constraints), *own, f"i64 {b}", *old, result=result
+    )
+    for number, place in enumerate(totals):
+        value = writer.value(f"extractvalue {result} {made}, {number}")
+        writer.emit(f"store float {value}, ptr {place}, align 4")
+    return zero(expr.dtype)
+
+
+def _settle(emitter: Any, expr: Call) -> str:
+    """Nothing, through which registers go."""
+    writer, first = emitter.writer, emitter.expr(expr.args[0])
+    count = build.int_value(expr.args[1])
+    assert count is not None
+    places = [
+        writer.value(f"getelementptr inbounds float, ptr {first}, i64 {number}")
+        for number in range(count)
+    ]
+    old = [f"float {writer.value(f'load float, ptr {place}, align 4')}" for place in places]
+    constraints = ["=f"] * count + [str(number) for number in range(count)]
+    result = "{" + ", ".join(["float"] * count) + "}"
+    made = write_asm(emitter, "", ",".join(constraints), *old, result=result)
+    for number, place in enumerate(places):
+        value = writer.value(f"extractvalue {result} {made}, {number}")
+        writer.emit(f"store float {value}, ptr {place}, align 4")
+    return zero(expr.dtype)
+
+
+def _floats(name: str) -> Callable[[Any, Call], str]:
+    """One instruction of LLVM's on floats."""
+
+    def write(emitter: Any, expr: Call) -> str:
+        given = [("float", emitter.expr(arg)) for arg in expr.args]
+        made: str = emitter.instruction(name, "float", *given)
+        return made
+
+    return write
+
+
+REGISTER_PRODUCTS = {
+    "wgmma_registers": DeviceIntrinsic(_wgmma_registers, Needs(90, 83, only=("sm_90a",))),
+    "settle": DeviceIntrinsic(_settle),
+    "larger": DeviceIntrinsic(_floats("llvm.nvvm.fmax.f")),
+    "flushed_exp2": DeviceIntrinsic(_floats("llvm.nvvm.ex2.approx.ftz.f32")),
+}

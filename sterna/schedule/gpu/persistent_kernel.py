@@ -1,0 +1,191 @@
+"""Large products of matrices: blocks that stay, and make one tile after the other.
+
+As many blocks run as there is room for. The stages of shared memory go round without a pause: the
+next tile's blocks come while this one's results are stored, by copies from shared memory too.
+"""
+
+from sterna.ir.expr import Expr
+from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
+from sterna.schedule.gpu.results import CHUNK, Results
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, tile_of
+from sterna.schedule.gpu.warpgroup_kernel import STEPS, Turn, WarpgroupKernel
+from sterna.te import thread_axis
+from sterna.tir.external import reinterpret
+from sterna.tir.ir_builder import BufferVar
+from sterna.tir.warpgroups import (
+    async_fence,
+    keep_pair,
+    launch_dependents,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_wait,
+    named_barrier,
+    shared_address,
+    stmatrix,
+    tensor_map,
+    tma_commit,
+    tma_store,
+    tma_wait_read,
+    wait_for_grids,
+    wgmma_commit,
+    wgmma_fence,
+    wgmma_wait,
+)
+
+STORED_AT_ONCE = 2
+"""Pieces of results, of 64 rows and columns, that each group of warps has in shared memory."""
+
+
+class PersistentKernel(WarpgroupKernel):
+    """The statements of a large product, whose results have 16 or 32 bits."""
+
+    def describe(self) -> str:
+        return f"wgmma, tiles of {self.ring} one after the other"
+
+    def write(self) -> None:
+        """A share of the tiles for each block."""
+        ib, ring, product = self.ib, self.ring, self.product
+        self.down = -(-product.rows // ring.rows)
+        self.across = -(-product.columns // ring.columns)
+        self.tiles = self.down * self.across * product.batch
+        blocks = min(self.tiles, ring.resident)
+        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        ib.scope_attr(block, "thread_extent", blocks)
+        ib.scope_attr(thread, "thread_extent", ring.threads)
+        self.block, self.thread, self.count = block.var, thread.var, blocks
+        shared = ib.allocate("uint8", (ring.shared_bytes,), name="stages", scope="shared.dyn")
+        sums = ib.allocate(str(product.sums), (ring.columns // 2,), name="sums", scope="local")
+        self.base = ib.let("base", shared_address(shared[0]))
+        self.staged = ib.let("staged", self.base + ring.stages * ring.stage_bytes)
+        self.full = ib.let("full", self.base + ring.ring_bytes)
+        self.free = ib.let("free", self.full + 8 * ring.stages)
+        self.maps = (
+            tensor_map(self.data[0], product.a.map_line(ring.rows)),
+            tensor_map(self.weight[0], product.b.map_line(ring.columns)),
+        )
+        self.out_map = tensor_map(self.out[0], self._out_line())
+        ib.emit(launch_dependents())
+        self._begin()
+        self._share_roles(sums)
+
+    def _out_line(self) -> str:
+        product, kind = self.product, self.out.dtype
+        pitch = product.columns * kind.bytes
+        numbers = [
+            MAP_TYPES[str(kind)], SWIZZLE_128, 3, product.columns, product.rows, product.batch,
+            pitch, pitch * product.rows, ROW_BYTES // kind.bytes, GROUP_ROWS, 1,
+        ]
+        return " ".join(["tiled", *map(str, numbers)])
+
+    def _place_tile(self, tile: Expr) -> None:
+        """Where a tile begins."""
+        every = self.down * self.across
+        if self.product.batch > 1:
+            self.batch = self.ib.let("matrix", tile // every)
+            tile = tile % every
+        row, column = tile_of(tile, self.down, self.across)
+        self.row = self.ib.let("row", row * self.ring.rows)
+        self.column = self.ib.let("column", column * self.ring.columns)
+
+    def _tiles(self) -> tuple[Expr, int]:
+        """How many tiles a block makes at most."""
+        return self.block, -(-self.tiles // self.count)
+
+    # ---- the producer ----
+
+    def _produce(self) -> None:
+        ib, ring = self.ib, self.ring
+        ib.emit(wait_for_grids())
+        place = Turn(self, "filled", 1)
+        first, most = self._tiles()
+        with self._rolled(most, "turn") as turn, ib.new_scope():
+            tile = ib.let("tile", first + turn * self.count)
+            with ib.if_scope(tile < self.tiles), ib.new_scope():
+                self._place_tile(tile)
+                with self._rolled(self.blocks, "block") as block:
+                    stage = place.stage
+                    ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
+                    ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
+                    self._load(block, stage, "ab")
+                    place.advance()
+
+    # ---- the consumers ----
+
+    def _consume(self, sums: BufferVar, warp: Expr) -> None:
+        ib = self.ib
+        place = Turn(self, "emptied", 0)
+        group = ib.let("group", warp // 4)
+        start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
+        first, most = self._tiles()
+        with self._rolled(most, "turn") as turn, ib.new_scope():
+            tile = ib.let("tile", first + turn * self.count)
+            with ib.if_scope(tile < self.tiles), ib.new_scope():
+                self._place_tile(tile)
+                results = StagedResults(self, sums, warp)
+                results.load_reads()
+                with self._rolled(self.blocks, "block") as block:
+                    ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
+                    ib.emit(wgmma_fence())
+                    for step in range(STEPS):
+                        ib.emit(self._multiply(sums, start, place.stage, block, step))
+                    ib.emit(wgmma_commit())
+                    ib.emit(wgmma_wait(1))
+                    self._free_one_before(block, place)
+                    place.advance()
+                ib.emit(wgmma_wait(0))
+                with ib.if_scope((self.thread % GROUP).equal(0)):
+                    ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
+                results.store()
+        with ib.if_scope((self.thread % GROUP).equal(0)):
+            ib.emit(tma_wait_read(0))
+
+
+class StagedResults(Results):
+    """Results that copies take out of shared memory."""
+
+    kernel: PersistentKernel
+
+    def store(self) -> None:
+        """As many columns after the other as a row in shared memory has room for."""
+        ib, kernel = self.ib, self.kernel
+        wide = ROW_BYTES // kernel.out.dtype.bytes
+        one = (kernel.thread % GROUP).equal(0)
+        group = self.warp // 4
+        number = ib.let("barrier", group + 1)
+        own = kernel.staged + group * (STORED_AT_ONCE * GROUP_ROWS * ROW_BYTES)
+        for chunk in range(self.ring.columns // wide):
+            piece = own + chunk % STORED_AT_ONCE * (GROUP_ROWS * ROW_BYTES)
+            with ib.if_scope(one):
+                ib.emit(tma_wait_read(STORED_AT_ONCE - 1))
+            ib.emit(named_barrier(number, GROUP))
+            if kernel.out.dtype.bits == 16:
+                self._keep_halves(piece, chunk)
+            else:
+                self._keep_floats(piece, chunk)
+            ib.emit(async_fence())
+            ib.emit(named_barrier(number, GROUP))
+            with ib.if_scope(one):
+                column, row = kernel.column + chunk * wide, kernel.row + group * GROUP_ROWS
+                ib.emit(tma_store(kernel.out_map, piece, (column, row, kernel.batch)))
+                ib.emit(tma_commit())
+
+    def _keep_halves(self, piece: Expr, chunk: int) -> None:
+        """64 columns of 16 bits."""
+        lane = self.lane
+        row = self.warp % 4 * 16 + lane % 8 + lane // 8 % 2 * 8
+        for block in range(CHUNK // 16):
+            first = chunk * (CHUNK // 2) + 8 * block
+            words = [self._word(self.kernel.out.dtype, first + 2 * part) for part in range(4)]
+            at = (block * 2 + lane // 16) ^ (lane % 8)
+            self.ib.emit(stmatrix(piece + row * ROW_BYTES + at * 16, words))
+
+    def _keep_floats(self, piece: Expr, chunk: int) -> None:
+        """32 columns of 32 bits."""
+        lane, count = self.lane, CHUNK // 4
+        row = self.warp % 4 * 16 + lane // 4
+        for pair in range(0, count, 2):
+            number = chunk * count + pair
+            at = (pair // 4 * 2 + lane % 4 // 2) ^ (lane // 4)
+            place = piece + (row + pair // 2 % 2 * 8) * ROW_BYTES + at * 16 + lane % 2 * 8
+            low, high = (reinterpret("float32", self.final(number + n)) for n in (0, 1))
+            self.ib.emit(keep_pair(place, low, high))

@@ -1,0 +1,119 @@
+"""Products of matrices in tiles, and the ring of stages in shared memory for their blocks."""
+
+from dataclasses import dataclass, replace
+
+from sterna.ir import build
+from sterna.ir.expr import Expr
+from sterna.schedule.gpu.operand import ROW_BYTES, Operand
+from sterna.schedule.products import FLOAT32
+from sterna.support.dtype import DataType
+
+WARP, GROUP, GROUP_ROWS = 32, 128, 64
+"""The threads of a warp and of four, and the rows that these multiply."""
+TALL = 16
+"""Tiles down the result whose blocks run side by side, so that they share what they read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The tile of a block, and how much of the sum is in shared memory at once."""
+
+    rows: int
+    columns: int
+    stages: int
+    split: int = 1
+    """Blocks that add up parts of one sum (split-K)."""
+    turned: bool = False
+    """Whether its rows are the columns of the result."""
+    resident: int = 0
+    """Blocks that stay and make one tile after the other; 0: each makes one."""
+
+    @property
+    def consumers(self) -> int:
+        """Groups of four warps that multiply."""
+        return self.rows // GROUP_ROWS
+
+    @property
+    def threads(self) -> int:
+        """Of a block: those that multiply, and a warp that loads."""
+        return self.consumers * GROUP + (GROUP if self.moves_registers else WARP)
+
+    @property
+    def moves_registers(self) -> bool:
+        """Whether consumers take registers of threads that hardly need any."""
+        return self.consumers * self.columns >= 512
+
+    @property
+    def stage_bytes(self) -> int:
+        """A block of both operands."""
+        return (self.rows + self.columns) * ROW_BYTES
+
+    @property
+    def ring_bytes(self) -> int:
+        """All stages, and the tile of the result, which lies there afterwards or beside them."""
+        stages = self.stages * self.stage_bytes
+        if self.resident:
+            return stages + self.consumers * 2 * GROUP_ROWS * ROW_BYTES
+        return max(stages, self.rows * self.columns * 2)
+
+    @property
+    def shared_bytes(self) -> int:
+        """With the barriers, and what other blocks send."""
+        return self.ring_bytes + self.sent_bytes + 16 * self.stages + 8
+
+    @property
+    def sent_bytes(self) -> int:
+        """What a block gets of all parts of sums, of which it adds up its own columns."""
+        return self.rows * self.columns * 4 if self.split > 1 else 0
+
+    @property
+    def own_columns(self) -> int:
+        """The columns whose sums a block has at last."""
+        return self.columns // self.split
+
+    def __str__(self) -> str:
+        parts = f", sums in {self.split} parts" if self.split > 1 else ""
+        stay = f", {self.resident} blocks stay" if self.resident else ""
+        turned = ", turned" if self.turned else ""
+        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of matrices: result[batch, row, column] = sum(a[batch, row] * b[batch, column])."""
+
+    a: Operand
+    b: Operand
+    rows: int
+    columns: int
+    taps: int
+    depth: int
+    batch: int = 1
+    fixed: str = ""
+    """Which of a and b are known before the kernels before this one are done."""
+
+    def turned(self) -> "Product":
+        """The same with its operands exchanged."""
+        return replace(
+            self, a=self.b, b=self.a, rows=self.columns, columns=self.rows,
+            fixed=self.fixed.translate({ord("a"): "b", ord("b"): "a"}),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Of a sum."""
+        return self.taps * -(-self.depth // self.a.unit)
+
+    @property
+    def sums(self) -> DataType:
+        """The type that products are added in."""
+        return DataType("int32") if self.a.kind.is_integer else FLOAT32
+
+
+def tile_of(number: Expr, down: int, across: int) -> tuple[Expr, Expr]:
+    """Which tile a block makes: some down, then the same in the next column."""
+    if down <= TALL:
+        return number % down, number // down
+    group, within = number // (TALL * across), number % (TALL * across)
+    tall = build.minimum(TALL, down - group * TALL) if down % TALL else build.const(TALL)
+    return group * TALL + within % tall, within // tall

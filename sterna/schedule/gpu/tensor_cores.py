@@ -1,0 +1,415 @@
+"""Sums of products whose operands come by copies that run beside the threads (TMA).
+
+Dense layers, products of matrices and convolutions with channels last: numbers of 16 bits by Tensor
+Cores, float32 by the lanes of warps. A convolution's windows are read where they lie (im2col by the
+copies), its weights with either of their channels last. What follows element by element is computed
+on the sums in registers.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+
+from sterna.codegen.nvptx.architecture import Architecture
+from sterna.ir import build
+from sterna.ir.expr import Expr, Var
+from sterna.ir.node import post_order
+from sterna.ir.types import TensorType
+from sterna.schedule.choose import choose
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.epilogue import Epilogue, epilogue_of
+from sterna.schedule.gpu.lane_kernel import LaneKernel
+from sterna.schedule.gpu.operand import Matrix, Operand, Windows
+from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.ring import Product, Ring
+from sterna.schedule.gpu.turned_kernel import TurnedKernel
+from sterna.schedule.gpu.warp_kernel import WarpKernel
+from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
+from sterna.schedule.kernel import ScheduleTarget
+from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
+from sterna.support.dtype import DataType
+from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
+from sterna.te import all as all_of
+from sterna.te.tensor import ProducerLoad, Reduce
+
+GROUPS, FIRST_OF_WARPS = "sm_90a", 80
+"""The GPU whose groups of four warps multiply together, and the first whose warps multiply so."""
+HALVES, BYTES = ("bfloat16", "float16"), ("int8", "float8_e4m3fn", "float8_e5m2")
+KINDS = (*HALVES, *BYTES, "float32")
+"""The types of operands."""
+STORED = (*HALVES, "float32", "int32")
+"""The types of results that copies take out of shared memory."""
+WHOLE_BYTES = 16
+"""Rows of arrays take a multiple of so many bytes."""
+STAGES = (12, 8, 6, 4, 3)
+STAGES_OF_WARPS = (4, 3)
+SPLITS = (1, 2, 4, 8)
+SHORTEST_PART = 3
+"""Blocks of a sum that are worth a block of threads of their own."""
+MOST_IN_CLUSTERS = 104
+"""Blocks that run in clusters: of more, some wait for room that is all in one place."""
+LEAST_TO_STAY = 128
+"""Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
+FEWEST_ROWS_OF_LANES = 16
+"""Fewer rows of float32 are sums that threads share: memory is what they wait for."""
+MOST_TURNED = 256
+"""Rows of products that turned tiles are offered for."""
+PROCESSORS = 132
+"""Of the device: an H100's."""
+
+# By measurement on an H200, in microseconds: one block of a sum for each tile that is offered, by
+# Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
+# sent; what a kernel takes beside.
+_BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
+_TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
+_LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
+_WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
+_TILE_TIME, _START_TIME = 0.1, 1.5
+# Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
+# all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
+_STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
+_EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
+
+
+def on_tensor_cores(
+    outputs: Sequence[Tensor], target: ScheduleTarget, fixed: Container[Tensor] = ()
+) -> Tensor | None:
+    """The statements that make a kernel's only result; None if Tensor Cores do not suit it.
+
+    fixed: operands that no kernel makes, which may be read before the kernels in front are done.
+    """
+    arch = target.attrs.get("arch")
+    found = _only_sum(outputs[0]) if len(outputs) == 1 and isinstance(arch, str) else None
+    if found is None:
+        return None
+    gpu, (total, made) = Architecture.of(str(arch)), found
+    operands = _matrices(total, made) or _windows(total, made) or _columns(total, made)
+    if operands is None or not _suits(operands.product, gpu):
+        return None
+    epilogue = None
+    if outputs[0] is not total.output(0):
+        epilogue = epilogue_of(total.output(0), outputs[0])
+        if epilogue is None:
+            return None
+    is_fixed = operands.b in fixed
+    return _written(operands, is_fixed, total.output(0), epilogue, gpu)
+
+
+def _suits(product: Product, gpu: Architecture) -> bool:
+    """Whether a GPU has a way for a product."""
+    kind = str(product.a.kind)
+    lie_along_sums = not product.a.along_rows and not product.b.along_rows
+    if gpu.name != GROUPS:
+        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
+    if kind == "float32":
+        return product.rows >= FEWEST_ROWS_OF_LANES
+    return kind in HALVES or lie_along_sums
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """A product of matrices, and the arrays that hold them."""
+
+    product: Product
+    a: Tensor
+    b: Tensor
+
+
+def _written(
+    operands: _Operands, is_fixed: bool, total: Tensor, epilogue: Epilogue | None,
+    gpu: Architecture,
+) -> Tensor:
+    product = replace(operands.product, fixed="b" if is_fixed else "")
+    stored = total.dtype if epilogue is None else epilogue.out.dtype
+    arrays, name = (operands.a, operands.b), "T_wgmma"
+    make: type[WarpgroupKernel] = WarpgroupKernel
+    if gpu.name != GROUPS:
+        make, name, ring = WarpKernel, "T_mma", ring_of_warps(product, gpu.most_shared)
+    else:
+        ring = ring_of(product, gpu.most_shared, stored)
+        if product.a.kind == "float32":
+            make, name = LaneKernel, "T_lanes"
+        elif ring.turned:
+            make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
+        elif ring.resident:
+            make = PersistentKernel
+    shape = [build.int_value(extent) or 0 for extent in total.shape]
+    kernel = make(product, ring, total.dtype, shape[:-1], dependent=gpu.name == GROUPS)
+    out = TensorType(tuple(shape), total.dtype)
+    return kernel.tensor(name, out, epilogue, arrays)
+
+
+def ring_of_warps(product: Product, most_shared: int) -> Ring:
+    """The tile of single warps that should take the least time."""
+    offered = [
+        ring
+        for rows, columns in _WARPS_BLOCK_TIME
+        for stages in STAGES_OF_WARPS
+        if (ring := Ring(rows, columns, stages)).stages * ring.stage_bytes <= most_shared
+    ]
+    return choose("tile of a block", offered, lambda ring: _WARPS_BLOCK_TIME[
+        ring.rows, ring.columns] * -(-_blocks(product, ring) // PROCESSORS) - 0.01 * ring.stages
+    )
+
+
+def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
+    """The tile that should take the least time; stored: the type of results."""
+    rings = [
+        Ring(rows, columns, stages, split)
+        for rows, columns in _block_times(product)
+        for split in SPLITS
+        for stages in STAGES
+        if stages == STAGES[-1] or stages < 2 * product.blocks // split
+    ]
+    stores_rows = product.a.kind.bits == 16 and _are_whole(product.columns, product.a.kind)
+    if stores_rows and product.rows <= MOST_TURNED:
+        rings += [
+            Ring(rows, columns, stages, split, turned=True)
+            for rows, columns in _TURNED_BLOCK_TIME
+            for split in SPLITS
+            for stages in STAGES
+        ]
+    by_copies = _are_whole(product.columns, stored) and str(stored) in STORED
+    if by_copies and product.a.kind != "float32":
+        rings += [
+            replace(ring, resident=_even_share(_blocks(product, ring)))
+            for ring in rings
+            if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
+            and _blocks(product, ring) > PROCESSORS
+        ]
+    offered = [
+        ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
+    ]
+    return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
+
+
+def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
+    if turned:
+        return _TURNED_BLOCK_TIME
+    return _LANES_BLOCK_TIME if product.a.kind == "float32" else _BLOCK_TIME
+
+
+def _even_share(tiles: int) -> int:
+    """The fewest blocks that take as many turns as all processors would."""
+    turns = -(-tiles // PROCESSORS)
+    return -(-tiles // turns)
+
+
+def _blocks(product: Product, ring: Ring) -> int:
+    """Blocks of threads."""
+    if ring.turned:
+        product = product.turned()
+    down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
+    return down * across * product.batch * ring.split
+
+
+def _suits_split(product: Product, ring: Ring) -> bool:
+    """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
+    if ring.split == 1:
+        return True
+    if product.sums.is_integer:
+        return False
+    whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
+    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
+
+
+def microseconds(product: Product, ring: Ring) -> float:
+    """What a product takes in such tiles, by measurements."""
+    blocks = _blocks(product, ring)
+    waves, steps = -(-blocks // PROCESSORS), product.blocks // ring.split
+    results = ring.rows * ring.columns / (64 * 64)
+    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
+    if waves == 1 and product.a.kind != "float32":
+        read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
+        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+    each = steps * step
+    if not ring.resident:  # else the next tile hides it
+        each += _TILE_TIME * results
+    exchanged = 0.0
+    if ring.split > 1:
+        exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
+    # More stages hold weights that come before the kernels in front are done, if there is room.
+    wanted = STAGES[0] if blocks <= PROCESSORS else 6
+    return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
+
+
+# ---- what a kernel computes ----
+
+
+def _only_sum(out: Tensor) -> tuple[ComputeOp, SumOfProducts] | None:
+    """The one sum of products that a result is made from."""
+    sums: list[ComputeOp] = []
+    seen: set[Operation] = set()
+    stack = [out.op]
+    while stack:
+        op = stack.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if isinstance(op, ComputeOp) and op.reduce_axis:
+            sums.append(op)
+        elif isinstance(op, ComputeOp):
+            stack += [tensor.op for tensor in op.input_tensors]
+        elif not isinstance(op, PlaceholderOp):
+            return None
+    made = description_of(sums[0]) if len(sums) == 1 else None
+    if made is None or made.chunk_roles or len(made.accesses) != 2:
+        return None
+    kinds = {str(access.dtype) for access in made.accesses}
+    known = None not in (*made.extents, *made.steps)
+    if len(kinds) != 1 or not kinds <= {*KINDS} or not known:
+        return None
+    return sums[0], made
+
+
+def _loads(total: ComputeOp) -> list[ProducerLoad]:
+    body = total.body[0]
+    assert isinstance(body, Reduce)
+    loads: list[ProducerLoad] = []
+    post_order(body.source[0], lambda n: loads.append(n) if isinstance(n, ProducerLoad) else None)
+    return loads
+
+
+def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A product of matrices: rows and columns, and perhaps many such."""
+    if made.roles != (CHANNEL,):
+        return None
+    first, second = _loads(total)
+    if not all(isinstance(each.tensor.op, PlaceholderOp) for each in (first, second)):
+        return None
+    places: dict[Var, str] = {axis.var: str(n) for n, axis in enumerate(total.axis)}
+    places[total.axis[-1].var] = "n"
+    places[total.reduce_axis[0].var] = "k"
+    left, right = _letters(first.indices, places), _letters(second.indices, places)
+    if left is None or right is None:
+        return None
+    sizes, depth = made.sizes, made.depths[0]
+    outer = [str(n) for n in range(len(sizes) - 1)]
+    kind, columns = first.tensor.dtype, sizes[-1]
+    batch = outer[:-1] if right[:-2] else []
+    rows = outer[len(batch):]
+    if left == [*batch, *rows, "k"]:
+        a_along = False
+    elif len(rows) == 1 and left == [*batch, "k", *rows]:
+        a_along = True
+    else:
+        return None
+    if right not in ([*batch, "n", "k"], [*batch, "k", "n"]):
+        return None
+    many, height = 1, 1
+    for name in batch:
+        many *= sizes[int(name)]
+    for name in rows:
+        height *= sizes[int(name)]
+    a = Matrix(kind, height, depth, batch=many, along_rows=a_along)
+    b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == "n")
+    if not _is_whole(a) or not _is_whole(b) or columns % 2 or (a_along and kind == "float32"):
+        return None
+    return _Operands(Product(a, b, height, columns, 1, depth, many), first.tensor, second.tensor)
+
+
+def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
+    """Which axis each index is; None if one is none."""
+    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
+    return [each for each in found if each] if None not in found else None
+
+
+def _is_whole(operand: Matrix) -> bool:
+    """Whether rows of an array are multiples of 16 bytes."""
+    return _are_whole(operand.rows if operand.along_rows else operand.depth, operand.kind)
+
+
+def _are_whole(count: int, kind: DataType) -> bool:
+    return count * kind.bytes % WHOLE_BYTES == 0
+
+
+def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A convolution of images with channels last."""
+    what = made.contraction
+    if what is None or len(total.axis) != 4 or not _suits_windows(what):
+        return None
+    order, weights = _order_of_weights(total, made)
+    data = _unpadded(made.accesses[0].tensor, what)
+    if data is None or order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
+        return None
+    b = Matrix(
+        what.weight, what.outputs, what.inputs, what.taps, along_rows=order == ["h", "w", "c", "o"]
+    )
+    a: Operand = Windows(what)
+    if what.is_pointwise:
+        a = Matrix(what.data, what.pixels, what.inputs)
+    product = Product(a, b, what.pixels, what.outputs, what.taps, what.inputs)
+    return _Operands(product, data, weights)
+
+
+def _order_of_weights(
+    total: ComputeOp, made: SumOfProducts
+) -> tuple[list[str] | None, Tensor]:
+    """How a convolution's weights lie: taps down and across, channels read and made."""
+    _, second = _loads(total)
+    if not isinstance(second.tensor.op, PlaceholderOp) or len(made.roles) != 3:
+        return None, second.tensor
+    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
+    places[total.axis[-1].var] = "o"
+    return _letters(second.indices, places), second.tensor
+
+
+def _columns(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
+    """A convolution of few channels, whose windows a kernel of its own writes as columns."""
+    what = made.contraction
+    if what is None or len(total.axis) != 4 or not what.is_plain_image or what.transposed:
+        return None
+    order, weights = _order_of_weights(total, made)
+    data = _unpadded(made.accesses[0].tensor, what)
+    if data is None or order != ["h", "w", "c", "o"] or not _are_whole(what.outputs, what.data):
+        return None
+    columns = columns_of(data, what)
+    depth = build.int_value(columns.shape[-1])
+    assert depth is not None
+    a = Matrix(what.data, what.pixels, depth)
+    b = Matrix(what.weight, what.outputs, what.products, along_rows=True)
+    return _Operands(Product(a, b, what.pixels, what.outputs, 1, depth), columns, weights)
+
+
+def columns_of(data: Tensor, made: Contraction) -> Tensor:
+    """What the windows of a convolution read: a row for each pixel of the result (im2col).
+
+    Its rows are filled up to multiples of 16 bytes.
+    """
+    whole = WHOLE_BYTES // made.data.bytes
+    depth = -(-made.products // whole) * whole
+    (high, wide), (height, width) = made.result, made.image
+    border = build.const(made.border, made.data)
+
+    def element(pixel: Expr, place: Expr) -> Expr:
+        image, row, column = pixel // (high * wide), pixel // wide % high, pixel % wide
+        tap, channel = place // made.inputs, place % made.inputs
+        down, across = tap // made.window[1], tap % made.window[1]
+        y = row * made.strides[0] + down * made.dilation[0] - made.before[0]
+        x = column * made.strides[1] + across * made.dilation[1] - made.before[1]
+        inside = all_of(place < made.products, y >= 0, y < height, x >= 0, x < width)
+        return build.if_then_else(inside, data(image, y, x, channel), border)
+
+    columns: Tensor = compute((made.pixels, depth), element, name="T_columns")
+    return columns
+
+
+def _suits_windows(made: Contraction) -> bool:
+    """What copies of windows can do."""
+    if not made.is_plain_image or made.transposed or made.border:
+        return False
+    reach = [(k - 1) * d for k, d in zip(made.window, made.dilation, strict=True)]
+    corners = [*made.before, *made.after, *reach]
+    return (
+        _are_whole(made.inputs, made.data) and _are_whole(made.outputs, made.data)
+        and max(corners) < 128 and max(made.strides) <= 8
+    )
+
+
+def _unpadded(source: Tensor, made: Contraction) -> Tensor | None:
+    """The data before a border was put around it."""
+    op = source.op
+    if isinstance(op, ComputeOp) and len(op.input_tensors) == 1:
+        source = op.input_tensors[0]
+    shape = tuple(build.int_value(extent) for extent in source.shape)
+    whole = (made.batch, *made.image, made.inputs)
+    return source if isinstance(source.op, PlaceholderOp) and shape == whole else None

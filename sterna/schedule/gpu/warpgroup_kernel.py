@@ -1,0 +1,286 @@
+"""Products of matrices by warps of two kinds: one brings tiles, the others multiply them (wgmma).
+
+A block makes one tile of the result. A ring of stages in shared memory holds blocks of both
+operands. One warp, the producer, fills them by copies that run beside the threads (TMA); groups of
+four warps, the consumers, multiply 64 rows each and hold the sums in registers. Two barriers in
+memory for each stage say when it is full and when it is free again. What follows the product is
+computed on the sums; what that reads is loaded before the first product is done.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from sterna.ir import build
+from sterna.ir.expr import Expr, ExprLike, Var
+from sterna.schedule.gpu.operand import ROW_BYTES, Place
+from sterna.schedule.gpu.results import Results
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP, Product, Ring, tile_of
+from sterna.schedule.statement_kernel import StatementKernel
+from sterna.support.dtype import DataType
+from sterna.te import all as all_of
+from sterna.te import thread_axis
+from sterna.tir.ir_builder import BufferVar
+from sterna.tir.threads import ROLLED
+from sterna.tir.threads import barrier as block_barrier
+from sterna.tir.warpgroups import (
+    cluster_arrive,
+    cluster_rank,
+    cluster_size,
+    first_lane,
+    launch_dependents,
+    mbarrier_arrive,
+    mbarrier_expect,
+    mbarrier_init,
+    mbarrier_ready,
+    mbarrier_wait,
+    registers,
+    shared_address,
+    tensor_map,
+    wait_for_grids,
+    wgmma,
+    wgmma_commit,
+    wgmma_fence,
+    wgmma_wait,
+)
+
+STEPS = 4
+"""Products of one block: each takes 32 bytes of a row."""
+# What threads that load and threads that multiply have, where one group loads for two.
+FEW_REGISTERS, MANY_REGISTERS = 40, 232
+
+
+class WarpgroupKernel(StatementKernel):
+    """The statements of a product."""
+
+    def __init__(
+        self, product: Product, ring: Ring, kind: DataType, outer: Sequence[int], *,
+        dependent: bool = False,
+    ) -> None:
+        """kind: the type of the product's elements; outer: the extents of all rows.
+
+        dependent: whether it may start before the kernels before it are done.
+        """
+        self.product, self.ring, self.kind, self.outer = product, ring, kind, tuple(outer)
+        self.dependent = dependent
+        self.batch: ExprLike = 0
+        """The number of the matrix that a block is at."""
+        self.rank: Expr = build.const(0)
+        """The number of the part of sums that a block adds up."""
+
+    def describe(self) -> str:
+        return f"wgmma, a tile of {self.ring} a block"
+
+    # ---- the block ----
+
+    def write(self) -> None:
+        """One tile for each block."""
+        ib, ring, product = self.ib, self.ring, self.product
+        down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
+        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        ib.scope_attr(block, "thread_extent", down * across * ring.split)
+        if product.batch > 1:
+            matrix = thread_axis("blockIdx.y")
+            ib.scope_attr(matrix, "thread_extent", product.batch)
+            self.batch = matrix.var
+        ib.scope_attr(thread, "thread_extent", ring.threads)
+        shared = ib.allocate("uint8", (ring.shared_bytes,), name="stages", scope="shared.dyn")
+        size = (self.sums_of_a_thread,)
+        sums = ib.allocate(str(product.sums), size, name="sums", scope="local")
+        self.base = ib.let("base", shared_address(shared[0]))
+        self.sent = ib.let("sent", self.base + ring.ring_bytes)
+        self.full = ib.let("full", self.sent + ring.sent_bytes)
+        self.free = ib.let("free", self.full + 8 * ring.stages)
+        self.all_sent = ib.let("all_sent", self.free + 8 * ring.stages)
+        self.thread = thread.var
+        self.maps = (
+            tensor_map(self.data[0], product.a.map_line(ring.rows)),
+            tensor_map(self.weight[0], product.b.map_line(ring.columns)),
+        )
+        if ring.split > 1:
+            ib.emit(cluster_size(ring.split))
+            self.rank = ib.let("rank", cluster_rank())
+        row, column = tile_of(block.var // ring.split, down, across)
+        self.row = ib.let("row", row * ring.rows)
+        self.column = ib.let("column", column * ring.columns)
+        if self.dependent:
+            ib.emit(launch_dependents())
+        self._begin()
+        self._share_roles(sums)
+
+    def _share_roles(self, sums: BufferVar) -> None:
+        """One thread loads, groups of four warps multiply."""
+        ib, ring = self.ib, self.ring
+        warp = ib.let("warp", first_lane(self.thread // WARP))
+        with ib.if_scope(warp >= ring.consumers * 4):
+            if ring.moves_registers:
+                ib.emit(registers(FEW_REGISTERS, False))
+            with ib.if_scope(self.thread.equal(ring.consumers * GROUP)):
+                self._produce()
+        with ib.else_scope():
+            if ring.moves_registers:
+                ib.emit(registers(MANY_REGISTERS, True))
+            self._consume(sums, warp)
+
+    def _begin(self) -> None:
+        """One thread begins the barriers."""
+        ib, ring = self.ib, self.ring
+        with ib.if_scope(self.thread.equal(0)):
+            for stage in range(ring.stages):
+                ib.emit(mbarrier_init(self.full + 8 * stage, 1))
+                ib.emit(mbarrier_init(self.free + 8 * stage, self.arrivals))
+            if ring.split > 1:
+                ib.emit(mbarrier_init(self.all_sent, 1))
+            ib.emit(mbarrier_ready())
+            if ring.split > 1:
+                ib.emit(mbarrier_expect(self.all_sent, ring.sent_bytes))
+        ib.emit(block_barrier())
+        if ring.split > 1:
+            ib.emit(cluster_arrive())
+
+    @property
+    def sums_of_a_thread(self) -> int:
+        """How many sums, or parts of them, a thread holds."""
+        return self.ring.columns // 2
+
+    @property
+    def arrivals(self) -> int:
+        """How many say that a stage is free."""
+        return self.ring.consumers
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of a sum that one block of threads adds up."""
+        return self.product.blocks // self.ring.split
+
+    def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
+        """A loop that is not written out where registers are scarce."""
+        notes = {ROLLED: 1} if self.ring.moves_registers else {}
+        return self.ib.for_range(begin, end, name=name, annotations=notes)
+
+    # ---- the producer ----
+
+    def _produce(self) -> None:
+        ib, ring, blocks = self.ib, self.ring, self.blocks
+        first = min(ring.stages, blocks)
+        with ib.for_range(0, first, name="block") as block:
+            ib.emit(mbarrier_expect(self.full + block * 8, ring.stage_bytes))
+            self._load(block, block, self.product.fixed)
+        if self.dependent:
+            ib.emit(wait_for_grids())
+        with ib.for_range(0, first, name="block") as block:
+            self._load(block, block, "ab".strip(self.product.fixed or " "))
+        if blocks <= ring.stages:
+            return
+        with ib.new_scope():
+            place = Turn(self, "filled")
+            with self._rolled(blocks, "block", first) as block:
+                stage = place.stage
+                ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
+                ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
+                self._load(block, stage, "ab")
+                place.advance()
+
+    def _place(self, block: Expr, first: Expr) -> Place:
+        product = self.product
+        parts = -(-product.depth // product.a.unit)
+        if self.ring.split > 1:
+            block = block + self.rank * self.blocks
+        channel = block % parts * product.a.unit
+        return Place(first, channel, block // parts, self.batch)
+
+    def _load(self, block: Expr, stage: Expr, which: str) -> None:
+        """A block of some operands."""
+        ring, product, barrier = self.ring, self.product, self.full + stage * 8
+        to = self.base + stage * ring.stage_bytes
+        loads: list[Expr] = []
+        if "a" in which:
+            at = self._place(block, self.row)
+            loads += product.a.loads(self.maps[0], to, barrier, ring.rows, at)
+        if "b" in which:
+            to, at = to + ring.rows * ROW_BYTES, self._place(block, self.column)
+            loads += product.b.loads(self.maps[1], to, barrier, ring.columns, at)
+        for load in loads:
+            self.ib.emit(load)
+
+    # ---- the consumers ----
+
+    def _consume(self, sums: BufferVar, warp: Expr) -> None:
+        ib, ring = self.ib, self.ring
+        group = ib.let("group", warp // 4)
+        own = sums
+        if ring.split > 1:
+            own = ib.allocate("float32", (ring.own_columns // 2,), name="own", scope="local")
+        results = self.results(own, warp)
+        results.load_reads()
+        with ib.new_scope():
+            place = Turn(self, "emptied")
+            start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
+            with self._rolled(self.blocks, "block") as block:
+                ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
+                ib.emit(wgmma_fence())
+                for step in range(STEPS):
+                    ib.emit(self._multiply(sums, start, place.stage, block, step))
+                ib.emit(wgmma_commit())
+                if self.blocks > ring.stages:
+                    ib.emit(wgmma_wait(1))
+                    self._free_one_before(block, place)
+                place.advance()
+            ib.emit(wgmma_wait(0))
+        if ring.split > 1:
+            results.exchange(sums)
+        results.store()
+
+    def results(self, sums: BufferVar, warp: Expr) -> "Results":
+        """What becomes of sums."""
+        return Results(self, sums, warp)
+
+    def _multiply(
+        self, sums: BufferVar, start: Expr, stage: Expr, block: Expr, step: int
+    ) -> Expr:
+        """A part of a block in a stage; start: where the rows of this group of warps are."""
+        ring, a, b = self.ring, self.product.a, self.product.b
+        behind = stage * (ring.stage_bytes // 16)
+        left = build.cast("int64", start + behind) + a.descriptor
+        beside = self.base // 16 + ring.rows * ROW_BYTES // 16
+        right = build.cast("int64", beside + behind) + b.descriptor
+        adds: ExprLike = 1 if step else build.cast("int32", block > 0)
+        return wgmma(
+            a.kind, ring.columns, sums[0], left + step * a.step, right + step * b.step, adds,
+            a.along_rows, b.along_rows,
+        )
+
+    def _before(self, place: "Turn") -> Expr:
+        """The stage before the next one."""
+        last = self.ring.stages - 1
+        return build.select(place.stage.equal(0), build.const(last), place.stage - 1)
+
+    def _free_one_before(self, block: Expr, place: "Turn") -> None:
+        """The products before the last ones are done: what they read may be overwritten."""
+        with self.ib.if_scope(all_of(block > 0, (self.thread % GROUP).equal(0))):
+            self.ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
+
+
+class Turn:
+    """Which stage of a ring is next, and the parity of the phase that it is in."""
+
+    def __init__(self, kernel: WarpgroupKernel, name: str, phase: int = 0) -> None:
+        self.kernel = kernel
+        self.state = kernel.ib.allocate("int32", (2,), name=name, scope="local")
+        self.state[0] = build.const(0)
+        self.state[1] = build.const(phase)
+
+    @property
+    def stage(self) -> Expr:
+        """The number of the stage."""
+        return self.state[0]
+
+    @property
+    def phase(self) -> Expr:
+        """Its parity: it changes with every turn."""
+        return self.state[1]
+
+    def advance(self) -> None:
+        """Go on to the next stage."""
+        last = self.stage.equal(self.kernel.ring.stages - 1)
+        self.state[1] = build.select(last, 1 - self.phase, self.phase)
+        self.state[0] = build.select(last, build.const(0), self.stage + 1)

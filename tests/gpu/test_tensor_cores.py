@@ -1,0 +1,157 @@
+"""Products by Tensor Cores and by lanes: what is made for sm_90a, and which tiles are taken."""
+
+import re
+from functools import cache
+
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.schedule.gpu.operand import Matrix
+from sterna.schedule.gpu.ring import Product, Ring
+from sterna.schedule.gpu.tensor_cores import ring_of
+from sterna.support.dtype import DataType
+from tests.gpu.ptxas import assemble, requires_ptxas
+
+HOPPER = "cuda -arch=sm_90a"
+SHARED = 227 * 1024
+
+
+def build(body: relay.Expr, target: str = HOPPER) -> tuple[str, str]:
+    """The program of a graph's product, and what its launch needs beside parameters."""
+    func = relay.Function(tuple(relay.analysis.free_vars(body)), body)
+    lib = relay.build(tvm.IRModule.from_expr(func), target=target)
+    (module,) = lib.get_lib().imported_modules
+    programs = [p for p in module._implementation.programs if "nn_" in p.kernels[0][0]]
+    (program,) = programs
+    return program.source, program.kernels[0][2]
+
+
+def dense(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> relay.Expr:
+    data = relay.var("x", shape=(rows, depth), dtype=kind)
+    weight = relay.var("w", shape=(columns, depth), dtype=kind)
+    out = {"int8": "int32"}.get(kind, "")
+    made: relay.Expr = relay.nn.dense(data, weight, out_dtype=out)
+    return made
+
+
+def finished(body: relay.Expr, shape: tuple[int, ...], kind: str = "bfloat16") -> relay.Expr:
+    """With a bias, a residual and an activation."""
+    bias = relay.var("b", shape=(shape[-1],), dtype=kind)
+    beside = relay.var("r", shape=shape, dtype=kind)
+    made: relay.Expr = relay.nn.relu(relay.add(relay.nn.bias_add(body, bias, axis=-1), beside))
+    return made
+
+
+def conv(kind: str, layout: str, size: int = 14, channels: int = 64, stride: int = 1) -> relay.Expr:
+    shape = {"HWIO": (3, 3, channels, 128), "OHWI": (128, 3, 3, channels)}[layout]
+    made: relay.Expr = relay.nn.conv2d(
+        relay.var("x", shape=(1, size, size, channels), dtype=kind),
+        relay.var("w", shape=shape, dtype=kind),
+        channels=128, kernel_size=(3, 3), padding=(1, 1), strides=(stride, stride),
+        data_layout="NHWC", kernel_layout=layout,
+    )
+    return made
+
+
+KERNELS = {
+    "small": lambda: finished(dense(100, 136, 512), (100, 136)),
+    "split": lambda: finished(dense(49, 512, 4608), (49, 512)),
+    "turned": lambda: finished(dense(16, 1000, 512), (16, 1000)),
+    "large": lambda: finished(dense(4096, 4096, 512), (4096, 4096)),
+    "large of float32": lambda: relay.cast(dense(4096, 4096, 512), "float32"),
+    "float16": lambda: dense(300, 200, 264, "float16"),
+    "bytes": lambda: dense(300, 200, 272, "int8"),
+    "large of bytes": lambda: dense(4096, 4096, 512, "int8"),
+    "windows": lambda: finished(conv("bfloat16", "HWIO"), (1, 14, 14, 128)),
+    "weights along channels": lambda: conv("bfloat16", "OHWI", stride=2),
+    "lanes": lambda: finished(dense(256, 512, 128, "float32"), (256, 512), "float32"),
+    "windows of lanes": lambda: conv("float32", "HWIO"),
+}
+
+
+@cache
+def built(name: str) -> tuple[str, str]:
+    """The program of one of these."""
+    return build(KERNELS[name]())
+
+
+@requires_ptxas
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_assemble_without_spills(name: str) -> None:
+    """Sums stay in registers, products follow each other, and nothing waits for all memory."""
+    ptx, extras = built(name)
+    made = assemble(ptx, "sm_90a")
+    assert made.spilled_bytes == 0
+    by_lanes = "lanes" in name
+    assert ("wgmma.mma_async" in ptx) is not by_lanes
+    assert ("fma.rn.f32" in ptx) or not by_lanes
+    assert "cp.async.bulk.tensor" in ptx and extras.startswith("pdl\n")
+    assert not re.search(r"mbarrier\.\w+\.(release|acquire)", ptx)  # they wait for all memory
+
+
+@pytest.mark.parametrize("name, wanted", [
+    ("split", ".reqnctapercluster 8"), ("split", "st.async"), ("turned", "stmatrix"),
+    ("turned", ".trans.shared"), ("large", "cp.async.bulk.tensor.3d.global.shared::cta"),
+    ("large", "setmaxnreg.inc"), ("windows", "im2col"), ("weights along channels", "im2col"),
+    ("bytes", "k32.s32.s8.s8"),
+    ("windows of lanes", "im2col"), ("large of float32", "cp.async.bulk.tensor.3d.global"),
+])
+def test_kernels_use_what_their_shapes_want(name: str, wanted: str) -> None:
+    assert wanted in built(name)[0]
+
+
+@requires_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100a"])
+@pytest.mark.parametrize("name", ["small", "weights along channels"])
+def test_warps_of_other_gpus_multiply_by_themselves(arch: str, name: str) -> None:
+    ptx, _ = build(KERNELS[name](), f"cuda -arch={arch}")
+    assert "wgmma" not in ptx and "cp.async.bulk" not in ptx
+    assert "mma.sync.aligned.m16n8k16" in ptx and "ldmatrix" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, arch).spilled_bytes == 0
+
+
+@pytest.mark.parametrize("shape", [(49, 500, 4607), (64, 64, 12)])
+def test_rows_that_are_no_whole_chunks_go_another_way(shape: tuple[int, int, int]) -> None:
+    """Copies take rows of multiples of 16 bytes."""
+    ptx, _ = build(dense(*shape))
+    assert "cp.async.bulk" not in ptx
+
+
+def product(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> Product:
+    dtype = DataType(kind)
+    return Product(
+        Matrix(dtype, rows, depth), Matrix(dtype, columns, depth), rows, columns, 1, depth
+    )
+
+
+@pytest.mark.parametrize("shape, split", [
+    ((49, 512, 4608), 8), ((196, 256, 2304), 4), ((784, 128, 1152), 2), ((3136, 64, 576), 1),
+])
+def test_few_tiles_split_their_sums(shape: tuple[int, int, int], split: int) -> None:
+    """Until most processors have a part."""
+    ring = ring_of(product(*shape), SHARED, DataType("bfloat16"))
+    assert (ring.rows, ring.columns, ring.split) == (64, 64, split)
+
+
+@pytest.mark.parametrize("size, tile, blocks", [
+    ((4096, 4096, 4096), (128, 256), 128), ((4608, 4096, 4096), (128, 128), 128),
+])
+def test_large_products_keep_their_blocks(
+    size: tuple[int, int, int], tile: tuple[int, int], blocks: int
+) -> None:
+    """All take the same number of turns."""
+    ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
+    assert ((ring.rows, ring.columns), ring.resident) == (tile, blocks)
+
+
+def test_single_rows_are_turned() -> None:
+    ring = ring_of(product(1, 4096, 4096), SHARED, DataType("bfloat16"))
+    assert ring.turned and ring.columns == 16
+
+
+@pytest.mark.parametrize("ring", [
+    Ring(128, 256, 4), Ring(128, 256, 4, resident=132), Ring(64, 64, 12, 8), Ring(128, 128, 6),
+])
+def test_rings_fit_into_shared_memory(ring: Ring) -> None:
+    assert ring.shared_bytes <= SHARED
