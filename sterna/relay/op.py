@@ -120,6 +120,11 @@ class ContractionRules(Generic[AttrsType]):
     gives_row_sums: Callable[[Call, Any], bool] | None = None
     """gives_row_sums(call, processor): whether its kernel may also give the sums of its image's
     rows, as float32: along the third of four axes, which stays as one element."""
+    rows_are_one: bool = False
+    """Whether the axes of its first operand but the last are all rows: one axis does for them."""
+    reads_moved: int = 0
+    """How many of its operands GPUs read in whatever order they lie: what moves them before is a
+    part of its kernel."""
     stays_wide: Callable[[AttrsType, DataType], bool] | None = None
     """stays_wide(attrs, narrow): whether ToMixedPrecision leaves it as it is, with these
     attributes."""

@@ -83,7 +83,9 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
     )
     if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
         room = Architecture.of("sm_90a").most_shared
-        return attention_on_tensor_cores(made, outputs[0], shape, room)
+        found = attention_on_tensor_cores(made, outputs[0], shape, room)
+        if found is not None:
+            return found
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 

@@ -15,6 +15,7 @@ from sterna.ir.expr import Call, Expr
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
+from sterna.schedule.gpu.strided import Heads, part_of
 from sterna.schedule.gpu.warpgroup_kernel import (
     FEW_REGISTERS,
     GROUP,
@@ -138,8 +139,11 @@ class Shape:
 
 def attention_on_tensor_cores(
     made: AttentionStages, result: Tensor, shape: Shape, most_shared: int
-) -> Tensor:
-    """The statements of attention of such a shape."""
+) -> Tensor | None:
+    """The statements of attention of such a shape; None if copies do not reach its operands."""
+    parts = [part for tensor in made.operands[:3] if (part := part_of(tensor)) is not None]
+    if len(parts) < 3:
+        return None
     offered = [
         tile
         for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)
@@ -151,7 +155,8 @@ def attention_on_tensor_cores(
         turns = -(-blocks // PROCESSORS) * -(-shape.keys // tile.keys)
         return turns * (tile.queries * tile.keys + 4096) - tile.stages
 
-    return _Writer(made, result, shape, choose("tile of attention", offered, cost)).tensor()
+    tile = choose("tile of attention", offered, cost)
+    return _Writer(made, result, shape, tile, parts).tensor()
 
 
 class _Writer:
@@ -162,16 +167,18 @@ class _Writer:
     masks: list[Buffer]
 
     def __init__(
-        self, made: AttentionStages, result: Tensor, shape: Shape, tile: AttentionTile
+        self, made: AttentionStages, result: Tensor, shape: Shape, tile: AttentionTile,
+        parts: Sequence[Heads],
     ) -> None:
         self.made, self.result, self.shape, self.ring = made, result, shape, tile
+        self.parts, self.arrays = parts, list(dict.fromkeys(part.array for part in parts))
         self.kind = shape.kind
 
     def tensor(self) -> Tensor:
         """The result."""
         extents = [build.int_value(extent) or 0 for extent in self.result.shape]
         found: Tensor = extern(
-            extents, list(self.made.operands), self._body, name="T_attention",
+            extents, [*self.arrays, *self.made.operands[3:]], self._body, name="T_attention",
             dtype=str(self.result.dtype),
             attrs={"schedule": f"online softmax by wgmma, {self.ring}"},
         )
@@ -179,21 +186,22 @@ class _Writer:
 
     def _body(self, ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         self.ib = ir_builder.create()
-        given = [self.ib.buffer_ptr(each) for each in ins[:3]]
-        self.masks, self.out = ins[3:], self.ib.buffer_ptr(outs[0])
-        self._write(given)
+        held = dict(zip(self.arrays, ins, strict=False))
+        self.masks, self.out = ins[len(self.arrays) :], self.ib.buffer_ptr(outs[0])
+        self._write([held[part.array] for part in self.parts])
         return self.ib.get()
 
-    def _map(self, array: BufferVar, width: int, length: int, rows: int) -> Expr:
+    def _map(self, array: Buffer, part: Heads, width: int, length: int, rows: int) -> Expr:
         """A tensor map of rows of one head."""
-        heads, line = self.shape.heads, 2 * width
+        heads = part.before + self.shape.heads
         numbers = [
             MAP_TYPES[self.kind], SWIZZLE_128, 4, width, heads, length, self.shape.batch,
-            line, line * heads, line * heads * length, BOX, 1, rows, 1,
+            *reversed(part.steps), BOX, 1, rows, 1,
         ]
-        return tensor_map(array[0, 0, 0, 0], " ".join(["tiled", *map(str, numbers)]))
+        first = array[(build.const(0),) * len(array.shape)]
+        return tensor_map(first, " ".join(["tiled", *map(str, numbers)]))
 
-    def _write(self, given: Sequence[BufferVar]) -> None:
+    def _write(self, given: Sequence[Buffer]) -> None:
         ib, tile, shape = self.ib, self.ring, self.shape
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
         parts = -(-shape.queries // tile.queries)
@@ -211,9 +219,9 @@ class _Writer:
         self.query_full = ib.let("query_full", barriers + 4 * each)
         self.thread = thread.var
         self.maps = (
-            self._map(given[0], shape.width, shape.queries, tile.queries),
-            self._map(given[1], shape.width, shape.keys, tile.keys),
-            self._map(given[2], shape.value_width, shape.keys, tile.keys),
+            self._map(given[0], self.parts[0], shape.width, shape.queries, tile.queries),
+            self._map(given[1], self.parts[1], shape.width, shape.keys, tile.keys),
+            self._map(given[2], self.parts[2], shape.value_width, shape.keys, tile.keys),
         )
         head = ib.let("number", block.var // parts)
         self.image, self.head = head // shape.heads, head % shape.heads
@@ -269,7 +277,8 @@ class _Writer:
 
     def _load(self, number: int, to: Expr, barrier: Expr, row: Expr, rows: int) -> None:
         for box in range(self.ring.value_boxes if number == 2 else self.ring.boxes):
-            at = (box * BOX, self.head, row, self.image)
+            head = self.head + self.parts[number].before
+            at = (box * BOX, head, row, self.image)
             self.ib.emit(
                 tma_load(to + box * rows * ROW_BYTES, barrier, self.maps[number], at)
             )
@@ -289,8 +298,8 @@ class _Consumer:
         self.lane = ib.let("lane", kernel.thread % WARP)
         self.row = ib.let("row", kernel.first + warp * 16 + self.lane // 4)
         self.scores = ib.allocate("float32", (self.tile.keys // 2,), name="scores", scope="local")
-        columns = kernel.shape.value_width // 2
-        self.sums = ib.allocate("float32", (columns,), name="sums", scope="local")
+        own = kernel.shape.value_width // 2
+        self.sums = ib.allocate("float32", (own,), name="sums", scope="local")
         self.words = ib.allocate("uint32", (self.tile.keys // 4,), name="words", scope="local")
         self.largest = ib.allocate("float32", (2,), name="largest", scope="local")
         self.total = ib.allocate("float32", (2,), name="total", scope="local")
