@@ -27,6 +27,8 @@ THREADS = ("STERNA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PATIENCE = 120.0
 # A peer that takes so many times what the fastest one takes has no further turns.
 HOPELESS = 3.0
+# Seconds that idle threads of an engine go on spinning for at most: the next turn waits for them.
+SPINNING = 0.15
 
 
 class EngineError(Exception):
@@ -195,6 +197,8 @@ def contest(
             if last is None or (engine.name != OURS and HOPELESS * least < last < math.inf):
                 continue
             try:
+                if engine.threads > 1:
+                    time.sleep(SPINNING)
                 best[engine.name] = min(last, engine.time(seconds))
             except EngineError as error:
                 failures[engine.name] = str(error)

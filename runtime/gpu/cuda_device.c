@@ -6,7 +6,8 @@
 
 static CUDA_MUTEX mutex = CUDA_MUTEX_INIT;
 static cuda_device devices[GPU_MOST_DEVICES];
-static int32_t device_count = -1; /* not counted yet */
+static _Atomic int32_t device_count = -1; /* not counted yet */
+static _Atomic uint32_t opened;            /* a bit for each device whose context is made */
 static const char *why_none = "the driver sees no device";
 static char said[CUDA_SAID + 64];
 static int32_t driver_version;
@@ -14,60 +15,59 @@ static _Thread_local cu_object streams[GPU_MOST_DEVICES];
 
 /* ---- finding and opening ---- */
 
-/* With the lock held. */
-static void count_devices(void) {
+/* With the lock held: how many there are. */
+static int32_t look_for_devices(void) {
   char buffer[CUDA_SAID];
-  if (device_count >= 0) return;
-  device_count = 0;
-  if (cuda_load(&why_none)) return;
-  cu_code code = cuInit(0);
   int32_t count = 0;
+  if (cuda_load(&why_none)) return 0;
+  cu_code code = cuInit(0);
   if (!code) code = cuDeviceGetCount(&count);
   if (!code) code = cuDriverGetVersion(&driver_version);
   if (code) {
     snprintf(said, sizeof said, "the driver does not start: %s", cuda_said(code, buffer));
     why_none = said;
-    return;
+    return 0;
   }
-  device_count = count < GPU_MOST_DEVICES ? count : GPU_MOST_DEVICES;
-  for (int32_t i = 0; i < device_count; i++) devices[i].id = i;
+  for (int32_t i = 0; i < GPU_MOST_DEVICES; i++) devices[i].id = i;
+  return count < GPU_MOST_DEVICES ? count : GPU_MOST_DEVICES;
+}
+
+static int32_t count_devices(void) {
+  if (device_count >= 0) return device_count;
+  CUDA_LOCK(&mutex);
+  if (device_count < 0) device_count = look_for_devices();
+  CUDA_UNLOCK(&mutex);
+  return device_count;
 }
 
 int cuda_exists(void *self, int32_t id) {
   (void)self;
-  CUDA_LOCK(&mutex);
-  count_devices();
-  int there = id >= 0 && id < device_count;
-  CUDA_UNLOCK(&mutex);
-  return there;
+  return id >= 0 && id < count_devices();
 }
 
 int32_t cuda_driver_version(void) { return driver_version; }
 
-/* With the lock held. */
-static int open_locked(int32_t id, cuda_device **out) {
+static int open_first(int32_t id) {
   char buffer[CUDA_SAID];
-  count_devices();
-  if (id < 0 || id >= device_count)
+  if (!cuda_exists(NULL, id))
     return sterna_set_errorf("RuntimeError", "there is no device cuda(%d): %s", (int)id,
                              device_count > 0 ? "the machine has fewer" : why_none);
   cuda_device *d = &devices[id];
-  if (!d->context) {
-    cu_code code = cuDeviceGet(&d->handle, id);
-    if (!code) code = cuDevicePrimaryCtxRetain(&d->context, d->handle);
-    if (code)
-      return sterna_set_errorf("RuntimeError", "cuda(%d): its context: %s", (int)id, cuda_said(code, buffer));
-  }
-  *out = d;
-  return 0;
+  CUDA_LOCK(&mutex);
+  cu_code code = cuDeviceGet(&d->handle, id);
+  if (!code && !d->context) code = cuDevicePrimaryCtxRetain(&d->context, d->handle);
+  if (!code) opened |= 1u << id;
+  CUDA_UNLOCK(&mutex);
+  return code ? sterna_set_errorf("RuntimeError", "cuda(%d): its context: %s", (int)id,
+                                  cuda_said(code, buffer))
+              : 0;
 }
 
 int cuda_open(int32_t id, cuda_device **out) {
-  CUDA_LOCK(&mutex);
-  int failed = open_locked(id, out);
-  CUDA_UNLOCK(&mutex);
-  if (failed) return -1;
-  cu_code ended = (*out)->ended;
+  int is_open = id >= 0 && id < GPU_MOST_DEVICES && (opened >> id & 1);
+  if (!is_open && open_first(id)) return -1;
+  *out = &devices[id];
+  cu_code ended = devices[id].ended;
   return ended ? cuda_fail(*out, "an earlier kernel", ended) : 0;
 }
 

@@ -1,4 +1,7 @@
-/* Modules of CUDA kernels: PTX that the driver compiles when a kernel of it is first run. */
+/*
+ * Modules of CUDA kernels: PTX, which the driver compiles when a kernel of the module is first run. It
+ * compiles all programs of a module then, in as many threads as loops have, since a model needs them all.
+ */
 #include "cuda.h"
 
 #include <stdio.h>
@@ -40,12 +43,38 @@ static int check_version(const gpu_program *p) {
                            (int)(have % 1000 / 10));
 }
 
+typedef struct {
+  gpu_module *module;
+  cuda_device *device;
+} loading;
+
+/* In a thread of its own; a program that does not load is tried again when it is needed. */
+static int load_in_thread(int32_t task, int32_t tasks, void *data) {
+  const loading *l = data;
+  gpu_program *p = &l->module->programs[task];
+  cuda_scope scope;
+  (void)tasks;
+  if (p->loaded[l->device->id] || check_version(p) || cuda_enter(l->device, &scope)) {
+    sterna_clear_error();
+    return 0;
+  }
+  cu_object made = NULL;
+  if (cuModuleLoadDataEx(&made, p->source, 0, NULL, NULL) == 0) p->loaded[l->device->id] = made;
+  cuda_leave(&scope);
+  return 0;
+}
+
 /* With the lock held, in the device's context. */
 static int load_program(gpu_program *p, cuda_device *d) {
   static char log[LOG_BYTES];
   char words[CUDA_EXPLAINED];
   int32_t options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BYTES};
   void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
+  loading all = {p->module, d};
+  if (p->loaded[d->id]) return 0;
+  if (p->module->program_count > 1 &&
+      sterna_parallel(load_in_thread, &all, (int32_t)p->module->program_count))
+    return -1;
   if (p->loaded[d->id]) return 0;
   if (check_version(p)) return -1;
   memset(log, 0, sizeof log);

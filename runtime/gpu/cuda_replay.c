@@ -31,7 +31,7 @@ typedef struct {
 typedef struct {
   cuda_device *device;
   cu_object stream;    /* to capture in */
-  cu_object done;      /* behind the last run */
+  cu_object done;      /* behind the last run, unless that was in the default stream */
   cu_object last;      /* the stream that it was in */
   capture captures[MOST_CAPTURES];
   uint64_t seen[MOST_SEEN], runs; /* hashes of addresses; the oldest is overwritten */
@@ -174,12 +174,19 @@ static int was_seen(replayer *r, const sterna_replay *run) {
   return 0;
 }
 
+/* The default stream lives for ever, so that the end of its last run can be marked when it is needed. */
+static cu_code mark_end(replayer *r) { return r->runs && !r->last ? cuEventRecord(r->done, NULL) : 0; }
+
+static void wait_for_end(replayer *r) {
+  if (mark_end(r) == 0) cuEventSynchronize(r->done);
+}
+
 static capture *make_room(replayer *r, const sterna_replay *run) {
   size_t bytes = (size_t)run->address_count * sizeof *run->addresses;
   capture *oldest = &r->captures[0];
   for (int i = 1; i < MOST_CAPTURES; i++)
     if (r->captures[i].last_use < oldest->last_use) oldest = &r->captures[i];
-  if (oldest->addresses) cuEventSynchronize(r->done);
+  if (oldest->addresses) wait_for_end(r);
   forget(oldest, r->device->id);
   oldest->addresses = malloc(bytes + 1);
   if (oldest->addresses) memcpy(oldest->addresses, run->addresses, bytes);
@@ -207,15 +214,19 @@ static int run_now(replayer *r, const sterna_replay *run) {
   cu_code code = 0;
   if (!can_capture(stream)) return launch_steps(run, d, NULL, 0);
   capture *c = choose(r, run);
-  if (r->runs++ && r->last != stream) code = cuStreamWaitEvent(stream, r->done, 0);
+  if (r->runs && r->last != stream) {
+    code = mark_end(r);
+    if (!code) code = cuStreamWaitEvent(stream, r->done, 0);
+  }
+  r->runs++;
   if (c && !code) {
     c->last_use = r->runs;
     code = cuGraphLaunch(c->graph, stream);
   } else if (!code && launch_steps(run, d, NULL, 0)) {
     return -1;
   }
-  if (!code) code = cuEventRecord(r->done, stream);
   r->last = stream;
+  if (!code && stream) code = cuEventRecord(r->done, stream);
   return code ? cuda_fail(d, "a captured run", code) : 0;
 }
 
@@ -304,7 +315,7 @@ static void end(void *kept) {
   cuda_scope scope;
   int is_there = cuda_open(r->device->id, &d) == 0 && cuda_enter(d, &scope) == 0;
   if (!is_there) sterna_clear_error(); /* all of it went with the device's session */
-  if (is_there && r->done) cuEventSynchronize(r->done);
+  if (is_there && r->done) wait_for_end(r);
   for (int i = 0; i < MOST_CAPTURES; i++) {
     if (!is_there) r->captures[i].graph = NULL;
     forget(&r->captures[i], r->device->id);

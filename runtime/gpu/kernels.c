@@ -140,8 +140,10 @@ static int read_module(gpu_module *m, reader r, const char *letters) {
   if (read_number(&r, &count) || count > r.left / 16) return -1;
   m->programs = calloc((size_t)count + 1, sizeof *m->programs);
   if (!m->programs) return -1;
-  for (; m->program_count < count; m->program_count++)
+  for (; m->program_count < count; m->program_count++) {
+    m->programs[m->program_count].module = m;
     if (read_program(m, &r, letters, &room, &m->programs[m->program_count])) return -1;
+  }
   return r.left ? -1 : 0;
 }
 

@@ -25,6 +25,7 @@
 enum { GPU_MOST_PARAMETERS = 256, GPU_MOST_DEVICES = 16, GPU_MOST_MAPS = 16, GPU_MOST_RANK = 5 };
 
 typedef struct {
+  struct gpu_module *module; /* that it is of */
   const char *source;
   size_t size;
   void *loaded[GPU_MOST_DEVICES]; /* the driver's own program for each device, or null */
@@ -50,7 +51,7 @@ typedef struct {
   void *kept;                     /* the back end's */
 } gpu_kernel;
 
-typedef struct {
+typedef struct gpu_module {
   char *text; /* all names and programs, each with a zero behind it */
   gpu_program *programs;
   gpu_kernel *kernels;

@@ -9,7 +9,7 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.models import add_model, compile_model, expect_folder, parse_target
 from sterna.cli.output import file_size, progress, show
-from sterna.model import CompiledModel
+from sterna.model import CompiledModel, OpenModel
 from sterna.model.import_model import COMPILED
 from sterna.support.keys import read_secret_key
 from sterna.support.progress import stage
@@ -55,14 +55,35 @@ def run(options: argparse.Namespace) -> int:
         read_secret_key(options.sign)  # before long work begins
     start = time.perf_counter()
     model = compile_model(options)
+    if isinstance(model, OpenModel) and not model.is_symbolic:
+        raise model.open_shapes()
     with progress(options), stage("write the file"):
         model.export(output, cc=options.cc, **signing)
     seconds = time.perf_counter() - start
+    if isinstance(model, OpenModel):
+        _show_open(options, output, model, seconds)
+        return 0
     report = model.report()
     written = {"seconds": seconds, "output": str(output), "bytes": file_size(output)}
     data = {**written, **report.to_dict()}
     show(options, data, lambda: _text(output, model, seconds, options.report))
     return 0
+
+
+def _show_open(
+    options: argparse.Namespace, output: Path, model: OpenModel, seconds: float
+) -> None:
+    """What is told of a file that takes any shapes."""
+    size = file_size(output)
+    data = {
+        "seconds": seconds, "output": str(output), "bytes": size,
+        "inputs": [str(each) for each in model.inputs], "outputs": list(model.outputs),
+        "ranges": model.ranges,
+    }
+    show(options, data, lambda: "\n".join([
+        f"{output}: {show_bytes(size)}, for any shapes of {', '.join(data['inputs'])}",
+        f"compiled and written in {show_seconds(seconds)}",
+    ]))
 
 
 def _text(output: Path, model: CompiledModel, seconds: float, whole: bool) -> str:

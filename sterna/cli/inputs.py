@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from sterna.cli.failures import UsageError
+from sterna.frontend.open_inputs import OpenInput
+from sterna.frontend.open_shapes import OPEN
 from sterna.model.arguments import TensorSpec
 from sterna.model.images import IMAGENET_MEAN, IMAGENET_STD, SUFFIXES, ImageOptions, image_array
 from sterna.relay.random_inputs import random_inputs
@@ -65,7 +67,7 @@ def parse_numbers(text: str) -> tuple[float, ...]:
 
 
 def read_inputs(
-    options: argparse.Namespace, specs: Sequence[TensorSpec], fill: bool
+    options: argparse.Namespace, specs: Sequence[TensorSpec | OpenInput], fill: bool
 ) -> dict[str, Any]:
     """The inputs by name; fill: those that no file gives are random numbers."""
     given: dict[str, Any] = {}
@@ -75,13 +77,31 @@ def read_inputs(
                 raise UsageError(f"input '{name}' is given twice")
             given[name] = value
     if fill:
-        drawn = random_inputs(specs, options.seed, options.integers)
+        drawn = random_inputs(_closed(specs, given), options.seed, options.integers)
         given = {**drawn, **given}
     return given
 
 
+def _closed(specs: Sequence[TensorSpec | OpenInput], given: dict[str, Any]) -> list[TensorSpec]:
+    """Inputs of known shapes: an open dimension is as in a file that is given, or 1."""
+    extents: dict[str, int] = {}
+    for spec in specs:
+        if spec.name in given and isinstance(spec, OpenInput):
+            extents.update({
+                name: have for name, have in zip(spec.shape or (), given[spec.name].shape,
+                                                 strict=False) if isinstance(name, str)
+            })
+    return [
+        TensorSpec(spec.name, tuple(
+            extents.get(dim, 1) if isinstance(dim, str) and dim != OPEN
+            else 1 if isinstance(dim, str) else dim for dim in spec.shape or ()
+        ), spec.dtype or "float32")
+        for spec in specs
+    ]
+
+
 def _read(
-    options: argparse.Namespace, text: str, specs: Sequence[TensorSpec]
+    options: argparse.Namespace, text: str, specs: Sequence[TensorSpec | OpenInput]
 ) -> dict[str, Any]:
     name, _, file = text.partition("=")
     known = {spec.name: spec for spec in specs}
@@ -99,7 +119,8 @@ def _read(
         raise UsageError(f"--input {text}: a file is an .npy, an .npz or a picture")
     if name not in known:
         raise UsageError(f"--input {text}: the model's inputs are {', '.join(known)}")
-    return {name: _picture(path, known[name], options)}
+    (spec,) = _closed([known[name]], {})
+    return {name: _picture(path, spec, options)}
 
 
 def _load(path: Path) -> Any:

@@ -66,7 +66,9 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     """The options for what is compiled, whatever it is for."""
     parser.add_argument(
         "--shape", action="append", type=parse_shape, metavar="NAME:1,3,224,224", default=[],
-        help="the shape of an input, where the model leaves dimensions open; may be repeated",
+        help="the shape of an input, where the model leaves dimensions open, or by the name of a "
+        "dimension its extent (batch:8) or the range in which it stays open (batch:1,64); may be "
+        "repeated",
     )
     parser.add_argument(
         "--fix", action="append", type=parse_fixed, metavar="NAME=VALUE", default=[],
@@ -139,7 +141,7 @@ def compile_model(options: argparse.Namespace) -> CompiledModel:
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
     with progress(options):
-        return models.compile_closed(
+        return models.compile(
             options.model, target, dict(options.shape), level,
             precision=options.precision or "float32", tuned=options.tuned,
             size=options.size or "fast", fixed=dict(options.fix),

@@ -87,7 +87,8 @@ def _bounds(bounds: Bounds) -> str:
     others = f", {bounds.half_gflops:.4g} in float16" if bounds.half_gflops else ""
     others += f", {bounds.byte_gflops:.4g} of bytes" if bounds.byte_gflops else ""
     rates = f"GB/s of copies {copies}; of reads {reads}"
-    return f"This machine: {bounds.gflops:.4g} GFLOP/s{others}; {rates}"
+    single = f"{bounds.gflops:.4g} GFLOP/s{others}; " if bounds.gflops else ""
+    return f"This machine: {single}{rates}"
 
 
 def _rates(rates: Sequence[tuple[float, float]]) -> str:

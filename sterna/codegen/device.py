@@ -19,6 +19,7 @@ from sterna.support.dtype import DataType
 from sterna.tir.effects import calls
 from sterna.tir.passes.split_host_device import TENSOR_MAPS
 from sterna.tir.stmt import PrimFunc
+from sterna.tir.threads import BEGINS_EARLY
 
 _LETTERS = {
     "handle": "p", "int32": "i", "uint32": "u", "int64": "I", "uint64": "U", "float32": "f",
@@ -65,7 +66,8 @@ def _letters(kernel: PrimFunc) -> str:
 def _extras(kernel: PrimFunc) -> str:
     """What a launch needs to know beside the parameters' letters."""
     maps = kernel.attrs.get(TENSOR_MAPS, {})
-    lines = ["pdl"] if calls(kernel.body, "wait_for_grids") else []
+    early = kernel.attrs.get(BEGINS_EARLY) or calls(kernel.body, "wait_for_grids")
+    lines = ["pdl"] if early else []
     return "".join(f"{line}\n" for line in [*lines, *(maps[place] for place in sorted(maps))])
 
 

@@ -85,10 +85,16 @@ def sterna(
 
 
 class _PerShape:
-    """A graph that is compiled for every shape that it meets, and when a weight was changed."""
+    """A graph that is compiled for every shape that it meets, and when a weight was changed.
 
-    def __init__(self, compile_for: Callable[[Tensors], Graph], static: Sequence[int]) -> None:
+    Where no extent is open, torch's guards have seen to the shapes before a call arrives here.
+    """
+
+    def __init__(
+        self, compile_for: Callable[[Tensors], Graph], static: Sequence[int], examples: Tensors
+    ) -> None:
         self.compile_for, self.static = compile_for, static
+        self.is_open = any(map(_is_open, examples))
         self.lock = threading.Lock()
         self.compiled: dict[tuple[Any, ...], Graph] = {}
 
@@ -97,7 +103,8 @@ class _PerShape:
 
     def find(self, inputs: Tensors) -> Graph:
         """The code for inputs of these shapes; any number of threads may ask."""
-        key = (*map(_shape_key, inputs), *(_version(inputs[place]) for place in self.static))
+        shapes = tuple(map(_shape_key, inputs)) if self.is_open else ()
+        key = (*shapes, *[_version(inputs[place]) for place in self.static])
         found = self.compiled.get(key)
         if found is not None:
             return found
@@ -141,8 +148,8 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
 
         return _or_eager(read, inputs, static, gm, options)
 
-    made = _PerShape(compile_for, static)
-    if not any(map(_is_open, example_inputs)):
+    made = _PerShape(compile_for, static, example_inputs)
+    if not made.is_open:
         made.find(example_inputs)
     return made
 
@@ -272,7 +279,7 @@ def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -
     def compile_for(inputs: Tensors) -> Graph:
         return _or_eager(partial(read_fx, gm), inputs, (), gm.forward, options)
 
-    made = _PerShape(compile_for, ())
-    if not any(map(_is_open, example_inputs)):
+    made = _PerShape(compile_for, (), example_inputs)
+    if not made.is_open:
         made.find(example_inputs)
     return make_boxed_func(made)  # type: ignore[no-any-return]

@@ -7,6 +7,8 @@ goes the way of any network: the same passes, kernels and memory plan, as one co
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from sterna.driver.kernel_code import make_kernels
 from sterna.driver.operator_module import OperatorModule
 from sterna.driver.relay_build import find_target, optimize
@@ -17,7 +19,7 @@ from sterna.lowering.open_entry import OpenEntry, is_open, make_open_entry
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import Layout, in_place_candidates
 from sterna.lowering.unique_kernels import Kernels, unique_kernels
-from sterna.lowering.vm_code import VMBlock, VMProgram
+from sterna.lowering.vm_code import Instruction, VMBlock, VMFunction, VMProgram
 from sterna.lowering.vm_compile import compile_functions
 from sterna.relay.expr import Function, Tuple
 from sterna.relay.passes.bind_params import bind_params
@@ -25,6 +27,7 @@ from sterna.relay.passes.infer_type import infer_type
 from sterna.relay.passes.measure_results import measure_results
 from sterna.relay.passes.remove_unused_functions import remove_unused_functions
 from sterna.relay.requirements import collecting
+from sterna.runtime.ndarray import array
 from sterna.runtime.vm import Executable
 from sterna.support.progress import stage
 from sterna.target import Target, is_gpu, processor_of
@@ -38,8 +41,12 @@ def compile(
     target_host: Any = None,
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
+    about: str = "",
 ) -> Executable:
-    """Compile a module with control flow, whose function main is run first, for a target."""
+    """Compile a module with control flow, whose function main is run first, for a target.
+
+    about: text that the program's function "about" gives, for whoever loads it.
+    """
     wanted = find_target(target, target_host)
     if is_gpu(wanted):
         raise ValueError(
@@ -81,6 +88,8 @@ def compile(
             mains += _mains(entry)
     code = made.code(prefix, mains) if mains else None
     lib = None if code is None else OperatorModule.make(code, mod_name, {wanted: module})
+    if about:
+        compiled.functions.append(_about(constants.number(array(_bytes_of(about)))))
     program = VMProgram(compiled.functions, parts, constants.arrays)
     return Executable(program.to_bytes(), lib, constants.arrays)
 
@@ -146,6 +155,16 @@ def _kernels_of(blocks: list[Function], prefix: str) -> Kernels:
     every = tuple(param for block in blocks for param in block.params)
     whole = Function(every, Tuple(tuple(block.body for block in blocks)))
     return unique_kernels(whole, prefix)
+
+
+def _bytes_of(text: str) -> Any:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _about(constant: int) -> VMFunction:
+    """A function that gives a constant."""
+    code = [Instruction("constant", (0, constant)), Instruction("return", (0,))]
+    return VMFunction("about", [], [*code], 1)
 
 
 def _ordered(graph: Graph) -> Graph:

@@ -78,7 +78,7 @@ class Format:
     in_one_file: Callable[[Path], bool] | str | None = None
     """Whether a file holds all of its model. Only where a format can tell are models kept on disk
     as they were compiled, to be found there the next time."""
-    trace: Callable[[Any], Any] | str | None = None
+    trace: Callable[..., Any] | str | None = None
     """Makes of a model what is imported when inputs come, for shapes and values that decide about
     the graph; see sterna/frontend/stages.py."""
     instead: str = ""
@@ -105,10 +105,15 @@ class Format:
         load: Loader = load_name(self.load) if isinstance(self.load, str) else self.load
         return load(model, options)
 
-    def trace_model(self, model: object) -> Any:
-        """A model of this format that is imported when inputs come; None if it cannot be."""
+    def trace_model(self, model: object, example_inputs: Sequence[Any] | None = None) -> Any:
+        """A model of this format that is imported when inputs come; None if it cannot be.
+
+        One that is recorded while it runs takes example inputs.
+        """
         make = load_name(self.trace) if isinstance(self.trace, str) else self.trace
-        return None if make is None else make(model)
+        if make is None:
+            return None
+        return make(model) if example_inputs is None else make(model, example_inputs)
 
     def holds_all(self, path: Path) -> bool:
         """Whether it is certain that a file holds all of its model."""

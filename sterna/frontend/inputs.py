@@ -9,6 +9,7 @@ import numpy as np
 
 from sterna.frontend.limits import count_of
 from sterna.frontend.open_shapes import OPEN, NamedDim, OpenShapeError
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
 from sterna.relay.arrays import numpy_dtype
@@ -149,17 +150,16 @@ class Inputs:
                 f"{len(given)}"
             )
         for place, have in enumerate(given):
-            if not isinstance(have, AnyDim) and not (_is_whole(have) and have >= 0):
+            if not isinstance(have, Expr) and not (_is_whole(have) and have >= 0):
                 raise ValueError(f"{what}: dimension {place} of {self.argument}= is {have!r}")
         for place, (have, want) in enumerate(zip(given, declared or [], strict=False)):
-            if isinstance(want, int) and not isinstance(have, AnyDim) and have != want:
+            if isinstance(want, int) and not isinstance(have, Expr) and have != want:
                 warnings.warn(
                     f"{what}: dimension {place} is {want} in the model and {have} by "
                     f"{self.argument}=", stacklevel=_level_of_caller(),
                 )
         return tuple(
-            dim if isinstance(dim, AnyDim) else int(dim)  # type: ignore[arg-type]
-            for dim in given
+            dim if isinstance(dim, Expr) else int(dim) for dim in given
         )
 
     def _extent(self, dim: NamedDim, what: str) -> Dim:

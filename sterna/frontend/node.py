@@ -3,7 +3,7 @@
 A converter is a function from a Node to an expression, or to one per output.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, Function, RelayExpr, Var
 from sterna.relay.interpreter import interpret
 from sterna.runtime import NDArray
+from sterna.support.dtype import DataType
 
 Result = RelayExpr | Sequence[RelayExpr | None]
 
@@ -35,6 +36,16 @@ class Feeds:
     def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Results of known shapes, as a run for these inputs gives them; a count decides."""
         raise UndecidedError(f"only a run tells the shape of {results!r}")
+
+    def by_host(
+        self, function: Callable[[list[Array]], list[Array]], operands: Sequence[RelayExpr],
+        count: int, text: DataType,
+    ) -> list[RelayExpr]:
+        """What a function of the host makes of operands; text is the element type of strings."""
+        raise UndecidedError(
+            "a part of the model is run by the host in each run: sterna.compile does that, graphs "
+            "of Relay cannot"
+        )
 
     def value_of(self, expr: RelayExpr) -> Array | None:
         """The value of an expression, if it depends on nothing but these inputs."""

@@ -1,10 +1,21 @@
 """Inputs whose dimensions a model leaves open."""
 
+import re
 from collections.abc import Mapping, Sequence
+
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim
 
 # A dimension: its size, or what the model calls it; OPEN for one without a name.
 NamedDim = int | str
 OPEN = "?"
+
+
+def open_dim(dim: NamedDim) -> Dim:
+    """A dimension as types have it; one name is one dimension."""
+    if isinstance(dim, int):
+        return dim
+    return AnyDim() if dim == OPEN else AnyDim(re.sub(r"\W", "_", dim))
 
 
 class UndecidedError(ValueError):

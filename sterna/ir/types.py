@@ -85,6 +85,11 @@ class TensorType(Type):
         return all(type(d) is int for d in self.shape)
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether every dimension is known, or an expression over symbols that a run binds."""
+        return not any(isinstance(d, Any) for d in self.shape)
+
+    @property
     def concrete_shape(self) -> tuple[int, ...]:
         """The shape, all of whose dimensions must be known."""
         if not self.is_static:

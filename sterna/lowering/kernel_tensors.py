@@ -68,7 +68,7 @@ class _Translator:
         return KernelTensors(inputs, outputs, anchor, record, own, flat)
 
     def _on_gpu(self, outputs: list[Tensor]) -> list[Tensor]:
-        """The outputs by statements of a GPU's own: Tensor Cores, attention; none if it has none."""
+        """The outputs by statements of a GPU's own; none if it has none for them."""
         if self.gpu is None:
             return []
         given = [self.values[id(param)] for param in self.func.params]

@@ -6,10 +6,10 @@ them, so that a later block knows which extents of its operands are equal.
 
 from collections.abc import Callable, Sequence
 
-from sterna.ir.types import TensorType, TupleType, Type
+from sterna.ir.types import FuncType, TensorType, TupleType, Type, flatten_type
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.symbols import Symbols, bindable
-from sterna.relay.traverse import rebuild, substitute
+from sterna.relay.traverse import post_order, rebuild, substitute
 
 Shapes = dict[int, Type]
 """By register, what is known of the tensor in it beyond its type in the program."""
@@ -55,7 +55,9 @@ class Block:
             for param, kind, have in zip(self.params, kinds, found, strict=True)
         ]
         changed: dict[Var, RelayExpr] = dict(zip(self.params, params, strict=True))
-        return Function(tuple(params), substitute(body, changed))
+        made = Function(tuple(params), substitute(body, changed))
+        _expect_symbolic(made)
+        return made
 
     def _operand(self, part: RelayExpr) -> RelayExpr:
         found = self.inner.get(id(part))
@@ -97,6 +99,21 @@ class Block:
             self.params.append(var)
             self.arguments.append(register)
         return self.by_register[register]
+
+
+def _expect_symbolic(block: Function) -> None:
+    """All extents are expressions over symbols; a ValueError names the operator that has others."""
+    assert isinstance(block.checked_type, FuncType)
+    for part in post_order(block.body):
+        kinds = flatten_type(part.checked_type) if isinstance(part, Call) else []
+        for kind in kinds:
+            if not kind.is_symbolic:
+                assert isinstance(part, Call)
+                at = f" at {part.span}" if part.span else ""
+                raise ValueError(
+                    f"{part.op}{at} gives {kind!r}, whose extents the shapes of its operands do "
+                    "not tell; say the shapes, or give what decides them as constants"
+                )
 
 
 def tensors_of(call: Call) -> Sequence[Type]:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from sterna.model.cache_writer import build_of_cached, write_to_cache
     from sterna.model.compile_model import compile, compile_closed, target_of
     from sterna.model.compiled_model import CompiledModel, load
+    from sterna.model.gpu_bounds import gpu_bounds
     from sterna.model.import_and_build import build_model
     from sterna.model.open_build import build_open
+    from sterna.model.open_files import read_open
     from sterna.model.open_model import OpenModel
     from sterna.model.tuned_answers import read_tuned
 
@@ -29,8 +31,10 @@ _WHERE = {
     "build_of_cached": "sterna.model.cache_writer:build_of_cached",
     "compile": "sterna.model.compile_model:compile",
     "compile_closed": "sterna.model.compile_model:compile_closed",
+    "gpu_bounds": "sterna.model.gpu_bounds:gpu_bounds",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
+    "read_open": "sterna.model.open_files:read_open",
     "read_tuned": "sterna.model.tuned_answers:read_tuned",
     "target_of": "sterna.model.compile_model:target_of",
     "write_to_cache": "sterna.model.cache_writer:write_to_cache",
@@ -38,8 +42,9 @@ _WHERE = {
 
 __all__ = [
     "CompiledModel", "InputError", "OpenModel", "OpenShapeError", "build_model", "build_of_cached",
-    "build_open", "compile", "compile_closed", "load", "measure_bounds", "read_tuned", "target_of",
-    "write_to_cache",
+    "build_open", "compile", "compile_closed", "gpu_bounds", "load", "measure_bounds", "read_open",
+    "read_tuned",
+    "target_of", "write_to_cache",
 ]
 
 

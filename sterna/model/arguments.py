@@ -15,7 +15,6 @@ from sterna.runtime.ndarray import from_dlpack
 from sterna.support.dtype import DataType
 from sterna.support.table import count
 
-
 # Bytes that a kernel of a GPU reads or writes by one instruction.
 MOVED_AT_ONCE = 16
 

@@ -79,7 +79,8 @@ def compile(
         if job.fixed:
             raise
         opened = models.build_open(
-            job.model, job.target, job.shapes, job.params, job.narrow, job.context
+            job.model, job.target, job.shapes, job.params, job.narrow, job.context,
+            job.example_inputs,
         )
         if opened is None or (isinstance(error, OpNotImplemented) and opened.takes_tensors):
             raise

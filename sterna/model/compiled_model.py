@@ -130,7 +130,7 @@ class CompiledModel:
         """What each operator takes: the median of some runs, on random inputs if none are given.
 
         print() shows it as a table, write_trace(path) writes it for Chrome and Perfetto. It says
-        which share of what this machine can do each reaches, by measure_bounds unless bounds says
+        which share of what this machine can do each reaches, as measured unless bounds says
         it; False leaves that out. inputs gives inputs by name, as run takes them.
         """
         by_name = {**(inputs or {}), **named}
@@ -140,9 +140,11 @@ class CompiledModel:
         debug = GraphModuleDebug(self._executor(), self.device, json.dumps(self.graph))
         for spec, array in zip(self.inputs, given, strict=True):
             debug.set_input(spec.name, array)
-        if isinstance(bounds, Bounds):
-            return debug.profile(repeat, bounds)
-        return debug.profile(repeat, models.measure_bounds(num_threads()) if bounds else None)
+        if isinstance(bounds, Bounds) or not bounds:
+            return debug.profile(repeat, bounds or None)
+        if self.device.device_type == cpu(0).device_type:
+            return debug.profile(repeat, models.measure_bounds(num_threads()))
+        return debug.profile(repeat, models.gpu_bounds(self.device))
 
     def report(self) -> Report:
         """What was fused and how it was scheduled, what memory it needs, how long compiling took.
@@ -181,6 +183,8 @@ def load(
     trust: files of public keys; then only what was signed with one of them is loaded.
     """
     module = load_module(path, trust=trust)
+    if module.implements_function("invoke"):
+        return models.read_open(module, os.fspath(path))
     if not module.implements_function("get_graph_json"):
         raise ValueError(
             f"'{os.fspath(path)}' holds functions, but no model; runtime.load_module loads it"

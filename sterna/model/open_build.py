@@ -11,11 +11,13 @@ from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType
+from sterna.model.background import HOT_AFTER
 from sterna.model.import_and_build import narrowed
 from sterna.model.import_model import format_of
 from sterna.model.open_arguments import Ranges
+from sterna.model.open_files import told
 from sterna.model.open_model import OpenModel, Trace
-from sterna.model.programs import Program, program_of
+from sterna.model.programs import Program, program_of, symbolic_program
 from sterna.relay.expr import Function, RelayExpr, TupleGetItem, Var
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.traverse import substitute
@@ -25,6 +27,7 @@ from sterna.target import Target
 def build_open(
     model: Any, target: Target, shapes: Mapping[str, Any] | None,
     params: Mapping[str, Any] | None, narrow: str | None, context: PassContext,
+    example_inputs: Sequence[Any] | None = None,
 ) -> OpenModel | None:
     """A model that is compiled when it is called; None if its format cannot be."""
     if isinstance(model, tuple) and len(model) == 2:
@@ -37,7 +40,7 @@ def build_open(
         others = module
         trace = RelayTrace(module, params or {})
     else:
-        trace = format_of(model).trace_model(model)
+        trace = format_of(model).trace_model(model, example_inputs)
     if trace is None:
         return None
 
@@ -50,7 +53,16 @@ def build_open(
     fixed, ranges = _sorted_out(trace.inputs, shapes or {})
     if fixed:
         return None  # what is said as extents or shapes is compiled once, or not at all
-    return OpenModel(trace, build, ranges)
+    with context:
+        often = context.get_config(HOT_AFTER)
+        try:
+            function = trace.symbolic()
+            if narrow is not None:
+                function = narrowed(IRModule.from_expr(function), {}, narrow, target)["main"]
+            symbolic = symbolic_program(function, target, others, told(trace, ranges))
+        except (ValueError, TypeError, NotImplementedError) as error:
+            return OpenModel(trace, build, ranges, None, str(error))
+    return OpenModel(trace, build, ranges, symbolic, "", often)
 
 
 def _sorted_out(
@@ -76,6 +88,10 @@ class RelayTrace:
         count = len(kind.fields) if isinstance(kind, TupleType) else 1
         self.outputs: Sequence[str] = [f"output{place}" for place in range(count)]
         self.needs_host = False
+
+    def symbolic(self) -> Function:
+        """The function itself, whose open dimensions become symbols when it is compiled."""
+        return self.main
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes."""

@@ -1,8 +1,10 @@
 """Models whose shapes, loops or branches only calls decide: compiled for what they are called with.
 
-One object serves all shapes. What a call brings (shapes, and values that decide about the graph)
-selects a specialisation, a chain of compiled programs; the first call that brings something new
-compiles what is new about it. Specialisations are kept, the ones that were used last.
+One object serves all shapes. Where its kernels can be compiled with symbolic extents, one program
+runs them all, and shapes that are called often get programs of their own in the background. Else
+what a call brings (shapes, and values that decide about the graph) selects a specialisation, a
+chain of compiled programs; the first call that brings something new compiles what is new about it.
+Specialisations are kept, the ones that were used last.
 """
 
 import os
@@ -10,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,11 +23,13 @@ from sterna.frontend.open_shapes import OpenShapeError
 from sterna.frontend.stages import Decide, Stage, function_of
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.model.arguments import InputError
+from sterna.model.background import Background
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.open_arguments import Ranges, arranged, check_inputs
-from sterna.model.programs import Program, with_host
+from sterna.model.programs import Program, SymbolicRun, with_host
 from sterna.model.report import Report
-from sterna.relay.arrays import Array
+from sterna.model.session import Session
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
 from sterna.runtime.node_times import NodeTimes
 
@@ -45,6 +50,10 @@ class Trace(Protocol):
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes; decide runs what decides about the graph."""
+        ...
+
+    def symbolic(self) -> Function:
+        """The whole model over symbols for its open dimensions; a ValueError says why not."""
         ...
 
 
@@ -69,14 +78,20 @@ class OpenModel(CompiledModel):
     inputs: tuple[OpenInput, ...]  # type: ignore[assignment]
     outputs: tuple[str, ...]  # type: ignore[assignment]
 
-    def __init__(self, trace: Trace, build: Build, ranges: Ranges) -> None:
+    def __init__(
+        self, trace: Trace, build: Build, ranges: Ranges, symbolic: SymbolicRun | None = None,
+        why_not_symbolic: str = "", often: int = 0,
+    ) -> None:
+        """often: how many calls of one shape let a program for it be compiled meanwhile."""
+        self._symbolic, self.why_not_symbolic = symbolic, why_not_symbolic
+        self._background = Background(often)
         self.trace, self._make, self.ranges = trace, build, dict(ranges)
         self._build = None  # there is no one build to tell about
         self.inputs = tuple(trace.inputs)
         self.outputs = tuple(trace.outputs)
         self._roots: OrderedDict[Any, _Step] = OrderedDict()
         self._lock = threading.RLock()
-        self.compiled = 0
+        self.compiled = 0 if symbolic is None else 1
         """How many programs have been compiled."""
 
     @property
@@ -84,6 +99,19 @@ class OpenModel(CompiledModel):
         """Whether all inputs are tensors of numbers that must be there, and kernels do all."""
         others = (e.is_sequence or e.is_optional or e.dtype is None for e in self.inputs)
         return not any(others) and not self.trace.needs_host
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether one program runs all shapes; why_not_symbolic says what stood against it."""
+        return self._symbolic is not None
+
+    def cancel_specialising(self) -> None:
+        """Compile no more programs for shapes that are called often; those that are stay."""
+        self._background.cancel()
+
+    def wait_for_specialising(self) -> None:
+        """Wait until the programs are ready that are compiled in the background now."""
+        self._background.wait()
 
     # ---- running ----
 
@@ -100,8 +128,14 @@ class OpenModel(CompiledModel):
     def _called(self, given: dict[str, Given]) -> list[Any]:
         check_inputs(self.inputs, given, self.ranges)
         values = tensors_of(given)
+        key = _shapes(given)
+        if self._symbolic is not None:
+            special = self._roots.get(key)
+            if special is None:
+                self._background.met(key, lambda: self._prepare(key, given))
+                return self._symbolic(values)
         with self._lock:
-            root = _kept(self._roots, _shapes(given))
+            root = _kept(self._roots, key)
         step: _Step | None = root
         while step is not None and step.program is not None:
             results = step.program(values)
@@ -136,28 +170,64 @@ class OpenModel(CompiledModel):
         assert at.outputs is not None
         return _grouped(at.outputs, at.program(values))
 
+    def _prepare(self, key: Any, given: dict[str, Given]) -> None:
+        """A specialisation for shapes that are called often, put in place when it is whole."""
+        if self._background.is_cancelled:
+            return
+        root = _Step()
+        try:
+            self._specialise(root, given)
+        except (ValueError, NotImplementedError):
+            return  # the symbolic program goes on serving these shapes
+        with self._lock:
+            _kept(self._roots, key)
+            self._roots[key] = root
+
     def _compiled(self, function: Function, decides: bool) -> Program:
         self.compiled += 1
         return self._make(function, decides)
 
+    def session(self, carried: Mapping[str, str], initial: Mapping[str, Any]) -> Session:
+        """A run step by step whose state stays inside: by output, the input that it is next.
+
+        initial: the first values of these inputs, such as an empty KV cache.
+        """
+        names = [each.name for each in self.inputs]
+        if self._symbolic is None:
+            def run(values: Mapping[str, Any]) -> list[Any]:
+                return self._called(arranged(self.inputs, (), values))
+
+            return Session(run, names, self.outputs, carried, initial, np.asarray)
+        return Session(self._symbolic.run, names, self.outputs, carried, initial, to_numpy)
+
     # ---- what needs one shape ----
 
-    def _open_shapes(self) -> OpenShapeError:
+    def open_shapes(self) -> OpenShapeError:
         """What says how to ask for one specialisation."""
         listed = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
         return OpenShapeError(listed)
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Refused: a file holds one specialisation."""
-        raise self._open_shapes()
+        """Write the program for all shapes to a file, .so or .tar; shapes come with the inputs.
+
+        Without such a program it is refused: a file holds one specialisation.
+        """
+        if self._symbolic is None:
+            raise self.open_shapes()
+        if Path(path).suffix not in (".so", ".tar"):
+            raise ValueError(
+                f"'{path}': a model with open shapes is written as .so or .tar; for other files "
+                "say the shapes"
+            )
+        self._symbolic.module.export_library(path, **options)
 
     def report(self) -> Report:
         """Refused: it is about one specialisation."""
-        raise self._open_shapes()
+        raise self.open_shapes()
 
     def profile(self, *args: Any, **options: Any) -> NodeTimes:
         """Refused: it is about one specialisation."""
-        raise self._open_shapes()
+        raise self.open_shapes()
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))

@@ -2,18 +2,20 @@
 control flow, or by the operators' references where there is next to nothing to compute."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from sterna.driver import relay_build, vm_build
 from sterna.frontend.stages import HostFunction, function_of, is_cheap
 from sterna.ir.module import IRModule
+from sterna.ir.types import TensorType, TupleType
 from sterna.model.compiled_model import CompiledModel
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
-from sterna.runtime import Device, NDArray, cpu
+from sterna.runtime import Device, Module, NDArray, cpu
 from sterna.runtime.vm import ADT, VirtualMachine
 from sterna.target import Target
 
@@ -94,6 +96,36 @@ def _interpreted(function: Function, names: list[str]) -> Program:
         return list(made) if isinstance(made, tuple) else [np.asarray(made)]
 
     return run
+
+
+def symbolic_program(
+    function: Function, target: Target, others: IRModule, about: str = ""
+) -> "SymbolicRun":
+    """A function of tensors, some of whose extents are open, as one program for all of them."""
+    kind = function.checked_type.ret_type  # type: ignore[attr-defined]
+    parts = kind.fields if isinstance(kind, TupleType) else (kind,)
+    if not all(isinstance(part, TensorType) for part in parts):
+        raise ValueError(f"the model gives {kind!r}, which are not all tensors")
+    module = others.shallow_copy()
+    module["main"] = function
+    executable = vm_build.compile(module, target, about=about)
+    return SymbolicRun(executable.mod, [param.name_hint for param in function.params])
+
+
+class SymbolicRun:
+    """A program of the virtual machine whose kernels take extents when they are called."""
+
+    def __init__(self, module: Module, names: list[str]) -> None:
+        self.module, self.names = module, names
+        self._machine = VirtualMachine(module, cpu(0))
+
+    def __call__(self, values: Mapping[str, Array]) -> list[Array]:
+        return [np.asarray(to_numpy(each)) for each in self.run(values)]
+
+    def run(self, values: Mapping[str, Any]) -> list[NDArray]:
+        """The results as arrays of the runtime, which need not be copied to be given again."""
+        made = self._machine.invoke("main", *[values[name] for name in self.names])
+        return list(made) if isinstance(made, ADT) else [made]
 
 
 def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:

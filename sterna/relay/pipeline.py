@@ -47,6 +47,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.FoldConstant(),
         T.FoldWeights(),
         T.ChooseImplementations(processor),  # after weights are constants in their last layout
+        *([T.FewerKernels()] if on_gpu else []),  # after constants are folded
         # last but one: kernels are not looked into
         T.FuseOps(processor=processor, notes_fixed=on_gpu),
         T.SumRows(processor),  # of what has become kernels of their own

@@ -16,6 +16,7 @@ from sterna.relay.passes.defuse_ops import DefuseOps
 from sterna.relay.passes.dynamic_to_static import DynamicToStatic
 from sterna.relay.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from sterna.relay.passes.fast_math import FastMath
+from sterna.relay.passes.fewer_kernels import FewerKernels
 from sterna.relay.passes.flatten_atrous_conv import FlattenAtrousConv
 from sterna.relay.passes.fold_constant import FoldConstant
 from sterna.relay.passes.fold_explicit_padding import FoldExplicitPadding
@@ -46,7 +47,7 @@ __all__ = [
     "ChooseImplementations",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
-    "EliminateCommonSubexpr", "FastMath", "FlattenAtrousConv", "FoldConstant",
+    "EliminateCommonSubexpr", "FastMath", "FewerKernels", "FlattenAtrousConv", "FoldConstant",
     "FoldExplicitPadding", "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",

@@ -76,8 +76,8 @@ class Bounds:
         """
         found = []
         rate = {
-            "float32": self.gflops, "float16": self.half_gflops, "int8": self.byte_gflops,
-            "uint8": self.byte_gflops, "int32": self.byte_gflops,
+            "float32": self.gflops, "float16": self.half_gflops, "bfloat16": self.half_gflops,
+            "int8": self.byte_gflops, "uint8": self.byte_gflops, "int32": self.byte_gflops,
         }.get(node.dtype)
         if rate and node.flops is not None:
             found.append((node.flops + 2 * node.function_steps) / (rate * 1e9))

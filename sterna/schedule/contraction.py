@@ -15,6 +15,9 @@ from sterna.support.dtype import DataType
 
 Extents = tuple[int, ...]
 
+HINT = 256
+"""What rows that only the run counts are taken for where a way to compute them is chosen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
@@ -48,6 +51,8 @@ class Contraction:
     """Into how many matrices these rows fall, each times the same weights."""
     transposed: bool = False
     """Whether each pixel of the data adds its products to a window of the result."""
+    is_open: bool = False
+    """Whether only the run tells some extents of rows or images, which count as HINT here."""
 
     @property
     def rank(self) -> int:
@@ -148,4 +153,4 @@ class Contraction:
         ]
         data, weight, out = ("x".join(map(str, shape)) for shape in shapes)
         kinds = " ".join(dict.fromkeys(map(str, self.dtypes)))
-        return f"{data} * {weight} -> {out} {kinds}"
+        return f"{'open ' if self.is_open else ''}{data} * {weight} -> {out} {kinds}"

@@ -29,7 +29,7 @@ DOTS = 1.6
 # words.
 BY_WORDS = 5
 # Instructions for a product of bytes where there are no vectors, as they were counted.
-BY_BYTES = 4
+BY_BYTES = 4.5
 
 
 def direct_cycles(made: Contraction, processor: Processor, columns: int | None = None) -> float:
@@ -46,7 +46,7 @@ def direct_cycles(made: Contraction, processor: Processor, columns: int | None =
 
 def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     """By dot products of four bytes where there are such, else by products of words."""
-    lanes = dot_lanes(made.outputs, processor)
+    lanes = dot_lanes(made.outputs // made.groups, processor)
     steps = made.pixels * made.outputs / lanes * made.products / GROUP
     if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
         return steps / DOTS

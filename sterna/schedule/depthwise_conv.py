@@ -61,8 +61,8 @@ def schedule_depthwise(conv: Conv) -> None:
         group, part = stage.split(part, nparts=share.groups)
         stage.reorder(n, band, group, part, stripe, row, across, block, column, vector)
         piece = stage.fuse(n, band, group)
-        for loop in (piece, stripe, row):
-            stage.pragma(loop, "loop_partition_hint", True)
+        stage.pragma(stripe, "loop_partition_hint", True)
+        stage.pragma(row, "loop_unswitch_hint", True)
         why = f"{share.rows} rows x {seen.columns} columns x {seen.channels} channels at a time"
     stage.parallel(piece)
     stage.pragma(across, "loop_partition_hint", True)

@@ -57,14 +57,13 @@ def _schedule_direct(conv: Conv) -> None:
     processor = conv.kernel.processor
     stage = conv.kernel.schedule[conv.kernel.outputs[0]]
     block, dtype = conv.sum.block, conv.sum.dtype
-    lanes = processor.lanes(dtype)
+    lanes, groups = processor.lanes(dtype), conv.made.groups
+    columns = conv.channels // groups
     if conv.sum.is_dot and block is not None:
         lanes = dot_lanes(block, processor)
-        size = dot_tile(processor, conv.width, conv.channels, lanes, conv.made.depth, block)
+        size = dot_tile(processor, conv.width, columns, lanes, conv.made.depth, block)
     else:
-        groups = conv.made.groups
         depth = conv.sum.beside(0, in_groups=True) if groups > 1 else side_by_side(conv.sum)
-        columns = conv.channels // groups
         size = tile_of_group(processor, conv.width, columns, groups, dtype, depth, block)
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS

@@ -84,10 +84,15 @@ def schedule_streamed(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: in
     vectors, vector = out.split(column, factor=lanes)
     out.reorder(*others, wide, *rows, vectors, vector)
     out.vectorize(vector)
-    shared = _share(kernel, made, [*others, wide])
+    # The guard of a last vector that is not whole can be peeled off a loop over columns alone.
+    if others and made.sizes[-1] % lanes:
+        _share(kernel, made, others)
+        place = wide
+    else:
+        place = _share(kernel, made, [*others, wide])
     total = schedule[tile]
     total.set_scope("global")
-    total.compute_at(out, shared)
+    total.compute_at(out, place)
     *own, last = list(total.op.axis)
     rows = [own.pop(row)] if row != made.columns else []
     step, inner = total.split(total.op.reduce_axis[0], factor=STEPS)
@@ -101,12 +106,13 @@ def schedule_streamed(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: in
 
 
 def _block(processor: Processor, made: SumOfProducts, row: int, lanes: int) -> int:
-    """Columns whose sums stay in the first cache, in at least as many blocks as threads."""
+    """Columns whose sums stay in the first cache, in even blocks, as many as threads at least."""
     rows = 1 if row == made.columns else made.sizes[row]
     room = processor.l1_bytes // 8 // (rows * made.dtype.bytes)
-    most = min(room, -(-made.sizes[-1] // processor.threads))
-    wanted = max(1, most // lanes)
-    return lanes * choose("vectors of a block", range(1, wanted + 1), near(wanted))
+    vectors = -(-made.sizes[-1] // lanes)
+    most = max(1, min(room // lanes, -(-vectors // processor.threads)))
+    even = -(-vectors // -(-vectors // most))
+    return lanes * choose("vectors of a block", range(1, most + 1), near(even))
 
 
 def _share(kernel: Kernel, made: SumOfProducts, loops: list[IterVar]) -> IterVar:

@@ -174,8 +174,11 @@ def fetch_ahead(
 ) -> None:
     """Bring the next columns of what lies in memory closer while the rows pass by these.
 
-    Else the first rows of each column would wait for memory, and the others leave it idle.
+    Else the first rows of each column would wait for memory, and the others leave it idle. Rows
+    that only the run counts may be one, which has no time for more than its own columns.
     """
+    if made.extents[row] is None:
+        return
     for access in made.accesses:
         in_memory = isinstance(access.tensor.op, PlaceholderOp)
         if in_memory and made.columns in access.axes and row not in access.axes:

@@ -21,6 +21,11 @@ from sterna.tir import address_of, call_extern, reinterpret
 from sterna.tir.halves import join_halves, widen_even, widen_odd
 from sterna.tir.ir_builder import BufferVar
 
+# What a panel of one pixel may take: widening it saves a tenth of the instructions of a step.
+PANEL_BYTES = 512
+# Groups of four that are widened in a turn of a loop.
+TURN = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Corner:
@@ -29,6 +34,12 @@ class Corner:
     top: Expr
     left: Expr
     first: Expr
+
+
+def reads_bytes(made: Contraction, pixels: int) -> bool:
+    """Whether a pixel is too long for a panel of its own, and read as its bytes lie."""
+    fits = made.products * 2 * pixels <= PANEL_BYTES
+    return pixels == 1 and made.is_pointwise and made.depth % GROUP == 0 and not fits
 
 
 def groups_of(made: Contraction) -> int:
@@ -51,58 +62,66 @@ class HalvesKernel(StatementKernel):
         return f"halves of words, {self.pixels} pixels x {self.channels} channels in registers"
 
     def write(self) -> None:
-        panels, rest = divmod(self.made.pixels, self.pixels)
-        memory = self.ib.allocate("int64", (self.groups * self.pixels,), name="pixels")
-        with self.ib.for_range(0, panels, name="panel") as panel:
-            self._panel(memory, panel * self.pixels, self.pixels)
-        if rest:
-            self._panel(memory, build.const(panels * self.pixels), rest)
-
-    def _panel(self, panel: BufferVar, first: Expr, pixels: int) -> None:
-        """Some pixels from one on."""
-        ib = self.ib
-        step = row_dots(self.channels) if self.channels > 1 else panel_dots(pixels)
-        with ib.new_scope():
-            ib.scope_attr(None, "pragma_import_c", step.definition)
-            if self.made.is_pointwise:
-                self._widen_rows(panel, first, pixels)
-            else:
-                with ib.for_range(0, pixels, name="pixel") as pixel:
-                    self._widen_window(panel, first + pixel, pixel, pixels)
-            with ib.for_range(0, self.made.outputs // self.channels, name="block") as block:
-                self._block(panel, first, pixels, block, step)
+        ib, each = self.ib, self.pixels
+        self.bytes = reads_bytes(self.made, each)
+        rows = self.bytes or self.channels > 1
+        step = row_dots(self.channels, not self.bytes) if rows else panel_dots(each)
+        ib.scope_attr(None, "pragma_import_c", step.definition)
+        memory = self.data
+        if not self.bytes:
+            if self.made.is_pointwise and self.made.inputs == self.made.outputs:
+                self.read_first()
+            memory = ib.allocate("int64", (self.groups * each,), name="pixels")
+        with ib.for_range(0, -(-self.made.pixels // each), name="panel") as number:
+            first, count = number * each, build.const(each)
+            if self.made.pixels % each:  # the last panel has fewer
+                count = ib.let("count", build.minimum(each, self.made.pixels - first))
+            if not self.bytes:
+                self._widen(memory, first, count)
+            blocks = self.made.outputs // self.channels
+            with ib.for_range(0, blocks, name="block") as block:
+                self._block(memory, first, count, block, step)
 
     # ---- sums ----
 
     def _block(
-        self, panel: BufferVar, first: Expr, pixels: int, block: Expr, step: Step
+        self, panel: BufferVar, first: Expr, count: Expr, block: Expr, step: Step
     ) -> None:
         """Some pixels times a channel, or some channels times a pixel, in registers."""
         ib, rank = self.ib, len(self.outer) + 1
         apart = None if self.finish is None else split_bias(self.finish, rank)
         begin, finish = (None, self.finished) if apart is None else apart
-        zero = build.const(0)
-        own = [block * self.channels + channel for channel in range(self.channels)]
-        biases = [zero if begin is None else begin(channel) for channel in own]
+        channels = [block * self.channels + channel for channel in range(self.channels)]
+        biases = [build.const(0) if begin is None else begin(own) for own in channels]
         with ib.new_scope():
-            sums = ib.allocate("int32", (pixels * self.channels,), name="sums")
+            sums = ib.allocate("int32", (self.pixels * self.channels,), name="sums")
+            start = first * self.made.depth if self.bytes else 0
             memory = (
-                address_of(sums[0]), address_of(self.weight[block, 0, 0, 0]), address_of(panel[0]),
-                build.const(self.groups),
+                address_of(sums[0]), address_of(self.weight[block, 0, 0, 0]),
+                address_of(panel[start]), build.const(self.groups),
             )
-            if self.channels > 1:
+            if self.bytes or self.channels > 1:
                 for channel, bias in enumerate(biases):
                     sums[channel] = bias
                 ib.emit(call_extern("int32", step.name, *memory))
             else:
                 ib.emit(call_extern("int32", step.name, *memory, *biases))
-            for pixel in range(pixels):
-                at = places_of(first + pixel, self.outer)
-                for channel in range(self.channels):
-                    index = (*at, own[channel])
-                    self.out[index] = finish(index, sums[pixel * self.channels + channel])
+            with (
+                ib.for_range(0, count, name="pixel") as pixel,
+                ib.for_range(0, self.channels, name="channel") as channel,
+            ):
+                index = (*places_of(first + pixel, self.outer), block * self.channels + channel)
+                self.out[index] = finish(index, sums[pixel * self.channels + channel])
 
     # ---- panels ----
+
+    def _widen(self, panel: BufferVar, first: Expr, count: Expr) -> None:
+        """So many pixels from one on."""
+        with self.ib.for_range(0, count, name="pixel") as pixel:
+            if self.made.is_pointwise:
+                self._widen_row(panel, (first + pixel) * self.made.depth, pixel)
+            else:
+                self._widen_window(panel, first + pixel, pixel)
 
     def _store(self, panel: BufferVar, at: Expr, low: Expr, high: Expr) -> None:
         wide = (high.astype("int64") << 32) | (low.astype("int64") & 0xFFFFFFFF)
@@ -125,32 +144,32 @@ class HalvesKernel(StatementKernel):
         )
         return join_halves(one, three), join_halves(two, four)
 
-    def _run(self, panel: BufferVar, first: Expr, start: int, offsets: Sequence[int],
-             pixel: Expr, pixels: int) -> None:
+    def _run(
+        self, panel: BufferVar, first: Expr, start: int, offsets: Sequence[int], pixel: Expr
+    ) -> None:
         """Bytes that lie so far from a first one, as groups of a pixel from one on."""
         for group in range(-(-len(offsets) // GROUP)):
             four = offsets[group * GROUP : (group + 1) * GROUP]
-            at = (start + group) * pixels + pixel
+            at = (start + group) * self.pixels + pixel
             if len(four) == GROUP and four[-1] - four[0] == GROUP - 1:
                 self._store_word(panel, at, self._word(first + four[0]))
             else:
                 low, high = self._bytes([first + offset for offset in four])
                 self._store(panel, at, low, high)
 
-    def _widen_rows(self, panel: BufferVar, first: Expr, pixels: int) -> None:
+    def _widen_row(self, panel: BufferVar, start: Expr, pixel: Expr) -> None:
         """Of a product of matrices: what a sum reads lies side by side."""
-        ib, depth = self.ib, self.made.depth
-        whole, rest = divmod(depth, GROUP)
-        with ib.for_range(0, whole, name="group") as group:
-            for pixel in range(pixels):
-                word = self._word((first + pixel) * depth + group * GROUP)
-                self._store_word(panel, group * pixels + pixel, word)
+        whole, rest = divmod(self.made.depth, GROUP)
+        together = max(n for n in range(1, TURN + 1) if whole % n == 0)
+        with self.ib.for_range(0, whole // together, name="turn") as turn:
+            for part in range(together):
+                group = turn * together + part
+                word = self._word(start + group * GROUP)
+                self._store_word(panel, group * self.pixels + pixel, word)
         if rest:
-            for pixel in range(pixels):
-                start = (first + pixel) * depth + whole * GROUP
-                self._run(panel, start, whole, range(rest), build.const(pixel), pixels)
+            self._run(panel, start + whole * GROUP, whole, range(rest), pixel)
 
-    def _widen_window(self, panel: BufferVar, place: Expr, pixel: Expr, pixels: int) -> None:
+    def _widen_window(self, panel: BufferVar, place: Expr, pixel: Expr) -> None:
         """What the sum of a pixel reads: by whole rows of the window where all of it is inside."""
         ib, made = self.ib, self.made
         image, down, across = places_of(place, (made.batch, *made.result))
@@ -159,23 +178,23 @@ class HalvesKernel(StatementKernel):
         first = ((image * made.image[0] + top) * made.image[1] + left) * made.inputs
         corner = Corner(top, left, ib.let("corner", first))
         if not made.is_padded:
-            self._widen_inside(panel, corner.first, pixel, pixels)
+            self._widen_inside(panel, corner.first, pixel)
             return
         last = [(w - 1) * d for w, d in zip(made.window, made.dilation, strict=True)]
         inside = all_of(
             top >= 0, top < made.image[0] - last[0], left >= 0, left < made.image[1] - last[1]
         )
         with ib.if_scope(inside):
-            self._widen_inside(panel, corner.first, pixel, pixels)
+            self._widen_inside(panel, corner.first, pixel)
         with ib.else_scope():
-            self._widen_border(panel, corner, pixel, pixels)
+            self._widen_border(panel, corner, pixel)
 
     def _steps(self) -> tuple[int, int]:
         """Bytes from a tap to the one below it, and to the next one."""
         made = self.made
         return made.image[1] * made.inputs * made.dilation[0], made.inputs * made.dilation[1]
 
-    def _widen_inside(self, panel: BufferVar, corner: Expr, pixel: Expr, pixels: int) -> None:
+    def _widen_inside(self, panel: BufferVar, corner: Expr, pixel: Expr) -> None:
         made = self.made
         row, step = self._steps()
         if made.inputs % GROUP:
@@ -185,7 +204,7 @@ class HalvesKernel(StatementKernel):
                 for across in range(made.window[1])
                 for channel in range(made.inputs)
             ]
-            self._run(panel, corner, 0, offsets, pixel, pixels)
+            self._run(panel, corner, 0, offsets, pixel)
             return
         # rows of neighbours are one run
         runs, length = made.window[1], made.inputs
@@ -199,24 +218,24 @@ class HalvesKernel(StatementKernel):
         ):
             at = (down * runs + across) * each + group
             start = corner + down * row + across * step + group * GROUP
-            self._store_word(panel, at * pixels + pixel, self._word(start))
+            self._store_word(panel, at * self.pixels + pixel, self._word(start))
 
-    def _widen_border(self, panel: BufferVar, corner: Corner, pixel: Expr, pixels: int) -> None:
+    def _widen_border(self, panel: BufferVar, corner: Corner, pixel: Expr) -> None:
         """Four by four where channels allow it, asking of each tap whether it is inside."""
         ib, made = self.ib, self.made
         if made.inputs % GROUP:
-            self._widen_apart(panel, corner, pixel, pixels)
+            self._widen_apart(panel, corner, pixel)
             return
         each, border = made.inputs // GROUP, build.const(made.border)
         both = join_halves(border, border)
         with self._taps(corner) as (start, tap, inside):
             with ib.if_scope(inside), ib.for_range(0, each, name="group") as group:
-                at = (tap * each + group) * pixels + pixel
+                at = (tap * each + group) * self.pixels + pixel
                 self._store_word(panel, at, self._word(start + group * GROUP))
             with ib.else_scope(), ib.for_range(0, each, name="group") as group:
-                self._store(panel, (tap * each + group) * pixels + pixel, both, both)
+                self._store(panel, (tap * each + group) * self.pixels + pixel, both, both)
 
-    def _widen_apart(self, panel: BufferVar, corner: Corner, pixel: Expr, pixels: int) -> None:
+    def _widen_apart(self, panel: BufferVar, corner: Corner, pixel: Expr) -> None:
         """Number after number into words of their own, from which groups are joined."""
         ib, made = self.ib, self.made
         with ib.new_scope():
@@ -232,7 +251,7 @@ class HalvesKernel(StatementKernel):
             with ib.for_range(0, self.groups, name="group") as group:
                 one, two, three, four = (numbers[group * GROUP + n] for n in range(GROUP))
                 low, high = join_halves(one, three), join_halves(two, four)
-                self._store(panel, group * pixels + pixel, low, high)
+                self._store(panel, group * self.pixels + pixel, low, high)
 
     @contextmanager
     def _taps(self, corner: Corner) -> Iterator[tuple[Expr, Expr, Expr]]:

@@ -99,23 +99,29 @@ def panel_dots(pixels: int) -> Step:
     return Step(name, STEP + _of_groups(head, pixels, step, begin, "\n".join(plain)))
 
 
-def row_dots(channels: int) -> Step:
-    """So many channels times one pixel."""
-    name = f"sterna_row_dots_{channels}"
+def row_dots(channels: int, widened: bool) -> Step:
+    """So many channels times one pixel, from a panel or from bytes as they lie."""
+    name = f"sterna_row_dots_{channels}" if widened else f"sterna_byte_dots_{channels}"
     step = ["ldrd %[low], %[high], [%[panel]], #8"]
+    if not widened:
+        step = ["ldr %[low], [%[panel]], #4", "sxtb16 %[high], %[low], ror #8",
+                "sxtb16 %[low], %[low]"]
     plain = []
     for channel in range(channels):
         step += ["ldr %[even], [%[weights]], #4", *_WIDEN, *_dots(f"s{channel}")]
+        products = _PLAIN if widened else _PLAIN_BYTES
         plain.append(
             "    {\n      int32_t w0 = weights[0], w1 = weights[1], w2 = weights[2], "
-            f"w3 = weights[3];\n      s{channel} += {_PLAIN};\n      weights += 4;\n    }}"
+            f"w3 = weights[3];\n      s{channel} += {products};\n      weights += 4;\n    }}"
         )
-    plain.append("    panel++;")
+    plain.append("    panel++;" if widened else "    panel += 4;")
     begin = "".join(f"int32_t s{n} = sums[{n}];\n" for n in range(channels))
     head = _HEAD.format(name=name, more="")
+    head = head if widened else head.replace("int64_t *panel", "int8_t *panel")
     return Step(name, STEP + _of_groups(head, channels, step, begin, "\n".join(plain)))
 
 
+_PLAIN_BYTES = "panel[0] * w0 + panel[1] * w1 + panel[2] * w2 + panel[3] * w3"
 _PLAIN = "(int16_t)*panel * w0 + (int16_t)(*panel >> 32) * w1 +\n" \
          "          (int16_t)(*panel >> 16) * w2 + (int16_t)(*panel >> 48) * w3"
 

@@ -62,6 +62,9 @@ class TilePixels:
     number: Expr
     begins: Sequence[Expr]
     side: int
+    zeros: tuple[int, int] = (0, 0)
+    """Lanes of its last vector, from which on, that no pixel fills. They are computed with: what
+    lay there before could be subnormal, which takes some processors many times as long."""
 
 
 class Im2colKernel(StatementKernel):
@@ -150,7 +153,8 @@ class Im2colKernel(StatementKernel):
         if rest:
             side = min(side, rest)
             begins = [begin(build.const(whole * each + k)) for k in range(rest // side)]
-            last.append(TilePixels(build.const(whole), begins, side))
+            zeros = (rest // self.lanes * self.lanes, self.lanes if rest % self.lanes else 0)
+            last.append(TilePixels(build.const(whole), begins, side, zeros))
         if last:
             self._copy_tiles(panel, last)
 
@@ -179,6 +183,10 @@ class Im2colKernel(StatementKernel):
             away = (place * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
             step = (channel * made.window[0] + below) * made.window[1] + beside
             for tile in tiles:
+                first, count = tile.zeros
+                if count:
+                    nothing = Broadcast(build.const(0.0, self.dtype), count)
+                    panel.seen[tile.number, step, first] = nothing
                 for number, begin in enumerate(tile.begins):
                     with ib.for_range(0, tile.side, name="lane", kind="vectorize") as lane:
                         value = self.data[away + begin + lane * across]

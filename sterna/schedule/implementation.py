@@ -110,6 +110,8 @@ class Implementation(ABC):
     """One way to compute contractions."""
 
     name: ClassVar[str]
+    takes_open: ClassVar[bool] = False
+    """Whether its loops run over rows that only the run counts."""
 
     @abstractmethod
     def candidates(
@@ -258,6 +260,7 @@ def _candidates(made: Contraction, weights: Array, processor: Processor) -> list
     return [
         candidate
         for each in implementations().values()
+        if each.takes_open or not made.is_open
         for candidate in each.candidates(made, weights, processor)
     ]
 

@@ -14,6 +14,8 @@ from sterna.relay.op import call as call_of
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 
+# Elements of an image that are laid elsewhere in a cycle.
+ARRANGED = 1.0
 # Where the axes of (N, channel, row, row of a block, column, column of a block) or of
 # (N, row, row of a block, column, column of a block, channel) go: what is next to each other stays.
 _DATA = {"NCHW": (0, 2, 4, 1, 3, 5), "NHWC": (0, 1, 3, 2, 4, 5)}
@@ -33,7 +35,9 @@ class PixelBlocks:
     """Rows and columns of blocks."""
     batch: int
     border: tuple[tuple[int, int], ...]
-    """Zeros before and behind each axis of the image."""
+    """What is added before and behind each axis of the image."""
+    outside: RelayExpr
+    """What lies outside of the image, as a scalar."""
 
     @staticmethod
     def of(made: Contraction, lanes: int) -> "PixelBlocks | None":
@@ -55,7 +59,10 @@ class PixelBlocks:
         if min(map(min, border.values())) < 0:
             return None  # pixels that no window reads would have to go
         widths = tuple(border[axis] for axis in made.data_layout)
-        return PixelBlocks(made.data_layout, step, channels, (rows, columns), made.batch, widths)
+        outside = Constant(from_numpy(np.array(made.border, str(made.data))))
+        return PixelBlocks(
+            made.data_layout, step, channels, (rows, columns), made.batch, widths, outside
+        )
 
     def contraction(self, made: Contraction) -> Contraction:
         """The same over blocks."""
@@ -76,8 +83,7 @@ class PixelBlocks:
         pixels = (rows, self.step, columns, self.step)
         lies_first = self.layout == "NCHW"
         split = (self.channels, *pixels) if lies_first else (*pixels, self.channels)
-        zero = Constant(from_numpy(np.zeros((), "float32")))
-        made = call_of("nn.pad", data, zero, pad_width=self.border)
+        made = call_of("nn.pad", data, self.outside, pad_width=self.border)
         made = call_of("reshape", made, newshape=(self.batch, *split))
         made = call_of("transpose", made, axes=_DATA[self.layout])
         return call_of("reshape", made, newshape=self.shape)

@@ -49,6 +49,8 @@ class PlaneKernel(StatementKernel):
         columns = odd_columns(made)
         self.step = plane_dots((made.window[0], columns), made.strides[1], self.outputs)
         ib.scope_attr(None, "pragma_import_c", self.step.definition)
+        if {*made.strides} == {1} and made.result == made.image:
+            self.read_first()
         plane = ib.allocate("int32", (self.rows * self.words,), name="plane")
         inside = min(made.image[0], self.rows - made.before[0])
         below = made.before[0] + inside

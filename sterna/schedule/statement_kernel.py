@@ -12,7 +12,8 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
 from sterna.schedule.epilogue import Epilogue, Finish
 from sterna.te import Tensor, extern
-from sterna.tir import ir_builder
+from sterna.tir import address_of, ir_builder
+from sterna.tir.in_place import READS_FIRST
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.stmt import Buffer, Stmt
 
@@ -57,6 +58,11 @@ class StatementKernel(ABC):
             attrs={"schedule": self.describe()},
         )
         return made
+
+    def read_first(self) -> None:
+        """Say that each number of the data is read before what takes its place is written."""
+        first = self.data[(0,) * len(self.data.shape)]
+        self.ib.scope_attr(None, READS_FIRST, address_of(first))
 
     def finished(self, index: Sequence[Expr], value: Expr) -> Expr:
         """What is stored where the contraction's element is a value."""

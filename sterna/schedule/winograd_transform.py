@@ -46,7 +46,7 @@ class Transform:
             store(row, self._line(ib, line))
 
     def _lines_of(self, ib: IRBuilder, count: int, name: str) -> AbstractContextManager[Var]:
-        return ib.for_range(0, count, name=name, annotations={STAYS_ROLLED: True})
+        return ib.for_range(0, count, name=name, annotations={STAYS_ROLLED: 1})
 
     def _line(self, ib: IRBuilder, values: Sequence[tuple[Expr | None, Expr]]) -> list[Expr]:
         """The matrix times a line of the square."""

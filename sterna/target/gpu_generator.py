@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from sterna.codegen.code import Code, KernelsCode
+from sterna.codegen.code import SUPPORT, Code, KernelsCode
 from sterna.codegen.device import (
     DeviceCode,
     DeviceModule,
@@ -43,7 +43,7 @@ class GPUGenerator(KernelCodeGenerator):
         """The text of a program of kernels, for the device's driver."""
 
     def prepared(self, kernel: PrimFunc, target: Target) -> PrimFunc:
-        """A kernel as this language's devices run it best."""
+        """A kernel with what the device's launches are to know of it."""
         return kernel
 
     def compile(
@@ -68,6 +68,9 @@ class GPUGenerator(KernelCodeGenerator):
         host = host_of(target)
         objects = {name: kernel.host for name, kernel in made.items()}
         linked = _kernel_generator(host).link(objects, host, text)
+        if SUPPORT not in kernels:  # which the host's code has, and a cached model needs
+            shared = LaunchedKernel(linked.kernels[SUPPORT], ())
+            kernels = {SUPPORT: shared.to_bytes(), **kernels}
         programs = [program for kernel in made.values() for program in kernel.programs]
         return LaunchedKernels(kernels, text, linked, DeviceModule.make(self.device, programs))
 

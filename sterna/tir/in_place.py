@@ -3,23 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sterna.arith import Analyzer, detect_linear
+from sterna.arith import Analyzer, detect_linear, substitute
 from sterna.ir import build
 from sterna.ir.expr import LT, Call, Expr, Ramp, Var
 from sterna.ir.node import Node
 from sterna.ir.structural import structural_equal
 from sterna.tir.stmt import (
+    AttrStmt,
     Buffer,
     BufferLoad,
     BufferStore,
     For,
     IfThenElse,
+    LetStmt,
     Prefetch,
     PrimFunc,
     Stmt,
     Tensorized,
+    statements_in,
 )
 
+READS_FIRST = "reads_first"
+"""The attribute of statements that read each element of a buffer, whose address it has, before they
+write what takes its place in an output of the same size."""
 OVERLAPPING = "overlapping"
 """The attribute of a function with the places of parameters that may share memory."""
 
@@ -55,8 +61,10 @@ def can_take_over(source: Buffer, target: Buffer, stmts: Sequence[Stmt]) -> bool
     """Whether target may lie in source's memory while these statements run, the last that use it.
 
     So it is if source is only read where an element of target is written, at that element's own
-    index, and no element of target is written twice. Both are one-dimensional.
+    index, and no element of target is written twice; or if they say so. Both are one-dimensional.
     """
+    if any(_reads_first(source, inner) for stmt in stmts for inner in statements_in(stmt)):
+        return True
     search = _Search(source, target)
     try:
         for stmt in stmts:
@@ -64,6 +72,13 @@ def can_take_over(source: Buffer, target: Buffer, stmts: Sequence[Stmt]) -> bool
     except _Refused:
         return False
     return _distinct(search.found)
+
+
+def _reads_first(source: Buffer, stmt: Stmt) -> bool:
+    if not isinstance(stmt, AttrStmt) or stmt.key != READS_FIRST:
+        return False
+    load = stmt.value.args[0] if isinstance(stmt.value, Call) else None
+    return isinstance(load, BufferLoad) and load.buffer.data is source.data
 
 
 class _Refused(Exception):
@@ -139,12 +154,21 @@ class _Search:
         self.analyzer = Analyzer()
         self.rest: Expr | None = None
         self.found: list[_Footprint] = []
+        self.named: dict[Var, Expr] = {}
+        """What names stand for, of which indices are made."""
 
     def stmt(self, stmt: Stmt, place: _Place) -> None:
         if not place.is_reached:
             return
         if isinstance(stmt, BufferStore):
             self.store(stmt, place)
+            return
+        if isinstance(stmt, LetStmt) and self.is_stored_inside(stmt):
+            value = stmt.value
+            if isinstance(value, Call) and value.op == "exact":
+                (value,) = value.args
+            self.named[stmt.var] = substitute(value, self.named)
+            self.stmt(stmt.body, place)
             return
         if isinstance(stmt, (Tensorized, Prefetch)) and self.touches(stmt):
             raise _Refused
@@ -167,6 +191,22 @@ class _Search:
                 self.leave_alone(part, store.indices if is_target else None)
         if is_target:
             self.found.append(self.footprint(store.indices, place))
+
+    def is_stored_inside(self, let: LetStmt) -> bool:
+        """Whether all that a value reads of source is written behind it, in target's own place."""
+        read: list[tuple[Expr, ...]] = []
+        stack: list[Node] = [let.value]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, BufferLoad) and node.buffer is self.source:
+                read.append(node.indices)
+            elif node is self.source.data or node is self.target.data:
+                return False
+            else:
+                stack.extend(node.children())
+        places = [inner.indices for inner in statements_in(let.body) if read
+                  and isinstance(inner, BufferStore) and inner.buffer is self.target]
+        return all(any(structural_equal(one, at) for at in places) for one in read)
 
     def leave_alone(self, expr: Node, but_at: tuple[Expr, ...] | None = None) -> None:
         """Refuse uses of source in an expression, except loads at one index."""
@@ -194,7 +234,7 @@ class _Search:
         return False
 
     def footprint(self, indices: tuple[Expr, ...], place: _Place) -> _Footprint:
-        (index,) = indices
+        index: Expr = substitute(indices[0], self.named)
         steps: list[_Step] = []
         if isinstance(index, Ramp):
             steps.append(_Step(_number(index.stride), index.lanes))

@@ -24,7 +24,7 @@ def passes(simple: bool = False) -> list[Pass]:
     order += [T.Simplify()]
     if not simple:
         # before vectors: a vector has no room for a guard
-        order += [T.LoopPartition(), T.HoistIfThenElse()]
+        order += [T.UnswitchBorder(), T.LoopPartition(), T.HoistIfThenElse()]
     order += [
         T.FlattenBuffer(),  # before vectors: one index to widen, not several
         T.NarrowDataType(32),  # after flattening: an index is as large as it gets

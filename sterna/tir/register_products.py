@@ -5,16 +5,26 @@
                                four warps. a: four words of each thread, of two numbers each, in the
                                order in which a product before left its sums. b: a descriptor of a
                                matrix in shared memory
+    settle(first, n)           n registers hold what products that were waited for have made:
+                               nothing that reads them is moved before
+    larger(x, y), flushed_exp2(x)
+                               float32: the larger number, and a power of two; subnormal ones are 0
 """
 
-from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.ir import build
+from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.support.dtype import DataType
 from sterna.tir.external import address_of
 from sterna.tir.intrinsics import Intrinsic, register_intrinsic
 from sterna.tir.stmt import BufferLoad
 
-register_intrinsic(Intrinsic("wgmma_registers", 6, None, has_effect=True, result="int32"))
+for _row in (
+    Intrinsic("wgmma_registers", 6, None, has_effect=True, result="int32"),
+    Intrinsic("settle", 2, None, has_effect=True, result="int32"),
+    Intrinsic("larger", 2, None, result="float32"),
+    Intrinsic("flushed_exp2", 1, None, result="float32"),
+):
+    register_intrinsic(_row)
 
 
 def wgmma_registers(
@@ -26,3 +36,18 @@ def wgmma_registers(
         StringImm(str(kind)), build.const(columns), address_of(sums), address_of(words), b,
         build.const(int(b_along_rows)),
     ))
+
+
+def settle(first: BufferLoad, count: int) -> Expr:
+    """What products have put into so many registers, from one on, is there."""
+    return Call(INT32, "settle", (address_of(first), build.const(count)))
+
+
+def larger(x: Expr, y: Expr) -> Expr:
+    """The larger of two floats, or the one that is a number."""
+    return Call(DataType("float32"), "larger", (x, y))
+
+
+def flushed_exp2(x: Expr) -> Expr:
+    """2 to the power of x, within two units of the last place; 0 below the normal numbers."""
+    return Call(DataType("float32"), "flushed_exp2", (x,))

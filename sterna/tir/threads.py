@@ -19,6 +19,10 @@ DYNAMIC = "shared.dyn"
 ROLLED = "rolled"
 """What a loop is annotated by that stays one: written out it would take too many registers."""
 
+BEGINS_EARLY = "begins_early"
+"""A kernel's attribute: a launch may start it before the kernel in front of it has ended, for which
+its code waits before it touches memory."""
+
 # Which scopes are one piece of memory for a whole grid, a block or a thread.
 GRID, BLOCK, THREAD = range(3)
 

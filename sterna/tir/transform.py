@@ -26,6 +26,7 @@ from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.skip_assert import skip_assert
 from sterna.tir.passes.storage_rewrite import storage_rewrite
 from sterna.tir.passes.unroll_loop import unroll_loop
+from sterna.tir.passes.unswitch_border import unswitch_border
 from sterna.tir.passes.vectorize_loop import vectorize_loop
 from sterna.tir.stmt import PrimFunc
 from sterna.tir.verify import verify
@@ -34,7 +35,8 @@ __all__ = [
     "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
     "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoopPartition",
     "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp", "Simplify",
-    "SkipAssert", "StorageRewrite", "UnrollLoop", "VectorizeLoop", "prim_func_pass",
+    "SkipAssert", "StorageRewrite", "UnrollLoop", "UnswitchBorder", "VectorizeLoop",
+    "prim_func_pass",
 ]
 
 
@@ -151,6 +153,11 @@ def LoopPartition() -> Pass:
         return loop_partition(func, context.get_config("tir.LoopPartition"))
 
     return PrimFuncPass(change, _info("LoopPartition"), PrimFunc)
+
+
+def UnswitchBorder() -> Pass:
+    """Loop unswitching: give what no border touches of marked loops a body without questions."""
+    return _plain("UnswitchBorder", unswitch_border)
 
 
 def HoistIfThenElse() -> Pass:

@@ -55,7 +55,7 @@ def test_the_report_is_shown_on_request(sterna: Sterna) -> None:
         (["dense.onnx", "-o", "a.so", "--precision", "int4"], 2, "--precision"),
         (["missing.onnx", "-o", "a.so"], 3, "No such file or directory: 'missing.onnx'"),
         (["broken.onnx", "-o", "a.so"], 3, "broken.onnx is no ONNX model"),
-        (["open.onnx", "-o", "a.so"], 3, "such as --shape image:1,6"),
+        (["open.onnx", "-o", "a.o"], 3, "open shapes is written as .so or .tar"),
         (["dense.onnx", "-o", "a.so", "--shape", "img:1,6"], 3, "'img', which is no input"),
         (["unsupported.onnx", "-o", "a.so"], 4, "birds.Flutter (opset 1): wing"),
         (["dense.onnx", "-o", "a.so", "--target", "lvm"], 4, "Cannot recognize 'lvm'"),
@@ -104,7 +104,7 @@ def test_a_failure_of_our_own_says_how_to_see_where(
     def fail(*args: object, **named: object) -> None:
         raise AssertionError("a wing is missing")
 
-    monkeypatch.setattr("sterna.model.compile_model.compile_closed", fail)
+    monkeypatch.setattr("sterna.model.compile_model.compile", fail)
     done = sterna("compile", "dense.onnx", "-o", "dense.so")
     assert done.status == 1
     assert done.err == "sterna: AssertionError: a wing is missing\n(--debug shows where)\n"

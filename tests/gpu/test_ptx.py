@@ -174,6 +174,16 @@ def test_too_much_shared_memory_is_refused() -> None:
         ptx(schedule, [a, b])
 
 
+def test_kernels_start_early_and_wait_before_they_touch_memory() -> None:
+    a, b = (te.placeholder((1024,), name=name) for name in "AB")
+    c = te.compute((1024,), lambda i: a[i] * b[i] + a[i], name="C")
+    text = ptx(by_threads(c, 4), [a, b, c], "sm_90")
+    waits, loads = text.index("griddepcontrol.wait"), text.index("ld.global")
+    assert "griddepcontrol.launch_dependents" in text[:waits] and waits < loads
+    assert text.count("ld.global.nc.v4.b32") == 2, "that arrays are only read is still known"
+    assert "griddepcontrol" not in ptx(by_threads(c, 4), [a, b, c], "sm_89")
+
+
 def test_an_array_that_begins_elsewhere_is_refused() -> None:
     example = vector_add()
     source = tvm.build(example.schedule, example.args, "cuda -arch=sm_80", name="add").get_source()

@@ -57,7 +57,7 @@ def test_one_object_serves_all_sizes_of_a_dimension() -> None:
     assert repr(compiled) == "OpenModel(x: float32[batch, 8], bias: float32[batch, 1]) -> (y)"
     for batch in (1, 3, 17, 3):
         agree(compiled, model, x=floats(batch, 8), bias=floats(batch, 1))
-    assert compiled.compiled == 3
+    assert compiled.compiled == 1 and compiled.is_symbolic
     with pytest.raises(InputError, match="'batch' is 2 in input 'x' and 3 in input 'bias'"):
         compiled(floats(2, 8), floats(3, 1))
     with pytest.raises(InputError, match=r"x: float32\[batch, 8\] is given the shape \(2, 7\)"):
@@ -267,4 +267,4 @@ def test_threads_share_a_model() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, [1, 2, 1, 2, 2, 1]))
-    assert compiled.compiled == 2
+    assert compiled.compiled == 1

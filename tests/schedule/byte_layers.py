@@ -49,6 +49,8 @@ def quantised(kind: str, signs: tuple[str, str], seed: int) -> tuple[Any, dict[s
                   {"groups": 48, "strides": (2, 1), "padding": (0, 2, 1, 2)}),
         "flat": ((1, 16, 6, 5), (16, 1, 4, 1), {"groups": 16, "strides": (1, 2)}),
         "groups": ((1, 8, 6, 6), (16, 4, 3, 3), {"groups": 2, "dilation": 2, "padding": 2}),
+        "ragged groups": ((1, 24, 6, 7), (15, 8, 3, 3), {"groups": 3, "padding": 1}),
+        "patches": ((1, 3, 20, 24), (16, 3, 5, 4), {"strides": (4, 4), "padding": (1, 0, 2, 3)}),
         "few": ((1, 6, 5, 5), (3, 6, 2, 2), {}),
         "deep": ((2, 40, 5, 9), (24, 40, 3, 3), {"strides": (2, 1), "padding": 1}),
         "dense": ((3, 37), (24, 37), {}),

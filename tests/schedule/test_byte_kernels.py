@@ -181,8 +181,8 @@ def test_aarch64_narrows_without_comparisons() -> None:
 
 
 KINDS = [
-    "pointwise", "window", "depthwise", "rows", "steps", "flat", "groups", "few", "deep", "dense",
-    "row",
+    "pointwise", "window", "depthwise", "rows", "steps", "flat", "groups", "ragged groups",
+    "patches", "few", "deep", "dense", "row",
 ]
 
 
@@ -195,7 +195,7 @@ def test_layers(kind: str) -> None:
 
 @pytest.mark.parametrize("target", MACHINES[1:])
 def test_layers_on_other_processors(target: str) -> None:
-    for seed, kind in enumerate(["window", "dense", "steps"]):
+    for seed, kind in enumerate(["window", "dense", "steps", "groups", "patches"]):
         check(*quantised(kind, SIGNS[seed % 2], seed), target, 3)
 
 

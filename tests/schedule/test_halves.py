@@ -83,7 +83,9 @@ def test_layers_are_exact(name: str) -> None:
     np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), **feeds), want)
 
 
-@pytest.mark.parametrize(("rows", "depth", "units"), [(1, 21, 8), (1, 8, 7), (7, 12, 5)])
+@pytest.mark.parametrize(("rows", "depth", "units"), [
+    (1, 21, 8), (1, 8, 7), (7, 12, 5), (1, 512, 6), (1, 512, 3),
+])
 def test_rows_are_exact(rows: int, depth: int, units: int) -> None:
     rng = np.random.default_rng(depth)
     x, w = extremes(rng, (rows, depth), "int8"), extremes(rng, (units, depth), "int8")

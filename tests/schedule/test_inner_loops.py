@@ -206,7 +206,7 @@ def test_depthwise_windows_are_written_out(target: str) -> None:
     loop = busiest_loop(assembly(network(96, 96, 56, 3, groups=96), Target(target)))
     columns = 4 if "haswell" in target else 8
     products = loop.count(PRODUCT)
-    assert products in (6 * columns, 9 * columns)
+    assert 6 * columns <= products <= 9 * columns  # a column at the border has fewer
     assert loop.count(STACK) == 0, "\n".join(loop.lines)
     assert len(loop.lines) <= 3.2 * products, "\n".join(loop.lines)
 

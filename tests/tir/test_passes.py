@@ -11,9 +11,10 @@ from sterna.te.lower import lower_schedule
 from sterna.tir import PrimFunc, interpreter
 from sterna.tir.passes.flatten_buffer import flatten_buffer
 from sterna.tir.passes.hoist_if_then_else import hoist_if_then_else
-from sterna.tir.passes.loop_partition import MANY_PIECES, loop_partition
+from sterna.tir.passes.loop_partition import MANY_PIECES, VERY_MANY_PIECES, loop_partition
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.unroll_loop import unroll_loop
+from sterna.tir.passes.unswitch_border import unswitch_border
 from sterna.tir.passes.vectorize_loop import vectorize_loop
 from sterna.tir.verify import verify
 
@@ -70,7 +71,7 @@ def test_partition_loops_with_a_symbolic_extent() -> None:
         same_numbers(func, done, size, size)
 
 
-@pytest.mark.parametrize("count", [3, 15])
+@pytest.mark.parametrize("count", [2, 5, 15])
 def test_partition_loops_at_every_border_and_keeps_many_pieces_rolled(count: int) -> None:
     n = 4 * count
     parts = [te.placeholder((4,), name=f"p{k}") for k in range(count)]
@@ -88,8 +89,10 @@ def test_partition_loops_at_every_border_and_keeps_many_pieces_rolled(count: int
     done = loop_partition(simplify(func))
     verify(done)
     text = str(done)
-    assert text.count("for i") == count and "if_then_else" not in text
+    assert "if_then_else" not in text
+    written = count if MANY_PIECES <= count < VERY_MANY_PIECES else 0
     assert text.count("stays_rolled") == (count if count >= MANY_PIECES else 0)
+    assert text.count("  # unrolled") == written and text.count("for i") == count + written
     given = [np.arange(4, dtype="float32") + 10 * k for k in range(count)]
     result = np.zeros(n, "float32")
     interpreter.run(done, *given, result)
@@ -116,6 +119,32 @@ def test_hoist_conditions_asks_before_the_loop() -> None:
 def test_hoist_conditions_leaves_what_depends_on_the_loop() -> None:
     func = simplify(scaled(22, 8))
     assert hoist_if_then_else(func) is func
+
+
+@pytest.mark.parametrize("rows", [2, 9])
+def test_unswitch_border_asks_once_an_iteration(rows: int) -> None:
+    a = te.placeholder((rows, 4), name="a")
+    padded = te.compute(
+        (rows + 2, 4),
+        lambda i, j: te.if_then_else(te.all(i >= 1, i < rows + 1), a[i - 1, j], 0.0), name="padded",
+    )
+    k = te.reduce_axis((0, 3), "k")
+    out = te.compute((rows, 4), lambda i, j: te.sum(padded[i + k, j], axis=k), name="out")
+    s = te.create_schedule(out.op)
+    s[padded].compute_inline()
+    s[out].pragma(out.op.axis[0], "loop_unswitch_hint", True)
+    s[out].unroll(k)
+    func = simplify(lower_schedule(s, [a, out], "f"))
+    done = unswitch_border(func)
+    verify(done)
+    inside, _, border = str(done).partition("else:")
+    assert "if i >= 1 and i < 8" in inside if rows == 9 else not border
+    assert inside.count("if_then_else") == (0 if rows == 9 else 1)
+    assert ("stays_rolled" in border and "if_then_else" in border) is (rows == 9)
+    values, result = np.arange(rows * 4, dtype="float32").reshape(rows, 4), np.zeros((rows, 4), "f")
+    interpreter.run(done, values, result)
+    wide = np.pad(values, ((1, 1), (0, 0)))
+    np.testing.assert_array_equal(result, wide[:-2] + wide[1:-1] + wide[2:])
 
 
 def test_vectorize_loops_makes_vectors() -> None:

@@ -492,8 +492,8 @@ _DIVISIONS = {"FloorDiv", "FloorMod", "TruncDiv", "TruncMod"}
 _CHEAP = {"likely", "bitwise_and", "bitwise_or", "bitwise_xor", "reinterpret", "abs"}
 
 _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
-    "if_then_else": CallEmitter._if_then_else, "likely": CallEmitter._likely,
-    "exact": CallEmitter._exact,
+    "if_then_else": lambda emitter, expr: emitter._if_then_else(expr),
+    "likely": CallEmitter._likely, "exact": CallEmitter._exact,
     "any_lane": CallEmitter._any_lane, "table": CallEmitter._table,
     "inverse_estimate": CallEmitter._inverse_estimate,
     "shift_right": CallEmitter._shift_right, "bitwise_not": CallEmitter._bitwise_not,

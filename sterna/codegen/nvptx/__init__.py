@@ -6,7 +6,8 @@
     assemble.py     LLVM's text to PTX, in a process that may end
 """
 
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.codegen.nvptx.kernel import ALIGNMENT
 from sterna.codegen.nvptx.module import generate
 
-__all__ = ["ALIGNMENT", "generate"]
+__all__ = ["ALIGNMENT", "Architecture", "generate"]

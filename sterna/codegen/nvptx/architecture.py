@@ -55,6 +55,11 @@ class Architecture:
         return _MOST_SHARED.get(self.number, 48) * 1024
 
     @property
+    def starts_early(self) -> bool:
+        """Whether kernels may start before the one in front of them has ended, and wait for it."""
+        return self.number >= 90
+
+    @property
     def features(self) -> frozenset[str]:
         """The names of all GPUs whose plain code runs on it, and its own."""
         older = {f"sm_{number}" for number in _LEAST_VERSION

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import IO, Any
 
-from sterna.codegen.llvm.machine import LLVMOptions, create_machine, optimize
+from sterna.codegen.llvm.machine import LLVMOptions, create_machine
 from sterna.support.errors import InternalError
 from sterna.support.expendable import is_expendable
 
@@ -100,6 +100,10 @@ def _ptx(text: str, cpu: str, features: str, level: int) -> str:
     machine = create_machine(options)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.verify()
-    optimize(module, machine, level)
+    # Schedules say where vectors are: more of them would only be cut up again.
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = tuning.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
     ptx: str = machine.emit_assembly(module)
     return ptx

@@ -1,18 +1,27 @@
 """Kernels as LLVM functions: those of processors, with threads, barriers and spaces of memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sterna.codegen.llvm.calls import is_harmless
 from sterna.codegen.llvm.stmt import StmtEmitter
-from sterna.codegen.llvm.types import memory_type, symbol, value_type
+from sterna.codegen.llvm.types import memory_type, symbol, value_type, vector_type
+from sterna.codegen.nvptx import early
 from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
 from sterna.codegen.nvptx.registers import written_out
+from sterna.codegen.nvptx.speculation import (
+    elements_of,
+    is_private,
+    may_speculate,
+    stores_to_speculate,
+)
 from sterna.codegen.nvptx.warpgroups import WARPGROUPS
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr
+from sterna.ir.expr import Call, Expr, Select, Var
 from sterna.ir.node import Node
 from sterna.tir.effects import calls
 from sterna.tir.in_place import overlapping
@@ -24,10 +33,11 @@ from sterna.tir.stmt import (
     BufferLoad,
     BufferStore,
     For,
+    IfThenElse,
     PrimFunc,
     Stmt,
 )
-from sterna.tir.threads import DYNAMIC, ROLLED, is_shared
+from sterna.tir.threads import BEGINS_EARLY, DYNAMIC, ROLLED, is_shared
 
 if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
@@ -52,6 +62,15 @@ class KernelEmitter(StmtEmitter):
         self.cluster = 1
         """Neighbouring blocks that run together."""
         self._declared = 0
+        self._wanted: str | None = None
+        """Whether what is computed is wanted; None: it is."""
+        self._choice: str | None = None
+        """The same for the index at hand, which is 0 where its element is not wanted."""
+        self._row = 1
+        self.writer: early.MarkedWriter = early.MarkedWriter(module)
+        self._marks: dict[int, str] = {}
+        """By the identities of arrays: what their loads and stores are marked with."""
+        self._only_read: set[int] = set()
         self.written_out: set[int] = set()
         """The variables of loops that index registers, which have no addresses."""
 
@@ -65,18 +84,22 @@ class KernelEmitter(StmtEmitter):
             # Before that others write to what the kernel only reads.
             self.noalias, written = False, set(function.buffers)
         maps = function.attrs.get(TENSOR_MAPS, {})
-        params = []
+        params, arrays = [], []
         for i, (var, buffer) in enumerate(zip(function.params, function.buffers, strict=True)):
             operand = f"%p{i}"
             if i in maps:
                 params.append(f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" {operand}')
                 self.bind(var, operand)
-                continue
-            if buffer is None:
+            elif buffer is None:
                 params.append(f"{value_type(var.dtype)} {operand}")
                 self.bind(var, operand)
-                continue
-            params.append(f"{self._address(buffer, written)} {operand}")
+            else:
+                params.append(f"{self._address(buffer, written)} {operand}")
+                arrays.append((var, buffer, operand))
+        addresses = [operand for _, _, operand in arrays]
+        if function.attrs.get(BEGINS_EARLY):
+            addresses = self._wait(addresses, [buffer for _, buffer, _ in arrays], written)
+        for (var, buffer, _), operand in zip(arrays, addresses, strict=True):
             generic = self.writer.value(f"addrspacecast ptr addrspace(1) {operand} to ptr")
             self.bind(var, generic)
             self.bind(buffer.data, generic)
@@ -87,6 +110,17 @@ class KernelEmitter(StmtEmitter):
         if self.cluster > 1:
             sizes += f' "nvvm.cluster_dim"="{self.cluster},1,1"'
         return self.writer.text(f'{head} nounwind "no-builtins"{sizes}')
+
+    def _wait(
+        self, addresses: list[str], buffers: list[Buffer], written: set[Buffer | None]
+    ) -> list[str]:
+        """Let the next kernel start and wait for those before; the addresses from there on."""
+        self.need(Needs(90, 78), "a kernel that starts early")
+        alone = [b for b in buffers if self.noalias and id(b.data) not in self.overlapping]
+        own = zip(alone, early.marks(self.module, len(alone)), strict=True)
+        self._marks = {id(buffer.data): mark for buffer, mark in own}
+        self._only_read = {id(b.data) for b in alone if b not in written}
+        return early.wait(self.writer, addresses)
 
     def _address(self, buffer: Buffer, written: set[Buffer | None]) -> str:
         alone = self.noalias and id(buffer.data) not in self.overlapping
@@ -135,6 +169,72 @@ class KernelEmitter(StmtEmitter):
             number = self.writer.value(f"zext nneg i32 {number} to {value_type(stmt.var.dtype)}")
         self.bind(stmt.var, number)
         self.stmt(stmt.body)
+
+    # ---- what may be computed in vain ----
+
+    def branch(self, stmt: IfThenElse) -> None:
+        """A branch; one that only changes registers becomes selects."""
+        stores = stores_to_speculate(stmt)
+        if stores is None or self._wanted is not None:
+            super().stmt(stmt)
+            return
+        wanted = Var("wanted", stmt.condition.dtype)
+        self.bind(wanted, self.expr(stmt.condition))
+        with self._speculating(self.env[id(wanted)]):
+            for store in stores:
+                kept = BufferLoad(store.buffer, store.indices)
+                self.stmt(BufferStore(store.buffer, Select(wanted, store.value, kept),
+                                      store.indices))
+
+    def _if_then_else(self, expr: Call) -> str:
+        condition, then, otherwise = expr.args
+        able = condition.dtype.lanes == 1 and self.mask is None and self._wanted is None
+        if not able or not may_speculate(then) or not is_harmless(otherwise):
+            return super()._if_then_else(expr)
+        with self.exact(False):
+            test = self.expr(condition)
+        with self._speculating(test):
+            value = self.expr(then)
+        return self.select(test, 1, expr.dtype, value, self.expr(otherwise))
+
+    @contextmanager
+    def _speculating(self, wanted: str) -> Iterator[None]:
+        """Inside, loads take an element that is there where the wanted one may not be."""
+        self._wanted = wanted
+        try:
+            yield
+        finally:
+            self._wanted = None
+
+    def _load_row(self, buffer: Buffer, base: Expr, lanes: int, mask: str | None) -> str:
+        before, self._row = self._row, lanes
+        loaded = super()._load_row(buffer, base, lanes, mask)
+        self._row = before
+        return loaded
+
+    def address(self, buffer: Buffer, offset: Expr) -> str:
+        before, row, self._choice = self._choice, self._row, None
+        if self._wanted is not None and not is_private(buffer):
+            low, high = self.ranges.of(offset)
+            is_there = low >= 0 and high + row <= elements_of(buffer)
+            self._choice = None if is_there else self._wanted
+        self._row = 1
+        address = super().address(buffer, offset)
+        self._choice, self._row = before, row
+        array = id(buffer.data)
+        self.writer.mark = self._marks.get(array, "")
+        only_read = array in self._only_read
+        self.writer.load_mark = early.never_written(self.module) if only_read else ""
+        return address
+
+    def index(self, expr: Expr) -> str:
+        choice, self._choice = self._choice, None
+        operand = super().index(expr)
+        if choice is None:
+            return operand
+        kind = vector_type(self.module.index_type, expr.dtype.lanes)
+        zero = "0" if expr.dtype.lanes == 1 else "zeroinitializer"
+        return self.writer.value(f"select i1 {choice}, {kind} {operand}, {kind} {zero}")
 
     # ---- memory ----
 
@@ -223,10 +323,13 @@ class KernelEmitter(StmtEmitter):
 
 _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
     For: KernelEmitter.loop,
+    IfThenElse: KernelEmitter.branch,
     Allocate: KernelEmitter.allocate,
     AssertStmt: KernelEmitter.check,
 }
 _ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS, **REGISTER_PRODUCTS}
+# Whoever is given an element's address may write there.
+_TAKES_ADDRESSES = frozenset({"address_of", "store_bits"})
 _OF_THE_HOST = frozenset({"call_packed", "call_extern", "call_pure_extern", "try_call"})
 
 
@@ -240,8 +343,7 @@ def written_buffers(body: Stmt) -> set[Buffer | None]:
 def _note_written(node: Node, found: set[Buffer | None]) -> None:
     if isinstance(node, BufferStore):
         found.add(node.buffer)
-    elif isinstance(node, Call):
-        # Whoever is given an element's address may write there.
+    elif isinstance(node, Call) and node.op in _TAKES_ADDRESSES:
         found.update(arg.buffer for arg in node.args if isinstance(arg, BufferLoad))
     for child in node.children():
         _note_written(child, found)

@@ -1,5 +1,6 @@
 """PTX of products whose first factor is in registers. Meaning: sterna/tir/register_products.py."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sterna.codegen.llvm.convert import zero
@@ -51,6 +52,39 @@ def _wgmma_registers(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _settle(emitter: Any, expr: Call) -> str:
+    """Nothing, through which registers go."""
+    writer, first = emitter.writer, emitter.expr(expr.args[0])
+    count = build.int_value(expr.args[1])
+    assert count is not None
+    places = [
+        writer.value(f"getelementptr inbounds float, ptr {first}, i64 {number}")
+        for number in range(count)
+    ]
+    old = [f"float {writer.value(f'load float, ptr {place}, align 4')}" for place in places]
+    constraints = ["=f"] * count + [str(number) for number in range(count)]
+    result = "{" + ", ".join(["float"] * count) + "}"
+    made = write_asm(emitter, "", ",".join(constraints), *old, result=result)
+    for number, place in enumerate(places):
+        value = writer.value(f"extractvalue {result} {made}, {number}")
+        writer.emit(f"store float {value}, ptr {place}, align 4")
+    return zero(expr.dtype)
+
+
+def _floats(name: str) -> Callable[[Any, Call], str]:
+    """One instruction of LLVM's on floats."""
+
+    def write(emitter: Any, expr: Call) -> str:
+        given = [("float", emitter.expr(arg)) for arg in expr.args]
+        made: str = emitter.instruction(name, "float", *given)
+        return made
+
+    return write
+
+
 REGISTER_PRODUCTS = {
     "wgmma_registers": DeviceIntrinsic(_wgmma_registers, Needs(90, 83, only=("sm_90a",))),
+    "settle": DeviceIntrinsic(_settle),
+    "larger": DeviceIntrinsic(_floats("llvm.nvvm.fmax.f")),
+    "flushed_exp2": DeviceIntrinsic(_floats("llvm.nvvm.ex2.approx.ftz.f32")),
 }

@@ -18,6 +18,7 @@ from sterna.frontend.calls import (
     type_of,
 )
 from sterna.frontend.node import Result
+from sterna.frontend.onnx.host_nodes import TEXT
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import (
     KERNEL,
@@ -30,6 +31,7 @@ from sterna.frontend.onnx.windows import (
     shared,
     spatial_rank,
 )
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
@@ -169,8 +171,15 @@ def max_unpool(node: Node) -> RelayExpr:
     own = [
         (extents[i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i] for i in range(rank)
     ]
-    wanted = tuple(node.ints(2, "output_shape")) if node.has(2) else (batch, channels, *own)
-    return call("nn.max_unpool", node[0], node[1], output_shape=wanted)
+    made = call("nn.max_unpool", node[0], node[1], output_shape=(batch, channels, *own))
+    if not node.has(2):
+        return made
+    # Indices are those of the size that the window gives; what is more lies behind, in zeros.
+    wanted = node.ints(2, "output_shape")[2:]
+    if len(wanted) != rank or any(w < o for w, o in zip(wanted, own, strict=True)):
+        raise ValueError(f"output_shape is at least {own} in its last dimensions, not {wanted}")
+    widths = [(0, 0), (0, 0), *((0, w - o) for w, o in zip(wanted, own, strict=True))]
+    return call("nn.pad", made, tuple(widths), like(0, made))
 
 
 # ---- normalisations ----
@@ -301,9 +310,16 @@ def softmax(node: Node) -> RelayExpr:
 
 
 def _dropped(node: Node, ratio: float) -> list[RelayExpr]:
-    """Elements dropped as in training, by the seed and the generator of ONNX's own definition."""
-    draws = np.random.RandomState(node.attr("seed")).uniform(0, 1.0, node.shape(0))
-    kept = constant(draws >= ratio)
+    """Elements dropped as in training, by the seed and the generator of ONNX's own definition.
+
+    The host draws the mask in each run.
+    """
+    generator, shape = np.random.RandomState(node.attr("seed")), node.shape(0)
+
+    def draw(operands: list[Array]) -> list[Array]:
+        return [generator.uniform(0, 1.0, shape) >= ratio]
+
+    (kept,) = node.feeds.by_host(draw, [node[0]], 1, TEXT)
     scale = like(1 / (1 - ratio) if ratio < 1 else 0.0, node[0])
     scaled = call("multiply", call("multiply", node[0], scale), cast(kept, dtype_of(node[0])))
     return [scaled, kept]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sterna.frontend.calls import call, dtype_of, rank_of
+from sterna.frontend.calls import call, cast, dtype_of, rank_of
 from sterna.frontend.onnx.convert_elementwise import element_type
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
@@ -36,7 +36,9 @@ def dft(node: Node) -> RelayExpr:
         axis = int(node.number(2, "axis")) if node.has(2) else -2
     length = int(node.number(1, "dft_length")) if node.has(1) else None
     inverse, half = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
-    return call("signal.dft", node[0], axis=axis, length=length, inverse=inverse, onesided=half)
+    exact = cast(node[0], "float64")  # by definition sums of float64, rounded once
+    made = call("signal.dft", exact, axis=axis, length=length, inverse=inverse, onesided=half)
+    return cast(made, dtype_of(node[0]))
 
 
 @converter("STFT", since=17)

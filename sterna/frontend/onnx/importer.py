@@ -61,11 +61,12 @@ from sterna.frontend.onnx.node import Node, find_converter
 from sterna.frontend.onnx.open_graph import OpenGraph, open_input, tensor_entry
 from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
 from sterna.frontend.open_inputs import Given, OpenInput, is_tensor, tensors_of
-from sterna.frontend.open_shapes import UndecidedError
+from sterna.frontend.open_shapes import UndecidedError, open_dim
 from sterna.frontend.stages import Decide, StagedFeeds
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType
-from sterna.relay.expr import If, RelayExpr, Tuple, Var
+from sterna.relay.expr import Function, If, RelayExpr, Tuple, Var
+from sterna.relay.symbols import Symbols
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
@@ -138,6 +139,24 @@ class OnnxTrace:
             importer = Importer(self.loaded, Inputs(shapes), None, True, room, feeds, inputs)
             results = importer.results()
         return feeds.replaced(results)
+
+
+    def symbolic(self) -> Function:
+        """The whole model over symbols for its open dimensions; a ValueError says why not."""
+        symbols = Symbols()
+        shapes: dict[str, Any] = {}
+        for each in self.inputs:
+            if each.shape is None or each.is_sequence or each.is_optional or each.dtype is None:
+                raise ValueError(f"input {each} is no tensor of a known number of dimensions")
+            shapes[each.name] = [symbols.of_dim(open_dim(dim)) for dim in each.shape]
+        with limited_folding() as room:
+            importer = Importer(self.loaded, Inputs(shapes), None, True, room)
+            results = importer.results()
+        for name, result in zip(self.outputs, results, strict=True):
+            if result is ABSENT or not isinstance(result.checked_type, TensorType):
+                raise ValueError(f"output '{name}' is no tensor")
+        body = results[0] if len(results) == 1 else Tuple(tuple(results))
+        return Function(tuple(importer.inputs), body)
 
 
 def _expect_config(config: Mapping[str, Any] | None) -> None:

@@ -85,7 +85,7 @@ def rescaled(
     is_wide = dtype_of(whole) == "int64"
     if is_wide and node.kind != "FULLY_CONNECTED":
         return _rescaled_wide(whole, ratio, dtype)
-    shaped = ratio.reshape(()) if ratio.size == 1 else ratio.reshape(-1)
+    shaped = ratio.reshape(-1)  # also of one: layers of one shape share a kernel
     if is_wide:
         how = {"rounding": "UPWARD", "compute_dtype": "int64"}
     elif node.rounding == TFLM:

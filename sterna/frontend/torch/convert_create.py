@@ -8,6 +8,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.limits import expect_moderate
+from sterna.frontend.torch.complex_pairs import PARTS, as_complex
 from sterna.frontend.torch.convert_shape import shape_of
 from sterna.frontend.torch.promotion import DEFAULT_FLOAT, Operand, as_type
 from sterna.frontend.torch.table import aten
@@ -168,12 +169,14 @@ def copy(x: RelayExpr, src: RelayExpr) -> RelayExpr:
 
 
 @aten("to.dtype", "to.dtype_layout", "to.device", "_to_copy", "type_as_dtype",
-      "prims::convert_element_type")
+      "prims::convert_element_type", "complex::to", "complex::_to_copy")
 def to_type(
     x: RelayExpr | None = None, dtype: str | None = None, a: RelayExpr | None = None
 ) -> RelayExpr:
     data = a if x is None else x
     assert data is not None
+    if dtype in PARTS:
+        return as_complex(data, dtype)
     return data if dtype is None else converted(data, known_dtype(dtype, "a tensor"))
 
 

@@ -9,10 +9,6 @@ from sterna.frontend.torch.convert_elementwise import add, mul
 from sterna.frontend.torch.convert_shape import broadcast_shape, expand, places_of, shape_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
-from sterna.support.errors import OpNotImplemented
-
-# Powers of matrices are written out.
-MOST_PRODUCTS = 64
 
 
 @aten("linear")
@@ -182,16 +178,6 @@ def chain_matmul(matrices: Sequence[RelayExpr]) -> RelayExpr:
     made = matrices[0]
     for each in matrices[1:]:
         made = mm(made, each)
-    return made
-
-
-@aten("linalg_matrix_power")
-def matrix_power(x: RelayExpr, n: int) -> RelayExpr:
-    if not 0 < n <= MOST_PRODUCTS:
-        raise OpNotImplemented(f"the power {n} of a matrix")
-    made = x
-    for _ in range(n - 1):
-        made = matmul(made, x)
     return made
 
 

@@ -3,8 +3,11 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.limits import expect_moderate
 from sterna.frontend.torch.convert_layers import LAYOUT, Numbers, per_axis
 from sterna.frontend.torch.convert_shape import places_of, shape_of, squeeze, unsqueeze
 from sterna.frontend.torch.table import aten
@@ -108,7 +111,7 @@ def _padded(
 for _rank in (1, 2, 3):
 
     def _adaptive_max(x: RelayExpr, output_size: Numbers, _rank: int = _rank) -> list[RelayExpr]:
-        """The largest of each window; their places where windows are of one size."""
+        """The largest of each window, and their places."""
         data, alone = _batched(x, _rank)
         outs = [
             extent if out is None else out
@@ -124,9 +127,38 @@ for _rank in (1, 2, 3):
                 "max_pool{}d_with_indices", data, window, window, 0, _rank, 1, False
             )
             made.append(_within_channel(cast(places, "int64"), shape_of(data), _rank))
+        else:
+            made.append(_largest_places(data, pairs))
         return [squeeze(each, 0) if alone else each for each in made]
 
     aten(f"adaptive_max_pool{_rank}d")(_adaptive_max)
+
+
+def _largest_places(data: RelayExpr, pairs: Sequence[tuple[int, int]]) -> RelayExpr:
+    """The places of the largest elements in windows of several sizes.
+
+    Windows are filled up to one size with their last element, which changes no maximum.
+    """
+    windows = []
+    for extent, out in pairs:
+        low = np.arange(out) * extent // out
+        high = -(-(np.arange(out) + 1) * extent // out)
+        widest = int((high - low).max(initial=1))
+        windows.append(np.minimum(low[:, None] + np.arange(widest), high[:, None] - 1))
+    places = np.zeros((1,) * 2 * len(pairs), np.int64)
+    for axis, (window, (extent, _)) in enumerate(zip(windows, pairs, strict=True)):
+        shape = [1] * 2 * len(pairs)
+        shape[axis], shape[axis + len(pairs)] = window.shape
+        places = places * extent + window.reshape(shape)
+    outs = tuple(out for _, out in pairs)
+    flat = places.reshape(*outs, -1)
+    batch, channels = shape_of(data)[:2]
+    rows = reshaped(data, (batch, channels, math.prod(extent for extent, _ in pairs)))
+    expect_moderate(flat.size, "its windows")
+    found = call("take", rows, constant(flat), axis=2)
+    which = call("argmax", found, axis=-1, keepdims=True)
+    lines = call("broadcast_to", constant(flat), shape_of(found))
+    return squeeze(call("gather", lines, rank_of(lines) - 1, cast(which, "int64")), -1)
 
 
 def _within_channel(places: RelayExpr, shape: Sequence[int], rank: int) -> RelayExpr:

@@ -301,6 +301,20 @@ def as_strided(
     return call("take", ravel(x), places)
 
 
+@aten("as_strided_scatter", "prims::as_strided_scatter")
+def as_strided_scatter(
+    src: RelayExpr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None,
+    x: RelayExpr | None = None, input: RelayExpr | None = None,
+) -> RelayExpr:
+    """A tensor that lies in order, with other elements at places of its memory."""
+    data = x if x is not None else input
+    assert data is not None
+    lines = [(0, extent, step) for extent, step in zip(size, stride, strict=True)]
+    places = call("add", places_of(*lines), constant(storage_offset or 0, "int64"))
+    made = call("scatter_elements", ravel(data), ravel(places), ravel(src), axis=0)
+    return reshaped(made, shape_of(data))
+
+
 @aten("diagonal", "diagonal_copy")
 def diagonal(x: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RelayExpr:
     rank = rank_of(x)

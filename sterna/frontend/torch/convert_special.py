@@ -5,7 +5,16 @@ import math
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_reduce import reduced
-from sterna.frontend.torch.convert_shape import axis_of, cat, places_of, ravel, shape_of, slice_
+from sterna.frontend.torch.convert_shape import (
+    axis_of,
+    broadcast_shape,
+    cat,
+    expand,
+    places_of,
+    ravel,
+    shape_of,
+    slice_,
+)
 from sterna.frontend.torch.promotion import as_float, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -112,11 +121,12 @@ def safe_softmax(x: RelayExpr, dim: int, dtype: str | None = None) -> RelayExpr:
 @aten("masked_scatter")
 def masked_scatter(x: RelayExpr, mask: RelayExpr, source: RelayExpr) -> RelayExpr:
     """Elements of the source one after the other, where the mask holds."""
-    wide = call("broadcast_to", mask, shape_of(x))
+    whole = broadcast_shape(shape_of(x), shape_of(mask))
+    wide, data = expand(mask, whole), expand(x, whole)
     count = call("cumsum", cast(ravel(wide), "int64"), axis=0)
     place = call("maximum", call("subtract", count, like(1, count)), like(0, count))
-    taken = reshaped(call("take", ravel(source), place), shape_of(x))
-    return call("where", wide, taken, x)
+    taken = reshaped(call("take", ravel(source), place), whole)
+    return call("where", wide, taken, data)
 
 
 # ---- scans ----

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sterna.frontend.calls import dtype_of
+from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_shape import shape_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -31,7 +32,7 @@ def sym_stride(x: RelayExpr, dim: int) -> int:
 
 @aten("item", "_local_scalar_dense")
 def item(x: RelayExpr) -> RelayExpr:
-    return x
+    return reshaped(x, ())
 
 
 @aten("operator::getitem")

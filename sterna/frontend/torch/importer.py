@@ -12,8 +12,10 @@ from sterna.frontend.format import Graph
 from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs
 from sterna.frontend.node import Result
+from sterna.frontend.torch.complex_pairs import is_complex, stacked
 from sterna.frontend.torch.program import (
     Argument,
+    Body,
     NumberRef,
     Program,
     Ref,
@@ -92,15 +94,23 @@ class ProgramImporter(GraphImporter):
         )
 
         def convert() -> Result:
-            assert function is not None
             given = {name: self._value(each) for name, each in step.arguments.items()}
-            made = call_converter(function, given)
+            made = call_converter(self._converter_for(step.target, given), given)
             return constant(made) if isinstance(made, bool | int | float) else made
 
         self.add_node(facts, None if function is None else convert)
 
     def _converter(self, target: str) -> Callable[..., Any] | None:
         return self.custom.get(target.rpartition(".")[0]) or converter_of(target)
+
+    def _converter_for(self, target: str, given: Mapping[str, Any]) -> Callable[..., Any]:
+        """The converter of an operator, or that of its complex operands."""
+        is_plain = not any(map(is_complex, given.values()))
+        name = target if is_plain else f"complex.{target.partition('.')[2]}"
+        found = self._converter(name)
+        if found is None:
+            raise OpNotImplemented("complex operands")
+        return found
 
     def _value(self, argument: Argument) -> Any:
         """What a converter gets for an argument."""
@@ -111,9 +121,22 @@ class ProgramImporter(GraphImporter):
                 raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
             found = self.values[argument.name]
             return found if isinstance(argument, Ref) else number_of(found)
+        if isinstance(argument, Body):
+            return partial(self._run_body, argument)
         if isinstance(argument, Unreadable):
             raise OpNotImplemented(argument.what)
         return argument
+
+    def _run_body(self, body: Body, *operands: RelayExpr) -> list[RelayExpr]:
+        """What a branch or a round gives for operands; it knows nothing of what is around it."""
+        around = self.values
+        self.values = dict(zip(body.inputs, operands, strict=True))
+        try:
+            for step in body.steps:
+                self._add_step(step)
+            return [self._result(each) for each in body.outputs if each is not None]
+        finally:
+            self.values = around
 
     def _list_unsupported(self) -> None:
         """Where a step fails, all operators without a converter are worth more than that."""
@@ -136,8 +159,7 @@ class ProgramImporter(GraphImporter):
         for place, output in enumerate([*results, *state]):
             if output.value is None:
                 continue
-            value = self._value(output.value)
-            made = value if isinstance(value, RelayExpr) else constant(value)
+            made = self._result(output.value)
             own = output.value.name if isinstance(output.value, Ref) else f"output_{place}"
             given = self.program.output_names
             name = given[place] if place < len(given) else own
@@ -147,6 +169,15 @@ class ProgramImporter(GraphImporter):
             self.values[name] = made
             named.append(name)
         return named
+
+
+    def _result(self, argument: Argument) -> RelayExpr:
+        """A result: a tensor, both parts of a complex one, or a number, which data may decide."""
+        source = Ref(argument.name) if isinstance(argument, NumberRef) else argument
+        value = self._value(source)
+        if not isinstance(value, RelayExpr):
+            return constant(value)
+        return stacked(value) if value is not UNMADE and is_complex(value) else value
 
 
 def number_of(expr: RelayExpr) -> int | float | bool:

@@ -1,6 +1,6 @@
 """Programs with open dimensions: imported anew for the shapes that a call brings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from sterna.relay.expr import RelayExpr, Tuple
 class ProgramTrace:
     """An exported program, as often as inputs bring new shapes."""
 
-    def __init__(self, model: Any) -> None:
-        self.program = read(model, ImportOptions())
+    def __init__(self, model: Any, example_inputs: Sequence[Any] | None = None) -> None:
+        self.program = read(model, ImportOptions(example_inputs=example_inputs))
         self.inputs = [
             OpenInput(one.name, one.shape, one.dtype)
             for one in self.program.inputs

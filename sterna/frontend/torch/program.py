@@ -33,8 +33,17 @@ class Unreadable:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A branch of a condition, or what a loop does in a round: a program of its operands."""
+
+    inputs: list[str]
+    steps: "list[Step]"
+    outputs: "list[Argument]"
+
+
 Argument: TypeAlias = (
-    "Ref | NumberRef | Unreadable | int | float | bool | str | list[Argument] | None"
+    "Ref | NumberRef | Unreadable | Body | int | float | bool | str | list[Argument] | None"
 )
 
 

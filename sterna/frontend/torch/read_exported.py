@@ -8,6 +8,7 @@ from typing import Any
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.program import (
     Argument,
+    Body,
     NumberRef,
     OutputKind,
     Program,
@@ -21,6 +22,14 @@ from sterna.frontend.torch.program import (
 from sterna.frontend.torch.table import converter_of
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
 from sterna.support.errors import OpNotImplemented
+
+# The arguments of operators that take functions.
+HIGHER_ORDER = {
+    "ops.higher_order.cond": ["pred", "true_fn", "false_fn", "operands"],
+    "ops.higher_order.while_loop": ["cond_fn", "body_fn", "carried", "additional"],
+    "ops.higher_order.scan": ["combine_fn", "init", "xs", "additional"],
+    "ops.higher_order.map_impl": ["f", "xs", "additional"],
+}
 
 # How often operators without a converter are taken apart into others.
 ROUNDS = 4
@@ -144,8 +153,10 @@ def _outputs(node: Any) -> list[str]:
 
 def _arguments(node: Any) -> dict[str, Argument]:
     schema = getattr(node.target, "_schema", None)
-    # Python's own functions call their arguments a and b.
-    names = ["a", "b"] if schema is None else [each.name for each in schema.arguments]
+    if schema is not None:
+        names = [each.name for each in schema.arguments]
+    else:  # Python's own functions call their arguments a and b
+        names = HIGHER_ORDER.get(target_name(node.target), ["a", "b"])
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     return {name: argument_of(value) for name, value in given.items()}
 
@@ -157,9 +168,29 @@ def argument_of(value: Any) -> Argument:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "meta") and hasattr(value, "op"):
+        if value.op == "get_attr":
+            return _body(value)
         made = value.meta.get("val")
         return Ref(value.name) if hasattr(made, "dtype") else NumberRef(value.name)
     return _other(value)
+
+
+def _body(node: Any) -> Argument:
+    """The graph that a node stands for."""
+    graph = getattr(node.graph.owning_module, node.target)
+    if not hasattr(graph, "graph"):
+        return Unreadable(f"the constant '{node.target}' of a graph")
+    nodes = list(graph.graph.nodes)
+    return Body(
+        [each.name for each in nodes if each.op == "placeholder"],
+        [step for each in nodes if (step := step_of(each)) is not None],
+        [argument_of(value) for each in nodes if each.op == "output"
+         for value in _tuple(each.args[0])],
+    )
+
+
+def _tuple(value: Any) -> Any:
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 def _other(value: Any) -> Argument:
@@ -184,7 +215,7 @@ def read_fx(module: Any) -> Program:
             inputs += _input(node, None)
         elif node.op == "output":
             outputs = [ProgramOutput(argument_of(value)) for value in node.args[0]]
-        elif node.op == "get_attr":
+        elif node.op == "get_attr" and not hasattr(getattr(module, node.target), "graph"):
             raise OpNotImplemented(f"the constant '{node.target}' of a graph")
         elif (step := step_of(node)) is not None:
             steps.append(step)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
+from sterna.op.nn._padded_channels import with_wider_groups
 from sterna.relay.arrays import Array, shared_numpy
 from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.infer import infer
@@ -20,7 +21,7 @@ from sterna.relay.op import call, find
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.cost import KERNEL, STREAMED
-from sterna.schedule.dot4 import INT32, takes_dot4
+from sterna.schedule.dot4 import INT32, LEAST_LANES, takes_dot4
 from sterna.schedule.implementation import cheapest_cycles
 from sterna.schedule.kernel import Processor
 from sterna.target import processor_of
@@ -39,15 +40,17 @@ def with_whole_dots(
     if not all(isinstance(kind, TensorType) and kind.is_static for kind in kinds):
         return None
     made: Contraction | None = None if described is None else described(attrs, *kinds)
-    if made is None or not made.is_of_bytes or made.out != INT32 or made.groups > 1:
+    if made is None or not made.is_of_bytes or made.out != INT32 or made.is_depthwise:
         return None
     axes = _channel_axes(name, attrs, kinds)
-    processor = processor_of(target)
-    if axes is None or made.macs == 0 or takes_dot4(made.outputs, made.depth, processor):
+    processor, own = processor_of(target), made.outputs // made.groups
+    if axes is None or made.macs == 0 or takes_dot4(own, made.depth, processor):
         return None
-    more = -made.outputs % processor.lanes(INT32)
-    if not more or not _pays(made, more, processor):
+    more = -own % (processor.lanes(INT32) if made.groups == 1 else LEAST_LANES)
+    if not more or not _pays(made, more * made.groups, processor):
         return None
+    if made.groups > 1:
+        return with_wider_groups(attrs, args, own, more)
     outer, last = axes
     weights = shared_numpy(weight.data)
     wide = np.pad(weights, [(0, more if axis == outer else 0) for axis in range(weights.ndim)])

@@ -70,11 +70,7 @@ def with_whole_vectors(
 def _with_whole_groups(
     attrs: Any, args: tuple[RelayExpr, ...], made: Contraction, target: Any, lanes: int
 ) -> RelayExpr | None:
-    """The same in each group, where no tile whose width divides it fills half as much of vectors.
-
-    What was added is cut off group by group.
-    """
-    (data, weight), place = args, layout_of(attrs.kernel_layout).index_of("O")
+    """The same in each group, where no width that divides it fills half as much of vectors."""
     own = made.outputs // attrs.groups
     filled = max(width / (vectors_of(width, lanes) * lanes) for width in group_widths(own, lanes))
     if made.depth == 1 or own / (own + -own % lanes) <= 2 * filled:
@@ -82,6 +78,14 @@ def _with_whole_groups(
     more = _padding(made, lanes, target)
     if not more:
         return None
+    return with_wider_groups(attrs, args, own, more)
+
+
+def with_wider_groups(
+    attrs: Any, args: tuple[RelayExpr, ...], own: int, more: int
+) -> RelayExpr:
+    """A convolution whose groups of so many channels have more of zeros, cut off group by group."""
+    (data, weight), place = args, layout_of(attrs.kernel_layout).index_of("O")
     assert isinstance(weight, Constant)
     plain = np.moveaxis(to_numpy(weight.data), place, 0)
     apart = plain.reshape(attrs.groups, own, *plain.shape[1:])

@@ -8,6 +8,7 @@ import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
+from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, as_dim
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
@@ -27,7 +28,7 @@ from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, sum_products
-from sterna.schedule.contraction import Contraction
+from sterna.schedule.contraction import HINT, Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
 from sterna.schedule.implementation import (
@@ -88,19 +89,23 @@ def _matrix(shape: Sequence[Dim], transposed: bool) -> tuple[Dim, Dim]:
 
 
 def dense_contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
-    """The contraction of rows of known extents: pixels of one line."""
-    *outer, depth = map(as_dim, data.shape)
-    units = attrs.units if attrs.implementation else as_dim(weight.shape[0])
-    known = [extent for extent in (*outer, depth, units) if isinstance(extent, int)]
-    if len(known) < len(outer) + 2:
+    """The contraction of rows, pixels of one line; None if more than their number is not known."""
+    *outer, inputs = map(as_dim, data.shape)
+    outputs = attrs.units if attrs.implementation else as_dim(weight.shape[0])
+    if not isinstance(inputs, int) or not isinstance(outputs, int):
         return None
-    *lines, inputs, outputs = known
+    if any(isinstance(extent, AnyDim) for extent in outer):
+        return None
+    lines = [extent for extent in outer if isinstance(extent, int)]
+    is_open = len(lines) < len(outer)
+    if is_open:
+        lines.append(HINT)
     rows, matrix = math.prod(lines), max(reversed(lines), key=lambda n: min(n, 4), default=1)
     kind = DataType(str(data.dtype))
     return Contraction(
         batch=1, image=(1, rows), inputs=inputs, result=(1, rows), outputs=outputs,
         data=kind, weight=DataType(str(weight.dtype)), out=DataType(attrs.out_dtype or kind),
-        data_layout="NC", out_layout="NC", matrices=rows // max(1, matrix) or 1,
+        data_layout="NC", out_layout="NC", matrices=rows // max(1, matrix) or 1, is_open=is_open,
     )
 
 
@@ -190,7 +195,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     """A dense layer with known weights, packed; None where it runs best as it stands."""
     attrs: Any = call.attrs
     data, weight = call.args[:2]
-    if attrs.implementation or not isinstance(weight, Constant) or not tensor_type(data).is_static:
+    if attrs.implementation or not isinstance(weight, Constant):
         return None
     if tensor_type(data).ndim < 2:
         row = call_of("expand_dims", data, axis=0)

@@ -19,6 +19,7 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.integer_rules import carried
 from sterna.op.largest import largest, lowest
+from sterna.op.nn._pool_axes import axis_by_axis
 from sterna.op.windows import (
     SPATIAL,
     Padding,
@@ -406,6 +407,7 @@ _CASES: dict[str, dict[int, list[Case]]] = {
             Case(((1, 8, 9, 3),), {**_PLANE, "layout": "NHWC", "ceil_mode": True}),
             Case(((1, 2, 7, 7, 4),), {**_PLANE, "layout": "NCHW4c", "out_layout": "NHWC"}),
             Case((((1, 2, 8, 8), "int8"),), {"pool_size": 3, "dilation": 2, "padding": 1}),
+            Case(((1, 3, 13, 11),), {"pool_size": (9, 5), "padding": (4, 2, 3, 2)}),
             Case((((1, 2, 8, 8), "float16"),), {"pool_size": 2, "strides": 2}),
         ],
         3: [Case(((1, 2, 4, 5, 6),), {"pool_size": 2, "strides": (1, 2, 2), "padding": (0, 1, 0)})],
@@ -479,6 +481,7 @@ def _register(
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
             schedules={"cpu": schedule_windows},
+            legalize=axis_by_axis if kind == "max" else None,
             take_border=_take_border(-np.inf if kind == "max" else 0.0),
             integer=carried(f"nn.max_pool{rank}d") if kind == "max" else None,
             cases=_CASES[kind][rank],

@@ -193,6 +193,12 @@ def _rescaled(
     if narrow and constant_of(input_zero) == 0 and point is not None and abs(point) < SMALL_ZERO:
         return _rescaled_narrow(attrs, out, data, multipliers, powers, int(point))
 
+    known = [constant_of(each) for each in (multipliers, powers, input_zero, output_zero)]
+    if attrs.rounding == "TWICE" and data.dtype == INT32 and None not in known:
+        fraction, shift, near_zero, moved = (int(each or 0) for each in known)
+        if fraction >> 30 == 1 and -31 < shift <= 0 == near_zero == moved:
+            return _rescaled_known(out, data, fraction, shift)
+
     def element(*i: Expr) -> Any:
         multiplier, power, near, zero = (
             read_parameter(parameter, i, attrs.axis).astype(INT64)
@@ -206,6 +212,21 @@ def _rescaled(
 
     made: Tensor = compute(out.shape, element, name="T_requantize")
     return made
+
+
+def _rescaled_known(out: TensorType, data: Tensor, multiplier: int, power: int) -> Tensor:
+    """By a ratio that the kernel knows, between zero points of 0, in 32 bits."""
+
+    def element(*i: Expr) -> Any:
+        if power == 0:
+            made = high_product(data(*i), build.const(multiplier, INT32))
+        else:
+            factors = (build.const(number, INT32) for number in (multiplier, power))
+            made = (_shifted_to_half(data(*i), *factors) + 1) >> 1
+        return made if out.dtype == INT32 else Call(out.dtype, "saturate", (made,))
+
+    result: Tensor = compute(out.shape, element, name="T_requantize")
+    return result
 
 
 def _rescaled_narrow(
@@ -308,6 +329,8 @@ def _simplify(attrs: RequantizeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr 
         return _with_ratio(attrs, data, input_scale, input_zero, output_scale, output_zero)
     scales = (to_numpy(scale.data).reshape(-1) for scale in (input_scale, output_scale))
     multiplier, power = (part.astype(np.int32) for part in _fractions(*scales))
+    if attrs.rounding == "TWICE" and not (input_scale.data.shape or output_scale.data.shape):
+        multiplier, power = multiplier.reshape(()), power.reshape(())  # which kernels know
     return call("qnn.rescale", data, const(multiplier), const(power), input_zero, output_zero,
                 axis=attrs.axis, rounding=attrs.rounding, out_dtype=attrs.out_dtype,
                 scales_down=bool(np.all((power < 0) | (multiplier == 0))),

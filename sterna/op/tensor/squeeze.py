@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import DimsLike, known, known_dims, length_of, to_static, unknown_shape
@@ -128,7 +127,7 @@ def _squeezed(shape: Sequence[Dim], axis: Sequence[int] | None) -> tuple[Dim, ..
 
 def _infer_squeeze(attrs: SqueezeAttrs, data: Type) -> TensorType:
     kind = tensor(data, "data")
-    if attrs.axis is None and any(isinstance(dim, AnyDim) for dim in kind.shape):
+    if attrs.axis is None and not kind.is_static:
         raise ValueError(
             f"data has shape {show_shape(kind.shape)}; say by axis which dimensions are 1"
         )

@@ -8,7 +8,8 @@ Every call is in exactly one group, and a group becomes a primitive function. Gr
 post-dominator tree: a call may join what it ends up in if everything on the way there can join too.
 Three rounds, as patterns need: kernels with epilogues and elementwise chains; injective operators;
 injective operators that end in a tuple. Then kernels that a processor runs better as one, as their
-operators' records say.
+operators' records say; and where memory is scarce, what a kernel widens at its end moves into the
+one that reads it, so that what lies between them is narrow.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
-from sterna.ir.types import TensorType, TupleType, Type
+from sterna.ir.types import TensorType, TupleType, Type, same_dim
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import (
     BROADCAST,
@@ -66,6 +67,8 @@ def fuse_ops(
             _grow(graph, phase, max_depth)
         if processor is not None:
             _chain(graph, processor, max_depth)
+            if not processor.has_spare_memory:
+                _narrow(graph)
     return _Outliner(graph, notes_fixed).run(order)
 
 
@@ -148,7 +151,9 @@ class _Graph:
 
 def _same_shape(a: Type | None, b: Type | None) -> bool:
     """Whether two tensors have equal shapes; a cast or a quantisation may lie between them."""
-    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape == b.shape
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.ndim != b.ndim:
+        return False
+    return all(map(same_dim, a.shape, b.shape))
 
 
 def _meet(a: _Node | None, b: _Node | None) -> tuple[_Node | None, int]:
@@ -168,7 +173,7 @@ def _pattern(expr: RelayExpr) -> int:
     record = record_of(expr)
     if record is not None:
         assert isinstance(expr, Call)
-        known = isinstance(expr.checked_type, TensorType) and expr.checked_type.is_static
+        known = isinstance(expr.checked_type, TensorType) and expr.checked_type.is_symbolic
         # a shape that only the run tells: its kernel stands alone
         return record.pattern if known or record.gives_tuple else OPAQUE
     if isinstance(expr, Tuple):
@@ -255,6 +260,63 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
         if record.contraction.chain(node.expr, before.expr, processor):
             first.parent = second
             second.size += first.size
+
+
+def _narrow(graph: _Graph) -> None:
+    """Move what widens numbers from the end of a kernel to the kernel that alone reads them."""
+    for node in graph.list:
+        readers = {user.group.root() for user, _ in node.consumers}
+        if node.escapes or len(readers) != 1 or node.group.root() in readers:
+            continue
+        (reader,) = readers
+        follows = all(user.pattern <= BROADCAST and edge == ELEMWISE and _follows(graph, user)
+                      for user, edge in node.consumers)
+        for moved in _widening(graph, node) if follows else []:
+            moved.group.root().size -= 1
+            reader.size += 1
+            moved.group = reader
+
+
+def _widening(graph: _Graph, last: _Node) -> list[_Node]:
+    """The elementwise calls at the end of a kernel behind its narrowest result, if that is less."""
+    group = last.group.root()
+    chain: list[_Node] = []
+    least, found = _bytes(last.expr), 0
+    node: _Node | None = last
+    while node is not None and node.pattern <= BROADCAST and isinstance(node.expr, Call):
+        if node is not last and len(node.consumers) > 1:
+            break
+        chain.append(node)
+        inside = [own for arg in node.expr.args
+                  if (own := graph.nodes[id(arg)]).group.root() is group]
+        node = inside[0] if len(inside) == 1 and _same_shape(
+            inside[0].expr._type, last.expr._type) else None
+        if node is not None and _bytes(node.expr) < least:
+            least, found = _bytes(node.expr), len(chain)
+    return chain[:found]
+
+
+def _follows(graph: _Graph, node: _Node) -> bool:
+    """Whether a call comes behind the anchor of its kernel, if that has one."""
+    group = node.group.root()
+    if group.anchor is None:
+        return True
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if COMM_REDUCE <= current.pattern < TUPLE:
+            return True
+        for operand in current.expr.operands():  # type: ignore[attr-defined]
+            own = graph.nodes[id(operand)]
+            if own not in seen and own.group.root() is group:
+                seen.add(own)
+                stack.append(own)
+    return False
+
+
+def _bytes(expr: RelayExpr) -> int:
+    kind = expr._type
+    return kind.dtype.bytes if isinstance(kind, TensorType) else 0
 
 
 class _Outliner:

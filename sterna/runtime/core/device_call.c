@@ -8,6 +8,8 @@
  */
 #include "core.h"
 
+#include <stddef.h>
+
 /* Kernels move sixteen bytes at once; an array that begins elsewhere is copied. */
 enum { SPARES = 2, ALIGNMENT = 16 };
 
@@ -27,6 +29,7 @@ typedef struct {
 
 typedef struct {
   PyObject_HEAD
+  vectorcallfunc vectorcall;
   PyObject *run_on, *fit;
   DLDevice device;
   Py_ssize_t input_count, output_count;
@@ -87,6 +90,8 @@ static int read_all(DeviceCall *self, PyObject *inputs, PyObject *outputs) {
   return 0;
 }
 
+static PyObject *call_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *keywords);
+
 static PyObject *call_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   static char *names[] = {"run_on", "fit", "device", "inputs", "outputs", NULL};
   PyObject *run_on, *fit, *device, *inputs, *outputs;
@@ -96,6 +101,7 @@ static PyObject *call_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     return NULL;
   DeviceCall *self = (DeviceCall *)type->tp_alloc(type, 0);
   if (!self) return NULL;
+  self->vectorcall = call_call;
   self->run_on = Py_NewRef(run_on);
   self->fit = Py_NewRef(fit);
   self->device = ((DeviceWrapper *)device)->device;
@@ -312,12 +318,12 @@ static void end_call(DeviceCall *self) {
   }
 }
 
-static PyObject *call_call(DeviceCall *self, PyObject *args, PyObject *keywords) {
-  PyObject *values, *kind, *value, *trace;
-  if ((keywords && PyDict_GET_SIZE(keywords)) || !PyArg_ParseTuple(args, "O!", &PyTuple_Type, &values) ||
-      PyTuple_GET_SIZE(values) != self->input_count) {
-    if (!PyErr_Occurred())
-      PyErr_Format(PyExc_TypeError, "a call takes a tuple of %zd values", self->input_count);
+static PyObject *call_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *keywords) {
+  DeviceCall *self = (DeviceCall *)callable;
+  PyObject *kind, *value, *trace;
+  if ((keywords && PyTuple_GET_SIZE(keywords)) || PyVectorcall_NARGS(flags) != 1 ||
+      !PyTuple_Check(args[0]) || PyTuple_GET_SIZE(args[0]) != self->input_count) {
+    PyErr_Format(PyExc_TypeError, "a call takes a tuple of %zd values", self->input_count);
     return NULL;
   }
   if (self->is_busy) {
@@ -325,7 +331,7 @@ static PyObject *call_call(DeviceCall *self, PyObject *args, PyObject *keywords)
     return NULL;
   }
   self->is_busy = 1;
-  PyObject *results = run(self, values);
+  PyObject *results = run(self, args[0]);
   PyErr_Fetch(&kind, &value, &trace); /* what is let go may run code of its own */
   end_call(self);
   PyErr_Restore(kind, value, trace);
@@ -336,10 +342,11 @@ static PyObject *call_call(DeviceCall *self, PyObject *args, PyObject *keywords)
 PyTypeObject DeviceCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "sterna.runtime._core.DeviceCall",
     .tp_basicsize = sizeof(DeviceCall),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(DeviceCall, vectorcall),
     .tp_doc = "Calls an executor's run_on with arrays of its device; one thread at a time may use it.",
     .tp_new = call_new,
-    .tp_call = (ternaryfunc)call_call,
+    .tp_call = PyVectorcall_Call,
     .tp_traverse = (traverseproc)call_traverse,
     .tp_dealloc = (destructor)call_dealloc,
 };

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
 from sterna.ir.expr import Expr, Var
 from sterna.ir.types import TensorType
@@ -81,7 +82,8 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
         str(outputs[0].dtype), query[0], query[2], query[1], key[1], query[3], value[3]
     )
     if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
-        return attention_on_tensor_cores(made, outputs[0], shape)
+        room = Architecture.of("sm_90a").most_shared
+        return attention_on_tensor_cores(made, outputs[0], shape, room)
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 

@@ -29,11 +29,10 @@ def schedule_default(kernel: Kernel) -> None:
 def inline_between(kernel: Kernel) -> None:
     """Compute what lies between sums and results where it is read: arithmetic costs no memory."""
     stages = list(kernel.schedule.stages)
-    whole = {
-        tensor.op for s in stages if not isinstance(s.op, ComputeOp) for tensor in s.op.input_tensors
-    }
+    statements = [stage.op for stage in stages if not isinstance(stage.op, ComputeOp)]
+    whole = {tensor.op for op in statements for tensor in op.input_tensors}
     for stage in stages:
         op = stage.op
-        if isinstance(op, ComputeOp) and stage.attach_type == "root" and op not in whole:
-            if not op.reduce_axis and not stage.is_output and op.num_outputs == 1:
-                stage.compute_inline()
+        between = stage.attach_type == "root" and not stage.is_output and op not in whole
+        if between and isinstance(op, ComputeOp) and not op.reduce_axis and op.num_outputs == 1:
+            stage.compute_inline()

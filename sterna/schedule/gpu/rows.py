@@ -1,8 +1,8 @@
 """Operators that reduce rows and use the results in the same rows: softmax, norms.
 
-A block has a row. Its threads fetch it once into shared memory, by vectors; they share the sums, and
-then the elements of the row. A row that one warp has in a few vectors of each thread is one warp's:
-its threads wait for nobody else.
+A block has a row. Its threads fetch it once into shared memory, by vectors; they share the sums,
+and then the elements of the row. A row that one warp has in a few vectors of each thread is one
+warp's: its threads wait for nobody else.
 """
 
 import math
@@ -79,9 +79,10 @@ def _hold_rows(
             continue
         tensor = stage.op.output(0)
         readers = [s for s in (*sums, out, *inlined) if tensor in s.op.input_tensors]
-        rows = [s for s in sums if _reads(kernel, s, tensor) and lies_along(s, s.op.reduce_axis[-1])]
+        reading = [s for s in sums if _reads(kernel, s, tensor)]
+        along = any(lies_along(s, s.op.reduce_axis[-1]) for s in reading)
         room = length * tensor.dtype.bytes * ROWS_SHARE <= limits.shared_bytes
-        if room and len(rows) > 0 and _reads(kernel, out, tensor):
+        if room and along and _reads(kernel, out, tensor):
             found.append(kernel.schedule.cache_read(tensor, "shared", [r.op for r in readers]))
     return found
 

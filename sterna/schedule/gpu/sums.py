@@ -1,8 +1,8 @@
 """Long reductions: threads share each, along the memory that they read.
 
-Where neighbours of a sum lie side by side, the threads of a row of a block take them in turns; where
-neighbouring results do, each of these threads has a result of its own, and rows of threads share
-the sum. Few results of very long sums are made in two steps, the first of many blocks.
+Where neighbours of a sum lie side by side, the threads of a row of a block take them in turns;
+where neighbouring results do, each of these threads has a result of its own, and rows of threads
+share the sum. Few results of very long sums are made in two steps, the first of many blocks.
 """
 
 import math

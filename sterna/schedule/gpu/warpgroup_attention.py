@@ -1,23 +1,35 @@
-"""Attention by Tensor Cores (wgmma): scores stay in registers, as sums and then as factors.
+"""Attention on Tensor Cores: scores and their powers stay in registers (online softmax, wgmma).
 
-A block has 64 queries of a head for each group of four warps. One more warp brings tiles of keys and
-values into shared memory (TMA). A group multiplies its queries with a tile of keys, makes powers of
-the scores where they are, in registers, and multiplies these with the tile of values. Largest scores
-and totals of a query are in the four lanes that share its row (online softmax).
+A block has 64 queries of a head for each group of four warps. One warp brings keys and values in
+tiles (TMA). A group multiplies its queries with the keys of a tile, makes powers of the scores and
+multiplies these, out of its registers, with the values. The products of the next scores and of the
+values are under way while powers are made.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, ExprLike
+from sterna.ir.expr import Call, Expr
 from sterna.schedule.attention import AttentionStages
+from sterna.schedule.choose import choose
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
-from sterna.te import Tensor, exp2, extern, thread_axis
+from sterna.schedule.gpu.warpgroup_kernel import (
+    FEW_REGISTERS,
+    GROUP,
+    GROUP_ROWS,
+    MANY_REGISTERS,
+    WARP,
+    Turn,
+)
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, extern, thread_axis
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.register_products import wgmma_registers
+from sterna.tir.register_products import flushed_exp2, larger, settle, wgmma_registers
 from sterna.tir.stmt import Buffer, Stmt
+from sterna.tir.threads import ROLLED
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
     first_lane,
@@ -27,6 +39,7 @@ from sterna.tir.warpgroups import (
     mbarrier_ready,
     mbarrier_wait,
     pack_pair,
+    registers,
     shared_address,
     store_word,
     tensor_map,
@@ -38,21 +51,65 @@ from sterna.tir.warpgroups import (
 )
 
 KINDS = ("bfloat16", "float16")
-WARP, GROUP, GROUP_ROWS = 32, 128, 64
-KEYS = 128
-"""Of a tile."""
-UNIT = 64
-"""Numbers in a row of 128 bytes in shared memory."""
-STEP = 16
-"""Numbers of each sum in one product."""
-STAGES = 2
 MOST_WIDTH = 128
-BUSY = 132
+"""Of queries, keys and values."""
+BOX = 64
+"""Numbers of 16 bits in a row of shared memory."""
+STEP = 16
+"""Numbers of a sum that one product takes."""
+NEVER = -math.inf
 LOG2_E = math.log2(math.e)
-# Descriptors of matrices with rows along the sum, and across it (section "descriptor" of the PTX
-# manual): a swizzle of 128 bytes, and 1,024 bytes between groups of eight rows.
-_ALONG_SUM, _ACROSS = 0x4000004000010000, 0x4000004000000000
-_ALL_LANES = -1
+# A descriptor of rows whose neighbours belong to one sum; and one of values, whose rows are steps
+# of the sum, with the distance between boxes of 64 columns to be put in.
+_ALONG_SUM, _ALONG_ROWS = 0x4000004000010000, 0x4000004000000000
+PROCESSORS = 132
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """What a block holds at once."""
+
+    groups: int
+    """Groups of four warps, each with 64 queries."""
+    keys: int
+    stages: int
+    boxes: int
+    """Boxes of 64 numbers in a row of queries and keys."""
+    value_boxes: int
+
+    @property
+    def queries(self) -> int:
+        """Of a block."""
+        return self.groups * GROUP_ROWS
+
+    @property
+    def threads(self) -> int:
+        """Of a block: a group that loads beside those that multiply."""
+        return (self.groups + 1) * GROUP
+
+    @property
+    def query_bytes(self) -> int:
+        """All queries."""
+        return self.queries * self.boxes * ROW_BYTES
+
+    @property
+    def key_bytes(self) -> int:
+        """A tile of keys."""
+        return self.keys * self.boxes * ROW_BYTES
+
+    @property
+    def value_bytes(self) -> int:
+        """A tile of values."""
+        return self.keys * self.value_boxes * ROW_BYTES
+
+    @property
+    def shared_bytes(self) -> int:
+        """With the barriers."""
+        tiles = self.stages * (self.key_bytes + self.value_bytes)
+        return self.query_bytes + tiles + 8 * (4 * self.stages + 1)
+
+    def __str__(self) -> str:
+        return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,282 +131,347 @@ class Shape:
         return self.kind in KINDS and all(n % 8 == 0 and n <= MOST_WIDTH for n in widths)
 
     @property
-    def groups(self) -> int:
-        """Groups of four warps in a block: two where there are blocks enough."""
-        return 2 if self.batch * self.heads * -(-self.queries // (2 * GROUP_ROWS)) >= BUSY else 1
-
-    @property
     def boxes(self) -> tuple[int, int]:
         """How many boxes of 64 numbers a row of keys, and of values, has."""
-        return -(-self.width // UNIT), -(-self.value_width // UNIT)
+        return -(-self.width // BOX), -(-self.value_width // BOX)
 
 
 def attention_on_tensor_cores(
-    made: AttentionStages, out: Tensor, shape: Shape
+    made: AttentionStages, result: Tensor, shape: Shape, most_shared: int
 ) -> Tensor:
     """The statements of attention of such a shape."""
-    return _Writer(made, out, shape).tensor()
+    offered = [
+        tile
+        for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)
+        if (tile := AttentionTile(groups, keys, stages, *shape.boxes)).shared_bytes <= most_shared
+    ]
+
+    def cost(tile: AttentionTile) -> float:
+        blocks = shape.batch * shape.heads * -(-shape.queries // tile.queries)
+        turns = -(-blocks // PROCESSORS) * -(-shape.keys // tile.keys)
+        return turns * (tile.queries * tile.keys + 4096) - tile.stages
+
+    return _Writer(made, result, shape, choose("tile of attention", offered, cost)).tensor()
 
 
 class _Writer:
-    ib: IRBuilder
-    operands: list[BufferVar]
-    masks: list[Buffer]
-    out: BufferVar
+    """The statements of a block."""
 
-    def __init__(self, made: AttentionStages, out: Tensor, shape: Shape) -> None:
-        self.made, self.result, self.shape = made, out, shape
-        self.groups = shape.groups
-        self.rows = self.groups * GROUP_ROWS
-        key_boxes, value_boxes = shape.boxes
-        self.query_bytes = self.rows * ROW_BYTES * key_boxes
-        self.key_bytes = KEYS * ROW_BYTES * key_boxes
-        self.stage_bytes = self.key_bytes + KEYS * ROW_BYTES * value_boxes
-        self.barriers = self.query_bytes + STAGES * self.stage_bytes
-        self.tiles = -(-shape.keys // KEYS)
-        # Scores with a mask are made what powers of two are taken of; others when these are.
-        self.factor = made.scale * LOG2_E
-        self.left = 1.0 if made.operands[3:] else self.factor
+    ib: IRBuilder
+    out: BufferVar
+    masks: list[Buffer]
+
+    def __init__(
+        self, made: AttentionStages, result: Tensor, shape: Shape, tile: AttentionTile
+    ) -> None:
+        self.made, self.result, self.shape, self.ring = made, result, shape, tile
+        self.kind = shape.kind
+        self.blocks = -(-shape.keys // tile.keys)
 
     def tensor(self) -> Tensor:
         """The result."""
-        extents = [build.int_value(n) or 0 for n in self.result.shape]
+        extents = [build.int_value(extent) or 0 for extent in self.result.shape]
         found: Tensor = extern(
             extents, list(self.made.operands), self._body, name="T_attention",
-            dtype=str(self.result.dtype),
-            attrs={"schedule": f"wgmma, online softmax, {self.rows} queries, {KEYS} keys at once"},
+            dtype=str(self.result.dtype), attrs={"schedule": f"online softmax by wgmma, {self.ring}"},
         )
         return found
 
     def _body(self, ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         self.ib = ir_builder.create()
-        self.operands = [self.ib.buffer_ptr(each) for each in ins[:3]]
+        given = [self.ib.buffer_ptr(each) for each in ins[:3]]
         self.masks, self.out = ins[3:], self.ib.buffer_ptr(outs[0])
-        self._write()
+        self._write(given)
         return self.ib.get()
 
-    # ---- the block ----
+    def _map(self, array: BufferVar, width: int, length: int, rows: int) -> Expr:
+        """A tensor map of rows of one head."""
+        heads, line = self.shape.heads, 2 * width
+        numbers = [
+            MAP_TYPES[self.kind], SWIZZLE_128, 4, width, heads, length, self.shape.batch,
+            line, line * heads, line * heads * length, BOX, 1, rows, 1,
+        ]
+        return tensor_map(array[0, 0, 0, 0], " ".join(["tiled", *map(str, numbers)]))
 
-    def _write(self) -> None:
-        ib, shape = self.ib, self.shape
-        block, head = thread_axis("blockIdx.x"), thread_axis("blockIdx.y")
-        thread = thread_axis("threadIdx.x")
-        ib.scope_attr(block, "thread_extent", -(-shape.queries // self.rows))
-        ib.scope_attr(head, "thread_extent", shape.batch * shape.heads)
-        ib.scope_attr(thread, "thread_extent", self.groups * GROUP + WARP)
-        size = self.barriers + 8 * (2 * STAGES + 1)
-        shared = ib.allocate("uint8", (size,), name="tiles", scope="shared.dyn")
-        self.scores = ib.allocate("float32", (KEYS // 2,), name="scores", scope="local")
-        self.sums = ib.allocate(
-            "float32", (shape.value_width // 2,), name="sums", scope="local")
-        self.words = ib.allocate("uint32", (KEYS // 4,), name="powers", scope="local")
-        self.largest = ib.allocate("float32", (2,), name="largest", scope="local")
-        self.total = ib.allocate("float32", (2,), name="total", scope="local")
+    def _write(self, given: Sequence[BufferVar]) -> None:
+        ib, tile, shape = self.ib, self.ring, self.shape
+        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        parts = -(-shape.queries // tile.queries)
+        ib.scope_attr(block, "thread_extent", shape.batch * shape.heads * parts)
+        ib.scope_attr(thread, "thread_extent", tile.threads)
+        shared = ib.allocate("uint8", (tile.shared_bytes,), name="stages", scope="shared.dyn")
         self.base = ib.let("base", shared_address(shared[0]))
-        self.loaded = self.base + self.barriers
-        self.full, self.free = self.loaded + 8, self.loaded + 8 * (STAGES + 1)
+        self.key_at = ib.let("key_at", self.base + tile.query_bytes)
+        self.value_at = ib.let("value_at", self.key_at + tile.stages * tile.key_bytes)
+        barriers = ib.let("barriers", self.value_at + tile.stages * tile.value_bytes)
+        each = 8 * tile.stages
+        self.key_full, self.key_free = barriers, ib.let("key_free", barriers + each)
+        self.value_full = ib.let("value_full", barriers + 2 * each)
+        self.value_free = ib.let("value_free", barriers + 3 * each)
+        self.query_full = ib.let("query_full", barriers + 4 * each)
         self.thread = thread.var
-        self.at = (head.var // shape.heads, head.var % shape.heads)
-        self.first = ib.let("first", block.var * self.rows)
+        self.maps = (
+            self._map(given[0], shape.width, shape.queries, tile.queries),
+            self._map(given[1], shape.width, shape.keys, tile.keys),
+            self._map(given[2], shape.value_width, shape.keys, tile.keys),
+        )
+        head = ib.let("number", block.var // parts)
+        self.image, self.head = head // shape.heads, head % shape.heads
+        self.first = ib.let("first", block.var % parts * tile.queries)
+        self._begin()
+        warp = ib.let("warp", first_lane(thread.var // WARP))
+        with ib.if_scope(warp >= tile.groups * 4):
+            ib.emit(registers(FEW_REGISTERS, False))
+            with ib.if_scope(thread.var.equal(tile.groups * GROUP)):
+                self._produce()
+        with ib.else_scope():
+            ib.emit(registers(MANY_REGISTERS, True))
+            _Consumer(self, warp).write()
+
+    def _begin(self) -> None:
+        ib, tile = self.ib, self.ring
         with ib.if_scope(self.thread.equal(0)):
-            ib.emit(mbarrier_init(self.loaded, 1))
-            for stage in range(STAGES):
-                ib.emit(mbarrier_init(self.full + 8 * stage, 1))
-                ib.emit(mbarrier_init(self.free + 8 * stage, self.groups))
+            for stage in range(tile.stages):
+                for full, free in (
+                    (self.key_full, self.key_free), (self.value_full, self.value_free)
+                ):
+                    ib.emit(mbarrier_init(full + 8 * stage, 1))
+                    ib.emit(mbarrier_init(free + 8 * stage, tile.groups))
+            ib.emit(mbarrier_init(self.query_full, 1))
             ib.emit(mbarrier_ready())
         ib.emit(block_barrier())
-        warp = ib.let("warp", first_lane(self.thread // WARP))
-        with ib.if_scope(warp.equal(self.groups * 4)), (
-            ib.if_scope((self.thread % WARP).equal(0))
-        ):
-            self._produce()
-        with ib.else_scope():
-            self._consume(warp)
-
-    def _map(self, place: int, rows: int) -> Expr:
-        """The map of queries, keys or values: boxes of some rows of one head."""
-        shape = self.shape
-        length = shape.queries if place == 0 else shape.keys
-        width = shape.value_width if place == 2 else shape.width
-        pitches = [2 * width, 2 * width * shape.heads, 2 * width * shape.heads * length]
-        numbers = [
-            MAP_TYPES[shape.kind], SWIZZLE_128, 4, width, shape.heads, length, shape.batch,
-            *pitches, UNIT, 1, rows, 1,
-        ]
-        line = " ".join(["tiled", *map(str, numbers)])
-        return tensor_map(self.operands[place][0, 0, 0, 0], line)
 
     # ---- the producer ----
 
     def _produce(self) -> None:
-        ib, (key_boxes, value_boxes) = self.ib, self.shape.boxes
-        query, key, value = (
-            self._map(place, rows) for place, rows in enumerate((self.rows, KEYS, KEYS))
-        )
-        ib.emit(mbarrier_expect(self.loaded, self.query_bytes))
-        self._bring(query, self.base, self.loaded, key_boxes, self.first, self.rows)
-        with ib.for_range(0, self.tiles, name="tile") as tile:
-            stage = tile % STAGES
-            with ib.if_scope(tile >= STAGES):
-                ib.emit(mbarrier_wait(self.free + stage * 8, (tile // STAGES + 1) % 2))
-            full = self.full + stage * 8
-            ib.emit(mbarrier_expect(full, self.stage_bytes))
-            to = self.base + self.query_bytes + stage * self.stage_bytes
-            self._bring(key, to, full, key_boxes, tile * KEYS, KEYS)
-            self._bring(value, to + self.key_bytes, full, value_boxes, tile * KEYS, KEYS)
+        ib, tile = self.ib, self.ring
+        ib.emit(mbarrier_expect(self.query_full, tile.query_bytes))
+        self._load(0, self.base, self.query_full, self.first, tile.queries)
+        with ib.new_scope():
+            place = Turn(self, "filled", phase=1)  # type: ignore[arg-type]
+            with ib.for_range(0, self.blocks, name="block", annotations={ROLLED: 1}) as block:
+                for number, full, free, at, size in (
+                    (1, self.key_full, self.key_free, self.key_at, tile.key_bytes),
+                    (2, self.value_full, self.value_free, self.value_at, tile.value_bytes),
+                ):
+                    ib.emit(mbarrier_wait(free + place.stage * 8, place.phase))
+                    ib.emit(mbarrier_expect(full + place.stage * 8, size))
+                    self._load(number, at + place.stage * size,
+                               full + place.stage * 8, block * tile.keys, tile.keys)
+                place.advance()
 
-    def _bring(
-        self, map_: Expr, to: Expr, on: Expr, boxes: int, first: Expr, rows: int
-    ) -> None:
-        batch, head = self.at
-        for box in range(boxes):
-            place = to + box * rows * ROW_BYTES
-            self.ib.emit(tma_load(place, on, map_, (box * UNIT, head, first, batch)))
+    def _load(self, number: int, to: Expr, barrier: Expr, row: Expr, rows: int) -> None:
+        for box in range(self.ring.value_boxes if number == 2 else self.ring.boxes):
+            at = (box * BOX, self.head, row, self.image)
+            self.ib.emit(
+                tma_load(to + box * rows * ROW_BYTES, barrier, self.maps[number], at)
+            )
 
-    # ---- the consumers ----
 
-    def _consume(self, warp: Expr) -> None:
+class _Consumer:
+    """The statements of a group of four warps.
+
+    Score i of a thread is of query lane / 4 + 8 * (i / 2 % 2) of the warp's 16, and of key
+    8 * (i / 4) + 2 * (lane % 4) + i % 2 of the tile; sums of values lie alike.
+    """
+
+    def __init__(self, kernel: _Writer, warp: Expr) -> None:
+        self.kernel, self.ib, self.tile = kernel, kernel.ib, kernel.ring
         ib = self.ib
-        lane = self.thread % WARP
         self.group = ib.let("group", warp // 4)
-        self.row = ib.let("row", self.group * GROUP_ROWS + warp % 4 * 16 + lane // 4)
-        self.column = ib.let("column", lane % 4 * 2)
+        self.lane = ib.let("lane", kernel.thread % WARP)
+        self.row = ib.let("row", kernel.first + warp * 16 + self.lane // 4)
+        self.scores = ib.allocate("float32", (self.tile.keys // 2,), name="scores", scope="local")
+        self.sums = ib.allocate("float32", (kernel.shape.value_width // 2,), name="sums", scope="local")
+        self.words = ib.allocate("uint32", (self.tile.keys // 4,), name="words", scope="local")
+        self.largest = ib.allocate("float32", (2,), name="largest", scope="local")
+        self.total = ib.allocate("float32", (2,), name="total", scope="local")
+        self.factor = kernel.made.scale * LOG2_E
+        self.left = ib.let("left", (kernel.base + self.group * (GROUP_ROWS * ROW_BYTES)) // 16)
+
+    def write(self) -> None:
+        """All tiles, then the results."""
+        ib, kernel = self.ib, self.kernel
+        for number in range(kernel.shape.value_width // 2):
+            self.sums[number] = _number(0)
         for row in range(2):
-            self.largest[row] = _number(-math.inf)
+            self.largest[row] = _number(NEVER)
             self.total[row] = _number(0)
-        for place in range(self.shape.value_width // 2):
-            self.sums[place] = _number(0)
-        ib.emit(mbarrier_wait(self.loaded, build.const(0)))
-        whole = self.tiles if self.shape.keys % KEYS == 0 else self.tiles - 1
-        if whole:
-            with ib.for_range(0, whole, name="tile") as tile:
-                self._tile(tile, False)
-        if whole < self.tiles:
-            self._tile(build.const(whole), True)
+        with ib.new_scope():
+            keys = Turn(kernel, "keys")  # type: ignore[arg-type]
+            values = Turn(kernel, "values")  # type: ignore[arg-type]
+            ib.emit(mbarrier_wait(kernel.query_full, build.const(0)))
+            self._multiply_keys(keys)
+            ib.emit(wgmma_commit())  # no values: an empty group
+            if kernel.blocks > 1:
+                with ib.for_range(
+                    0, kernel.blocks - 1, name="block", annotations={ROLLED: 1}
+                ) as block:
+                    self._powers(block, keys, values, block > 0)
+                    self._multiply_keys(keys)
+                    self._multiply_values(values)
+            last = build.const(kernel.blocks - 1)
+            self._powers(last, keys, values, build.const(kernel.blocks > 1, "bool"))
+            self._multiply_values(values)
+            ib.emit(wgmma_wait(0))
+            ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
         self._store()
 
-    def _tile(self, tile: Expr, is_cut: bool) -> None:
-        ib, shape = self.ib, self.shape
-        with ib.new_scope():
-            stage = ib.let("stage", tile % STAGES)
-            ib.emit(mbarrier_wait(self.full + stage * 8, tile // STAGES % 2))
-            at = ib.let("at", self.base + self.query_bytes + stage * self.stage_bytes)
-            own = self.base + self.group * (GROUP_ROWS * ROW_BYTES)
-            ib.emit(wgmma_fence())
-            for step in range(-(-shape.width // STEP)):
-                box, inside = divmod(step * STEP, UNIT)
-                query = own + box * self.rows * ROW_BYTES + inside * 2
-                key = at + box * KEYS * ROW_BYTES + inside * 2
-                ib.emit(wgmma(
-                    shape.kind, KEYS, self.scores[0], _descriptor(query, _ALONG_SUM),
-                    _descriptor(key, _ALONG_SUM), int(step > 0),
-                ))
-            ib.emit(wgmma_commit())
-            ib.emit(wgmma_wait(0))
-            self._mask(tile, is_cut)
-            self._powers()
-            ib.emit(wgmma_fence())
-            between = (KEYS * ROW_BYTES >> 4) << 16
-            for step in range(KEYS // STEP):
-                value = at + self.key_bytes + step * STEP * ROW_BYTES
-                ib.emit(wgmma_registers(
-                    shape.kind, shape.value_width, self.sums[0], self.words[4 * step],
-                    _descriptor(value, _ACROSS | between), True,
-                ))
-            ib.emit(wgmma_commit())
-            ib.emit(wgmma_wait(0))
-            with ib.if_scope((self.thread % GROUP).equal(0)):
-                ib.emit(mbarrier_arrive(self.free + stage * 8))
+    def _is_first(self) -> Expr:
+        return (self.kernel.thread % GROUP).equal(0)
 
-    def _mask(self, tile: Expr, is_cut: bool) -> None:
-        """Scores with their mask, and none behind the last key."""
-        if not self.masks and not is_cut:
-            return
-        batch, head = self.at
-        for place in range(KEYS // 2):
-            key = tile * KEYS + self.column + (place // 4 * 8 + place % 2)
-            query = build.minimum(
-                self.first + self.row + place // 2 % 2 * 8, self.shape.queries - 1)
-            score: Expr = self.scores[place]
-            for mask in self.masks:
-                inside = build.minimum(key, self.shape.keys - 1) if is_cut else key
-                own = (batch, head, query, inside)[4 - len(mask.shape) :]
-                said = mask[tuple(
-                    build.const(0) if build.is_const(extent, 1) else index
-                    for index, extent in zip(own, mask.shape, strict=True)
-                )]
-                if mask.dtype == "bool":
-                    score = build.select(
-                        said, score * _number(self.factor), _number(self.made.fill * LOG2_E))
-                else:
-                    score = score * _number(self.factor) + (
-                        build.cast("float32", said) * _number(LOG2_E))
-            if is_cut:
-                score = build.select(key < self.shape.keys, score, _number(-math.inf))
-            self.scores[place] = score
+    def _multiply_keys(self, place: Turn) -> None:
+        """Begin the scores of the next tile."""
+        ib, kernel, tile = self.ib, self.kernel, self.tile
+        ib.emit(mbarrier_wait(kernel.key_full + place.stage * 8, place.phase))
+        right = (kernel.key_at + place.stage * tile.key_bytes) // 16
+        ib.emit(wgmma_fence())
+        for step in range(-(-kernel.shape.width // STEP)):
+            box, within = step // 4, step % 4 * 2
+            left = self.left + (box * tile.queries * ROW_BYTES // 16 + within)
+            beside = right + (box * tile.keys * ROW_BYTES // 16 + within)
+            ib.emit(wgmma(
+                kernel.kind, tile.keys, self.scores[0], _descriptor(left, _ALONG_SUM),
+                _descriptor(beside, _ALONG_SUM), int(step > 0),
+            ))
+        ib.emit(wgmma_commit())
 
-    def _powers(self) -> None:
-        """Powers of the scores of a tile in the place of these; what was summed shrinks."""
-        ib, count = self.ib, KEYS // 2
+    def _multiply_values(self, place: Turn) -> None:
+        """Begin to add the values of a tile, by the powers in registers."""
+        ib, kernel, tile = self.ib, self.kernel, self.tile
+        ib.emit(mbarrier_wait(kernel.value_full + place.stage * 8, place.phase))
+        right = (kernel.value_at + place.stage * tile.value_bytes) // 16
+        constant = _ALONG_ROWS | (tile.keys * ROW_BYTES // 16) << 16
+        ib.emit(wgmma_fence())
+        for step in range(tile.keys // STEP):
+            beside = right + step * STEP * ROW_BYTES // 16
+            ib.emit(wgmma_registers(
+                kernel.kind, kernel.shape.value_width, self.sums[0], self.words[4 * step],
+                _descriptor(beside, constant), True,
+            ))
+        ib.emit(wgmma_commit())
+
+    def _powers(self, block: Expr, keys: Turn, values: Turn, has_values: Expr) -> None:
+        """Powers of the scores of a tile; values of the tile before may be under way."""
+        ib, kernel = self.ib, self.kernel
+        ib.emit(wgmma_wait(1))
+        ib.emit(settle(self.scores[0], self.tile.keys // 2))
+        with ib.if_scope(self._is_first()):
+            ib.emit(mbarrier_arrive(kernel.key_free + keys.stage * 8))
+        keys.advance()
+        self._mask(block)
+        shrinks = [self._largest(row) for row in range(2)]
+        for number in range(self.tile.keys // 2):
+            base = shrinks[number // 2 % 2][1]
+            self.scores[number] = flushed_exp2(self.scores[number] * self._scale() - base)
         for row in range(2):
-            own = [place for place in range(count) if place // 2 % 2 == row]
-            with ib.new_scope():
-                most: Expr = self.scores[own[0]]
-                for place in own[1:]:
-                    most = build.maximum(most, self.scores[place])
-                most = ib.let("most", most)
-                for other in (1, 2):
-                    most = ib.let("most", build.maximum(most, _from_lane(most, other)))
-                most = ib.let("most", build.maximum(most, self.largest[row]))
-                # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
-                none = most.equal(_number(-math.inf))
-                base = ib.let(
-                    "base", build.select(none, _number(0), most) * _number(self.left))
-                factor = ib.let("factor", exp2(self.largest[row] * _number(self.left) - base))
-                self.largest[row] = most
-                for place in own:
-                    self.scores[place] = exp2(self.scores[place] * _number(self.left) - base)
-                total: Expr = self.scores[own[0]]
-                for place in own[1:]:
-                    total = total + self.scores[place]
-                self.total[row] = self.total[row] * factor + total
-                for place in range(self.shape.value_width // 2):
-                    if place // 2 % 2 == row:
-                        self.sums[place] = self.sums[place] * factor
-        for word in range(count // 2):
-            self.words[word] = pack_pair(
-                self.shape.kind, self.scores[2 * word], self.scores[2 * word + 1])
+            added = _joined(self._of_row(row), lambda x, y: x + y)
+            self.total[row] = self.total[row] * shrinks[row][0] + added
+        ib.emit(wgmma_wait(0))
+        ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
+        with ib.if_scope(has_values):
+            with ib.if_scope(self._is_first()):
+                ib.emit(mbarrier_arrive(kernel.value_free + values.stage * 8))
+            values.advance()
+        for number in range(kernel.shape.value_width // 2):
+            self.sums[number] = self.sums[number] * shrinks[number // 2 % 2][0]
+        for number in range(0, self.tile.keys // 2, 2):
+            low, high = self.scores[number], self.scores[number + 1]
+            self.words[number // 2] = pack_pair(kernel.kind, low, high)
+
+    def _of_row(self, row: int) -> list[Expr]:
+        """The scores of one of the two queries of a thread."""
+        return [self.scores[n] for n in range(self.tile.keys // 2) if n // 2 % 2 == row]
+
+    def _scale(self) -> Expr:
+        """Masked scores are scaled already."""
+        return _number(1.0 if self.kernel.masks else self.factor)
+
+    def _mask(self, block: Expr) -> None:
+        """Scale scores that a mask is added to; those behind the last key never count."""
+        kernel, tile = self.kernel, self.tile
+        ragged = kernel.shape.keys % tile.keys != 0
+        if not kernel.masks and not ragged:
+            return
+        first = block * tile.keys + self.lane % 4 * 2
+        for number in range(tile.keys // 2):
+            key = first + 8 * (number // 4) + number % 2
+            made: Expr = self.scores[number]
+            if kernel.masks:
+                made = self._masked(made, self.row + 8 * (number // 2 % 2), key)
+            if ragged:
+                made = build.select(key < kernel.shape.keys, made, _number(NEVER))
+            self.scores[number] = made
+
+    def _masked(self, score: Expr, row: Expr, key: Expr) -> Expr:
+        kernel = self.kernel
+        query = build.minimum(row, kernel.shape.queries - 1)
+        place = build.minimum(key, kernel.shape.keys - 1)
+        score = score * kernel.made.scale
+        for mask in kernel.masks:
+            own = (kernel.image, kernel.head, query, place)[4 - len(mask.shape) :]
+            said = mask[tuple(
+                build.const(0) if build.is_const(extent, 1) else index
+                for index, extent in zip(own, mask.shape, strict=True)
+            )]
+            if mask.dtype == "bool":
+                score = build.select(said, score, _number(kernel.made.fill))
+            else:
+                score = score + build.cast("float32", said)
+        return score * LOG2_E
+
+    def _largest(self, row: int) -> tuple[Expr, Expr]:
+        """The factor that sums so far shrink by, and the power that all others are taken to."""
+        ib = self.ib
+        most: Expr = ib.let("most", _joined(self._of_row(row), larger))
+        for distance in (1, 2):
+            most = ib.let("most", larger(most, _of_lane(most, distance)))
+        grown = ib.let("grown", larger(self.largest[row], most * self._scale()))
+        # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
+        base = ib.let("base", build.select(grown.equal(_number(NEVER)), _number(0), grown))
+        shrink = ib.let("shrink", flushed_exp2(self.largest[row] - base))
+        self.largest[row] = grown
+        return shrink, base
 
     def _store(self) -> None:
-        ib, (batch, head) = self.ib, self.at
+        ib, kernel = self.ib, self.kernel
+        parts = []
         for row in range(2):
-            with ib.new_scope():
-                total = ib.let("total", self.total[row])
-                for other in (1, 2):
-                    total = ib.let("total", total + _from_lane(total, other))
-                factor = ib.let("factor", _number(1) / total)
-                query = ib.let("query", self.first + self.row + row * 8)
-                with ib.if_scope(query < self.shape.queries):
-                    for place in range(2 * row, self.shape.value_width // 2, 4):
-                        pair = [self.sums[place + n] * factor for n in range(2)]
-                        column = self.column + place // 4 * 8
-                        ib.emit(store_word(
-                            self.out[batch, query, head, column],
-                            pack_pair(self.shape.kind, *pair),
-                        ))
+            whole = ib.allocate("float32", (1,), name="whole", scope="local")
+            whole[0] = self.total[row]
+            for distance in (1, 2):
+                whole[0] = whole[0] + _of_lane(whole[0], distance)
+            parts.append(ib.let("part", _number(1) / whole[0]))
+        for number in range(0, kernel.shape.value_width // 2, 2):
+            row = number // 2 % 2
+            query = self.row + 8 * row
+            column = 8 * (number // 4) + self.lane % 4 * 2
+            low, high = (self.sums[number + which] * parts[row] for which in (0, 1))
+            with ib.if_scope(query < kernel.shape.queries):
+                place = kernel.out[kernel.image, query, kernel.head, column]
+                ib.emit(store_word(place, pack_pair(kernel.kind, low, high)))
+
+
+def _joined(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:
+    """All values as one, in pairs, so that few wait for each other."""
+    found = list(values)
+    while len(found) > 1:
+        found = [join(*found[n : n + 2]) if n + 1 < len(found) else found[n]
+                 for n in range(0, len(found), 2)]
+    return found[0]
 
 
 def _descriptor(address: Expr, constant: int) -> Expr:
-    """What names a matrix in shared memory."""
-    return build.cast("int64", address // 16) + build.const(constant, "int64")
+    """What wgmma is told about a matrix: its address in 16 bytes, and how its rows lie."""
+    return build.cast("int64", address) + build.const(constant, "int64")
 
 
-def _from_lane(value: Expr, distance: int) -> Expr:
-    """What another lane of the four has."""
-    return Call(value.dtype, "tvm_warp_shuffle_xor", (
-        build.const(_ALL_LANES), value, build.const(distance), build.const(WARP), build.const(WARP),
-    ))
+def _of_lane(value: Expr, distance: int) -> Expr:
+    """What the lane has whose number differs by one bit."""
+    everyone = build.const(0xFFFFFFFF, "uint32")
+    arguments = (everyone, value, *(build.const(n) for n in (distance, WARP, WARP)))
+    return Call(DataType("float32"), "tvm_warp_shuffle_xor", arguments)
 
 
-def _number(value: ExprLike) -> Expr:
-    return build.const(float(value), "float32")  # type: ignore[arg-type]
+def _number(value: float) -> Expr:
+    return build.const(value, "float32")

@@ -6,20 +6,26 @@ the columns of a tile lie side by side for every step of the sum.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+
+import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
+from sterna.relay.expr import RelayExpr
 from sterna.relay.layout import from_plain, layout_of, to_plain
+from sterna.relay.op import call as call_of
 from sterna.schedule.choose import choose
 from sterna.schedule.chunked_sum import chunk_of, expect_chunk, whole_chunk
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 from sterna.schedule.cost import STREAMED, direct_cycles
-from sterna.schedule.dot4 import INT32, dot_width
+from sterna.schedule.dot4 import GROUP, INT32, dot_width
 from sterna.schedule.expression import Expression, weight_axes, weight_layout
-from sterna.schedule.implementation import Candidate, Packing, Plan, expect_shape
+from sterna.schedule.implementation import Arranged, Candidate, Packing, Plan, expect_shape
 from sterna.schedule.kernel import Processor
+from sterna.schedule.pixel_blocks import ARRANGED, PixelBlocks
 from sterna.schedule.register_tile import tile_of_group, tile_of_rows, tiles_of_group
 from sterna.schedule.sum_of_products import DIRECT
 
@@ -27,6 +33,8 @@ from sterna.schedule.sum_of_products import DIRECT
 WIDEST = 4
 # How much longer products take with channels first, whose numbers lie far apart.
 FIRST = 2.0
+# What answers call it where pixels lie in blocks.
+BLOCKS = "direct, pixels in blocks"
 # Pixels of an image of which threads make channels rather than rows.
 SHARED_BY_CHANNELS = 64
 
@@ -35,6 +43,7 @@ class Direct(Packing):
     """Any contraction; weights are packed for products of matrices and for channels last."""
 
     name = DIRECT
+    takes_open = True
 
     def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
         """What it costs there with weights packed so; None if it does not suit."""
@@ -52,7 +61,41 @@ class Direct(Packing):
             return [Candidate(Plan(self.name), cycles)]
         plan = how.plan(self.name)
         packed = partial(_packed, made, how, weights)
-        return [Candidate(plan, cycles, packed, label=self.name)]
+        found = [Candidate(plan, cycles, packed, label=self.name)]
+        return [*found, *self.of_blocks(made, weights, processor)]
+
+    def of_blocks(
+        self, made: Contraction, weights: Array, processor: Processor
+    ) -> Sequence[Candidate]:
+        """Bytes of few channels with a stride: pixels in blocks, which are sums of many bytes.
+
+        Channels whose weights are all zero only filled up groups of four: they are left out.
+        """
+        if not has_bytes(made) or made.groups > 1 or {*made.strides} == {1} or made.rank != 2:
+            return []
+        used = int(np.flatnonzero(weights.any(axis=(0, 1, 2))).max(initial=0)) + 1
+        few = replace(made, inputs=used)
+        blocks = PixelBlocks.of(few, GROUP) if {*made.dilation} == {1} else None
+        if blocks is None:
+            return []
+        seen = blocks.contraction(few)
+        how = packing_of(seen, processor)
+        cycles = self.cycles(seen, how, processor)
+        if cycles is None or not how.in_groups:
+            return []
+        axis = made.data_layout.index("C")
+
+        def arrange(data: RelayExpr) -> RelayExpr:
+            if used < made.inputs:
+                data = call_of("strided_slice", data, begin=(0,), end=(used,), axes=(axis,))
+            return blocks.data(data)
+
+        def pack() -> tuple[Array, ...]:
+            return _packed(seen, how, blocks.weight(weights[..., :used]))
+
+        cycles += math.prod(blocks.shape) / ARRANGED / processor.threads
+        arranged = Arranged(seen, arrange)
+        return [Candidate(how.plan(self.name), cycles, pack, arranged, label=BLOCKS)]
 
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         how = Expression.of(plan)
@@ -103,11 +146,11 @@ def _packing_of_images(made: Contraction, p: Processor) -> Expression:
     chunk = _chunk(made, p)
     if made.groups == made.inputs > 1:
         return Expression("HWOI", chunk)
+    if has_bytes(made):
+        width = dot_width(made.result[1], made.outputs // made.groups, made.depth, p)
+        return Expression("HWIO" if width is None else f"OHWI{width}o4i")
     if made.groups > 1 and not made.out.is_float:
         return Expression("HWIO", chunk)
-    if has_bytes(made):
-        width = dot_width(made.result[1], made.outputs, made.depth, p)
-        return Expression("HWIO" if width is None else f"OHWI{width}o4i")
     return _packing_of_tiles(made, p, chunk)
 
 

@@ -14,7 +14,7 @@ from sterna.relay.arrays import Array
 from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32
-from sterna.schedule.halves_kernel import HalvesKernel, groups_of
+from sterna.schedule.halves_kernel import HalvesKernel, groups_of, reads_bytes
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
@@ -23,7 +23,9 @@ from sterna.te import Tensor
 MOST_PIXELS, MOST_CHANNELS = 6, 4
 # Instructions of a call with its loop's turns, of a sum that is rounded and stored, of four bytes
 # that are widened into the panel.
-CALLED, FINISHED, WIDENED = 24, 9, 5
+CALLED, FINISHED, WIDENED = 24, 11, 6
+# What it costs that the last panel is not full: results cannot take the place of what they read.
+UNEVEN = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +105,16 @@ def tiles(made: Contraction) -> dict[Tile, float]:
 
 
 def _instructions(made: Contraction, tile: Tile) -> float:
-    """All panels, of which the last may have fewer pixels, and all blocks of channels."""
+    """All panels, of which the last may be filled in part, and all blocks of channels."""
     groups = groups_of(made)
 
-    def panel(pixels: int) -> float:
-        part = Tile(pixels, tile.channels)
-        block = (part.instructions + 1) * groups + CALLED + FINISHED * pixels * tile.channels
-        return made.outputs // tile.channels * block + WIDENED * groups * pixels
-
-    whole, rest = divmod(made.pixels, tile.pixels)
-    return whole * panel(tile.pixels) + (panel(rest) if rest else 0)
+    each, widened = tile.instructions + 1, WIDENED * groups * tile.pixels
+    if reads_bytes(made, tile.pixels):
+        each, widened = each + 2, 0
+    block = each * groups + CALLED + FINISHED * tile.pixels * tile.channels
+    panel = made.outputs // tile.channels * block + widened
+    even = 1.0 if made.pixels % tile.pixels == 0 else UNEVEN
+    return -(-made.pixels // tile.pixels) * panel * even
 
 
 IMPLEMENTATION = Halves()

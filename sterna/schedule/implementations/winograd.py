@@ -13,7 +13,7 @@ from sterna.relay.arrays import Array
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import Arranged, Candidate, PackedImplementation, Plan
 from sterna.schedule.kernel import Processor
-from sterna.schedule.pixel_blocks import PixelBlocks
+from sterna.schedule.pixel_blocks import ARRANGED, PixelBlocks
 from sterna.schedule.products import FLOAT32
 from sterna.schedule.register_tile import tile_of_rows
 from sterna.schedule.winograd_kernel import WinogradKernel, chunk_of
@@ -29,8 +29,6 @@ from sterna.te import Tensor
 
 # It pays only if it is this much cheaper: weights grow.
 PAYS = 0.9
-# Elements of an image that are laid elsewhere in a cycle.
-ARRANGED = 1.0
 
 
 class Winograd(PackedImplementation):

@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 
 from sterna.codegen import nvptx
-from sterna.codegen.nvptx.architecture import Architecture
 from sterna.target.gpu_generator import GPUGenerator
 from sterna.target.target import Target
-from sterna.tir.passes.begin_early import begin_early
+from sterna.tir.effects import calls
 from sterna.tir.stmt import PrimFunc
-
-BEGIN_EARLY = 90
-"""The compute capability from which on kernels begin before those in front of them end."""
+from sterna.tir.threads import BEGINS_EARLY
 
 
 class CUDAGenerator(GPUGenerator):
@@ -20,8 +17,11 @@ class CUDAGenerator(GPUGenerator):
     alignment = nvptx.ALIGNMENT
 
     def prepared(self, kernel: PrimFunc, target: Target) -> PrimFunc:
-        early = Architecture.of(arch_of(target)).number >= BEGIN_EARLY
-        return begin_early(kernel) if early else kernel
+        able = nvptx.Architecture.of(arch_of(target)).starts_early
+        if not able or calls(kernel.body, "wait_for_grids"):
+            return kernel
+        attrs = {**kernel.attrs, BEGINS_EARLY: True}
+        return PrimFunc(kernel.name, kernel.params, kernel.buffers, kernel.body, attrs)
 
     def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
         return nvptx.generate(kernels, arch_of(target))

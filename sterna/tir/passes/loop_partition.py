@@ -1,6 +1,7 @@
 """Loop partitioning: peel the iterations whose guard may fail; the others run without it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from sterna.arith import Analyzer, detect_linear, interval
 from sterna.ir import build
@@ -20,6 +21,7 @@ from sterna.ir.expr import (
     variables_in,
 )
 from sterna.ir.node import Node
+from sterna.ir.structural import structural_equal
 from sterna.ir.visitor import Rewriter
 from sterna.tir.config import LoopPartitionConfig
 from sterna.tir.copy import copy_stmt
@@ -41,11 +43,18 @@ from sterna.tir.stmt import (
 )
 from sterna.tir.threads import has_threads
 
+Loops = dict[Var, tuple[Expr, Expr]]
+"""The first and last values of loops' variables."""
+
 HINT = "pragma_loop_partition_hint"
-# Short loops of one store each, as many inputs that are concatenated give: from so many on they
-# stay loops. Compilers would write all of them out as one block of straight code, and take a time
-# for scheduling it that grows with the square of its length.
-MANY_PIECES = 12
+# Short loops of one store each, as inputs that are concatenated give: from so many on they stay
+# loops, of a few stores, and of one where there are very many. Compilers would write all of them
+# out as one block of straight code, and take a time for scheduling it that grows with the square
+# of its length.
+MANY_PIECES, VERY_MANY_PIECES = 3, 12
+STORES_AT_ONCE = 4
+# The most rows of a tile for which each number of rows that are left over has loops of its own.
+MOST_WAYS = 16
 _DEFAULT = LoopPartitionConfig()
 _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {LT: GE, GE: LT, LE: GT, GT: LE}
 
@@ -55,6 +64,13 @@ def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> Pr
 
     ->  for i in range(3): S
         for i in range(3, 4): if likely(i*8 + j < 30): S
+
+    Where only the run knows how many whole tiles there are, the rows that are left over have loops
+    of their own for each number of them, without guards, if these are unrolled:
+
+    for i in range((n + 3) // 4): unroll j in range(4): if likely(i*4 + j < n): S
+    ->  for i in range(n // 4): unroll j in range(4): S
+        for i in range(n // 4, (n + 3) // 4): if n - i*4 == 1: S elif n - i*4 == 2: ...
 
     A loop with the pragma loop_partition_hint is split wherever a condition in it begins to hold or
     to fail, so that a border does not slow down what lies inside it.
@@ -80,7 +96,7 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
             yield from _guards(child, inner)
 
 
-def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
     """The conditions inside a statement, and those of clamped indices, with the loops around."""
     if isinstance(stmt, For):
         inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
@@ -95,7 +111,7 @@ def _borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
     bound = stmt.var if isinstance(stmt, Let | LetStmt) else None
     for child in stmt.children():
-        for condition, loops in _borders(child, inner):
+        for condition, loops in borders(child, inner):
             if bound is None or bound not in variables_in(condition):
                 yield condition, loops
 
@@ -112,11 +128,26 @@ def _staying_rolled(loop: For, pieces: int) -> For:
     stores = sum(isinstance(stmt, BufferStore) for stmt in inside)
     if stores != 1 or any(isinstance(stmt, For) and stmt.kind == "serial" for stmt in inside):
         return loop
-    annotations = {**loop.annotations, STAYS_ROLLED: True}
+    at_once = STORES_AT_ONCE if pieces < VERY_MANY_PIECES else 1
+    annotations = {**loop.annotations, STAYS_ROLLED: at_once}
     return For(loop.var, loop.min, loop.extent, loop.kind, loop.body, loop.thread, annotations)
 
 
-def _excess(condition: Expr) -> Expr | None:
+def _few_at_once(loop: For) -> For:
+    """A loop that stays one with a few iterations written out in a row, as many as divide it."""
+    count, most = build.int_value(loop.extent) or 1, loop.annotations[STAYS_ROLLED]
+    few = max(n for n in range(1, most + 1) if count % n == 0)
+    dtype = loop.var.dtype
+    outer, inner = Var(f"{loop.var.name}.few", dtype), Var(loop.var.name, dtype)
+    value = build.add(loop.min, build.add(build.mul(outer, few), inner))
+    body = copy_stmt(loop.body, {loop.var: value})
+    zero, whole, written = (build.const(n, dtype) for n in (0, count // few, few))
+    annotations = {**loop.annotations, STAYS_ROLLED: 1}
+    row = For(inner, zero, written, "unrolled", body)
+    return For(outer, zero, whole, loop.kind, row, loop.thread, annotations)
+
+
+def excess_of(condition: Expr) -> Expr | None:
     """What is below 0 while the condition holds."""
     if isinstance(condition, Call) and condition.op == "likely":
         condition = condition.args[0]
@@ -130,6 +161,54 @@ def _excess(condition: Expr) -> Expr | None:
         case GE():
             return condition.b - condition.a - 1
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsLeft:
+    """A guard of an unrolled loop that holds while its index is below what is left."""
+
+    index: Var
+    left: Expr
+    most: int
+    """The extent of the loop."""
+
+
+def _is_unrolled(var: Var, body: Stmt) -> bool:
+    return any(
+        isinstance(stmt, For) and stmt.var is var and stmt.kind == "unrolled"
+        for stmt in statements_in(body)
+    )
+
+
+class _Settled(Rewriter):
+    """Guards, by the identity of their conditions, that hold or are said in other words."""
+
+    def __init__(self, known: Mapping[int, bool | Expr]) -> None:
+        self.known = known
+
+    def visit_IfThenElse(self, stmt: IfThenElse) -> Stmt:
+        condition = stmt.condition
+        if isinstance(condition, Call) and condition.op == "likely":
+            answer = self.known.get(id(condition.args[0]))
+            if answer is True:
+                done: Stmt = self.rewrite(stmt.then)
+                return done
+            if isinstance(answer, Expr):
+                made: IfThenElse = self.rewrite_children(stmt)
+                return IfThenElse(answer, made.then, made.otherwise)
+        kept: Stmt = self.rewrite_children(stmt)
+        return kept
+
+
+class _Rolled(Rewriter):
+    """What is left over, as loops: written out, every element would have a guard of its own."""
+
+    def visit_For(self, loop: For) -> Stmt:
+        made: For = self.rewrite_children(loop)
+        inside = (variables_in(condition) for condition, _ in _guards(made.body, {}))
+        if made.kind not in ("unrolled", "vectorized") or not any(made.var in v for v in inside):
+            return made
+        return For(made.var, made.min, made.extent, "serial", made.body)
 
 
 class _Partitioner(Rewriter):
@@ -155,9 +234,9 @@ class _Partitioner(Rewriter):
                 point = points[len(points) // 2 if halved else 0]
                 return self.partition(_staying_rolled(loop, len(points) + 1), point)
         self.bind(loop.var, loop.min, loop.extent)
-        kept: Stmt = self.rewrite_children(loop)
+        kept: For = self.rewrite_children(loop)
         self.unbind(loop.var)
-        return kept
+        return _few_at_once(kept) if loop.annotations.get(STAYS_ROLLED, 1) > 1 else kept
 
     def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
         done: Stmt = self.rewrite(attr.body) if attr.key == HINT else self.rewrite_children(attr)
@@ -172,7 +251,7 @@ class _Partitioner(Rewriter):
         """
         points = []
         hinted = _is_hinted(loop)
-        guards = _borders(loop.body, {}) if hinted else _guards(loop.body, {})
+        guards = borders(loop.body, {}) if hinted else _guards(loop.body, {})
         for condition, inner in guards:
             point = self.turning_point(loop, condition, inner, hinted)
             if point is not None and self.splits(loop, point):
@@ -201,7 +280,7 @@ class _Partitioner(Rewriter):
 
         both: or, if it may fail for low values, the first for which it does not any more.
         """
-        excess = _excess(condition)
+        excess = excess_of(condition)
         worst = None if excess is None else interval(excess, inner)[1]
         if worst is None:
             return None
@@ -223,17 +302,76 @@ class _Partitioner(Rewriter):
     def partition(self, loop: For, point: Expr) -> Stmt:
         begin, end = loop.min, loop.min + loop.extent
         inside = self.analyzer.simplify(build.maximum(build.minimum(point, end), begin))
-        if loop.kind == "parallel":
-            return self.branch(loop, inside)
         again = build.int_value(inside) is not None  # other guards may fail later
+        whole, rest = loop, loop
+        if not again and not _is_hinted(loop):
+            whole, rest = self.without_guards(loop, point), self.by_what_is_left(loop, point)
+        if loop.kind == "parallel":
+            return self.branch(loop, inside, whole, rest)
         nested = again and _is_hinted(loop)  # a border may have hidden another
-        return seq(self.part(loop, begin, inside, nested), self.part(loop, inside, end, again))
+        return seq(self.part(whole, begin, inside, nested), self.part(rest, inside, end, again))
+
+    def turning_here(self, loop: For, point: Expr) -> list[tuple[Expr, Loops]]:
+        """The guards that may fail from a point on, and never before it."""
+        return [
+            (condition, inner) for condition, inner in _guards(loop.body, {})
+            if (turns := self.turning_point(loop, condition, inner, False)) is not None
+            and structural_equal(turns, point)
+        ]
+
+    def without_guards(self, loop: For, point: Expr) -> For:
+        """The loop before a point, where guards hold that only the run could prove."""
+        held = [id(condition) for condition, _ in self.turning_here(loop, point)]
+        return loop.with_body(_Settled(dict.fromkeys(held, True)).rewrite(loop.body))
+
+    def by_what_is_left(self, loop: For, point: Expr) -> For:
+        """The loop behind a point, with ways of its own for each number of rows that are left.
+
+        Only where no other guards are inside, with which the number of ways would multiply.
+        """
+        guards = self.turning_here(loop, point)
+        if len(guards) < sum(1 for _ in _guards(loop.body, {})):
+            return loop.with_body(_Rolled().rewrite(loop.body))
+        rows = [self.rows_left(condition, inner, loop.body) for condition, inner in guards]
+        found = [row for row in rows if row is not None]
+        if not found or len(found) < len(rows) or not all(
+            row.most == found[0].most and structural_equal(row.left, found[0].left) for row in found
+        ):
+            return loop.with_body(_Rolled().rewrite(loop.body))
+        body = _Rolled().rewrite(loop.body)
+        for count in range(1, found[0].most):
+            settled: dict[int, bool | Expr] = {
+                id(condition): build.less(row.index, count)
+                for (condition, _), row in zip(guards, found, strict=True)
+            }
+            way = copy_stmt(_Settled(settled).rewrite(loop.body), {})
+            body = IfThenElse(build.equal(found[0].left, count), way, body)
+        return loop.with_body(body)
+
+    def rows_left(
+        self, condition: Expr, inner: Loops, body: Stmt
+    ) -> "_RowsLeft | None":
+        """How many iterations of an unrolled loop a guard lets through; None if it is no such."""
+        excess = _excess(condition)
+        if excess is None:
+            return None
+        used = [var for var in variables_in(excess) if var in inner]
+        if len(used) != 1 or not _is_unrolled(used[0], body):
+            return None
+        first, last = (build.int_value(each) for each in inner[used[0]])
+        linear = detect_linear(excess, [used[0]])
+        if linear is None or first != 0 or last is None or last >= MOST_WAYS:
+            return None
+        coefficient, rest = (self.analyzer.simplify(e) for e in linear)
+        if not build.is_const(coefficient, 1):
+            return None
+        return _RowsLeft(used[0], self.analyzer.simplify(build.sub(0, rest)), last + 1)
 
     def part(self, loop: For, begin: Expr, end: Expr, again: bool) -> Stmt:
         var = Var(loop.var.name, loop.var.dtype)
         extent = self.analyzer.simplify(end - begin)
         value: Expr = var
-        if loop.annotations.get(STAYS_ROLLED):  # counted from 0, addresses are simple
+        if STAYS_ROLLED in loop.annotations:  # counted from 0, addresses are simple
             value, begin = build.add(var, begin), build.const(0, var.dtype)
         body = copy_stmt(loop.body, {loop.var: value})
         piece = For(var, begin, extent, loop.kind, body, loop.thread, loop.annotations)
@@ -256,9 +394,15 @@ class _Partitioner(Rewriter):
         done: Stmt = self.rewrite(simple)
         return done
 
-    def branch(self, loop: For, point: Expr) -> Stmt:
+    def branch(self, loop: For, point: Expr, whole: For, last: For) -> Stmt:
         """A parallel loop stays one loop, whose iterations take one way or another."""
-        return loop.with_body(self.ways(loop, loop.min, point))
+        if whole is loop:
+            return loop.with_body(self.ways(loop, loop.min, point))
+        end = loop.min + loop.extent
+        return loop.with_body(IfThenElse(
+            build.less(loop.var, point), self.way(whole, loop.min, point),
+            self.way(last, point, end),
+        ))
 
     def ways(self, loop: For, begin: Expr, point: Expr) -> Stmt:
         end = loop.min + loop.extent

@@ -2,18 +2,13 @@
 
 import ctypes
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import relay, rpc
 from sterna.codegen.device import DeviceModule, DeviceProgram
-from sterna.contrib.cuda_graph import cuda_graph_executor
-from sterna.runtime.registry import get_global_func
 from tests.gpu.standin import driver
 from tests.gpu.standin.driver import Arguments
 
@@ -25,7 +20,9 @@ ADD_ONE = """
 DEVICE = tvm.cuda(0)
 
 
-def kernel(source: str = ADD_ONE, name: str = "add_one", letters: str = "ppi", more: str = "") -> Any:
+def kernel(
+    source: str = ADD_ONE, name: str = "add_one", letters: str = "ppi", more: str = ""
+) -> Any:
     """A kernel of a program of one."""
     return DeviceModule.make("cuda", [DeviceProgram(((name, letters, more),), source)])[name]
 
@@ -43,7 +40,6 @@ def add_one(arguments: Arguments) -> None:
 def fresh() -> None:
     driver.define("add_one", add_one)
     driver.calls()
-    launched.clear()
 
 
 # ---- devices and memory ----
@@ -76,7 +72,7 @@ def test_devices_exchange_arrays() -> None:
     np.testing.assert_array_equal(there.copyto(DEVICE).numpy(), np.arange(5))
     assert driver.calls("cuMemcpyPeerAsync") == ["cuMemcpyPeerAsync 40 default"]
     other = tvm.nd.empty((5,), "float32", DEVICE)
-    with pytest.raises(RuntimeError, match="add_one.*different devices; copy them to one"):
+    with pytest.raises(RuntimeError, match=r"add_one.*different devices; copy them to one"):
         kernel()(address(there), address(other), 5, 1, 1, 1, 32, 1, 1, 0)
 
 
@@ -154,12 +150,12 @@ def test_values_of_all_types() -> None:
 
 def test_errors_name_kernel_launch_and_the_way_out() -> None:
     a = address(tvm.nd.empty((10,), "float32", DEVICE))
-    with pytest.raises(RuntimeError, match="add_one, launched with 1 x 1 x 1 blocks of 2048 x 1 x 1 "
-                       r"threads: CUDA_ERROR_INVALID_VALUE.*at most 1024 threads"):
+    launch = "add_one, launched with 1 x 1 x 1 blocks of 2048 x 1 x 1 threads: "
+    with pytest.raises(RuntimeError, match=launch + r"CUDA_ERROR_INVALID_VALUE.*at most 1024 thr"):
         kernel()(a, a, 10, 1, 1, 1, 2048, 1, 1, 0)
-    with pytest.raises(RuntimeError, match="(?s)add_one on cuda.*line 7; error : Unknown instruction"):
+    with pytest.raises(RuntimeError, match=r"(?s)add_one on cuda.*line 7; error : Unknown in"):
         kernel(ADD_ONE + "unknown_instruction")(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
-    with pytest.raises(RuntimeError, match="the kernel other on.*none of that name"):
+    with pytest.raises(RuntimeError, match=r"the kernel other on.*none of that name"):
         kernel(ADD_ONE, "other")(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
     with pytest.raises(RuntimeError, match=r"PTX has version 9.0.*CUDA 13.0.*is one of CUDA 12.8"):
         kernel(ADD_ONE.replace("8.0", "9.0"))(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
@@ -188,7 +184,7 @@ def test_tensor_maps_are_made_once() -> None:
     image(address(a), address(b), 1, 1, 1, 1, 1, 1, 0)
     told = "cuTensorMapEncodeIm2col type 9 rank 4 dim 64 lower -1 upper -1 channels 64 pixels 128 "
     assert driver.calls("cuTensorMap") == [told + "step 2 swizzle 3 0 3 0"]
-    with pytest.raises(RuntimeError, match="no tiled tensor map of type 7.*dimension 64"):
+    with pytest.raises(RuntimeError, match=r"no tiled tensor map of type 7.*dimension 64"):
         kernel(MAPPED, "mapped", "mp", "tiled 7 3 2 64 100 250 32 8")(
             address(a), address(b), 1, 1, 1, 1, 1, 1, 0
         )
@@ -273,215 +269,3 @@ def test_arrays_are_exchanged_between_streams() -> None:
     DEVICE.set_raw_stream(None)
     DEVICE.free_raw_stream(stream)
     DEVICE.free_raw_stream(other)
-
-
-# ---- models ----
-
-SHAPE = (4, 8)
-
-
-def network() -> Any:
-    """Two functions of a kernel each: sums of rows, and the largest of them."""
-    x = relay.var("x", shape=SHAPE)
-    y = relay.max(relay.sum(x, axis=1), axis=0, keepdims=True)
-    return tvm.IRModule.from_expr(relay.Function([x], y))
-
-
-launched: list[tuple[str, set[int]]] = []
-
-
-def note(name: str) -> Callable[[Arguments], None]:
-    """A kernel that only says which addresses it was launched with."""
-    return lambda arguments: launched.append(
-        (name, {arguments.number(place, ctypes.c_uint64) for place in (0, 1)})
-    )
-
-
-def compiled() -> Any:
-    for name in ("sum", "max"):
-        driver.define(f"tvmgen_default_fused_{name}_kernel", note(name))
-    return tvm.compile(network(), target="cuda -arch=sm_90")
-
-
-def check_run(source: tvm.nd.NDArray | None, result: tvm.nd.NDArray | None) -> None:
-    """One run: both kernels, the first of which read the source and the last wrote the result."""
-    (first, read), (last, written) = launched
-    assert (first, last) == ("sum", "max") and read & written
-    assert source is None or source.data_ptr() in read
-    assert result is None or result.data_ptr() in written
-    launched.clear()
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    return compiled()
-
-
-def test_runs_are_captured_once_and_replayed(model: Any) -> None:
-    a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
-    kept = [model(a) for _ in range(2)]  # the memory of two results takes turns from here on
-    del kept
-    launched.clear()
-    for turn in range(8):
-        driver.calls()
-        result = model(a)
-        told = driver.calls("cuLaunch", "cuGraphLaunch", "cuMem", "cuStreamSync", "cuCtx")
-        check_run(a, result)
-        assert result.device == DEVICE and result.shape == (1,)
-        if turn > 3:
-            assert told == ["cuGraphLaunch 2 nodes default"]
-
-
-def test_addresses_that_do_not_come_again_are_not_captured(model: Any) -> None:
-    kept = [tvm.nd.array(np.full(SHAPE, i, "float32"), DEVICE) for i in range(12)]
-    driver.calls()
-    for a in kept:
-        check_run(a, model(a))
-    assert not driver.calls("cuStreamBeginCapture")
-
-
-def test_a_caller_on_the_host_gets_arrays_of_the_host(model: Any) -> None:
-    result = model(np.ones(SHAPE, "float32"))
-    assert isinstance(result, np.ndarray) and result.shape == (1,)
-    check_run(None, None)
-    with pytest.raises(TypeError, match=r"input 'x' takes float32\[4, 8\]"):
-        model(np.ones(SHAPE, "float64"))
-    misplaced = tvm.nd.array(np.ones(64, "float32"), DEVICE)._create_view(SHAPE, "float32", 4)
-    result = model(misplaced)
-    assert misplaced.data_ptr() not in launched[0][1]
-    check_run(None, result)
-
-
-def test_a_run_in_a_stream_that_others_capture_is_launched_there(model: Any) -> None:
-    a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
-    stream = DEVICE.create_raw_stream()
-    assert stream is not None
-    graph = ctypes.c_void_p()
-    for _ in range(3):
-        model(a)
-    DEVICE.set_raw_stream(stream)
-    driver.library.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 1)
-    driver.calls()
-    kept = [model(a), model(a), model(a)]
-    a.__dlpack__(stream=1)  # which cannot wait for what is captured
-    told = driver.calls("cuLaunchKernelEx", "cuStreamWaitEvent", "cuGraphLaunch", "cuMemAlloc")
-    driver.library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
-    assert [line.split()[0] for line in told].count("cuLaunchKernelEx") == 6
-    assert "cuMemAlloc 256 on 0" in told and not any("Wait" in line for line in told)
-    kept.clear()
-    again = [tvm.nd.empty((1,), "float32", DEVICE).data_ptr() for _ in range(3)]
-    assert len(set(again)) == 1  # what the graph writes to is not among them
-    driver.library.cuGraphDestroy(graph)
-    DEVICE.set_raw_stream(None)
-    DEVICE.free_raw_stream(stream)
-
-
-def test_a_capture_that_fails_is_launched_kernel_by_kernel() -> None:
-    model = compiled()
-    a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
-    driver.fail("cuGraphInstantiate", 801)
-    for _ in range(6):
-        check_run(a, model(a))
-    assert len(driver.calls("cuStreamBeginCapture")) == 1
-
-
-def test_steps_are_timed_in_a_graph(model: Any) -> None:
-    a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
-    times = model.profile(a, bounds=False, repeat=2)
-    assert [node.name for node in times.nodes] == [
-        "tvmgen_default_fused_sum", "tvmgen_default_fused_max"
-    ]
-    assert all(node.seconds > 0 for node in times.nodes)
-    assert "cuGraphLaunch 5 nodes default" in driver.calls("cuGraphLaunch")
-
-
-def test_classic_executors(model: Any, tmp_path: Path) -> None:
-    model.export(tmp_path / "model.so")
-    library = tvm.runtime.load_module(tmp_path / "model.so")
-    x = np.ones(SHAPE, "float32")
-    plain = tvm.contrib.graph_executor.GraphModule(library["default"](DEVICE))
-    graphed = cuda_graph_executor.GraphModuleCudaGraph(library["cuda_graph_create"](DEVICE))
-    made = cuda_graph_executor.create(model.module["get_graph_json"](), library, DEVICE)
-    for executor in (plain, graphed, made):
-        executor.set_input("x", x)
-        for _ in range(3):
-            executor.run()
-            check_run(executor.get_input("x"), executor.get_output(0))
-        assert driver.calls("cuGraphLaunch")
-    assert plain.benchmark(DEVICE, repeat=2, number=3, min_repeat_ms=0).mean > 0
-
-
-def test_parameters_are_copied_once() -> None:
-    x = relay.var("x", shape=SHAPE)
-    weights = relay.const(np.ones((1000, 8), "float32"))
-    product = relay.nn.dense(x, weights)
-    model = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], product)), target="cuda -arch=sm_90")
-    driver.calls()
-    executors = [model.module["default"](DEVICE) for _ in range(3)]
-    assert len([line for line in driver.calls("cuMemcpyHtoD") if "32000" in line]) == 1
-    assert len(executors) == 3
-
-
-def test_models_run_from_c(model: Any, tmp_path: Path) -> None:
-    model.export(tmp_path / "model.so")
-    runtime = ctypes.CDLL(str(Path(tvm.__file__).parent / "native" / "lib" / "libsterna.so"))
-    loaded = ctypes.c_void_p()
-    values, result = (ctypes.c_float * 32)(), (ctypes.c_float * 1)()
-    assert runtime.sterna_model_load(str(tmp_path / "model.so").encode(), ctypes.byref(loaded)) == 0
-    assert runtime.sterna_model_set_input(loaded, b"x", values, 128) == 0
-    for _ in range(3):
-        assert runtime.sterna_model_run(loaded) == 0
-        check_run(None, None)
-    assert runtime.sterna_model_get_output(loaded, 0, result, 4) == 0
-    assert driver.calls("cuGraphLaunch") == ["cuGraphLaunch 2 nodes default"] * 2
-    runtime.sterna_model_free(loaded)
-
-
-def test_a_remote_gpu(model: Any, tmp_path: Path) -> None:
-    model.export(tmp_path / "model.so")
-    server = rpc.Server(port=0, silent=True)
-    try:
-        session = rpc.connect("127.0.0.1", server.port)
-        device = session.cuda(0)
-        assert device.exist
-        session.upload(tmp_path / "model.so")
-        library = session.load_module("model.so")
-        executor = tvm.contrib.graph_executor.GraphModule(library["default"](device))
-        x = np.ones(SHAPE, "float32")
-        executor.set_input("x", x)
-        executor.run()
-        np.testing.assert_array_equal(executor.get_input("x").numpy(), x)
-        assert executor.get_output(0).shape == (1,)
-        assert executor.benchmark(device, repeat=2, number=3, min_repeat_ms=0).mean > 0
-    finally:
-        server.terminate()
-
-
-def test_all_that_a_model_took_is_given_back() -> None:
-    def use() -> None:
-        model = compiled()
-        a = tvm.nd.array(np.zeros(SHAPE, "float32"), DEVICE)
-        for _ in range(5):
-            model(a)
-
-    use()
-    before = driver.library.standin_left()
-    use()
-    assert driver.library.standin_left() == before
-
-
-# ---- the end of a device's session: nothing can be checked behind this ----
-
-
-def test_a_sticky_error_ends_the_session() -> None:
-    a = tvm.nd.empty((10,), "float32", DEVICE)
-    driver.fail("cuCtxSynchronize", 700)
-    with pytest.raises(RuntimeError, match="waiting for the device: CUDA_ERROR_ILLEGAL_ADDRESS.*"
-                       r"ended the session with cuda\(0\).*start a new"):
-        DEVICE.sync()
-    for later in (a.numpy, lambda: tvm.nd.empty((3,), "float32", DEVICE),
-                  lambda: kernel()(address(a), address(a), 10, 1, 1, 1, 1, 1, 1, 0)):
-        with pytest.raises(RuntimeError, match=r"cuda\(0\): an earlier kernel: CUDA_ERROR_ILLEGAL"):
-            later()
-    assert get_global_func("sterna.why_no.cuda")() is None
-    assert DEVICE.exist

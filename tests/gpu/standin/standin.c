@@ -4,8 +4,7 @@
  * STANDIN_DEVICES in the environment says how many devices there are.
  */
 #define _GNU_SOURCE
-#include "standin.h"
-#include "cuda_driver.h"
+#include "standin_streams.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -14,9 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { MOST_PARAMETERS = 64, MOST_NODES = 4096, LOG = 1 << 20, BIGGEST = 1 << 28 };
+enum { LOG = 1 << 20, BIGGEST = 1 << 28 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char calls[LOG];
@@ -65,8 +62,7 @@ EXPORT const char *standin_calls(void) {
 EXPORT void standin_set_version(int32_t number) { version = number; }
 EXPORT int64_t standin_left(void) { return left; }
 
-/* Writes a call down; the code that it fails with, or 0. */
-static int32_t note(const char *name, const char *format, ...) {
+int32_t note(const char *name, const char *format, ...) {
   char text[512];
   va_list values;
   va_start(values, format);
@@ -84,7 +80,7 @@ static int32_t note(const char *name, const char *format, ...) {
   return code;
 }
 
-static void count(int64_t change) { __atomic_add_fetch(&left, change, __ATOMIC_SEQ_CST); }
+void count(int64_t change) { __atomic_add_fetch(&left, change, __ATOMIC_SEQ_CST); }
 
 /* ---- devices and contexts ---- */
 
@@ -209,41 +205,6 @@ EXPORT cu_code cuPointerGetAttribute(void *out, int32_t what, cu_address address
 
 /* ---- streams, captures and what is in them ---- */
 
-typedef struct {
-  enum { COPY, KERNEL, EVENT } kind;
-  void *to;
-  const void *from;
-  size_t bytes;
-  struct function *kernel;
-  uint32_t grid[3], block[3];
-  char values[MOST_PARAMETERS][128];
-} node;
-
-typedef struct {
-  int32_t count;
-  node *nodes;
-} graph;
-
-typedef struct {
-  graph *captured; /* or null */
-} stream;
-
-typedef struct {
-  double seconds;
-} event;
-
-typedef struct function {
-  char name[128];
-  int32_t parameters;
-  size_t sizes[MOST_PARAMETERS];
-} function;
-
-typedef struct {
-  char *source;
-  function functions[64];
-  int32_t count;
-} module;
-
 static void do_now(node *n) {
   void *arguments[MOST_PARAMETERS];
   struct timespec t;
@@ -258,7 +219,7 @@ static void do_now(node *n) {
     if (strcmp(kernels[i].name, n->kernel->name) == 0) kernels[i].kernel(arguments, n->grid, n->block);
 }
 
-static void give(cu_object where, node *n) {
+void give(cu_object where, node *n) {
   stream *s = where;
   if (!s || !s->captured) {
     do_now(n);
@@ -358,165 +319,5 @@ EXPORT cu_code cuEventRecord(cu_object e, cu_object s) { return cuEventRecordWit
 EXPORT cu_code cuEventSynchronize(cu_object e) { return note("cuEventSynchronize", "%d", e != NULL); }
 EXPORT cu_code cuEventElapsedTime(float *out, cu_object from, cu_object to) {
   *out = (float)((((event *)to)->seconds - ((event *)from)->seconds) * 1e3);
-  return 0;
-}
-
-/* ---- modules ---- */
-
-static size_t size_of(const char *type) {
-  if (strstr(type, "64")) return 8;
-  if (strstr(type, "32")) return 4;
-  return strstr(type, "16") ? 2 : 1;
-}
-
-/* The parameters of an entry: ".param .u64 .ptr .align 16 name" or ".param .align 64 .b8 name[128]". */
-static void read_parameters(const char *at, function *f) {
-  const char *end = strchr(at, ')');
-  while ((at = strstr(at, ".param")) && at < end) {
-    const char *stop = at + strcspn(at, ",)"), *bracket = memchr(at, '[', (size_t)(stop - at));
-    char text[256];
-    snprintf(text, sizeof text, "%.*s", (int)(stop - at < 255 ? stop - at : 255), at);
-    text[strcspn(text + 8, " ") + 8] = 0; /* behind the type */
-    f->sizes[f->parameters++] = bracket ? (size_t)atoi(bracket + 1) : size_of(text);
-    at = stop;
-  }
-}
-
-EXPORT cu_code cuModuleLoadDataEx(cu_object *out, const void *data, uint32_t n, const int32_t *options,
-                                   void **values) {
-  const char *source = data;
-  cu_code code = note("cuModuleLoadDataEx", "%zu", strlen(source));
-  if (!code && strstr(source, "unknown_instruction")) {
-    for (uint32_t i = 0; i < n; i++)
-      if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
-        strcpy(values[i], "ptxas application ptx input, line 7; error : Unknown instruction");
-    code = 218;
-  }
-  if (code) return code;
-  module *m = calloc(1, sizeof *m);
-  m->source = strdup(source);
-  for (const char *at = source; (at = strstr(at, ".entry"));) {
-    function *f = &m->functions[m->count++];
-    at += 6 + strspn(at + 6, " ");
-    snprintf(f->name, sizeof f->name, "%.*s", (int)strcspn(at, "( \n"), at);
-    read_parameters(at, f);
-  }
-  *out = m;
-  count(1);
-  return 0;
-}
-EXPORT cu_code cuModuleUnload(cu_object object) {
-  module *m = object;
-  free(m->source);
-  free(m);
-  count(-1);
-  return note("cuModuleUnload", "");
-}
-EXPORT cu_code cuModuleGetFunction(cu_object *out, cu_object object, const char *name) {
-  module *m = object;
-  for (int32_t i = 0; i < m->count; i++)
-    if (strcmp(m->functions[i].name, name) == 0) {
-      *out = &m->functions[i];
-      return note("cuModuleGetFunction", "%s", name);
-    }
-  return CU_ERROR_NOT_FOUND;
-}
-EXPORT cu_code cuFuncGetAttribute(int32_t *out, int32_t what, cu_object f) {
-  (void)what;
-  (void)f;
-  *out = 0;
-  return 0;
-}
-EXPORT cu_code cuFuncSetAttribute(cu_object f, int32_t what, int32_t value) {
-  return note("cuFuncSetAttribute", "%s %d %d", ((function *)f)->name, what, value);
-}
-
-/* ---- launches ---- */
-
-EXPORT cu_code cuLaunchKernelEx(const cu_launch *l, cu_object kernel, void **values, void **extra) {
-  function *f = kernel;
-  node n = {KERNEL, NULL, NULL, 0, f, {0}, {0}, {{0}}};
-  int pdl = 0;
-  (void)extra;
-  for (uint32_t i = 0; i < l->attribute_count; i++)
-    pdl |= l->attributes[i].id == CU_LAUNCH_PROGRAMMATIC_SERIALIZATION && l->attributes[i].value.number;
-  cu_code code = note("cuLaunchKernelEx", "%s grid %u %u %u block %u %u %u shared %u %s%s%s", f->name,
-                      l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                      l->shared_bytes, l->stream ? "stream" : "default", pdl ? " pdl" : "",
-                      l->stream && ((stream *)l->stream)->captured ? " captured" : "");
-  if (!code && (l->block[0] * l->block[1] * l->block[2] > 1024 || l->shared_bytes > 232448)) code = 1;
-  if (code) return code;
-  memcpy(n.grid, l->grid, sizeof n.grid);
-  memcpy(n.block, l->block, sizeof n.block);
-  for (int32_t i = 0; i < f->parameters; i++) memcpy(n.values[i], values[i], f->sizes[i]);
-  give(l->stream, &n);
-  return 0;
-}
-EXPORT cu_code cuLaunchKernel(cu_object f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by,
-                               uint32_t bz, uint32_t shared, cu_object s, void **values, void **extra) {
-  cu_launch l = {{gx, gy, gz}, {bx, by, bz}, shared, s, NULL, 0};
-  return cuLaunchKernelEx(&l, f, values, extra);
-}
-
-/* ---- graphs ---- */
-
-EXPORT cu_code cuGraphInstantiateWithFlags(cu_object *out, cu_object object, unsigned long long flags) {
-  graph *from = object, *made;
-  cu_code code = note("cuGraphInstantiate", "%d nodes %llu", from->count, flags);
-  if (code) return code;
-  made = calloc(1, sizeof *made);
-  made->nodes = calloc((size_t)from->count + 1, sizeof *made->nodes);
-  memcpy(made->nodes, from->nodes, (size_t)from->count * sizeof *made->nodes);
-  made->count = from->count;
-  *out = made;
-  count(1);
-  return 0;
-}
-EXPORT cu_code cuGraphLaunch(cu_object object, cu_object s) {
-  graph *g = object;
-  cu_code code = note("cuGraphLaunch", "%d nodes %s", g->count, s ? "stream" : "default");
-  for (int32_t i = 0; i < g->count && !code; i++) give(s, &g->nodes[i]);
-  return code;
-}
-static cu_code end_graph(graph *g) {
-  free(g->nodes);
-  free(g);
-  count(-1);
-  return 0;
-}
-EXPORT cu_code cuGraphExecDestroy(cu_object g) { return end_graph(g); }
-EXPORT cu_code cuGraphDestroy(cu_object g) { return end_graph(g); }
-
-/* ---- tensor maps: what was encoded, in words that tests can read ---- */
-
-EXPORT cu_code cuTensorMapEncodeTiled(cu_tensor_map *out, int32_t type, uint32_t rank, void *address,
-                                       const uint64_t *dims, const uint64_t *strides, const uint32_t *boxes,
-                                       const uint32_t *steps, int32_t interleave, int32_t swizzle,
-                                       int32_t promotion, int32_t fill) {
-  cu_code code = note("cuTensorMapEncodeTiled", "type %d rank %u dim %llu box %u step %u swizzle %d %d %d %d",
-                      type, rank, (unsigned long long)dims[0], boxes[0], steps[0], swizzle, interleave,
-                      promotion, fill);
-  if ((uintptr_t)address % 16 || (uintptr_t)out % 64 || (rank > 1 && strides[0] % 16)) code = 1;
-  if (code) return code;
-  memset(out, 0, sizeof *out);
-  out->words[0] = (uint64_t)(uintptr_t)address;
-  out->words[1] = rank;
-  for (uint32_t i = 0; i < rank; i++) out->words[2 + i] = dims[i];
-  return 0;
-}
-EXPORT cu_code cuTensorMapEncodeIm2col(cu_tensor_map *out, int32_t type, uint32_t rank, void *address,
-                                        const uint64_t *dims, const uint64_t *strides, const int32_t *lower,
-                                        const int32_t *upper, uint32_t channels, uint32_t pixels,
-                                        const uint32_t *steps, int32_t interleave, int32_t swizzle,
-                                        int32_t promotion, int32_t fill) {
-  cu_code code = note("cuTensorMapEncodeIm2col",
-                      "type %d rank %u dim %llu lower %d upper %d channels %u pixels %u step %u swizzle %d %d %d %d",
-                      type, rank, (unsigned long long)dims[0], lower[0], upper[0], channels, pixels, steps[1],
-                      swizzle, interleave, promotion, fill);
-  if ((uintptr_t)address % 16 || (rank > 1 && strides[0] % 16)) code = 1;
-  if (code) return code;
-  memset(out, 0, sizeof *out);
-  out->words[0] = (uint64_t)(uintptr_t)address;
-  out->words[1] = rank;
   return 0;
 }

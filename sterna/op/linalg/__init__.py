@@ -1,0 +1,1 @@
+"""Dense linear algebra on small matrices: factorisations, triangular systems, eigenvalues."""

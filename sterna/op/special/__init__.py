@@ -1,0 +1,1 @@
+"""Special functions of mathematics: Bessel's and Airy's, of statistics, orthogonal polynomials."""

@@ -1,0 +1,164 @@
+"""Gradients of PyTorch's sample calls in the training path of torch.compile(backend="sterna").
+
+    python -m tests.frontend.torch_gradients [--only add exp] [--samples 1] [--compiled]
+
+Every operator of OpInfo that has gradients is run by eager PyTorch and by the backend without its
+fallback; forward and backward graphs are run by the operators' references, or with --compiled by
+their kernels. The gradients of the sum of all results must be equal.
+"""
+
+import argparse
+import signal
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sterna.contrib import torch_compile
+from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.load_model import import_program
+from sterna.frontend.torch.program import Program
+from sterna.relay.interpreter import interpret
+from sterna.relay.op import find
+from sterna.support.errors import OpNotImplemented
+from tests.frontend.torch_opinfo import (
+    BROKEN,
+    RIGHT,
+    SECONDS,
+    SLOW,
+    TORCH,
+    WRONG,
+    Outcome,
+    SampleCall,
+    Sweep,
+    name_of,
+    operators,
+    reason_of,
+    short,
+    spread,
+)
+
+
+def by_references(program: Program, options: torch_compile.Options) -> Any:
+    """A graph that the operators' references run, in place of a compiled one."""
+    if not any(output.value is not None for output in program.outputs):
+        return None
+    module, _ = import_program(program, ImportOptions())
+
+    def run(*tensors: Any) -> Any:
+        arrays = [torch_compile.array_of_tensor(each, "a tensor") for each in tensors]
+        with np.errstate(all="ignore"):
+            made = interpret(module["main"], *arrays)
+        return [np.array(each) for each in (made if isinstance(made, tuple | list) else [made])]
+
+    return run
+
+
+def gradients(call: Any, given: Sequence[Any]) -> list[Any]:
+    """The gradients of the sum of all results, by input that has one."""
+    inputs = [
+        each.detach().clone().requires_grad_(each.requires_grad) for each in given
+    ]
+    leaves = torch.utils._pytree.tree_flatten(call(*inputs))[0]
+    counted = [
+        each for each in leaves
+        if isinstance(each, torch.Tensor) and each.requires_grad and each.is_floating_point()
+    ]
+    if not counted:
+        return []
+    sum(each.sum() for each in counted).backward()  # type: ignore[union-attr]
+    return [each.grad for each in inputs if each.requires_grad]
+
+
+def run_operator(op: Any, samples: int) -> Outcome | None:
+    """The first thing that goes wrong; None for an operator without gradients."""
+    torch.manual_seed(0)
+    calls = list(op.sample_inputs("cpu", torch.float32, requires_grad=True))
+    seen = False
+    for sample in spread(calls, samples):
+        torch._dynamo.reset()
+        call = SampleCall(op.op, sample)
+        given = call.tensors()
+        try:
+            wanted = gradients(call, given)
+        except Exception as error:
+            return Outcome(name_of(op), TORCH, short(error))
+        if not wanted:
+            continue
+        seen = True
+        reason, detail = _outcome(call, given, wanted)
+        if reason != RIGHT:
+            return Outcome(name_of(op), reason, detail)
+    return Outcome(name_of(op), RIGHT) if seen else None
+
+
+def _outcome(call: Any, given: Sequence[Any], wanted: Sequence[Any]) -> tuple[str, str]:
+    options = {"fallback": False, "opt_level": 0}
+    fast = torch.compile(call, backend="sterna", options=options, fullgraph=True)
+    try:
+        found = gradients(fast, given)
+    except TimeoutError:
+        return SLOW, ""
+    except OpNotImplemented as error:
+        return reason_of(str(error))
+    except Exception as error:
+        text = str(error)
+        if "have no converter" in text:
+            return reason_of(text)
+        is_ours = "sterna" in text or "node '" in text
+        return (BROKEN if is_ours else TORCH), short(error)
+    try:
+        for have, want in zip(found, wanted, strict=True):
+            torch.testing.assert_close(have, want, equal_nan=True, check_stride=False)
+    except AssertionError as error:
+        return WRONG, short(error)
+    return RIGHT, ""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what the command line names; 1 if a gradient is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--samples", type=int, default=1)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--keep", type=Path)
+    given = parser.parse_args(words)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    find("add")
+    if not given.compiled:
+        torch_compile._build = by_references
+    outcomes = []
+
+    def stop(*about: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, stop)
+    for op in operators(torch.float32):
+        wanted = not given.only or name_of(op) in given.only or op.name in given.only
+        if not wanted or not op.supports_autograd:
+            continue
+        signal.alarm(SECONDS)
+        try:
+            made = run_operator(op, given.samples)
+        except TimeoutError:
+            made = Outcome(name_of(op), SLOW)
+        finally:
+            signal.alarm(0)
+        if made is not None:
+            outcomes.append(made)
+            print(f"{made.name}\t{made.reason}\t{made.detail}", flush=True)
+    counts = Counter(one.reason for one in outcomes)
+    print("\n".join(f"{count:4} {reason}" for reason, count in counts.most_common()))
+    if given.keep is not None:
+        Sweep("gradients of float32", given.samples, given.compiled, outcomes).write(given.keep)
+    return 1 if counts[WRONG] or counts[BROKEN] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

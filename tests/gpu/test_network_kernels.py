@@ -1,0 +1,188 @@
+"""How networks become kernels of a GPU: layouts, precision, few launches, and their schedules."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.codegen import nvptx
+from sterna.driver.relay_build import optimize
+from sterna.lowering.graph import is_view
+from sterna.lowering.lower_kernel import lower_kernel
+from sterna.lowering.unique_kernels import unique_kernels
+from sterna.model.import_and_build import narrowed
+from sterna.relay.expr import Call, Function, RelayExpr
+from sterna.relay.passes.fewer_kernels import FewerKernels
+from sterna.relay.traverse import post_order
+from sterna.target import Target, processor_of
+from sterna.tir import interpreter
+from sterna.tir import pipeline as loop_pipeline
+from sterna.tir.device_interpreter import run_on_device
+from sterna.tir.passes.split_host_device import split_host_device
+from tests.gpu.ptxas import assemble, find_ptxas
+
+HOPPER = "cuda -arch=sm_90a"
+
+
+def var(name: str, *shape: int, dtype: str = "float32") -> relay.Var:
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def module_of(expr: RelayExpr) -> tvm.IRModule:
+    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(expr), expr))
+
+
+def kernels_of(expr: RelayExpr, target: str = HOPPER, narrow: str = "") -> dict[str, Function]:
+    """The fused functions of a graph, without those that only give memory another shape."""
+    mod, where = module_of(expr), Target(target)
+    if narrow:
+        mod = narrowed(mod, {}, narrow, where)
+    with tvm.transform.PassContext(opt_level=3):
+        mod, _ = optimize(mod, where)
+    found = unique_kernels(mod["main"], "k").functions
+    return {name: each for name, each in found.items() if not is_view(each)}
+
+
+def calls_of(function: Function) -> list[Call]:
+    return [expr for expr in post_order(function.body) if isinstance(expr, Call)]
+
+
+def lowered(expr: RelayExpr, target: str = HOPPER) -> Any:
+    """The loops of a graph that is one kernel, and what its schedule chose."""
+    (function,) = kernels_of(expr, target).values()
+    where = Target(target)
+    return lower_kernel(function, "kernel", processor_of(where), where)
+
+
+def ptx_of(expr: RelayExpr) -> str:
+    _, kernels = split_host_device(loop_pipeline.run(lowered(expr).function))
+    text = nvptx.generate(kernels, "sm_90a")
+    if find_ptxas() is not None:
+        assert not assemble(text, "sm_90a").spilled_bytes
+    return text
+
+
+def test_convolutions_have_channels_last() -> None:
+    weight = relay.const(np.ones((8, 4, 3, 3), "float32"))
+    deep = relay.const(np.ones((8, 1, 3, 3), "float32"))
+    x = relay.nn.conv2d(var("x", 1, 4, 6, 6), weight, padding=(1, 1))
+    x = relay.nn.conv2d(relay.nn.relu(x), deep, padding=(1, 1), groups=8)
+    found = kernels_of(x, "opencl")
+    convolutions = [c for f in found.values() for c in calls_of(f) if str(c.op) == "nn.conv2d"]
+    layouts = [(c.attrs.data_layout, c.attrs.kernel_layout) for c in convolutions]
+    assert sorted(layouts) == [("NHWC", "HWOI"), ("NHWC", "OHWI")]
+    transforms = [f for f in found.values() if str(calls_of(f)[-1].op) == "layout_transform"]
+    assert len(transforms) == 2  # one at each border
+
+
+def transformer(dtype: str = "float32") -> RelayExpr:
+    """An embedding, and attention of heads that lie first, as exporters write it."""
+    rng = np.random.default_rng(0)
+    table, weight = (
+        relay.const(rng.standard_normal(shape).astype(dtype)) for shape in ((40, 32), (32, 32))
+    )
+    x = relay.take(table, var("ids", 1, 16, dtype="int64"), axis=0)
+
+    def heads(of: RelayExpr) -> RelayExpr:
+        parts = relay.reshape(relay.nn.dense(of, weight), (16, 4, 8))
+        return relay.reshape(relay.transpose(parts, (1, 0, 2)), (1, 4, 16, 8))
+
+    scores = relay.nn.batch_matmul(heads(x), heads(x), transpose_b=True)
+    mixed = relay.nn.batch_matmul(relay.nn.softmax(scores), heads(x), transpose_b=False)
+    joined = relay.reshape(relay.transpose(mixed, (0, 2, 1, 3)), (16, 32))
+    out = relay.reshape(relay.nn.dense(joined, weight), (1, 16, 32))
+    return relay.add(out, x)
+
+
+def test_what_flows_between_kernels_is_narrow() -> None:
+    found = kernels_of(transformer(), narrow="bfloat16")
+    kinds = {str(f.body.checked_type.dtype) for f in found.values()}
+    given = {str(p.checked_type.dtype) for f in found.values() for p in f.params}
+    assert given == {"int64", "bfloat16"}
+    assert kinds == {"bfloat16", "float32"}  # the result has the model's type
+    assert sum(str(f.body.checked_type.dtype) == "float32" for f in found.values()) == 1
+
+
+def test_attention_is_one_kernel_and_residuals_are_epilogues() -> None:
+    names = [[str(c.op) for c in calls_of(f)] for f in kernels_of(transformer()).values()]
+    assert ["nn.attention"] in names
+    assert not any("nn.softmax" in each for each in names)
+    assert any("nn.dense" in each and "add" in each for each in names)
+
+
+def test_reshapes_pass_behind_what_follows_a_product() -> None:
+    product = relay.nn.dense(var("x", 4, 8), var("w", 6, 8))
+    still = relay.transpose(relay.reshape(product, (4, 1, 6)), (1, 0, 2))
+    moved = FewerKernels()(module_of(relay.add(still, var("y", 1, 4, 6))))["main"].body
+    assert str(moved.op) == "reshape" and str(moved.args[0].op) == "add"
+    assert str(moved.args[0].args[0].op) == "nn.dense"
+
+
+def test_each_reader_moves_elements_itself() -> None:
+    turned = relay.transpose(var("x", 4, 6), (1, 0))
+    both = relay.Tuple((relay.nn.relu(turned), relay.exp(turned)))
+    first, second = FewerKernels()(module_of(both))["main"].body.fields
+    assert first.args[0] is not second.args[0]
+
+
+SCHEDULES = {
+    "vectors": lambda: relay.add(var("x", 6, 40), var("b", 40)),
+    "transpose": lambda: relay.transpose(var("x", 2, 36, 40), (0, 2, 1)),
+    "max_pool": lambda: relay.nn.max_pool2d(
+        var("x", 1, 7, 7, 8), pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout="NHWC"),
+    "depthwise": lambda: relay.nn.relu(relay.nn.conv2d(
+        var("x", 1, 5, 5, 8), var("w", 3, 3, 8, 1), groups=8, padding=(1, 1),
+        data_layout="NHWC", kernel_layout="HWOI")),
+    "global_pool": lambda: relay.nn.global_avg_pool2d(var("x", 1, 7, 7, 40), layout="NHWC"),
+    "rows_summed": lambda: relay.sum(var("x", 6, 300), axis=1),
+    "columns_summed": lambda: relay.sum(var("x", 70, 33), axis=0),
+    "all_summed": lambda: relay.sum(var("x", 17000)),
+    "layer_norm": lambda: relay.nn.layer_norm(var("x", 3, 96), var("g", 96), var("b", 96)),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_without_races(name: str) -> None:
+    function = lowered(SCHEDULES[name]()).function
+    rng = np.random.default_rng(0)
+    given = [
+        rng.standard_normal([int(n) for n in buffer.shape]).astype("float32")
+        for buffer in function.buffers if buffer is not None
+    ]
+    wanted, found = ([array.copy() for array in given] for _ in range(2))
+    interpreter.run(function, *wanted)
+    run_on_device(loop_pipeline.run(function), *found, seed=1)
+    np.testing.assert_allclose(found[-1], wanted[-1], rtol=1e-4, atol=1e-5)
+
+
+def test_attention_without_races() -> None:
+    """Queries and keys that do not fill their tiles, and a mask."""
+    shapes = ((1, 5, 1, 4), (1, 18, 1, 4), (1, 18, 1, 6), (5, 18))
+    names = [var(n, *shape) for n, shape in zip("qkvm", shapes, strict=True)]
+    record = relay.nn.masked_attention(*names, scale=0.5)
+    function = loop_pipeline.run(lowered(record, "opencl").function)
+    rng = np.random.default_rng(0)
+    q, k, v, m = (rng.standard_normal(shape).astype("float32") for shape in shapes)
+    m[2, 3:] = -np.inf
+    out = np.zeros((1, 5, 1, 6), "float32")
+    run_on_device(function, q, k, v, m, out, seed=3)
+    scores = 0.5 * q[0, :, 0] @ k[0, :, 0].T + m
+    power = np.exp(scores - scores.max(1, keepdims=True))
+    wanted = power / power.sum(1, keepdims=True) @ v[0, :, 0]
+    np.testing.assert_allclose(out[0, :, 0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_load_vectors() -> None:
+    narrow = var("x", 64, 1024, dtype="bfloat16")
+    text = ptx_of(relay.nn.relu(narrow))
+    assert "ld.global.nc.v4.b32" in text and "st.global.v4.b32" in text
+
+
+def test_attention_of_tensor_cores_keeps_scores_in_registers() -> None:
+    names = [var(n, 1, 200, 2, 80, dtype="bfloat16") for n in "qkv"]
+    text = ptx_of(relay.nn.attention(*names, scale=0.125))
+    assert "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16" in text
+    assert "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16" in text
+    assert "st.local" not in text and "st.shared" not in text
