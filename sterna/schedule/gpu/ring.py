@@ -1,4 +1,4 @@
-"""Products of matrices in tiles, and the ring of stages in shared memory for their blocks."""
+"""Products of matrices in tiles, and the stages in shared memory for their blocks: a ring buffer."""
 
 from dataclasses import dataclass, replace
 
