@@ -107,7 +107,7 @@ def test_what_flows_between_kernels_is_narrow() -> None:
 
 def test_attention_is_one_kernel_and_residuals_are_epilogues() -> None:
     names = [[str(c.op) for c in calls_of(f)] for f in kernels_of(transformer()).values()]
-    assert ["nn.attention"] in names
+    assert any(each[-1] == "nn.attention" for each in names)
     assert not any("nn.softmax" in each for each in names)
     assert any("nn.dense" in each and "add" in each for each in names)
 
@@ -157,6 +157,19 @@ def test_schedules_without_races(name: str) -> None:
     np.testing.assert_allclose(found[-1], wanted[-1], rtol=1e-4, atol=1e-5)
 
 
+def test_threads_wait_for_a_value_that_gets_a_name() -> None:
+    """The mean of a row is shared by all that subtract it."""
+    names = [var("x", 2, 256), var("g", 256), var("b", 256)]
+    function = lowered(relay.nn.layer_norm(*names), "cuda -arch=sm_80").function
+    rng = np.random.default_rng(0)
+    x, g, b = (rng.standard_normal(shape).astype("float32") for shape in ((2, 256), 256, 256))
+    out = np.zeros((2, 256), "float32")
+    run_on_device(loop_pipeline.run(function), x, g, b, out, seed=3)
+    centred = x - x.mean(1, keepdims=True)
+    wanted = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * g + b
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_attention_without_races() -> None:
     """Queries and keys that do not fill their tiles, and a mask."""
     shapes = ((1, 5, 1, 4), (1, 18, 1, 4), (1, 18, 1, 6), (5, 18))
@@ -172,6 +185,38 @@ def test_attention_without_races() -> None:
     power = np.exp(scores - scores.max(1, keepdims=True))
     wanted = power / power.sum(1, keepdims=True) @ v[0, :, 0]
     np.testing.assert_allclose(out[0, :, 0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def packed_attention(dtype: str) -> RelayExpr:
+    """Queries, keys and values in one array, as one dense layer makes them."""
+    packed = var("x", 10, 1, 3 * 2 * 8, dtype=dtype)
+    turned = relay.transpose(relay.reshape(packed, (10, 1, 3, 16)), (2, 0, 1, 3))
+    parts = [
+        relay.reshape(relay.take(turned, relay.const(n, "int32"), axis=0), (1, 10, 2, 8))
+        for n in range(3)
+    ]
+    return relay.nn.attention(*parts, scale=0.5)
+
+
+def test_attention_reads_parts_of_an_array_where_they_lie() -> None:
+    made = lowered(packed_attention("bfloat16")).function
+    text = str(made)
+    assert text.count("# thread blockIdx.x") == 1  # nothing is moved before
+    # Rows of 96 bytes, heads of 16; keys begin behind two heads, values behind four.
+    for heads in (2, 4, 6):
+        assert f'"tiled 9 3 4 8 {heads} 10 1 16 96 960 64 1 ' in text
+
+
+def test_attention_elsewhere_moves_them_first() -> None:
+    function = loop_pipeline.run(lowered(packed_attention("float32"), "opencl").function)
+    x = np.random.default_rng(0).standard_normal((10, 1, 48)).astype("float32")
+    out = np.zeros((1, 10, 2, 8), "float32")
+    run_on_device(function, x, out, seed=2)
+    q, k, v = x.reshape(10, 3, 2, 8).transpose(1, 2, 0, 3)
+    scores = 0.5 * q @ k.transpose(0, 2, 1)
+    power = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = (power / power.sum(-1, keepdims=True) @ v).transpose(1, 0, 2)
+    np.testing.assert_allclose(out[0], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_threads_load_vectors() -> None:

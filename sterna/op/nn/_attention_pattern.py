@@ -10,6 +10,7 @@ For GPUs whatever lies in another order is transposed: that is part of the kerne
 and one kernel for all of attention saves more.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from sterna.ir.types import TensorType
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs
 
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
+# A power of e of a score with less than this added is 0.
+NEVER_BELOW = -1e9
 DTYPES, GPU_DTYPES = ("float32", "float64"), ("float32", "float16", "bfloat16")
 
 
@@ -44,12 +47,39 @@ def as_attention(
     found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
-    if found.mask is None:
+    if turns and _is_causal(found):
+        made = call(
+            "nn.attention", found.query, found.key, value, scale=found.scale, causal=True
+        )
+    elif found.mask is None:
         made = call("nn.attention", found.query, found.key, value, scale=found.scale)
     else:
         made = call("nn.masked_attention", found.query, found.key, value, found.mask,
                     scale=found.scale, fill=found.fill)
     return call("transpose", made, axes=tuple(HEADS_FIRST))
+
+
+def _is_causal(found: "_Scores") -> bool:
+    """Whether a mask is known and lets each query read the keys up to its own place."""
+    if not isinstance(found.mask, Constant):
+        return False
+    mask = to_numpy(found.mask.data)
+    if mask.ndim < 2 or math.prod(mask.shape) != math.prod(mask.shape[-2:]):
+        return False
+    rows = mask.reshape(mask.shape[-2:])
+    if rows.shape[0] < 2 or rows.shape != tuple(map(int, found.shape[-2:])):
+        return False
+    is_truth = rows.dtype == bool
+    if is_truth and found.fill > NEVER_BELOW:
+        return False
+    for place, row in enumerate(rows):
+        seen, hidden = row[: place + 1], row[place + 1 :]
+        fits = seen.all() and not hidden.any() if is_truth else (
+            not seen.any() and bool((hidden <= NEVER_BELOW).all())
+        )
+        if not fits:
+            return False
+    return True
 
 
 class _Scores:
@@ -61,7 +91,7 @@ class _Scores:
         self.mask: RelayExpr | None = None
         self.query: RelayExpr | None = None
         self.key: RelayExpr | None = None
-        shape = tensor_type(expr).shape
+        shape = self.shape = tensor_type(expr).shape
         expr = self._without_mask(expr)
         if tensor_type(expr).shape != shape:
             return
@@ -108,14 +138,31 @@ class _Scores:
         attrs: Any = product.attrs
         if attrs.transpose_a or _kind_of(attrs) is not None:
             return
-        self.query = _untransposed(product.args[0], HEADS_FIRST, self.turns)
+        query, key = (self._without_factor(arg) for arg in product.args)
+        self.query = _untransposed(query, HEADS_FIRST, self.turns)
         self.key = _untransposed(
-            product.args[1], HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
+            key, HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
         )
         if self.query is not None and self.key is not None:
             query, key = tensor_type(self.query).shape, tensor_type(self.key).shape
             if (query[0], query[2]) != (key[0], key[2]):  # one of them is broadcast
                 self.query = None
+
+
+    def _without_factor(self, expr: RelayExpr) -> RelayExpr:
+        """What a number scales, which on a GPU the scores are scaled by."""
+        shape = tensor_type(expr).shape
+        while self.turns and is_call_of(expr, "multiply"):
+            assert isinstance(expr, Call)
+            found = [
+                (factor, whole) for whole, other in (expr.args, expr.args[::-1])
+                if (factor := _number(other)) is not None and tensor_type(whole).shape == shape
+            ]
+            if not found:
+                break
+            factor, expr = found[0]
+            self.scale *= factor
+        return expr
 
 
 def _kind_of(attrs: "BatchMatmulAttrs") -> str | None:

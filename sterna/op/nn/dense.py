@@ -282,6 +282,7 @@ register(OpRecord(
         compute_with=_compute_implemented,
         scale=_SCALE,
         parallel=_PARALLEL,
+        rows_are_one=True,
     ),
     reference=_reference_dense,
     macs=_macs,

@@ -35,7 +35,7 @@ def FewerKernels() -> Pass:
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
         func.checked_type  # noqa: B018  (rules depend on shapes)
-        behind = _Reshapes(func).run(func)
+        behind = _Reshapes().run(func)
         behind.checked_type  # noqa: B018
         return _Movements(behind).run(behind)
 
@@ -66,8 +66,7 @@ def _reshaped(expr: RelayExpr, shape: tuple[int, ...]) -> RelayExpr:
 class _Reshapes:
     """Epilogues before the reshapes of their products."""
 
-    def __init__(self, func: Function) -> None:
-        self.counts = _counted(func)
+    def __init__(self) -> None:
         self.made: dict[int, RelayExpr] = {}
         self.open: dict[int, RelayExpr] = {}
         """By what stands for it: the product, with what follows, that a reshape is of."""
@@ -89,7 +88,11 @@ class _Reshapes:
         assert isinstance(expr, Call)
         if is_call_of(expr, "transpose"):
             return self._still(expr)
-        if record.pattern == OUT_ELEMWISE_FUSABLE and self.counts.get(id(expr)) == 1:
+        if is_call_of(expr, "layout_transform"):
+            return self._row(expr)
+        if record.contraction.rows_are_one:
+            return self._rows(expr)
+        if record.pattern == OUT_ELEMWISE_FUSABLE:
             new = rebuild(expr, self.made)
             self.open[id(new)] = new
             return new
@@ -98,6 +101,21 @@ class _Reshapes:
         if record.pattern <= BROADCAST:
             return self._behind(expr)
         return None
+
+    def _rows(self, expr: Call) -> RelayExpr:
+        """A product of rows along several axes, as a reshape of one of rows along a single one."""
+        data, shape = _shape(expr.args[0]), _shape(expr)
+        new = rebuild(expr, self.made)
+        if data is None or shape is None or not isinstance(new, Call):
+            return new
+        inside: RelayExpr = new
+        if len(data) > 2:
+            flat = _reshaped(new.args[0], (math.prod(data[:-1]), data[-1]))
+            inside = Call(new.op, (flat, *new.args[1:]), new.attrs)
+            inside.span = expr.span
+        outer = _reshaped(inside, shape)
+        self.open[id(inside)] = self.open[id(outer)] = inside
+        return outer
 
     def _still(self, expr: Call) -> RelayExpr | None:
         """A transpose that leaves all elements where they are."""
@@ -111,14 +129,23 @@ class _Reshapes:
         if kept != sorted(kept):
             return None
         new = _reshaped(self.made[id(expr.args[0])], result)
-        return self._remember(expr, new, self.made[id(expr.args[0])])
+        return self._remember(new, self.made[id(expr.args[0])])
+
+    def _row(self, expr: Call) -> RelayExpr | None:
+        """A transform of what has but one axis of several elements."""
+        before, after = _shape(expr.args[0]), _shape(expr)
+        if before is None or after is None or any(
+            sum(extent > 1 for extent in shape) > 1 for shape in (before, after)
+        ) or math.prod(before) != math.prod(after):
+            return None
+        return _reshaped(self.made[id(expr.args[0])], after)
 
     def _passed(self, expr: Call) -> RelayExpr | None:
         new = rebuild(expr, self.made)
-        return self._remember(expr, new, self.made[id(expr.args[0])])
+        return self._remember(new, self.made[id(expr.args[0])])
 
-    def _remember(self, expr: Call, new: RelayExpr, source: RelayExpr) -> RelayExpr:
-        if id(source) in self.open and self.counts.get(id(expr)) == 1:
+    def _remember(self, new: RelayExpr, source: RelayExpr) -> RelayExpr:
+        if id(source) in self.open:
             self.open[id(new)] = self.open[id(source)]
         return new
 
@@ -126,31 +153,41 @@ class _Reshapes:
         """An elementwise call of a reshaped product, as a reshape of one of the product."""
         shape = _shape(expr)
         args = [self.made[id(arg)] for arg in expr.args]
-        found = [arg for arg in args if id(arg) in self.open]
-        if shape is None or len(found) != 1:
+        found = [arg for arg in args if id(arg) in self.open and _shape(arg) == shape]
+        found.sort(key=lambda arg: self.open[id(arg)] is arg)  # reshaped ones first
+        if shape is None or not found:
             return None
-        inside = self.open[id(found[0])]
-        inner = _shape(inside)
-        if inner is None or any(arg is not found[0] and not _follows(arg, shape) for arg in args):
+        inner = _shape(self.open[id(found[0])])
+        if inner is None or math.prod(inner) != math.prod(shape):
             return None
-        if _shape(found[0]) != shape or math.prod(inner) != math.prod(shape):
-            return None
+        same = {id(arg) for arg in found if _shape(self.open[id(arg)]) == inner}
         given = [
-            inside if arg is found[0] else arg if _shape(arg) == () else _reshaped(arg, inner)
-            for arg in args
+            self.open[id(arg)] if id(arg) in same else _follows(arg, shape, inner) for arg in args
         ]
-        new = Call(expr.op, tuple(given), expr.attrs)
+        if any(arg is None for arg in given):
+            return None
+        new = Call(expr.op, tuple(arg for arg in given if arg is not None), expr.attrs)
         new.span = expr.span
-        if self.counts.get(id(expr)) != 1:
-            return _reshaped(new, shape)
         outer = _reshaped(new, shape)
         self.open[id(new)] = self.open[id(outer)] = new
         return outer
 
 
-def _follows(arg: RelayExpr, shape: tuple[int, ...]) -> bool:
-    """Whether an operand can be read at the same elements in whatever shape."""
-    return _shape(arg) in ((), shape)
+def _follows(
+    arg: RelayExpr, shape: tuple[int, ...], inner: tuple[int, ...]
+) -> RelayExpr | None:
+    """An operand as it is read beside a product of another shape; None if it has no such form.
+
+    One number, all elements, or those along the last axis do not care about the axes before.
+    """
+    own = _shape(arg)
+    if own is None or own == ():
+        return arg if own == () else None
+    if own == shape:
+        return _reshaped(arg, inner)
+    last = shape[-1]
+    along_last = own[-1] == last == inner[-1] and math.prod(own) == last
+    return _reshaped(arg, (last,)) if along_last else None
 
 
 class _Movements:

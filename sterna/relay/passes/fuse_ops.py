@@ -69,6 +69,8 @@ def fuse_ops(
             _chain(graph, processor, max_depth)
             if not processor.has_spare_memory:
                 _narrow(graph)
+        if notes_fixed:
+            _take_movements(graph, max_depth)
     return _Outliner(graph, notes_fixed).run(order)
 
 
@@ -260,6 +262,28 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
         if record.contraction.chain(node.expr, before.expr, processor):
             first.parent = second
             second.size += first.size
+
+
+def _take_movements(graph: _Graph, most: int) -> None:
+    """Join what only moves elements to the call that alone reads them, if it does so itself."""
+    members: dict[_Group, list[_Node]] = {}
+    for node in graph.list:
+        members.setdefault(node.group.root(), []).append(node)
+    for node in graph.list:
+        record = record_of(node.expr)
+        if record is None or not record.contraction.reads_moved:
+            continue
+        assert isinstance(node.expr, Call)
+        for arg in node.expr.args[: record.contraction.reads_moved]:
+            data, into = graph.nodes[id(arg)], node.group.root()
+            group = data.group.root()
+            if data.escapes or any(user is not node for user, _ in data.consumers):
+                continue
+            calls = [each.expr for each in members[group]]
+            moves = all(r is not None and r.pattern == INJECTIVE for r in map(record_of, calls))
+            if group is not into and moves and group.size + into.size <= most:
+                group.parent = into
+                into.size += group.size
 
 
 def _narrow(graph: _Graph) -> None:

@@ -83,7 +83,9 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
     )
     if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
         room = Architecture.of("sm_90a").most_shared
-        return attention_on_tensor_cores(made, outputs[0], shape, room)
+        found = attention_on_tensor_cores(made, outputs[0], shape, room)
+        if found is not None:
+            return found
     tile = _tile_of(made, Limits.of(target))
     return None if tile is None else _Writer(made, outputs[0], tile).tensor()
 
@@ -244,6 +246,8 @@ class _Writer:
 
     def _masked(self, score: Expr, row: Expr, key: Expr) -> Expr:
         batch, head = self.at
+        if self.made.causal:
+            score = build.select(key <= self.first + row, score, _number(NEVER))
         query = build.minimum(self.first + row, self.queries - 1)
         place = build.minimum(key, self.keys - 1)
         for mask in self.masks:

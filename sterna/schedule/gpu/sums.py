@@ -24,9 +24,10 @@ OWN_STEPS = 8
 COLUMNS = 32
 # Rows of threads in a block, each with a result of its own.
 ROWS = (8, 4, 2, 1)
-# Blocks that keep a device busy, and the least elements that one of them sums of a part.
-BUSY = 128
-PART = 8192
+# Blocks that keep a device busy, and the least elements of a sum that are worth a block of its
+# own: along memory, and across it, where each thread has a sum.
+BUSY = 1024
+PART, PART_ACROSS = 8192, 256
 
 
 def is_shared_sum(stage: Stage) -> bool:
@@ -76,18 +77,38 @@ def _in_parts(kernel: Kernel, stage: Stage, limits: Limits) -> None:
     """Where few results leave processors idle, many blocks sum parts into memory first."""
     results = math.prod(extents_of(stage.op.axis))
     length = math.prod(extents_of(stage.op.reduce_axis))
-    parts = min(BUSY // results if results else 1, length // PART)
-    if parts < 2 or (stage.op.axis and lies_along(stage, stage.op.axis[-1])):
+    across = bool(stage.op.axis) and lies_along(stage, stage.op.axis[-1])
+    blocks = -(-results // COLUMNS) if across else results
+    parts = min(BUSY // max(blocks, 1), length // (PART_ACROSS if across else PART))
+    if parts < 2:
         return
     part, _ = stage.split(stage.fuse(*stage.op.reduce_axis), nparts=parts)
-    made = kernel.schedule.rfactor(stage.op.output(0), part, factor_axis=len(stage.op.axis))
+    before = 0 if across else len(stage.op.axis)
+    made = kernel.schedule.rfactor(stage.op.output(0), part, factor_axis=before)
     first = kernel.schedule[made]
+    kernel.choices["parts of a sum"] = parts
+    if across:
+        _sum_columns(first, limits)
+        return
     block = first.fuse(*first.op.axis)
     own, thread = first.split(first.fuse(*first.op.reduce_axis), factor=limits.threads)
     first.reorder(block, thread, own)
     first.bind(block, thread_axis("blockIdx.x"))
     first.bind(thread, thread_axis("threadIdx.x"))
-    kernel.choices["parts of a sum"] = parts
+
+
+def _sum_columns(stage: Stage, limits: Limits) -> None:
+    """Parts of sums across rows, into memory: a thread for each, and rows of threads share them."""
+    *outer, last = stage.op.axis
+    blocks, column = stage.split(last, factor=COLUMNS)
+    place = stage.fuse(*outer, blocks)
+    steps, row = stage.split(
+        stage.fuse(*stage.op.reduce_axis), factor=max(1, limits.threads // COLUMNS)
+    )
+    stage.reorder(place, column, row, steps)
+    stage.bind(place, thread_axis("blockIdx.x"))
+    stage.bind(column, thread_axis("threadIdx.x"))
+    stage.bind(row, thread_axis("threadIdx.y"))
 
 
 def _by_rows(stage: Stage, result: Stage, limits: Limits) -> None:

@@ -1,0 +1,116 @@
+"""Operands that lie in another array: a part of it, in another order of its axes.
+
+What only moves elements (reshapes, transposes, parts along an axis) is an index into the array that
+they come from. Where that index is a sum of the axes, each times a number of its own, nothing needs
+to be moved: kernels read it where it is.
+"""
+
+from dataclasses import dataclass
+
+from sterna.arith import Analyzer, substitute
+from sterna.ir import build
+from sterna.ir.expr import Expr, Var
+from sterna.ir.visitor import Rewriter
+from sterna.te import ComputeOp, PlaceholderOp, Tensor
+from sterna.te.tensor import ProducerLoad
+from sterna.tir.stmt import row_major
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """Where the elements of a tensor are."""
+
+    array: Tensor
+    first: int
+    """The place of its first element in the array."""
+    steps: tuple[int, ...]
+    """How far neighbours along each axis are apart, in elements; 0 where an axis has but one."""
+
+
+def strided(tensor: Tensor) -> Strided | None:
+    """Where a tensor's elements are in the array that they come from; None if no rule says it."""
+    sizes = [build.int_value(extent) for extent in tensor.shape]
+    if None in sizes or not all(sizes):
+        return None
+    axes = [Var(f"axis{place}", build.const(0).dtype) for place in range(len(sizes))]
+    found = _origin(tensor, tuple(axes))
+    if found is None:
+        return None
+    array, index = found
+    analyzer = Analyzer()
+    for var, size in zip(axes, sizes, strict=True):
+        analyzer.bind(var, 0, size)
+    zero, one = build.const(0), build.const(1)
+    start = dict.fromkeys(axes, zero)
+    first = _constant(index, start, analyzer)
+    steps: list[int] = []
+    line: Expr = build.const(first or 0)
+    for var, size in zip(axes, sizes, strict=True):
+        place = _constant(index, {**start, var: one}, analyzer) if size != 1 else first
+        if first is None or place is None:
+            return None
+        steps.append(place - first)
+        line = line + var * (place - first)
+    straight = build.is_const(analyzer.simplify(index - line), 0)
+    return Strided(array, first or 0, tuple(steps)) if straight else None
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Queries, keys or values of attention in an array, of shape (batch, length, heads, width)."""
+
+    array: Tensor
+    before: int
+    """Heads that lie before the first in the array."""
+    steps: tuple[int, int, int]
+    """From sample to sample, row to row and head to head, in bytes."""
+
+
+def part_of(tensor: Tensor) -> Heads | None:
+    """Where queries, keys or values lie: an array of their own where no rule says it.
+
+    None where copies of 16 bytes do not reach them.
+    """
+    count, length, heads, width = (build.int_value(n) or 0 for n in tensor.shape)
+    found = strided(tensor)
+    if found is None or (width > 1 and found.steps[3] != 1):
+        found = Strided(tensor, 0, (length * heads * width, heads * width, width, 1))
+    batch, row, head, _ = found.steps
+    head = head if heads > 1 else width
+    row = row if length > 1 else heads * head
+    batch = batch if count > 1 else length * max(row, head)
+    sizes = [tensor.dtype.bytes * step for step in (batch, row, head)]
+    if found.first % head or any(size % 16 or size <= 0 for size in sizes):
+        return None
+    return Heads(found.array, found.first // head, (sizes[0], sizes[1], sizes[2]))
+
+
+def _constant(index: Expr, at: dict[Var, Expr], analyzer: Analyzer) -> int | None:
+    return build.int_value(analyzer.simplify(substitute(index, at)))
+
+
+def _origin(tensor: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, Expr] | None:
+    """The array that an element is read of, and its place there."""
+    while not isinstance(tensor.op, PlaceholderOp):
+        op = tensor.op
+        if not isinstance(op, ComputeOp) or op.num_outputs > 1:
+            return None
+        body = op.body[0]
+        if not isinstance(body, ProducerLoad):
+            return None
+        values = {axis.var: index for axis, index in zip(op.axis, indices, strict=True)}
+        numbers = _Numbers()
+        indices = tuple(numbers.rewrite(substitute(index, values)) for index in body.indices)
+        tensor = body.tensor
+    sizes = tuple(build.cast("int32", extent) for extent in tensor.shape)
+    return tensor, row_major(sizes, tuple(build.cast("int32", index) for index in indices))
+
+
+class _Numbers(Rewriter):
+    """Constants that were made stages of a kernel, as numbers again."""
+
+    def visit_ProducerLoad(self, load: ProducerLoad) -> Expr:
+        op = load.tensor.op
+        if isinstance(op, ComputeOp) and not op.axis and build.int_value(op.body[0]) is not None:
+            return op.body[0]
+        return load
