@@ -37,7 +37,7 @@ BUDGET = {
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 12300,
+    "tir": 12450,
     "tune": 1570,
 }
 
