@@ -32,12 +32,12 @@ BUDGET = {
     "relay": 8600,
     "rpc": 5060,
     "runtime": 2190,
-    "schedule": 9800,
+    "schedule": 13500,
     "support": 3620,
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 11900,
+    "tir": 12450,
     "tune": 1570,
 }
 

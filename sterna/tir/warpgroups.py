@@ -64,7 +64,8 @@ and bytes; each time all have come its phase changes from even to odd or back.
                                lanes, or so many threads, wait for each other; copies see what
                                threads have put into shared memory
     launch_dependents(), wait_for_grids()
-                               the next kernel may start; wait for the kernels before this one
+                               the next kernel may start (programmatic dependent launch); wait for
+                               the kernels before this one
 """
 
 from collections.abc import Sequence

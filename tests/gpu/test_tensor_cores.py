@@ -1,6 +1,7 @@
 """Products by Tensor Cores and by lanes: what is made for sm_90a, and which tiles are taken."""
 
 import re
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -54,7 +55,7 @@ def conv(kind: str, layout: str, size: int = 14, channels: int = 64, stride: int
     return made
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[[], relay.Expr]] = {
     "small": lambda: finished(dense(100, 136, 512), (100, 136)),
     "split": lambda: finished(dense(49, 512, 4608), (49, 512)),
     "turned": lambda: finished(dense(16, 1000, 512), (16, 1000)),

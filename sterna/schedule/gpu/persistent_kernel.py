@@ -1,4 +1,4 @@
-"""Large products of matrices: blocks that stay, and make one tile after the other.
+"""Large products by a persistent kernel: blocks that stay, and make one tile after the other.
 
 As many blocks run as there is room for. The stages of shared memory go round without a pause: the
 next tile's blocks come while this one's results are stored, by copies from shared memory too.

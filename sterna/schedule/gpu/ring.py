@@ -1,4 +1,4 @@
-"""Products of matrices in tiles, and the ring of stages in shared memory for their blocks."""
+"""Products of matrices in tiles, and the ring buffer in shared memory that holds their blocks."""
 
 from dataclasses import dataclass, replace
 
