@@ -3,6 +3,8 @@
     ids [1, 1], past_k and past_v [layers, heads, past, width]  ->  logits, present_k, present_v
 """
 
+from typing import Any
+
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ class _Graph:
         self.weights.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def __call__(self, kind: str, *inputs: str, **attrs: object) -> str:
+    def __call__(self, kind: str, *inputs: str, **attrs: Any) -> str:
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [name], **attrs))
         return name
@@ -69,8 +71,8 @@ def decoder(
     names = ["logits", "present_k", "present_v"]
     for found, name in zip(outputs, names, strict=True):
         g.nodes.append(helper.make_node("Identity", [found], [name]))
-    cache = [layers, heads, "past", width]
-    more = [layers, heads, "present", width]
+    cache: list[int | str | None] = [layers, heads, "past", width]
+    more: list[int | str | None] = [layers, heads, "present", width]
     floats = TensorProto.FLOAT
     graph = helper.make_graph(
         g.nodes, "decoder",

@@ -138,7 +138,7 @@ static int explain_launch(const gpu_kernel *k, const gpu_launch *l, cuda_device 
   return gpu_launch_error(k, l, text);
 }
 
-static cu_code launch_now(gpu_kernel *k, const gpu_launch *l, cuda_device *d, void **values) {
+static int launch_now(gpu_kernel *k, const gpu_launch *l, cuda_device *d, void **values) {
   cu_launch_attribute attribute = {CU_LAUNCH_PROGRAMMATIC_SERIALIZATION, {0}, {{0}}};
   cu_launch config = {{(uint32_t)l->grid[0], (uint32_t)l->grid[1], (uint32_t)l->grid[2]},
                       {(uint32_t)l->block[0], (uint32_t)l->block[1], (uint32_t)l->block[2]},
@@ -148,9 +148,12 @@ static cu_code launch_now(gpu_kernel *k, const gpu_launch *l, cuda_device *d, vo
                       k->may_begin_early ? 1u : 0u};
   attribute.value.number = 1;
   cu_object kernel = k->loaded[d->id];
-  if (cuLaunchKernelEx) return cuLaunchKernelEx(&config, kernel, values, NULL);
-  return cuLaunchKernel(kernel, config.grid[0], config.grid[1], config.grid[2], config.block[0],
-                        config.block[1], config.block[2], config.shared_bytes, config.stream, values, NULL);
+  cu_code code =
+      cuLaunchKernelEx
+          ? cuLaunchKernelEx(&config, kernel, values, NULL)
+          : cuLaunchKernel(kernel, config.grid[0], config.grid[1], config.grid[2], config.block[0],
+                           config.block[1], config.block[2], config.shared_bytes, config.stream, values, NULL);
+  return code ? explain_launch(k, l, d, code) : cuda_note_launch(&config, kernel, l, values);
 }
 
 static int launch(gpu_kernel *k, const gpu_launch *l) {
@@ -170,8 +173,8 @@ static int launch(gpu_kernel *k, const gpu_launch *l) {
   cu_code code = 0;
   if (!failed && l->shared_bytes > PLAIN_SHARED_BYTES)
     code = cuFuncSetAttribute(k->loaded[id], CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, (int32_t)l->shared_bytes);
-  if (!failed && !code) code = launch_now(k, l, d, values);
   if (code) failed = explain_launch(k, l, d, code);
+  if (!failed) failed = launch_now(k, l, d, values);
   cuda_leave(&scope);
   return failed;
 }

@@ -173,6 +173,7 @@ gpu_kernel *gpu_module_find(gpu_module *m, const char *name) {
 }
 
 static int size_of(char kind) {
+  if (kind == 'm') return GPU_MAP_BYTES;
   return strchr("bB", kind) ? 1 : strchr("wW", kind) ? 2 : strchr("iuf", kind) ? 4 : 8;
 }
 

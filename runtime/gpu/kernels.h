@@ -22,7 +22,8 @@
 
 #include "sterna.h"
 
-enum { GPU_MOST_PARAMETERS = 256, GPU_MOST_DEVICES = 16, GPU_MOST_MAPS = 16, GPU_MOST_RANK = 5 };
+enum { GPU_MOST_PARAMETERS = 256, GPU_MOST_DEVICES = 16, GPU_MOST_MAPS = 16, GPU_MOST_RANK = 5,
+       GPU_MAP_BYTES = 128 };
 
 typedef struct {
   struct gpu_module *module; /* that it is of */
@@ -60,7 +61,7 @@ typedef struct gpu_module {
 
 typedef struct {
   uint64_t values[GPU_MOST_PARAMETERS];
-  uint8_t sizes[GPU_MOST_PARAMETERS]; /* in bytes */
+  uint8_t sizes[GPU_MOST_PARAMETERS]; /* in bytes, as the kernel takes them */
   int32_t count;
   size_t grid[3], block[3], shared_bytes;
 } gpu_launch;

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sterna import model as models
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.model.arguments import TensorSpec, arrange_arguments, bind_arguments
-from sterna.model.model_calls import Runner, make_runner
+from sterna.model.model_calls import make_runner
 from sterna.model.report import Report, make_report
 from sterna.relay.arrays import Array
 from sterna.relay.random_inputs import random_inputs
 from sterna.runtime import Device, Module, cpu, load_module, num_threads
+from sterna.runtime._core import ModelFunction
 from sterna.runtime.debug_executor import GraphModuleDebug
 from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.keys import File
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
     from sterna.model.build_record import BuildRecord
 
 
-class CompiledModel:
+class CompiledModel(ModelFunction):
     """A compiled model. `m(x)` runs it; any number of threads may call it at once.
 
-    inputs and outputs say what it takes and gives.
+    inputs and outputs say what it takes and gives. A call takes inputs by place or by name, and
+    gives one array, or a tuple of several. An input is an array of exactly its shape and type:
+    NumPy's, or any with DLPack. Lists and numbers, which have no type of their own, get the
+    input's. What lies in order in memory is read where it is. The results are NumPy's, and the
+    caller's own; memory of those that the caller has let go is used again. On a GPU, arrays that
+    are there are read there, in the stream that PyTorch works in if they are its own, and the
+    results are arrays there, which torch.from_dlpack takes; the call may return before the GPU
+    has done its work.
     """
 
     def __init__(
@@ -42,7 +50,7 @@ class CompiledModel:
         self.path = path
         """The file that it was loaded from."""
         self.graph: dict[str, Any] = json.loads(module["get_graph_json"]())
-        self._idle: list[Runner] = []
+        self._idle = []
 
     @property
     def build(self) -> "BuildRecord | None":
@@ -83,19 +91,12 @@ class CompiledModel:
 
     # ---- running ----
 
-    def __call__(self, *args: Any, **named: Any) -> Array | tuple[Array, ...]:
-        """Run it on inputs by place or by name; gives one array, or a tuple of several.
-
-        An input is an array of exactly its shape and type: NumPy's, or any with DLPack. Lists and
-        numbers, which have no type of their own, get the input's. What lies in order in memory is
-        read where it is. The results are NumPy's, and the caller's own; memory of those that the
-        caller has let go is used again. On a GPU, arrays that are there are read there, in the
-        stream that PyTorch works in if they are its own, and the results are arrays there, which
-        torch.from_dlpack takes; the call may return before the GPU has done its work.
-        """
+    def _call(self, *args: Any, **named: Any) -> Any:
+        """A call of any form; by place, over an idle runner, the base class does it by itself."""
         if named or len(args) != len(self.inputs):
             args = arrange_arguments(self.inputs, args, named)
         results = self._run(args)
+        self._input_count = len(self.inputs)
         return results[0] if len(results) == 1 else results
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:

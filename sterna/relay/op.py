@@ -77,6 +77,29 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelRule:
+    """How channels of a contraction of whole numbers come and go; arrays have one entry of each.
+
+    Its data and its result have their channels last.
+    """
+
+    suits: Callable[[Call], bool]
+    """suits(call): whether all below can be asked."""
+    is_depthwise: Callable[[Call], bool]
+    """is_depthwise(call): whether each channel is made of the data's channel of the same place, so
+    that both go together."""
+    bounds: Callable[[Call, Any, Any], tuple[Any, Any]]
+    """bounds(call, low, high): the least and the largest sums, of data between such numbers."""
+    unneeded: Callable[[Call, Any, Any, Any], Any]
+    """unneeded(call, dead, constant, value): channels of the data without which the result is
+    known, but for those of its channels that are dead: constant ones, or times zero alone."""
+    constant_part: Callable[[Call, Any, Any], Any]
+    """constant_part(call, gone, value): what channels of the data that are gone add to the sums."""
+    keep: Callable[[Call, RelayExpr, Any, Any], RelayExpr]
+    """keep(call, data, inputs, outputs): itself of these channels of the data and the result."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContractionRules(Generic[AttrsType]):
     """What is known about contractions: convolutions, dense layers, products of matrices.
 
@@ -114,6 +137,8 @@ class ContractionRules(Generic[AttrsType]):
     """How a factor for each channel becomes one of the weights: batch norm folding."""
     parallel: "ParallelRule | None" = None
     """How calls that read the same data become one: horizontal fusion."""
+    channels: ChannelRule | None = None
+    """How channels that cannot matter are left out."""
     chain: Callable[[Call, Call, Any], bool] | None = None
     """chain(call, before, processor): whether it runs in one kernel with the call that its data
     comes from, which is more than injective too: layer fusion."""
@@ -166,6 +191,8 @@ class OpRecord(Generic[AttrsType]):
     """How it combines with others in one kernel: a fusion pattern."""
     is_view: bool = False
     """Whether the result is its first operand's elements in their order, under another shape."""
+    is_monotone: bool = False
+    """Whether a larger first operand never makes the result smaller, element by element."""
     foldable: bool = True
     """Whether equal calls give equal results, so that one may stand for another."""
     macs: CallRule[AttrsType, int] | None = None

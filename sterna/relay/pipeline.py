@@ -39,6 +39,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.CanonicalizeOps(),
         T.Legalize(target),  # what rows and volumes have become, as images
         T.FlattenAtrousConv(),
+        T.FoldDeadChannels(processor),  # of known weights and borders, before these are packed
         T.SkipBorderTaps(processor),  # after factors are in the weights, and all dilations known
         # layouts: after factors are in the weights, which are packed now
         T.AlterOpLayout(processor, on_gpu),

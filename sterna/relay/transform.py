@@ -19,6 +19,7 @@ from sterna.relay.passes.fast_math import FastMath
 from sterna.relay.passes.fewer_kernels import FewerKernels
 from sterna.relay.passes.flatten_atrous_conv import FlattenAtrousConv
 from sterna.relay.passes.fold_constant import FoldConstant
+from sterna.relay.passes.fold_dead_channels import FoldDeadChannels
 from sterna.relay.passes.fold_explicit_padding import FoldExplicitPadding
 from sterna.relay.passes.fold_scale_axis import (
     BackwardFoldScaleAxis,
@@ -48,7 +49,8 @@ __all__ = [
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FewerKernels", "FlattenAtrousConv", "FoldConstant",
-    "FoldExplicitPadding", "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
+    "FoldDeadChannels", "FoldExplicitPadding",
+    "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
     "SimplifyInference", "SkipBorderTaps", "SumRows",

@@ -38,6 +38,8 @@ class AttentionStages:
     scale: float
     fill: float
     """The score where a mask of truth values says no."""
+    causal: bool = False
+    """Whether a query reads only the keys up to its own place."""
 
 
 def describe_attention(result: Tensor, stages: AttentionStages) -> Tensor:

@@ -23,12 +23,18 @@ WIDENED, ROWS_OF_VECTORS = 2, 8
 ONE_CHANNEL = 2.5
 # The same where numbers are loaded into all lanes, one by one, on processors that take lanes.
 BROADCAST = 1.15
+# How much longer depthwise products take that load all that they multiply.
+LOADED = 1.3
+# Sums that must be under way for each multiply-add of a cycle, and vectors of a row that are.
+SUMS_AT_ONCE, SIDE_BY_SIDE = 4, 6
+# How much longer a row takes that is no whole vectors.
+RAGGED = 2.0
 # Dot products of bytes of a cycle.
 DOTS = 1.6
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
 # words.
 BY_WORDS = 5
-# Instructions for a product of bytes where there are no vectors, as they were counted.
+# Instructions for a product of bytes without vectors, as they were counted.
 BY_BYTES = 4.5
 
 
@@ -50,7 +56,9 @@ def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     steps = made.pixels * made.outputs / lanes * made.products / GROUP
     if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
         return steps / DOTS
-    return steps * BY_WORDS if processor.lanes(INT32) > 1 else made.macs * BY_BYTES
+    if processor.has_dot_halves or processor.lanes(INT32) == 1:
+        return made.macs * BY_BYTES  # compilers of C make no vectors of such sums
+    return steps * BY_WORDS
 
 
 def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> float:
@@ -82,6 +90,24 @@ def tiled_cycles(made: Contraction, processor: Processor) -> float:
         # of a few channels they are read for every line of pixels
         cycles += made.batch * math.prod(above) * made.weight_bytes / STREAMED
     return direct_cycles(made, processor) + cycles / processor.threads
+
+
+def depthwise_cycles(made: Contraction, processor: Processor) -> float:
+    """What a depthwise convolution of float32 takes: vectors of channels where these lie last.
+
+    Else those of the pixels of a row, which has few: their sums wait for each other, and borders
+    are copied first.
+    """
+    lanes, rate = processor.lanes(made.out), processor.throughput.multiply_adds
+    if made.channels_last:
+        steps = made.pixels * -(-made.outputs // lanes) * made.taps
+        return LOADED * steps / rate / processor.threads
+    vectors = -(-made.result[-1] // lanes)
+    steps = made.batch * made.outputs * math.prod(made.result[:-1]) * vectors * made.taps
+    waiting = max(1.0, SUMS_AT_ONCE * rate / min(vectors, SIDE_BY_SIDE))
+    waiting *= RAGGED if made.result[-1] % lanes else 1.0
+    copied = made.batch * made.inputs * math.prod(made.image) if made.is_padded else 0
+    return (steps / rate * waiting + copied) / processor.threads
 
 
 def blocked_cycles(made: Contraction, depth: int, processor: Processor) -> float:

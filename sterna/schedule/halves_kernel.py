@@ -73,7 +73,8 @@ class HalvesKernel(StatementKernel):
                 self.read_first()
             memory = ib.allocate("int64", (self.groups * each,), name="pixels")
         with ib.for_range(0, -(-self.made.pixels // each), name="panel") as number:
-            first, count = number * each, build.const(each)
+            first = number * each
+            count: Expr = build.const(each)
             if self.made.pixels % each:  # the last panel has fewer
                 count = ib.let("count", build.minimum(each, self.made.pixels - first))
             if not self.bytes:
@@ -101,8 +102,8 @@ class HalvesKernel(StatementKernel):
                 address_of(panel[start]), build.const(self.groups),
             )
             if self.bytes or self.channels > 1:
-                for channel, bias in enumerate(biases):
-                    sums[channel] = bias
+                for number, bias in enumerate(biases):
+                    sums[number] = bias
                 ib.emit(call_extern("int32", step.name, *memory))
             else:
                 ib.emit(call_extern("int32", step.name, *memory, *biases))

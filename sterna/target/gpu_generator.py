@@ -94,9 +94,9 @@ class GPUGenerator(KernelCodeGenerator):
                 checks = _DeviceChecks(target.kind.device_type, self.alignment)
                 on_host.append(function.with_body(checks.rewrite(function.body)))
                 continue
-            own, found = split_host_device(function)
+            own, parts = split_host_device(function)
+            kernels = [self.prepared(kernel, target) for kernel in parts]
             on_host.append(own)
-            kernels = [self.prepared(kernel, target) for kernel in found]
             for kernel in kernels:
                 check_limits(kernel, target)
             if kernels:

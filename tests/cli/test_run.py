@@ -153,3 +153,19 @@ def test_an_input_is_fixed(sterna: Sterna, folder: Path) -> None:
     done = sterna(*words)
     assert done.status == 4 and "node 'by_rate' (If)" in done.err and "--fix NAME=VALUE" in done.err
     assert sterna(*words, "--fix", "rate=fast").status == 2
+
+
+def test_open_models_run_as_they_are_and_from_files(sterna: Sterna, folder: Path) -> None:
+    done = sterna("compile", "open.onnx", "-o", "open.so", "--shape", "batch:1,8")
+    assert done.status == 0 and "for any shapes of image: float32[batch, 6]" in done.out
+    for rows in (1, 2):
+        np.save("image.npy", IMAGE[:rows])
+        for model in ("open.onnx", "open.so"):
+            assert sterna("run", model, "-i", "image.npy", "-o", "out.npz").status == 0
+            with np.load("out.npz") as saved:
+                wanted = dense_by_numpy(IMAGE[:rows])
+                np.testing.assert_allclose(saved["scores"], wanted, rtol=1e-5)
+    np.save("image.npy", np.zeros((9, 6), "float32"))
+    done = sterna("run", "open.so", "-i", "image.npy")
+    assert done.status == 3 and "'batch', which was compiled for 1 to 8" in done.err
+    assert sterna("profile", "open.onnx").status == 3

@@ -1,5 +1,6 @@
 """torch.cond, while_loop, scan and map: imported, and run by the virtual machine."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def line(*shape: int) -> Any:
     return torch.linspace(-1, 1, int(np.prod(shape))).reshape(shape)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cond, yes": (Cond(), (torch.ones(3),)),
     "cond, no": (Cond(), (-torch.ones(3),)),
     "while": (While(), (torch.ones(3), torch.tensor(4))),
@@ -72,6 +73,14 @@ def test_a_compiled_condition_takes_either_branch() -> None:
     model = sterna.compile(Cond(), (line(4),))
     for x in (torch.ones(4), -torch.ones(4)):
         expect_close([model(x)], Cond()(x))
+
+
+def test_control_flow_of_a_file(tmp_path: Path) -> None:
+    for name in ("cond, no", "while"):
+        model, given = CASES[name]
+        path = tmp_path / "model.pt2"
+        torch.export.save(torch.export.export(model, given), path)
+        expect_close(results(imported(path), *given), model(*given))
 
 
 def test_what_a_branch_lacks_is_named() -> None:

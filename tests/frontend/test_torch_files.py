@@ -70,7 +70,10 @@ BROKEN: dict[str, tuple[Change, str]] = {
         _set(*GRAPH, "nodes", 0, "target", to="torch.ops.my.op.default"), r"my\.op.*net\.py:7"
     ),
     "an argument of no kind": (
-        _set(*GRAPH, "nodes", 0, "inputs", 1, "arg", to={"as_graph": {}}), "as_graph"
+        _set(*GRAPH, "nodes", 0, "inputs", 1, "arg", to={"as_thing": {}}), "as_thing"
+    ),
+    "a graph that is none": (
+        _set(*GRAPH, "nodes", 0, "inputs", 1, "arg", to={"as_graph": {}}), "the field 'graph'"
     ),
     "an axis that is none": (
         _set(*GRAPH, "nodes", 3, "inputs", 1, "arg", "as_int", to=9), r"node 'both at net\.py:7'"

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SAMPLE = {
     "index_put", "cumsum", "std", "nn.functional.conv2d", "lgamma", "scatter_reduce.amax",
     "nn.functional.cross_entropy", "nn.functional.avg_pool2d", "cummax", "roll", "diag_embed",
+    "linalg.solve", "svd", "fft.irfft2", "special.bessel_j1", "mode", "nn.functional.embedding_bag",
 }
 
 

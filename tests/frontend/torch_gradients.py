@@ -8,7 +8,6 @@ their kernels. The gradients of the sum of all results must be equal.
 """
 
 import argparse
-import signal
 import sys
 import warnings
 from collections import Counter
@@ -23,19 +22,20 @@ from sterna.contrib import torch_compile
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program
+from sterna.frontend.torch.tensors import array_of_tensor
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 from sterna.support.errors import OpNotImplemented
 from tests.frontend.torch_opinfo import (
     BROKEN,
     RIGHT,
-    SECONDS,
     SLOW,
     TORCH,
     WRONG,
     Outcome,
     SampleCall,
     Sweep,
+    limited,
     name_of,
     operators,
     reason_of,
@@ -51,7 +51,7 @@ def by_references(program: Program, options: torch_compile.Options) -> Any:
     module, _ = import_program(program, ImportOptions())
 
     def run(*tensors: Any) -> Any:
-        arrays = [torch_compile.array_of_tensor(each, "a tensor") for each in tensors]
+        arrays = [array_of_tensor(each, "a tensor") for each in tensors]
         with np.errstate(all="ignore"):
             made = interpret(module["main"], *arrays)
         return [np.array(each) for each in (made if isinstance(made, tuple | list) else [made])]
@@ -71,7 +71,7 @@ def gradients(call: Any, given: Sequence[Any]) -> list[Any]:
     ]
     if not counted:
         return []
-    sum(each.sum() for each in counted).backward()  # type: ignore[union-attr]
+    sum(each.sum() for each in counted).backward()
     return [each.grad for each in inputs if each.requires_grad]
 
 
@@ -134,22 +134,16 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.compiled:
         torch_compile._build = by_references
     outcomes = []
-
-    def stop(*about: Any) -> None:
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, stop)
     for op in operators(torch.float32):
         wanted = not given.only or name_of(op) in given.only or op.name in given.only
         if not wanted or not op.supports_autograd:
             continue
-        signal.alarm(SECONDS)
+        made: Outcome | None
         try:
-            made = run_operator(op, given.samples)
+            with limited():
+                made = run_operator(op, given.samples)
         except TimeoutError:
             made = Outcome(name_of(op), SLOW)
-        finally:
-            signal.alarm(0)
         if made is not None:
             outcomes.append(made)
             print(f"{made.name}\t{made.reason}\t{made.detail}", flush=True)

@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from sterna.frontend.torch.load_model import load
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 from sterna.support.errors import OpNotImplemented
+from tests.frontend.torch_databases import DATABASES, described
 
 SECONDS = 60
 
@@ -86,9 +88,7 @@ class SampleCall(torch.nn.Module):
 
 def operators(dtype: Any) -> list[Any]:
     """The descriptions of operators that take a type of elements."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return [op for op in op_db if dtype in op.dtypes]
+    return described("operators", dtype)
 
 
 def name_of(op: Any) -> str:
@@ -116,21 +116,30 @@ def spread(calls: Sequence[Any], count: int) -> Iterator[Any]:
 
 
 def _limited(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
+    try:
+        with limited():
+            return _outcome(op, sample, compiled)
+    except TimeoutError:
+        return SLOW, ""
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """TimeoutError after so many seconds of the processor."""
+
     def stop(*about: Any) -> None:
         raise TimeoutError
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
-        return _outcome(op, sample, compiled)
-    except TimeoutError:
-        return SLOW, ""
+        yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
-    call = SampleCall(op.op, sample)
+    call = SampleCall(getattr(sample, "function", op.op), sample)
     given = call.tensors()
     try:
         with torch.no_grad():
@@ -193,7 +202,8 @@ def _comparable(op: Any, sample: Any, made: Any, found: list[Any]) -> tuple[list
     if len(found) != spec.num_leaves or len(wanted) != len(found):
         return found, wanted
     own = torch.utils._pytree.tree_unflatten(found, spec)
-    return tuple(_flat(sample.output_process_fn_grad(each)) for each in (own, made))
+    process = sample.output_process_fn_grad
+    return _flat(process(own)), _flat(process(made))
 
 
 def _expect_results(op: Any, sample: Any, made: Any, found: list[Any]) -> None:
@@ -313,6 +323,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--of", choices=DATABASES, default=DATABASES[0])
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder where outcomes are kept by dtype")
     parser.add_argument("--page", type=Path, help="written of what is kept, without a run")
@@ -326,7 +337,7 @@ def main(words: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     find("add")  # loads the operators, which is no part of a call's time
-    for op in operators(dtype):
+    for op in described(given.of, dtype):
         if given.only and not any(name in (name_of(op), op.name) for name in given.only):
             continue
         outcomes.append(run_operator(op, dtype, given.samples, given.compiled))
@@ -335,7 +346,8 @@ def main(words: Sequence[str] | None = None) -> int:
     counts = Counter(one.reason for one in outcomes)
     print("\n".join(f"{count:4} {reason}" for reason, count in counts.most_common()))
     if given.keep is not None:
-        Sweep(given.dtype, given.samples, given.compiled, outcomes).write(given.keep)
+        what = given.dtype if given.of == "operators" else f"{given.dtype} {given.of}"
+        Sweep(what, given.samples, given.compiled, outcomes).write(given.keep)
     return 1 if counts[WRONG] or counts[BROKEN] else 0
 
 

@@ -12,7 +12,7 @@ from sterna.codegen.nvptx.assemble import assemble as llvm_to_ptx
 from sterna.ir.build import call_intrinsic
 from sterna.support.errors import InternalError
 from sterna.te import Tensor
-from tests.gpu.kernels import EXAMPLES, vector_add
+from tests.gpu.kernels import EXAMPLES, row_sums, vector_add
 from tests.gpu.ptxas import assemble, requires_ptxas
 from tests.op.on_cuda import cases, check_assembled
 
@@ -182,6 +182,23 @@ def test_kernels_start_early_and_wait_before_they_touch_memory() -> None:
     assert "griddepcontrol.launch_dependents" in text[:waits] and waits < loads
     assert text.count("ld.global.nc.v4.b32") == 2, "that arrays are only read is still known"
     assert "griddepcontrol" not in ptx(by_threads(c, 4), [a, b, c], "sm_89")
+
+
+@pytest.mark.parametrize(
+    ("threads", "blocks", "warps"), [(128, 3, 5), (32, 0, 6), (16, 0, 5)],
+    ids=["several warps", "one warp", "half a warp"],
+)
+def test_what_one_warp_does_waits_for_that_warp_alone(
+    threads: int, blocks: int, warps: int
+) -> None:
+    example = row_sums(4, 512, threads)
+    text = ptx(example.schedule, example.args, "sm_80")
+    assert (text.count("bar.sync"), text.count("bar.warp.sync")) == (blocks, warps)
+    # Each step reads what others wrote.
+    steps = re.split(r"bar\.(?:warp\.)?sync", text)
+    assert all("ld.shared" in step for step in steps[1:])
+    old = ptx(example.schedule, example.args, "sm_62")
+    assert old.count("bar.sync") == blocks + warps and "bar.warp" not in old
 
 
 def test_an_array_that_begins_elsewhere_is_refused() -> None:

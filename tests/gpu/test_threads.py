@@ -9,12 +9,25 @@ import sterna as tvm
 from sterna import te
 from sterna.arith import substitute
 from sterna.ir import build
+from sterna.ir.expr import Var
 from sterna.ir.node import Node, post_order
+from sterna.support.dtype import DataType
 from sterna.tir.device_interpreter import DataRaceError, run_on_device
 from sterna.tir.passes import split_host_device as split_pass
 from sterna.tir.passes.split_host_device import launch_of, split_host_device
 from sterna.tir.passes.thread_sync import is_one_to_one
-from sterna.tir.stmt import Allocate, For, IfThenElse, PrimFunc, Stmt
+from sterna.tir.stmt import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    seq,
+)
 from sterna.tir.threads import is_barrier
 from tests.gpu.kernels import EXAMPLES, Example, product, row_sums, vector_add
 
@@ -52,6 +65,39 @@ def test_barriers_stand_where_others_wrote_and_nowhere_else() -> None:
     assert barriers_of(tiled) == 2  # before tiles are fetched again, and before they are read
     (sums,) = split_host_device(lowered(row_sums(threads=8)))[1]
     assert barriers_of(sums) == 4  # three halvings, and the result
+
+
+def test_a_value_that_is_named_is_read_behind_a_barrier() -> None:
+    """Thread 0 writes a sum, and all threads divide by it, under a name that stands before."""
+    held, thread = Buffer("held", DataType("float32"), (build.const(1),), "shared"), Var("t")
+    out = Buffer("out", DataType("float32"), (build.const(32),))
+    named = Var("named", held.dtype)
+    writes = IfThenElse(thread.equal(0), BufferStore(held, build.const(2.0), (build.const(0),)))
+    reads = LetStmt(
+        named, BufferLoad(held, (build.const(0),)) + 1.0, BufferStore(out, named, (thread,))
+    )
+    body = For(thread, build.const(0), build.const(32), "thread",
+               Allocate(held, seq(writes, reads)), "threadIdx.x")
+    (kernel,) = split_host_device(PrimFunc("f", (out.data,), (out,), body))[1]
+    assert barriers_of(kernel) == 1
+
+
+def test_vectors_that_threads_write_apart_need_no_barrier_between() -> None:
+    a = te.placeholder((4, 512), name="A")
+    held = te.compute((4, 512), lambda i, j: a[i, j] * 2, name="held")
+    b = te.compute((4, 512), lambda i, j: held[i, 511 - j], name="B")
+    s = te.create_schedule(b.op)
+    s[b].bind(b.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[b].bind(s[b].split(b.op.axis[1], factor=32)[1], te.thread_axis("threadIdx.x"))
+    s[held].compute_at(s[b], b.op.axis[0])
+    s[held].set_scope("shared")
+    outer, lanes = s[held].split(held.op.axis[1], factor=4)
+    s[held].bind(s[held].split(outer, factor=32)[1], te.thread_axis("threadIdx.x"))
+    s[held].vectorize(lanes)
+    example = Example(s, [a, b], lambda a: (2 * a)[:, ::-1])
+    (kernel,) = split_host_device(lowered(example))[1]
+    assert barriers_of(kernel) == 1
+    example.check_interpreted()
 
 
 @pytest.mark.parametrize("name", ["row_sums", "product", "whole_sum"])

@@ -47,3 +47,27 @@ def test_they_compute_what_they_are(
     assert record.attrs is not None and record.reference is not None
     want = np.maximum(record.reference(record.attrs(**full), data, weight), 0)
     np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "window", "attrs"), [
+    ((1, 24, 3, 4), (24, 5, 4, 3), {"strides": 2, "padding": (1, 0, 2, 1), "output_padding": 1}),
+    ((2, 40, 7), (40, 3, 5), {"strides": 3, "padding": (1, 2)}),
+])
+def test_free_weights_of_few_pixels_stay_as_they_lie(
+    shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    rng = np.random.default_rng(0)
+    data, weight = (rng.standard_normal(s).astype("float32") for s in (shape, window))
+    x, w = relay.var("x", shape=shape), relay.var("w", shape=window)
+    name = f"conv{len(shape) - 2}d_transpose"
+    mod = tvm.IRModule.from_expr(relay.Function((x, w), getattr(relay.nn, name)(x, w, **attrs)))
+    with tvm.transform.PassContext(opt_level=3):
+        text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
+        lib = relay.build(mod, target="llvm -mcpu=native")
+    assert "nn.col2im" in text and "nn.conv" not in text
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(x=data, w=weight)
+    record = find(f"nn.{name}")
+    assert record.attrs is not None and record.reference is not None
+    want = record.reference(record.attrs(**attrs), data, weight)
+    np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)

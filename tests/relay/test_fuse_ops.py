@@ -8,6 +8,8 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.relay import transform
+from sterna.relay.passes.fuse_ops import fuse_ops
+from sterna.schedule.kernel import Processor
 from tests.relay.support import assert_same_values, function, run
 
 
@@ -174,3 +176,24 @@ def test_shapes_of_the_run_stand_alone() -> None:
     x = relay.var("x", shape=(relay.Any(), 3))
     made = transform.FuseOps(2)(tvm.IRModule.from_expr(relay.nn.relu(relay.exp(x))))["main"]
     assert isinstance(made.body.args[0], relay.Call)
+
+
+def test_narrow_numbers_lie_between_kernels_where_memory_is_scarce() -> None:
+    x = relay.var("x", shape=(1, 4, 4, 4), dtype="int8")
+    weight = relay.const(np.ones((4, 4, 1, 1), "int8"))
+
+    def wide(scale: int) -> Any:
+        sums = relay.nn.conv2d(x, weight, kernel_size=(1, 1), channels=4, out_dtype="int32")
+        narrow = relay.cast(relay.right_shift(sums, relay.const(scale)), "int8")
+        return relay.multiply(relay.cast(narrow, "int32"), relay.const(scale))
+
+    func = relay.Function((x,), relay.add(wide(2), wide(3)))
+    conv = ["nn.conv2d", "right_shift", "cast"]
+    for spare, ends in ((True, ["cast", "multiply"]), (False, [])):
+        made = fuse_ops(func, processor=Processor(has_spare_memory=spare))
+        assert_same_values(run(made), run(func), 0)
+        calls = [e for e in _in_order(made.body) if isinstance(e, relay.Call)]
+        inside = [[str(e.op) for e in _in_order(call.op.body) if isinstance(e, relay.Call)]
+                  for call in calls]
+        assert [*conv, *ends] in inside
+        assert len(inside) == 2 and sum(map(len, inside)) == 11

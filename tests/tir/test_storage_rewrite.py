@@ -10,7 +10,7 @@ import pytest
 import sterna as tvm
 from sterna import te
 from sterna.ir import Expr, Var, const
-from sterna.ir.expr import Call, Ramp, StringImm
+from sterna.ir.expr import HANDLE, Call, Ramp, StringImm
 from sterna.te.lower import lower_schedule
 from sterna.tir import (
     Allocate,
@@ -25,13 +25,13 @@ from sterna.tir import (
     Stmt,
     interpreter,
 )
-from sterna.tir.in_place import can_take_over
+from sterna.tir.in_place import READS_FIRST, can_take_over
 from sterna.tir.passes import storage_rewrite as sharing
 from sterna.tir.passes.flatten_buffer import flatten_buffer
 from sterna.tir.passes.loop_partition import loop_partition
 from sterna.tir.passes.simplify import simplify
 from sterna.tir.passes.storage_rewrite import storage_rewrite
-from sterna.tir.stmt import seq
+from sterna.tir.stmt import AttrStmt, seq
 from sterna.tir.verify import verify
 from tests.tir.programs import F32, ZERO
 
@@ -188,7 +188,7 @@ def test_arguments_are_never_taken_over() -> None:
 # ---- the rule itself ----
 
 SOURCE, TARGET = Buffer("s", F32, (const(64),)), Buffer("t", F32, (const(64),))
-X, Y = Var("x"), Var("y")
+X, Y, NAMED, V = Var("x"), Var("y"), Var("i"), Var("v", F32)
 
 
 def move(at: Expr, source: Expr | None = None) -> Stmt:
@@ -228,6 +228,12 @@ CASES: list[tuple[str, Stmt, bool]] = [
     ("not linear", loop(X, 8, move(X // 2)), False),
     ("read elsewhere", seq(move(X), LetStmt(Var("v", F32), BufferLoad(SOURCE, (ZERO,)),
                                             move(X + 1))), False),
+    ("read just before", loop(X, 8, LetStmt(V, BufferLoad(SOURCE, (X,)),
+                                            BufferStore(TARGET, V + 1.0, (X,)))), True),
+    ("another read just before", loop(X, 8, LetStmt(V, BufferLoad(SOURCE, (X + 1,)),
+                                                    BufferStore(TARGET, V + 1.0, (X,)))), False),
+    ("an index with a name", loop(X, 8, LetStmt(NAMED, X * 2, move(NAMED))), True),
+    ("one index with a name", loop(X, 8, LetStmt(NAMED, const(3), move(NAMED))), False),
     ("read by another store", seq(move(X), BufferStore(Buffer("u", F32, (const(1),)),
                                                        BufferLoad(SOURCE, (X,)), (ZERO,))), False),
     ("written", seq(move(X), BufferStore(SOURCE, const(0.0), (X,))), False),
@@ -326,3 +332,12 @@ def _random_loops(rng: random.Random, stage: Any, tensor: Any) -> None:
         stage.fuse(i, j)
     elif kind == "tile":
         stage.tile(i, j, rng.randint(1, 3), rng.randint(1, 4))
+
+
+def test_statements_may_say_that_they_read_first() -> None:
+    moved = loop(X, 8, move(X, 7 - X))
+    address = Call(HANDLE, "address_of", (BufferLoad(SOURCE, (ZERO,)),))
+    other = Call(HANDLE, "address_of", (BufferLoad(Buffer("u", F32, (const(8),)), (ZERO,)),))
+    assert not can_take_over(SOURCE, TARGET, [moved])
+    assert can_take_over(SOURCE, TARGET, [AttrStmt(READS_FIRST, None, address, moved)])
+    assert not can_take_over(SOURCE, TARGET, [AttrStmt(READS_FIRST, None, other, moved)])

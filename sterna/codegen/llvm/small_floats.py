@@ -58,6 +58,9 @@ def widen(writer: FunctionWriter, dtype: DataType, value: str) -> str:
     target = vector_type("float", dtype.lanes)
     if dtype.kind == "float" and writer.module.abilities.converts_fp16:
         return writer.value(f"fpext {value_type(dtype)} {value} to {target}")
+    in_pairs = writer.module.options.instructions.provides("bf16_conversion")
+    if dtype.kind == "bfloat" and dtype.lanes % 2 == 0 and in_pairs:
+        return _widen_pairs(writer, dtype.lanes, value)
     wide = Bits(writer, 32, dtype.lanes)
     held = vector_type(f"i{dtype.bits}", dtype.lanes)
     bits = value
@@ -72,6 +75,24 @@ def widen(writer: FunctionWriter, dtype: DataType, value: str) -> str:
     format = format_of(dtype.element)
     number = _scale_bits(wide, bits) if format.specials == "scale" else _bits(wide, bits, format)
     return writer.value(f"bitcast {wide.type} {number} to {target}")
+
+
+def _widen_pairs(writer: FunctionWriter, lanes: int, value: str) -> str:
+    """bfloat16 as float32, two by two from the halves of a word."""
+    pairs = Bits(writer, 32, lanes // 2)
+    words = writer.value(f"bitcast <{lanes} x i16> {value} to {pairs.type}")
+    halves = pairs.op("shl", words, 16), pairs.op("and", words, -65536)
+    if lanes == 2:
+        both = "poison"
+        for place, half in enumerate(halves):
+            both = writer.value(f"insertelement <2 x i32> {both}, i32 {half}, i64 {place}")
+        return writer.value(f"bitcast <2 x i32> {both} to <2 x float>")
+    order = ", ".join(f"i32 {lane // 2 + lane % 2 * pairs.lanes}" for lane in range(lanes))
+    both = writer.value(
+        f"shufflevector {pairs.type} {halves[0]}, {pairs.type} {halves[1]}, "
+        f"<{lanes} x i32> <{order}>"
+    )
+    return writer.value(f"bitcast <{lanes} x i32> {both} to <{lanes} x float>")
 
 
 def _scale_bits(wide: Bits, bits: str) -> str:

@@ -35,9 +35,12 @@ class DeviceIntrinsic:
 
 def _storage_sync(emitter: "KernelEmitter", call: Call) -> str:
     scope = call.args[0]
-    if isinstance(scope, StringImm) and scope.value == "warp":
+    of_warp = isinstance(scope, StringImm) and scope.value == "warp"
+    if of_warp or emitter.waits_in_warps:
         emitter.need(_OF_WARPS, "storage_sync of a warp")
-        return emitter.instruction("llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+        threads = _WARP if of_warp or emitter.launch is None else emitter.launch.block_size or _WARP
+        lanes = -1 if threads >= _WARP else (1 << threads) - 1
+        return emitter.instruction("llvm.nvvm.bar.warp.sync", "void", ("i32", str(lanes)))
     return emitter.instruction("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ("i32", "0"))
 
 

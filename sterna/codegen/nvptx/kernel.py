@@ -1,6 +1,6 @@
 """Kernels as LLVM functions: those of processors, with threads, barriers and spaces of memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import memory_type, symbol, value_type, vector_type
 from sterna.codegen.nvptx import early
 from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
+from sterna.codegen.nvptx.barriers import is_one_warp, of_one_warp
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
@@ -25,7 +26,7 @@ from sterna.ir.expr import Call, Expr, Select, Var
 from sterna.ir.node import Node
 from sterna.tir.effects import calls
 from sterna.tir.in_place import overlapping
-from sterna.tir.passes.split_host_device import TENSOR_MAPS, launch_of
+from sterna.tir.passes.split_host_device import TENSOR_MAPS, Launch, launch_of
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -35,9 +36,10 @@ from sterna.tir.stmt import (
     For,
     IfThenElse,
     PrimFunc,
+    SeqStmt,
     Stmt,
 )
-from sterna.tir.threads import BEGINS_EARLY, DYNAMIC, ROLLED, is_shared
+from sterna.tir.threads import BEGINS_EARLY, DYNAMIC, ROLLED, THREADS, is_shared
 
 if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
@@ -59,6 +61,8 @@ class KernelEmitter(StmtEmitter):
 
     def __init__(self, module: "DeviceModule", name: str) -> None:
         super().__init__(module, {}, name)
+        self.launch: Launch | None = None
+        self._thread_along_x: Var | None = None
         self.cluster = 1
         """Neighbouring blocks that run together."""
         self._declared = 0
@@ -76,6 +80,7 @@ class KernelEmitter(StmtEmitter):
 
     def kernel(self, function: PrimFunc) -> str:
         """The text of a kernel."""
+        self.launch = launch_of(function)
         self.noalias = bool(function.attrs.get("noalias", True))
         self.overlapping = overlapping(function)
         self.written_out = written_out(function.body)
@@ -168,7 +173,23 @@ class KernelEmitter(StmtEmitter):
         if stmt.var.dtype.bits > 32:
             number = self.writer.value(f"zext nneg i32 {number} to {value_type(stmt.var.dtype)}")
         self.bind(stmt.var, number)
+        if stmt.thread == THREADS[0]:
+            self._thread_along_x = stmt.var
         self.stmt(stmt.body)
+
+    @property
+    def waits_in_warps(self) -> bool:
+        """Whether the threads of a warp can wait for each other alone, and a block is no more."""
+        able = self.module.architecture.number >= 70
+        return able and self.launch is not None and is_one_warp(self.launch)
+
+    def sequence(self, stmt: SeqStmt) -> None:
+        """Statements one after the other."""
+        stmts: Sequence[Stmt] = stmt.stmts
+        if self.module.architecture.number >= 70 and self.launch is not None:
+            stmts = of_one_warp(stmts, self.launch, self._thread_along_x)
+        for each in stmts:
+            self.stmt(each)
 
     # ---- what may be computed in vain ----
 
@@ -322,6 +343,7 @@ class KernelEmitter(StmtEmitter):
 
 
 _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
+    SeqStmt: KernelEmitter.sequence,
     For: KernelEmitter.loop,
     IfThenElse: KernelEmitter.branch,
     Allocate: KernelEmitter.allocate,

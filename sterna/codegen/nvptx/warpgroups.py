@@ -126,7 +126,10 @@ def _wgmma(emitter: Any, expr: Call) -> str:
         writer.value(f"getelementptr inbounds {register}, ptr {sums}, i64 {number}")
         for number in range(count)
     ]
-    old = [writer.value(f"load {register}, ptr {place}, align 4") for place in places]
+    # Sums that begin anew depend on nothing: whatever is defined among products would part them.
+    old = ["undef"] * count if adds == 0 else [
+        writer.value(f"load {register}, ptr {place}, align 4") for place in places
+    ]
     scale = "p" if adds is None else str(adds)
     tail = "" if whole else ", 1, 1"
     if kind.value in ("bfloat16", "float16"):

@@ -37,8 +37,10 @@ def _bin_counts(
 
 def _range(x: RelayExpr, low: float, high: float) -> tuple[RelayExpr, RelayExpr]:
     """The two ends; where they are equal those of the data, and 0.5 apart from one number."""
-    a, b = like(low, x), like(high, x)
-    if low == high and math.prod(shape_of(x)):
+    has_elements = math.prod(shape_of(x)) > 0
+    a: RelayExpr = like(low, x)
+    b: RelayExpr = like(high, x)
+    if low == high and has_elements:
         a, b = call("min", x), call("max", x)
     same = call("equal", a, b)
     return (
@@ -169,10 +171,10 @@ def segment_reduce(
     made = call(join[reduce], made, like(start, made))
     if reduce != "mean":
         return made
-    count = call("sum", cast(mask, dtype_of(data)), axis=axis + 1)
-    is_empty = call("equal", count, like(0, count))
+    size = call("sum", cast(mask, dtype_of(data)), axis=axis + 1)
+    is_empty = call("equal", size, like(0, size))
     nothing = like(math.nan if initial is None else initial, made)
-    return call("where", is_empty, nothing, call("divide", made, count))
+    return call("where", is_empty, nothing, call("divide", made, size))
 
 
 @aten("_embedding_bag_forward_only", "_embedding_bag", "embedding_bag")

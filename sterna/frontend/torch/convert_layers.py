@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_create import filled
+from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import shape_of, squeeze, unsqueeze
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -45,7 +46,8 @@ def conv(
         channels=channels, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
         kernel_layout=KERNEL[rank],
     )
-    made = made if bias is None else call("nn.bias_add", made, bias, axis=1)
+    if bias is not None:
+        made = call("nn.bias_add", made, quantized_bias(input, weight, bias), axis=1)
     return squeeze(made, 0) if alone else made
 
 

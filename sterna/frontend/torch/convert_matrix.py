@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from sterna.frontend.calls import call, cast, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import add, mul
+from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import broadcast_shape, expand, places_of, shape_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -21,7 +22,7 @@ def linear(input: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None) -
     units = shape_of(weight)[0]
     made = call("nn.dense", rows, weight, units=units)
     if bias is not None:
-        made = call("nn.bias_add", made, bias, axis=-1)
+        made = call("nn.bias_add", made, quantized_bias(input, weight, bias), axis=-1)
     return made if len(outer) == 1 else reshaped(made, (*outer, units))
 
 

@@ -1,9 +1,13 @@
 """Quantisation and its reverse around operators, as PT2E writes them: graphs become integers."""
 
-from sterna.frontend.calls import call, cast, constant, dtype_of
+import numpy as np
+
+from sterna.frontend.calls import call, call_unfolded, cast, constant, dtype_of
 from sterna.frontend.torch.promotion import Operand, as_type
 from sterna.frontend.torch.table import aten
-from sterna.relay.expr import RelayExpr
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.op import record_of
 from sterna.support.dtype import DataType
 
 _SPACE = "quantized_decomposed"
@@ -63,7 +67,45 @@ def dequantize_per_channel(
 def _dequantized(
     data: RelayExpr, scale: Operand, zero: Operand, axis: int, out_dtype: str | None
 ) -> RelayExpr:
-    made = call(
+    # Even of constants: the integers of weights are what becomes of the graph.
+    made = call_unfolded(
         "qnn.dequantize", data, as_type(scale, "float32"), as_type(zero, "int32"), axis=axis
     )
     return made if out_dtype in (None, dtype_of(made)) else cast(made, str(out_dtype))
+
+
+# ---- biases ----
+
+# Beyond this an integer of 32 bits might not hold the sum.
+LARGEST_BIAS = 1 << 30
+
+
+def quantized_bias(data: RelayExpr, weight: RelayExpr, bias: RelayExpr) -> RelayExpr:
+    """A bias beside quantised operands in the units of their products, as kernels of integers
+    hold it; any other as it is."""
+    scales = _scale_behind(data), _scale_behind(weight)
+    if scales[0] is None or scales[1] is None or not isinstance(bias, Constant):
+        return bias
+    if scales[0].size != 1 or dtype_of(bias) != "float32":
+        return bias
+    scale = (scales[0].reshape(()) * scales[1]).astype(np.float32)
+    whole = np.rint(to_numpy(bias.data) / scale)
+    if not np.all(np.abs(whole) < LARGEST_BIAS):
+        return bias
+    axis = 0 if scale.size > 1 else -1
+    return call_unfolded(
+        "qnn.dequantize", constant(whole, "int32"), constant(scale, "float32"),
+        constant(0, "int32"), axis=axis,
+    )
+
+
+def _scale_behind(expr: RelayExpr) -> Array | None:
+    """The scale of a quantised value, seen through views of it."""
+    while isinstance(expr, Call) and (record := record_of(expr)) is not None:
+        if record.name == "qnn.dequantize":
+            scale = expr.args[1]
+            return to_numpy(scale.data) if isinstance(scale, Constant) else None
+        if not record.is_view:
+            return None
+        expr = expr.args[0]
+    return None

@@ -291,30 +291,6 @@ def unfold(x: RelayExpr, dimension: int, size: int, step: int) -> RelayExpr:
     return movedim(made, at + 1, -1)
 
 
-@aten("as_strided", "as_strided_copy")
-def as_strided(
-    x: RelayExpr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> RelayExpr:
-    """Elements of a tensor that lies in order, by their places in memory."""
-    lines = [(0, extent, step) for extent, step in zip(size, stride, strict=True)]
-    places = call("add", places_of(*lines), constant(storage_offset or 0, "int64"))
-    return call("take", ravel(x), places)
-
-
-@aten("as_strided_scatter", "prims::as_strided_scatter")
-def as_strided_scatter(
-    src: RelayExpr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None,
-    x: RelayExpr | None = None, input: RelayExpr | None = None,
-) -> RelayExpr:
-    """A tensor that lies in order, with other elements at places of its memory."""
-    data = x if x is not None else input
-    assert data is not None
-    lines = [(0, extent, step) for extent, step in zip(size, stride, strict=True)]
-    places = call("add", places_of(*lines), constant(storage_offset or 0, "int64"))
-    made = call("scatter_elements", ravel(data), ravel(places), ravel(src), axis=0)
-    return reshaped(made, shape_of(data))
-
-
 @aten("diagonal", "diagonal_copy")
 def diagonal(x: RelayExpr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RelayExpr:
     rank = rank_of(x)

@@ -105,7 +105,10 @@ class ProgramImporter(GraphImporter):
 
     def _converter_for(self, target: str, given: Mapping[str, Any]) -> Callable[..., Any]:
         """The converter of an operator, or that of its complex operands."""
-        is_plain = not any(map(is_complex, given.values()))
+        is_plain = not any(
+            is_complex(part) for value in given.values()
+            for part in (value if isinstance(value, list) else [value])
+        )
         name = target if is_plain else f"complex.{target.partition('.')[2]}"
         found = self._converter(name)
         if found is None:

@@ -33,6 +33,15 @@ class Unreadable:
     what: str
 
 
+# The arguments of operators that take functions.
+HIGHER_ORDER = {
+    "ops.higher_order.cond": ["pred", "true_fn", "false_fn", "operands"],
+    "ops.higher_order.while_loop": ["cond_fn", "body_fn", "carried", "additional"],
+    "ops.higher_order.scan": ["combine_fn", "init", "xs", "additional"],
+    "ops.higher_order.map_impl": ["f", "xs", "additional"],
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
     """A branch of a condition, or what a loop does in a round: a program of its operands."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.program import (
+    HIGHER_ORDER,
     Argument,
     Body,
     NumberRef,
@@ -22,14 +23,6 @@ from sterna.frontend.torch.program import (
 from sterna.frontend.torch.table import converter_of
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
 from sterna.support.errors import OpNotImplemented
-
-# The arguments of operators that take functions.
-HIGHER_ORDER = {
-    "ops.higher_order.cond": ["pred", "true_fn", "false_fn", "operands"],
-    "ops.higher_order.while_loop": ["cond_fn", "body_fn", "carried", "additional"],
-    "ops.higher_order.scan": ["combine_fn", "init", "xs", "additional"],
-    "ops.higher_order.map_impl": ["f", "xs", "additional"],
-}
 
 # How often operators without a converter are taken apart into others.
 ROUNDS = 4

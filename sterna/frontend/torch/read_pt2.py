@@ -12,7 +12,9 @@ from sterna.frontend.torch.archive import Archive
 from sterna.frontend.torch.fields import field, name_of, one_of, whole_number
 from sterna.frontend.torch.functional import made_functional
 from sterna.frontend.torch.program import (
+    HIGHER_ORDER,
     Argument,
+    Body,
     NumberRef,
     OutputKind,
     Program,
@@ -29,6 +31,9 @@ from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
 
 SCHEMA = 8
+
+# How deep branches lie in branches.
+MOST_DEPTH = 32
 
 # The entry that holds the program.
 PROGRAM = "models/model.json"
@@ -65,6 +70,7 @@ class _Reader:
         self.signature = field(module, "signature", dict)
         self.values = field(self.graph, "tensor_values", dict)
         self.taken: set[str] = set()
+        self.depth = 0
 
     def run(self) -> Program:
         inputs, weights = [], []
@@ -134,9 +140,13 @@ class _Reader:
     def _step(self, node: Any) -> Step:
         target = field(node, "target", str).removeprefix("torch.ops.").removeprefix("torch.")
         target = target.replace("_operator.", "operator.", 1)
+        if target.startswith("higher_order."):
+            target = f"ops.{target}"
         arguments: dict[str, Argument] = {}
+        places = iter(HIGHER_ORDER.get(target, ()))
         for given in field(node, "inputs", list):
-            arguments[field(given, "name", str)] = argument_of(field(given, "arg", dict))
+            name = field(given, "name", str) or next(places, "")
+            arguments[name] = self._argument(field(given, "arg", dict))
         outputs = [
             name for output in field(node, "outputs", list) for name in _output_names(output)
         ]
@@ -146,6 +156,30 @@ class _Reader:
         trace = about.get("stack_trace", "")
         own = node.get("name") or next(iter(outputs), target)
         return Step(target, str(own), arguments, outputs, trace if isinstance(trace, str) else "")
+
+
+    def _argument(self, argument: dict[str, Any]) -> Argument:
+        kind, value = one_of(argument)
+        return self._body(field(value, "graph", dict)) if kind == "as_graph" else (
+            argument_of(argument)
+        )
+
+    def _body(self, graph: dict[str, Any]) -> Argument:
+        """A branch or the round of a loop: a graph whose names are its own."""
+        if self.depth == MOST_DEPTH:
+            raise ValueError(f"{self.archive.name}: graphs in graphs, more than {MOST_DEPTH} deep")
+        around, values, self.taken = self.taken, self.values, set()
+        self.values = field(graph, "tensor_values", dict)
+        self.depth += 1
+        inputs = [one for each in field(graph, "inputs", list) for one in self._input(each)]
+        steps = [self._step(node) for node in field(graph, "nodes", list)]
+        outputs = [ProgramOutput(argument_of(each)) for each in field(graph, "outputs", list)]
+        self.depth -= 1
+        self.taken, self.values = around, values
+        made = made_functional(Program(inputs, [], steps, outputs))
+        if len(made.outputs) != len(outputs):
+            raise OpNotImplemented("a branch or a loop that changes its operands in place")
+        return Body([one.name for one in inputs], made.steps, [out.value for out in made.outputs])
 
 
 _NAMED = {

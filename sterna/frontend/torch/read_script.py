@@ -21,6 +21,7 @@ from sterna.frontend.torch.program import (
     Unreadable,
     Weight,
 )
+from sterna.frontend.torch.quantized_script import QuantizedTensors
 from sterna.frontend.torch.read_exported import shape_of
 from sterna.frontend.torch.script_inputs import InputInfo, fake_input
 from sterna.frontend.torch.source_lines import called
@@ -84,6 +85,7 @@ class _Run:
         self.kept: list[Any] = []
         self.weights: dict[str, Weight] = {}
         self.steps: list[Step] = []
+        self.quantized = QuantizedTensors(self)
 
     def run(self, infos: Sequence[InputInfo], default_dtype: str) -> Program:
         given = list(self.graph.inputs())
@@ -136,7 +138,6 @@ class _Run:
 
     def _call(self, node: Any) -> None:
         """An operator: run on shapes, and recorded if tensors are among its results."""
-        space, _, kind = node.kind().partition("::")
         given = self._given(node)
         own = _OF_ANYTHING.get(node.kind())
         if own is None and given and isinstance(given[0], list | tuple | dict):
@@ -145,7 +146,14 @@ class _Run:
             own = _OF_NUMBERS.get(node.kind())
         if own is not None:
             self._set(node, own(*given))
-            return
+        elif self.quantized.handles(node.kind(), given):
+            self.quantized.call(node, given)
+        else:
+            self.call_plain(node, given)
+
+    def call_plain(self, node: Any, given: Sequence[Any]) -> Any:
+        """An operator of tensors, run on shapes and recorded."""
+        space, _, kind = node.kind().partition("::")
         try:
             packet = getattr(getattr(self.torch.ops, space), kind)
             made = self._called(packet, node, given)
@@ -160,6 +168,7 @@ class _Run:
         tensors = [each for each in _flat(results) if self._is_tensor(each)]
         if tensors:
             self._record(node, f"{space}.{kind}", given, tensors)
+        return made
 
     def _called(self, packet: Any, node: Any, given: Sequence[Any]) -> Any:
         """Arguments by place, and by name those that a schema wants so and that say something."""
@@ -185,6 +194,26 @@ class _Run:
             self._name(tensor, name)
         target = f"{packet}.{schema.overload_name or 'default'}"
         self.steps.append(Step(target, f"%{own}", arguments, outputs, _trace(node)))
+
+    def set_result(self, node: Any, made: Any) -> None:
+        """The one result of a node."""
+        self._set(node, made)
+
+    def emit(self, node: Any, target: str, arguments: dict[str, Any], made: Any) -> Any:
+        """A step of its own for a part of a node."""
+        own = f"{next(iter(node.outputs())).debugName()}.{len(self.steps)}"
+        self._name(made, own)
+        given = {name: self._argument(value) for name, value in arguments.items()}
+        self.steps.append(Step(target, f"%{own}", given, [own], _trace(node)))
+        return made
+
+    def hold(self, node: Any, tensor: Any) -> Any:
+        """A tensor of the model that is no parameter."""
+        return self._held(f"constant_{len(self.weights)}", tensor)
+
+    def where(self, node: Any) -> str:
+        """How messages name a node."""
+        return self._where(node)
 
     def _refuse(self, node: Any, error: Exception) -> None:
         name = type(error).__name__

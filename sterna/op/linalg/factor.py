@@ -73,11 +73,11 @@ def _cholesky_of(matrix: Array) -> tuple[Array, Array]:
     for j in range(len(matrix)):
         total = factor[j, j] - factor[j, :j] @ factor[j, :j]
         if not total > 0:
-            return factor, np.int32(j + 1)
+            return factor, np.array(j + 1, np.int32)
         factor[j, j] = np.sqrt(total)
         factor[j + 1 :, j] -= factor[j + 1 :, :j] @ factor[j, :j]
         factor[j + 1 :, j] /= factor[j, j]
-    return factor, np.int32(0)
+    return factor, np.array(0, np.int32)
 
 
 def _cholesky_reference(attrs: None, data: Array) -> list[Array]:
@@ -169,7 +169,7 @@ def _lu_of(matrix: Array) -> tuple[Array, Array, Array]:
             made[k + 1 :, k + 1 :] -= np.outer(made[k + 1 :, k], made[k, k + 1 :])
         else:
             info = info or k + 1
-    return made, pivots, np.int32(info)
+    return made, pivots, np.array(info, np.int32)
 
 
 def _lu_reference(attrs: None, data: Array) -> list[Array]:

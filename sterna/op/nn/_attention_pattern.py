@@ -10,6 +10,7 @@ For GPUs whatever lies in another order is transposed: that is part of the kerne
 and one kernel for all of attention saves more.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from sterna.ir.types import TensorType
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs
 
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
+# A power of e of a score with less than this added is 0.
+NEVER_BELOW = -1e9
 DTYPES, GPU_DTYPES = ("float32", "float64"), ("float32", "float16", "bfloat16")
 
 
@@ -44,12 +47,39 @@ def as_attention(
     found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
-    if found.mask is None:
+    if turns and _is_causal(found):
+        made = call(
+            "nn.attention", found.query, found.key, value, scale=found.scale, causal=True
+        )
+    elif found.mask is None:
         made = call("nn.attention", found.query, found.key, value, scale=found.scale)
     else:
         made = call("nn.masked_attention", found.query, found.key, value, found.mask,
                     scale=found.scale, fill=found.fill)
     return call("transpose", made, axes=tuple(HEADS_FIRST))
+
+
+def _is_causal(found: "_Scores") -> bool:
+    """Whether a mask is known and lets each query read the keys up to its own place."""
+    if not isinstance(found.mask, Constant):
+        return False
+    mask = to_numpy(found.mask.data)
+    if mask.ndim < 2 or math.prod(mask.shape) != math.prod(mask.shape[-2:]):
+        return False
+    rows = mask.reshape(mask.shape[-2:])
+    if rows.shape[0] < 2 or rows.shape != tuple(map(int, found.shape[-2:])):
+        return False
+    is_truth = rows.dtype == bool
+    if is_truth and found.fill > NEVER_BELOW:
+        return False
+    for place, row in enumerate(rows):
+        seen, hidden = row[: place + 1], row[place + 1 :]
+        fits = seen.all() and not hidden.any() if is_truth else (
+            not seen.any() and bool((hidden <= NEVER_BELOW).all())
+        )
+        if not fits:
+            return False
+    return True
 
 
 class _Scores:
@@ -61,7 +91,7 @@ class _Scores:
         self.mask: RelayExpr | None = None
         self.query: RelayExpr | None = None
         self.key: RelayExpr | None = None
-        shape = tensor_type(expr).shape
+        shape = self.shape = tensor_type(expr).shape
         expr = self._without_mask(expr)
         if tensor_type(expr).shape != shape:
             return

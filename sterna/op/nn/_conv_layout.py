@@ -21,7 +21,7 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import tiled_cycles
+from sterna.schedule.cost import depthwise_cycles, tiled_cycles
 from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of
@@ -118,6 +118,10 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         seen = replace(made, data_layout=laid.data, out_layout=laid.out)
         if laid.data == made.data_layout:
             moved -= made.batch * made.inputs * math.prod(made.image)
+        if made.is_depthwise:
+            lying += depthwise_cycles(made, processor)
+            other += depthwise_cycles(seen, processor)
+            continue
         lying += im2col_cycles(made, processor)
         if known is None:
             other += tiled_cycles(seen, processor)

@@ -11,16 +11,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
 from sterna.op.windows import SPATIAL
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import call
+from sterna.schedule.choose import choose, deciding
 from sterna.target import Target
 
 if TYPE_CHECKING:
     from sterna.op.nn.conv_transpose import ConvTransposeAttrs
 
 FLOATS = ("float32", "float64")
+# Cycles in which a weight is brought to its phase, and in which an element of a column is added.
+ARRANGED, ADDED = 8, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,10 @@ def by_phases(
             attrs.after, strict=True,
         )
     ]
+    steps = zip(attrs.output_padding, attrs.strides, strict=True)
+    whole = all(more < stride for more, stride in steps)  # no element that no window reaches
+    if whole and not isinstance(args[1], Constant) and _as_columns(data, weight):
+        return _by_columns(attrs, args, axes)
     borders = [axis.border for axis in axes]
     if any(side < 0 for border in borders for side in border):
         return None
@@ -90,13 +98,49 @@ def by_phases(
     made = _in_place(made, attrs.strides, outputs)
     begin = [axis.begin for axis in axes]
     end = [axis.begin + axis.result for axis in axes]
-    whole = [
+    made_extents = [
         axis.stride * (axis.extent + sum(axis.border) - axis.places + 1) for axis in axes
     ]
-    if not any(begin) and end == whole:
+    if not any(begin) and end == made_extents:
         return made
     spatial_axes = tuple(range(2, 2 + len(axes)))
     return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=spatial_axes)
+
+
+def _as_columns(data: TensorType, weight: TensorType) -> bool:
+    """Whether weights that only the run knows stay as they lie."""
+    batch, inputs, *extents = data.concrete_shape
+    elements = math.prod(weight.concrete_shape)
+    costs = {"phases": ARRANGED * elements, "columns": (
+        ADDED * batch * math.prod(extents) * elements // inputs
+    )}
+    with deciding(f"transposed {data!r} {weight!r}"):
+        return choose("free weights", list(costs), costs.__getitem__) == "columns"
+
+
+def _by_columns(
+    attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], axes: list[_Phases]
+) -> RelayExpr:
+    """A product of matrices, whose columns are added where they overlap (col2im).
+
+    Weights are read once, in the order in which they lie.
+    """
+    (batch, inputs, *extents), (_, _, *window) = (
+        tensor_type(arg).concrete_shape for arg in args
+    )
+    pixels = math.prod(extents)
+    rows = call("reshape", args[0], newshape=(batch, inputs, pixels))
+    rows = call("transpose", rows, axes=(0, 2, 1))
+    rows = call("reshape", rows, newshape=(1, batch * pixels, inputs))
+    matrix = call("reshape", args[1], newshape=(1, inputs, -1))
+    made = call("nn.batch_matmul", rows, matrix, transpose_b=False, out_dtype=attrs.out_dtype)
+    made = call("reshape", made, newshape=(batch, pixels, -1))
+    columns: RelayExpr = call("transpose", made, axes=(0, 2, 1))
+    return call(
+        "nn.col2im", columns, image_shape=tuple(axis.result for axis in axes),
+        block_shape=tuple(window), strides=attrs.strides, padding=(*attrs.before, *attrs.after),
+        dilation=attrs.dilation,
+    )
 
 
 def _in_place(made: RelayExpr, strides: tuple[int, ...], outputs: int) -> RelayExpr:

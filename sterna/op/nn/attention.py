@@ -27,6 +27,7 @@ from sterna.schedule.products import widened
 from sterna.support.dtype import DataType
 from sterna.target import Target, is_gpu
 from sterna.te import Tensor, compute, exp, if_then_else, reduce_axis
+from sterna.te import all as all_of
 from sterna.te import max as te_max
 from sterna.te import sum as te_sum
 from sterna.te.operation import read_broadcast
@@ -41,6 +42,8 @@ class AttentionAttrs(Attrs):
     """Of nn.attention."""
 
     scale: float = 1.0
+    causal: bool = False
+    """Whether a query reads only the keys up to its own place."""
 
 
 @attributes
@@ -111,6 +114,8 @@ def _compute(
                 made = if_then_else(said, made, build.const(attrs.fill, out.dtype))
             else:
                 made = made + said
+        if attrs.causal:
+            return if_then_else(all_of(j <= i, j < keys), made, never)
         return made if is_whole else if_then_else(j < keys, made, never)
 
     power_of = quick_exp if out.dtype == "float32" else exp  # of numbers that are not above 0
@@ -142,7 +147,7 @@ def _compute(
     fill = attrs.fill if isinstance(attrs, MaskedAttentionAttrs) else NEVER
     return describe_attention(made, AttentionStages(
         transposed, scores, largest, power, total, mixed, (query, key, value, *mask),
-        attrs.scale, fill,
+        attrs.scale, fill, attrs.causal,
     ))
 
 
@@ -155,6 +160,8 @@ def _reference(
     for one in mask:
         assert isinstance(attrs, MaskedAttentionAttrs)
         scores = np.where(one, scores, attrs.fill) if one.dtype == bool else scores + one
+    if attrs.causal:
+        scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -np.inf)
     power = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
     weights = power / power.sum(axis=-1, keepdims=True)
     made: Array = np.einsum("bhij,bjhd->bihd", weights, v)
@@ -189,7 +196,10 @@ register(OpRecord(
     inputs=("query", "key", "value"),
     attrs=AttentionAttrs,
     infer=_infer,
-    cases=[Case(_SHAPES, {"scale": 0.5}), Case(_WIDE, {"scale": 0.125})],
+    cases=[
+        Case(_SHAPES, {"scale": 0.5}), Case(_WIDE, {"scale": 0.125}),
+        Case(_SHAPES, {"causal": True}), Case(_WIDE, {"scale": 0.125, "causal": True}),
+    ],
     doc="softmax(scale * query times key) times value, for each head; operands are of shape "
         "(batch, length, heads, width).",
     **_COMMON,

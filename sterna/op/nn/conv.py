@@ -45,6 +45,7 @@ from sterna.op.nn._conv_shape import (
     sizes_of,
     summed_axes,
 )
+from sterna.op.nn._dead_channels import CONV_CHANNELS
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_vectors
 from sterna.op.windows import (
@@ -320,7 +321,7 @@ _register(2, Conv2DAttrs, [
     }),
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
            without_border=without_border, implement=implement_conv, ways=ways_of_conv,
-           chain=runs_in_chain, gives_row_sums=gives_row_sums),
+           chain=runs_in_chain, gives_row_sums=gives_row_sums, channels=CONV_CHANNELS),
           legalize=_with_whole_channels)
 
 _register(3, Conv3DAttrs, [

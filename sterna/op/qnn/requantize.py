@@ -495,6 +495,7 @@ register(OpRecord(
     compute=_rescaled,
     reference=_rescale,
     pattern=BROADCAST,
+    is_monotone=True,
     layout=along_channels,
     cases=[
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),

@@ -44,12 +44,12 @@ class CompressAttrs(Attrs):
 _COUNT = TensorType((1,), DataType("int32"))
 
 
-def trimmed(name: str, args: Sequence[RelayExpr], axis: int | None, **attrs: Any) -> RelayExpr:
+def trimmed(name: str, args: Sequence[RelayExpr], along: int | None, **attrs: Any) -> RelayExpr:
     """A padded operator's first result, cut along an axis to the count that is its second."""
     both = call(name, *args, **attrs)
     kind = at_least(args[0].checked_type, "the operand", 0)
-    along = 0 if axis is None else axis_of(axis, kind.ndim)
-    return Trim(TupleGetItem(both, 0), TupleGetItem(both, 1), along)
+    axis = 0 if along is None else axis_of(along, kind.ndim)
+    return Trim(TupleGetItem(both, 0), TupleGetItem(both, 1), axis)
 
 
 def _infer_argwhere(padded: bool) -> Callable[..., Type]:

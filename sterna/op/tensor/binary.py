@@ -65,6 +65,7 @@ def binary(
     rewrites: Sequence[Callable[[Call], RelayExpr | None]] = (),
     legalize: Callable[..., RelayExpr | None] | None = None,
     integer: Callable[..., Any] | None = None,
+    is_monotone: bool = False,
 ) -> None:
     """Registers an operator on two tensors; its result has their element type or `result`."""
 
@@ -78,6 +79,7 @@ def binary(
         compute=elementwise(name, lambda attrs, a, b: scalar(a, b)),
         reference=quiet(of_type),
         pattern=BROADCAST,
+        is_monotone=is_monotone,
         mixed_precision=mixed_precision,
         rewrites=rewrites,
         legalize=legalize,
@@ -92,9 +94,9 @@ def binary(
 _SHAPES = [Case(((2, 3), (2, 3))), Case(((2, 1, 4), (3, 1))), Case(((), (5,))), WHOLE]
 binary("add", lambda a, b: a + b, np.add, "lhs + rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(0), constants_joined, difference_joined], legalize=of_sum,
-       integer=pair("add"))
+       integer=pair("add"), is_monotone=True)
 binary("subtract", lambda a, b: a - b, np.subtract, "lhs - rhs.", cases=[*_SHAPES, UNSIGNED],
-       rewrites=[with_neutral(0, on_the_right=True)])
+       rewrites=[with_neutral(0, on_the_right=True)], is_monotone=True)
 binary("multiply", lambda a, b: a * b, np.multiply, "lhs * rhs.", cases=[*_SHAPES, UNSIGNED],
        rewrites=[with_neutral(1), constants_joined, factor_first],
        legalize=of_product, integer=pair("multiply"))

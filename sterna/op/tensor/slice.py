@@ -106,11 +106,11 @@ def _extent(dim: Dim, part: slice) -> Dim:
     return build.maximum((span + (abs(stride) - 1)) // abs(stride), 0)
 
 
-def _last_of(dim: Expr, part: slice) -> Expr:
+def _last_of(dim: Dim, part: slice) -> Expr:
     """Behind the last element of a slice."""
     stride, stop = part.step or 1, part.stop
     if stop is None or stop >= FAR or (stride < 0 and stop <= -FAR):
-        return dim if stride > 0 else build.const(-1)
+        return build.as_expr(dim) if stride > 0 else build.const(-1)
     return first_index(build.const(stop), build.const(stride), dim)
 
 

@@ -26,7 +26,7 @@ typedef struct {
 } DeviceWrapper;
 
 extern PyTypeObject Object_Type, Function_Type, NDArray_Type, Module_Type, Device_Type;
-extern PyTypeObject ModelCall_Type, ResultMemory_Type, DeviceCall_Type;
+extern PyTypeObject ModelCall_Type, ResultMemory_Type, DeviceCall_Type, ModelFunction_Type;
 
 /* What the Python side has told us: the classes to make, and things to recognise. */
 typedef struct {

@@ -178,6 +178,7 @@ int ready_types(PyObject *module) {
              {"Device", &Device_Type},
              {"ModelCall", &ModelCall_Type},
              {"DeviceCall", &DeviceCall_Type},
+             {"ModelFunction", &ModelFunction_Type},
              {"ResultMemory", &ResultMemory_Type}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (PyType_Ready(all[i].type) < 0 ||

@@ -246,6 +246,8 @@ class _Writer:
 
     def _masked(self, score: Expr, row: Expr, key: Expr) -> Expr:
         batch, head = self.at
+        if self.made.causal:
+            score = build.select(key <= self.first + row, score, _number(NEVER))
         query = build.minimum(self.first + row, self.queries - 1)
         place = build.minimum(key, self.keys - 1)
         for mask in self.masks:

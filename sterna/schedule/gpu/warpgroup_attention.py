@@ -173,7 +173,6 @@ class _Writer:
         self.made, self.result, self.shape, self.ring = made, result, shape, tile
         self.parts, self.arrays = parts, list(dict.fromkeys(part.array for part in parts))
         self.kind = shape.kind
-        self.blocks = -(-shape.keys // tile.keys)
 
     def tensor(self) -> Tensor:
         """The result."""
@@ -226,7 +225,14 @@ class _Writer:
         )
         head = ib.let("number", block.var // parts)
         self.image, self.head = head // shape.heads, head % shape.heads
-        self.first = ib.let("first", block.var % parts * tile.queries)
+        # Blocks with the most keys begin first where later queries have more.
+        part = block.var % parts
+        part = parts - 1 - part if self.made.causal else part
+        self.first = ib.let("first", part * tile.queries)
+        self.blocks: Expr = build.const(-(-shape.keys // tile.keys))
+        if self.made.causal:
+            seen = build.minimum(shape.keys, self.first + tile.queries)
+            self.blocks = ib.let("blocks", (seen + (tile.keys - 1)) // tile.keys)
         self._begin()
         warp = ib.let("warp", first_lane(thread.var // WARP))
         with ib.if_scope(warp >= tile.groups * 4):
@@ -305,6 +311,8 @@ class _Consumer:
         ib, kernel = self.ib, self.kernel
         for number in range(kernel.shape.value_width // 2):
             self.sums[number] = _number(0)
+        # Else the zeros would come among products that are under way, and part them.
+        ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
         for row in range(2):
             self.largest[row] = _number(NEVER)
             self.total[row] = _number(0)
@@ -313,16 +321,20 @@ class _Consumer:
             values = Turn(kernel, "values")  # type: ignore[arg-type]
             ib.emit(mbarrier_wait(kernel.query_full, build.const(0)))
             self._multiply_keys(keys)
-            ib.emit(wgmma_commit())  # no values: an empty group
-            if kernel.blocks > 1:
-                with ib.for_range(
-                    0, kernel.blocks - 1, name="block", annotations={ROLLED: 1}
-                ) as block:
-                    self._powers(block, keys, values, block > 0)
-                    self._multiply_keys(keys)
-                    self._multiply_values(values)
-            last = build.const(kernel.blocks - 1)
-            self._powers(last, keys, values, build.const(kernel.blocks > 1, "bool"))
+            ib.emit(wgmma_wait(0))
+            self._free_keys(keys)
+            self._pack(self._powers(build.const(0)))
+            with ib.for_range(
+                0, kernel.blocks - 1, name="block", annotations={ROLLED: 1}
+            ) as block:
+                self._multiply_keys(keys)
+                self._multiply_values(values)
+                ib.emit(wgmma_wait(1))
+                self._free_keys(keys)
+                shrinks = self._powers(block + 1)
+                ib.emit(wgmma_wait(0))
+                self._free_values(values)
+                self._pack(shrinks)
             self._multiply_values(values)
             ib.emit(wgmma_wait(0))
             ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
@@ -362,33 +374,43 @@ class _Consumer:
             ))
         ib.emit(wgmma_commit())
 
-    def _powers(self, block: Expr, keys: Turn, values: Turn, has_values: Expr) -> None:
-        """Powers of the scores of a tile; values of the tile before may be under way."""
+    def _free_keys(self, place: Turn) -> None:
+        """The scores of a tile are there: its keys may be overwritten."""
         ib, kernel = self.ib, self.kernel
-        ib.emit(wgmma_wait(1))
         ib.emit(settle(self.scores[0], self.tile.keys // 2))
         with ib.if_scope(self._is_first()):
-            ib.emit(mbarrier_arrive(kernel.key_free + keys.stage * 8))
-        keys.advance()
-        self._mask(block)
-        shrinks = [self._largest(row) for row in range(2)]
-        for number in range(self.tile.keys // 2):
-            base = shrinks[number // 2 % 2][1]
-            self.scores[number] = flushed_exp2(self.scores[number] * self._scale() - base)
-        for row in range(2):
-            added = _joined(self._of_row(row), lambda x, y: x + y)
-            self.total[row] = self.total[row] * shrinks[row][0] + added
-        ib.emit(wgmma_wait(0))
+            ib.emit(mbarrier_arrive(kernel.key_free + place.stage * 8))
+        place.advance()
+
+    def _free_values(self, place: Turn) -> None:
+        """The values of a tile are added: they may be overwritten."""
+        ib, kernel = self.ib, self.kernel
         ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
-        with ib.if_scope(has_values):
-            with ib.if_scope(self._is_first()):
-                ib.emit(mbarrier_arrive(kernel.value_free + values.stage * 8))
-            values.advance()
+        with ib.if_scope(self._is_first()):
+            ib.emit(mbarrier_arrive(kernel.value_free + place.stage * 8))
+        place.advance()
+
+    def _powers(self, block: Expr) -> list[Expr]:
+        """Powers of the scores of a tile; the factors by which what was summed shrinks."""
+        self._mask(block)
+        found = [self._largest(row) for row in range(2)]
+        for number in range(self.tile.keys // 2):
+            base = found[number // 2 % 2][1]
+            self.scores[number] = flushed_exp2(self.scores[number] * self._scale() - base)
+        for row, (shrink, _) in enumerate(found):
+            added = _joined(self._of_row(row), lambda x, y: x + y)
+            self.total[row] = self.total[row] * shrink + added
+        return [shrink for shrink, _ in found]
+
+    def _pack(self, shrinks: Sequence[Expr]) -> None:
+        """Shrink the sums, and make words of the powers."""
+        ib, kernel = self.ib, self.kernel
         for number in range(kernel.shape.value_width // 2):
-            self.sums[number] = self.sums[number] * shrinks[number // 2 % 2][0]
+            self.sums[number] = self.sums[number] * shrinks[number // 2 % 2]
         for number in range(0, self.tile.keys // 2, 2):
             low, high = self.scores[number], self.scores[number + 1]
             self.words[number // 2] = pack_pair(kernel.kind, low, high)
+        ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
 
     def _of_row(self, row: int) -> list[Expr]:
         """The scores of one of the two queries of a thread."""
@@ -400,19 +422,26 @@ class _Consumer:
 
     def _mask(self, block: Expr) -> None:
         """Scale scores that a mask is added to; those behind the last key never count."""
-        kernel, tile = self.kernel, self.tile
-        ragged = kernel.shape.keys % tile.keys != 0
-        if not kernel.masks and not ragged:
-            return
-        first = block * tile.keys + self.lane % 4 * 2
-        for number in range(tile.keys // 2):
-            key = first + 8 * (number // 4) + number % 2
-            made: Expr = self.scores[number]
-            if kernel.masks:
-                made = self._masked(made, self.row + 8 * (number // 2 % 2), key)
-            if ragged:
-                made = build.select(key < kernel.shape.keys, made, _number(NEVER))
-            self.scores[number] = made
+        kernel, tile, ib = self.kernel, self.tile, self.ib
+        first = block * tile.keys
+        if kernel.masks:
+            self._change(first, lambda score, row, key: self._masked(score, row, key))
+        if kernel.shape.keys % tile.keys:
+            last = kernel.shape.keys
+            with ib.if_scope(first + tile.keys > last):
+                self._change(first, lambda score, _, key: build.select(
+                    key < last, score, _number(NEVER)))
+        if kernel.made.causal:
+            with ib.if_scope(first + tile.keys > kernel.first + self.group * GROUP_ROWS):
+                self._change(first, lambda score, row, key: build.select(
+                    key <= row, score, _number(NEVER)))
+
+    def _change(self, first: Expr, change: Callable[[Expr, Expr, Expr], Expr]) -> None:
+        """Each score by what a function makes of it, its query and its key."""
+        for number in range(self.tile.keys // 2):
+            key = first + self.lane % 4 * 2 + (8 * (number // 4) + number % 2)
+            row = self.row + 8 * (number // 2 % 2)
+            self.scores[number] = change(self.scores[number], row, key)
 
     def _masked(self, score: Expr, row: Expr, key: Expr) -> Expr:
         kernel = self.kernel

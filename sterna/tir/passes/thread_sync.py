@@ -25,6 +25,7 @@ from sterna.ir.expr import (
     FloorMod,
     IntImm,
     Mul,
+    Ramp,
     Sub,
     Var,
     variables_in,
@@ -131,7 +132,7 @@ class _Planner:
     uneven: set[Var]
     """Variables that differ between threads."""
     shares_global: bool
-    known: dict[int, tuple[Stmt, Accesses]] = field(default_factory=dict)
+    known: dict[int, tuple[Node, Accesses]] = field(default_factory=dict)
     lets: list[tuple[Var, Expr]] = field(default_factory=list)
 
     # ---- what a statement touches ----
@@ -139,7 +140,7 @@ class _Planner:
     def counts(self, buffer: Buffer) -> bool:
         return is_shared(buffer.scope) or (self.shares_global and rank_of_scope(buffer.scope) == 0)
 
-    def accesses(self, stmt: Stmt) -> Accesses:
+    def accesses(self, stmt: Node) -> Accesses:
         found = self.known.get(id(stmt))
         if found is not None:
             return found[1]
@@ -186,9 +187,7 @@ class _Planner:
         if isinstance(stmt, IfThenElse) and not self.differs(stmt.condition):
             return self.branch(stmt, before)
         if isinstance(stmt, LetStmt):
-            if self.differs(stmt.value):
-                self.uneven.add(stmt.var)
-            return self.named(stmt, before)
+            return self.let(stmt, before)
         if isinstance(stmt, Allocate):
             body, after = self.visit(stmt.body, before)
             return Allocate(stmt.buffer, body) if body is not stmt.body else stmt, after
@@ -206,15 +205,18 @@ class _Planner:
             return seq(barrier(), stmt), own
         return stmt, before.joined(own)
 
-    def named(self, stmt: LetStmt, before: Accesses) -> tuple[Stmt, Accesses]:
-        """A value is read where it gets its name."""
-        own = self.accesses(Evaluate(stmt.value))
-        waits = before.conflicts(own)
+    def let(self, stmt: LetStmt, before: Accesses) -> tuple[Stmt, Accesses]:
+        """A name for a value, which may be read from memory that others write."""
+        own = self.accesses(stmt.value)
+        if before.conflicts(own):
+            made, after = self.let(stmt, NOTHING)
+            return seq(barrier(), made), after
+        if self.differs(stmt.value):
+            self.uneven.add(stmt.var)
         self.lets.append((stmt.var, stmt.value))
-        body, after = self.visit(stmt.body, own if waits else before.joined(own))
+        body, after = self.visit(stmt.body, before.joined(own))
         self.lets.pop()
-        made = LetStmt(stmt.var, stmt.value, body) if body is not stmt.body else stmt
-        return seq(barrier(), made) if waits else made, after
+        return LetStmt(stmt.var, stmt.value, body) if body is not stmt.body else stmt, after
 
     def sequence(self, stmt: SeqStmt, before: Accesses) -> tuple[Stmt, Accesses]:
         made: list[Stmt] = []
@@ -264,6 +266,10 @@ class _Planner:
         if len(stores) != 1 or others or len(stores[0].indices) != 1:
             return False
         index = stores[0].indices[0]
+        if isinstance(index, Ramp):
+            lane = Var("lane", index.base.dtype)
+            spans[lane] = build.const(index.lanes)
+            index = index.base + lane * index.stride
         for var, value in reversed(lets):
             index = substitute(index, {var: value})
         return is_one_to_one(index, {**self.threads, **spans})
@@ -274,6 +280,7 @@ class _Planner:
         if before.conflicts(self.accesses(stmt)):
             made, after = self.branch(stmt, NOTHING)
             return seq(barrier(), made), after
+        before = before.joined(self.accesses(stmt.condition))
         then, after = self.visit(stmt.then, before)
         otherwise, other = stmt.otherwise, before
         if otherwise is not None:

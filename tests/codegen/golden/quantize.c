@@ -38,10 +38,15 @@ static float sterna_float16_value(uint16_t bits) {
   return value;
 }
 
-static int8_t sterna_saturate_int64_to_int8(int64_t x) {
-  if (x < -128) return -128;
-  if (x > 127) return 127;
-  return (int8_t)x;
+static inline int8_t sterna_saturate_int32_to_int8(int32_t x) {
+#if defined(__GNUC__) && defined(__ARM_FEATURE_SAT) && __ARM_ARCH >= 7
+  int32_t y;
+  __asm__("ssat %0, #8, %1" : "=r"(y) : "r"(x));
+  return (int8_t)y;
+#else
+  x = x < -128 ? -128 : x;
+  return (int8_t)(x > 127 ? 127 : x);
+#endif
 }
 
 /* quantize(A: Buffer[(64,), "float16"], C: Buffer[(64,), "int8"], zero: int32) */
@@ -55,7 +60,7 @@ STERNA_EXPORT int32_t quantize(uint16_t *restrict A, int8_t *restrict C, int32_t
       /* unrolled */
       for (int32_t j = 0; j < 8; j++) {
         if (i*8 + j < 60) {
-          C[i*8 + j] = sterna_saturate_int64_to_int8((int32_t)((uint32_t)T[j] + (uint32_t)zero));
+          C[i*8 + j] = sterna_saturate_int32_to_int8((int32_t)((uint32_t)T[j] + (uint32_t)zero));
         }
       }
     }

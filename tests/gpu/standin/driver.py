@@ -42,7 +42,7 @@ class Arguments:
     def __init__(self, values: Any) -> None:
         self.values = values
 
-    def number(self, place: int, kind: type = ctypes.c_int32) -> Any:
+    def number(self, place: int, kind: Any = ctypes.c_int32) -> Any:
         """A number among them."""
         return kind.from_address(self.values[place]).value
 
@@ -50,4 +50,5 @@ class Arguments:
         """The memory that an address among them, or the first word of a tensor map, points to."""
         address = ctypes.c_uint64.from_address(self.values[place]).value
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+        memory = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+        return np.frombuffer(memory, np.dtype(dtype)).reshape(shape)

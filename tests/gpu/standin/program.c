@@ -143,6 +143,13 @@ static void check_captures(sterna_module *module, sterna_function *kernel) {
   assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before);
   run.nanoseconds = nanoseconds;
   assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before + 9);
+  run.nanoseconds = NULL;
+  run.step_count = 1; /* so few launches are kept by themselves */
+  for (int i = 0; i < 12; i++) {
+    addresses[1] = (void *)(uintptr_t)(100 + i % 2);
+    before = s.runs;
+    assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before + (i < 4));
+  }
   run.end(run.kept);
   sterna_release(replay);
   sterna_release(s.take);

@@ -1,0 +1,111 @@
+"""Networks of PyTorch beside eager mode and Inductor: torch.compile(backend="sterna").
+
+    python benchmarks/torch_networks.py [--only resnet18] [--threads 1 2] [--turns 5]
+
+Thirteen networks with random weights are run by PyTorch as they are, by torch.compile with Inductor
+and with Sterna, in turns in one process; the least time of the turns counts, and the CPU time that
+the first call took beside a plain one is the time of compiling. Exits with 1 when a result differs
+by more than 1e-4 of the largest, or a network is slower than the faster of the two.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_modules import NETWORKS
+
+from sterna.runtime import set_num_threads
+
+BACKENDS = ("eager", "inductor", "sterna")
+# How far results may be from those of eager mode, of the largest of them.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of a network: seconds of a run, and CPU seconds of compiling, by backend."""
+
+    name: str
+    threads: int
+    seconds: dict[str, float]
+    compiling: dict[str, float]
+    error: float
+
+    @property
+    def gain(self) -> float:
+        """How many times faster it is than the faster of the others."""
+        others = [self.seconds[name] for name in BACKENDS[:2]]
+        return min(others) / self.seconds["sterna"]
+
+    def told(self) -> str:
+        """A line for people."""
+        times = "  ".join(f"{name} {self.seconds[name] * 1e3:8.2f} ms" for name in BACKENDS)
+        share = self.compiling["sterna"] / max(self.compiling["inductor"], 1e-9)
+        return (
+            f"{self.name:16} {self.threads} threads  {times}  {self.gain:5.2f} x  compiling "
+            f"{self.compiling['sterna']:.1f} s, {share:.2f} of Inductor's, error {self.error:.0e}"
+        )
+
+
+def run_network(name: str, threads: int, turns: int) -> Row:
+    """One network by all backends in turns."""
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    set_num_threads(threads)
+    torch._dynamo.reset()
+    make, draw = NETWORKS[name]
+    model, x = make().eval(), draw()
+    runs: dict[str, Callable[..., Any]] = {
+        "eager": model,
+        **{each: torch.compile(model, backend=each) for each in BACKENDS[1:]},
+    }
+    compiling, results = {}, {}
+    with torch.no_grad():
+        for each, call in runs.items():
+            start = time.process_time() + _children()
+            results[each] = call(x)
+            compiling[each] = time.process_time() + _children() - start
+        seconds = {each: float("inf") for each in runs}
+        for _ in range(turns):
+            for each, call in runs.items():
+                start = time.perf_counter()
+                call(x)
+                seconds[each] = min(seconds[each], time.perf_counter() - start)
+    wanted = results["eager"]
+    error = float((results["sterna"] - wanted).abs().max() / wanted.abs().max())
+    return Row(name, threads, seconds, compiling, error)
+
+
+def _children() -> float:
+    """CPU seconds of the processes that compilers start."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
+    parser.add_argument("--turns", type=int, default=5)
+    given = parser.parse_args(words)
+    warnings.simplefilter("ignore")
+    rows = []
+    for threads in given.threads:
+        for name in given.only:
+            rows.append(run_network(name, threads, given.turns))
+            print(rows[-1].told(), flush=True)
+    print(f"median {statistics.median(row.gain for row in rows):.2f} x")
+    return 1 if any(row.gain < 1 or row.error > TOLERANCE for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
