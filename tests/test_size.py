@@ -29,15 +29,15 @@ BUDGET = {
     "micro": 3500,
     "model": 3440,
     "op": 26300,
-    "relay": 8600,
+    "relay": 9000,
     "rpc": 5060,
     "runtime": 2190,
-    "schedule": 9800,
+    "schedule": 13400,
     "support": 3620,
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 11900,
+    "tir": 12500,
     "tune": 1570,
 }
 
