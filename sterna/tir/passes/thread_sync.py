@@ -37,7 +37,6 @@ from sterna.tir.stmt import (
     Buffer,
     BufferLoad,
     BufferStore,
-    Evaluate,
     For,
     IfThenElse,
     LetStmt,
