@@ -352,7 +352,7 @@ class _Partitioner(Rewriter):
         self, condition: Expr, inner: Loops, body: Stmt
     ) -> "_RowsLeft | None":
         """How many iterations of an unrolled loop a guard lets through; None if it is no such."""
-        excess = _excess(condition)
+        excess = excess_of(condition)
         if excess is None:
             return None
         used = [var for var in variables_in(excess) if var in inner]
