@@ -6,6 +6,7 @@
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,8 @@ def main() -> None:
         np.testing.assert_allclose(
             opened.run(data).numpy(), closed.run(data).numpy(), rtol=1e-3, atol=1e-3
         )
-        ours, theirs = _in_turns(
-            lambda data=data: opened.run(data), lambda data=data, closed=closed: closed.run(data),
-            max(8, min(300, 3000 // rows)),
-        )
+        turns = max(8, min(300, 3000 // rows))
+        ours, theirs = _in_turns(partial(opened.run, data), partial(closed.run, data), turns)
         print(f"{rows:6} {ours * 1e6:10.0f} {theirs * 1e6:12.0f} {theirs / ours:14.2f}")
 
 

@@ -73,19 +73,8 @@ int cuda_register_kernels(void);
 /* With the lock of kernels held: the maps of a launch, in the order of the kernel's parameters. */
 int cuda_encode_maps(gpu_kernel *k, const gpu_launch *l, cuda_device *d, cu_tensor_map *out);
 
-/* ---- cuda_record.c: launches that are kept ---- */
-
-typedef struct cuda_record cuda_record;
-int cuda_record_add(cuda_record **list, const cu_launch *config, cu_object kernel, const gpu_launch *l,
-                    void **values);
-cu_code cuda_record_launch(cuda_record *first, cu_object stream);
-void cuda_record_free(cuda_record *first);
-
 /* ---- cuda_replay.c: runs that are captured once and replayed ---- */
 
-/* What the thread has put into a stream: a launch, or something else that is not kept as one. */
-int cuda_note_launch(const cu_launch *config, cu_object kernel, const gpu_launch *l, void **values);
-void cuda_note_copy(void);
 
 /* While the thread captures: says why it cannot, so that the run is made anew without. */
 int cuda_refuse_capture(const char *why);

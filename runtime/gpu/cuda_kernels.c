@@ -1,7 +1,5 @@
-/*
- * Modules of CUDA kernels: PTX, which the driver compiles when a kernel of the module is first run. It
- * compiles all programs of a module then, in as many threads as loops have, since a model needs them all.
- */
+/* Modules of CUDA kernels: PTX that the driver compiles when a kernel of it is first run. Its compiler
+ * takes longer when several threads use it. */
 #include "cuda.h"
 
 #include <stdio.h>
@@ -43,38 +41,12 @@ static int check_version(const gpu_program *p) {
                            (int)(have % 1000 / 10));
 }
 
-typedef struct {
-  gpu_module *module;
-  cuda_device *device;
-} loading;
-
-/* In a thread of its own; a program that does not load is tried again when it is needed. */
-static int load_in_thread(int32_t task, int32_t tasks, void *data) {
-  const loading *l = data;
-  gpu_program *p = &l->module->programs[task];
-  cuda_scope scope;
-  (void)tasks;
-  if (p->loaded[l->device->id] || check_version(p) || cuda_enter(l->device, &scope)) {
-    sterna_clear_error();
-    return 0;
-  }
-  cu_object made = NULL;
-  if (cuModuleLoadDataEx(&made, p->source, 0, NULL, NULL) == 0) p->loaded[l->device->id] = made;
-  cuda_leave(&scope);
-  return 0;
-}
-
 /* With the lock held, in the device's context. */
 static int load_program(gpu_program *p, cuda_device *d) {
   static char log[LOG_BYTES];
   char words[CUDA_EXPLAINED];
   int32_t options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BYTES};
   void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
-  loading all = {p->module, d};
-  if (p->loaded[d->id]) return 0;
-  if (p->module->program_count > 1 &&
-      sterna_parallel(load_in_thread, &all, (int32_t)p->module->program_count))
-    return -1;
   if (p->loaded[d->id]) return 0;
   if (check_version(p)) return -1;
   memset(log, 0, sizeof log);
@@ -153,7 +125,7 @@ static int launch_now(gpu_kernel *k, const gpu_launch *l, cuda_device *d, void *
           ? cuLaunchKernelEx(&config, kernel, values, NULL)
           : cuLaunchKernel(kernel, config.grid[0], config.grid[1], config.grid[2], config.block[0],
                            config.block[1], config.block[2], config.shared_bytes, config.stream, values, NULL);
-  return code ? explain_launch(k, l, d, code) : cuda_note_launch(&config, kernel, l, values);
+  return code ? explain_launch(k, l, d, code) : 0;
 }
 
 static int launch(gpu_kernel *k, const gpu_launch *l) {

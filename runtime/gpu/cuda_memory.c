@@ -191,7 +191,6 @@ int cuda_home_of(uint64_t address, int32_t *id) {
 static cu_code copy_between(cuda_device *to, void *target, cuda_device *from, const void *source,
                             size_t bytes) {
   cu_address there = (cu_address)(uintptr_t)target, here = (cu_address)(uintptr_t)source;
-  cuda_note_copy();
   if (to == from) return cuMemcpyDtoDAsync_v2(there, here, bytes, cuda_stream(to));
   /* Both streams go on when it is done. */
   cu_object event = NULL;

@@ -3,9 +3,8 @@
  *
  * The first run at some addresses launches kernel by kernel, which also loads them; the second is
  * captured, and from then on a run is one launch. A few captures are kept, since callers let results
- * alternate between blocks of memory; addresses that never come again cost no capture. Of a run of very
- * few kernels the launches themselves are kept: they cost less than that of a graph, and such a run may
- * begin while the one before it ends.
+ * alternate between blocks of memory; addresses that never come again cost no capture. A graph of one
+ * kernel costs the host less than a launch of that kernel, too.
  */
 #include "cuda.h"
 
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CAPTURES = 8, MOST_SEEN = 16, REASON = 200, FEW_LAUNCHES = 2 };
+enum { MOST_CAPTURES = 8, MOST_SEEN = 16, REASON = 200 };
 
 /* Workspace of a capture: kernels of it find it at the same place at each replay. */
 typedef struct workspace {
@@ -25,8 +24,7 @@ typedef struct workspace {
 
 typedef struct {
   const void **addresses; /* that it reads and writes; null: none is kept here */
-  cu_object graph;        /* ready to be launched, or null */
-  cuda_record *launches;  /* else these are launched */
+  cu_object graph;        /* ready to be launched */
   workspace *spaces;
   uint64_t last_use;
 } capture;
@@ -38,29 +36,19 @@ typedef struct {
   cu_object last;      /* the stream that it was in */
   capture captures[MOST_CAPTURES];
   uint64_t seen[MOST_SEEN], runs; /* hashes of addresses; the oldest is overwritten */
-  uint32_t next_seen, launched;   /* by the last run that launched kernel by kernel */
+  uint32_t next_seen;
   char refused[REASON]; /* why runs cannot be captured, or empty */
 } replayer;
 
 /* What a thread is capturing. */
 typedef struct {
   capture *into;
-  int keeps_launches; /* which are made all the same */
   char *refused;
 } capturing;
 
 static _Thread_local capturing *now;
-static _Thread_local uint32_t launched; /* and copied, by the thread so far */
 
 int cuda_is_capturing(void) { return now != NULL; }
-
-int cuda_note_launch(const cu_launch *config, cu_object kernel, const gpu_launch *l, void **values) {
-  launched++;
-  if (!now || !now->keeps_launches) return 0;
-  return cuda_record_add(&now->into->launches, config, kernel, l, values);
-}
-
-void cuda_note_copy(void) { launched += FEW_LAUNCHES + 1; }
 
 int cuda_refuse_capture(const char *why) {
   snprintf(now->refused, REASON, "%s", why);
@@ -102,7 +90,6 @@ int cuda_give_captured_back(void *address) {
 /* In the device's context; what is left of it in streams must be done. */
 static void forget(capture *c, int32_t device) {
   if (c->graph) cuGraphExecDestroy(c->graph);
-  cuda_record_free(c->launches);
   while (c->spaces) {
     workspace *w = c->spaces;
     c->spaces = w->next;
@@ -128,7 +115,7 @@ static int capture_steps(replayer *r, const sterna_replay *run, capture *into, c
                          cu_object *graph) {
   cuda_device *d = r->device;
   cu_object *slot = cuda_stream_slot(d), before = *slot;
-  capturing state = {into, 0, r->refused};
+  capturing state = {into, r->refused};
   cu_code code = cuStreamBeginCapture_v2(r->stream, CU_CAPTURE_THREAD_LOCAL);
   if (code) return cuda_fail(d, "a capture", code);
   now = &state;
@@ -213,25 +200,6 @@ static int can_capture(cu_object stream) {
   return cuGraphInstantiateWithFlags && cuEventRecordWithFlags && cuda_is_captured(stream) == 0;
 }
 
-/* Kernel by kernel. */
-static int launch_all(replayer *r, const sterna_replay *run) {
-  uint32_t before = launched;
-  int failed = launch_steps(run, r->device, NULL, 0);
-  r->launched = launched - before;
-  return failed;
-}
-
-/* The same, and keeps the launches. */
-static int keep_launches(replayer *r, const sterna_replay *run, capture *into) {
-  capturing state = {into, 1, r->refused};
-  now = &state;
-  int failed = launch_steps(run, r->device, NULL, 0);
-  now = NULL;
-  if (!failed) return 0;
-  forget(into, r->device->id);
-  return *r->refused ? launch_all(r, run) : -1;
-}
-
 /* Lets a stream wait for the last run, if that was in another. */
 static cu_code follow(replayer *r, cu_object stream) {
   if (!r->runs++ || r->last == stream) return 0;
@@ -239,24 +207,24 @@ static cu_code follow(replayer *r, cu_object stream) {
   return code ? code : cuStreamWaitEvent(stream, r->done, 0);
 }
 
+/* The capture to launch; null when this run launches its kernels one by one. */
+static capture *choose(replayer *r, const sterna_replay *run) {
+  capture *found = find_capture(r, run);
+  if (found || *r->refused || !was_seen(r, run)) return found;
+  found = make_room(r, run);
+  return found && make_capture(r, run, found, NULL) == 0 ? found : NULL;
+}
+
 static int run_now(replayer *r, const sterna_replay *run) {
   cuda_device *d = r->device;
   cu_object stream = cuda_stream(d);
   if (!can_capture(stream)) return launch_steps(run, d, NULL, 0);
-  capture *c = find_capture(r, run), *fresh = NULL;
-  if (!c && !*r->refused && was_seen(r, run)) fresh = make_room(r, run);
-  int is_short = r->launched <= FEW_LAUNCHES && cuLaunchKernelEx;
-  if (fresh && !is_short) c = make_capture(r, run, fresh, NULL) ? NULL : fresh;
+  capture *c = choose(r, run);
   cu_code code = follow(r, stream);
   if (c) c->last_use = r->runs;
-  if (!code && c) code = c->graph ? cuGraphLaunch(c->graph, stream) : cuda_record_launch(c->launches, stream);
+  if (!code && c) code = cuGraphLaunch(c->graph, stream);
   if (code) return cuda_fail(d, "a captured run", code);
-  if (!c && fresh && is_short) {
-    fresh->last_use = r->runs;
-    if (keep_launches(r, run, fresh)) return -1;
-  } else if (!c && launch_all(r, run)) {
-    return -1;
-  }
+  if (!c && launch_steps(run, d, NULL, 0)) return -1;
   r->last = stream;
   if (stream) code = cuEventRecord(r->done, stream);
   return code ? cuda_fail(d, "the end of a run", code) : 0;

@@ -140,10 +140,8 @@ static int read_module(gpu_module *m, reader r, const char *letters) {
   if (read_number(&r, &count) || count > r.left / 16) return -1;
   m->programs = calloc((size_t)count + 1, sizeof *m->programs);
   if (!m->programs) return -1;
-  for (; m->program_count < count; m->program_count++) {
-    m->programs[m->program_count].module = m;
+  for (; m->program_count < count; m->program_count++)
     if (read_program(m, &r, letters, &room, &m->programs[m->program_count])) return -1;
-  }
   return r.left ? -1 : 0;
 }
 
@@ -173,7 +171,6 @@ gpu_kernel *gpu_module_find(gpu_module *m, const char *name) {
 }
 
 static int size_of(char kind) {
-  if (kind == 'm') return GPU_MAP_BYTES;
   return strchr("bB", kind) ? 1 : strchr("wW", kind) ? 2 : strchr("iuf", kind) ? 4 : 8;
 }
 

@@ -22,11 +22,9 @@
 
 #include "sterna.h"
 
-enum { GPU_MOST_PARAMETERS = 256, GPU_MOST_DEVICES = 16, GPU_MOST_MAPS = 16, GPU_MOST_RANK = 5,
-       GPU_MAP_BYTES = 128 };
+enum { GPU_MOST_PARAMETERS = 256, GPU_MOST_DEVICES = 16, GPU_MOST_MAPS = 16, GPU_MOST_RANK = 5 };
 
 typedef struct {
-  struct gpu_module *module; /* that it is of */
   const char *source;
   size_t size;
   void *loaded[GPU_MOST_DEVICES]; /* the driver's own program for each device, or null */
@@ -52,7 +50,7 @@ typedef struct {
   void *kept;                     /* the back end's */
 } gpu_kernel;
 
-typedef struct gpu_module {
+typedef struct {
   char *text; /* all names and programs, each with a zero behind it */
   gpu_program *programs;
   gpu_kernel *kernels;
@@ -61,7 +59,7 @@ typedef struct gpu_module {
 
 typedef struct {
   uint64_t values[GPU_MOST_PARAMETERS];
-  uint8_t sizes[GPU_MOST_PARAMETERS]; /* in bytes, as the kernel takes them */
+  uint8_t sizes[GPU_MOST_PARAMETERS]; /* in bytes */
   int32_t count;
   size_t grid[3], block[3], shared_bytes;
 } gpu_launch;

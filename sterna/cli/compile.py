@@ -74,14 +74,13 @@ def _show_open(
     options: argparse.Namespace, output: Path, model: OpenModel, seconds: float
 ) -> None:
     """What is told of a file that takes any shapes."""
-    size = file_size(output)
+    size, inputs = file_size(output), [str(each) for each in model.inputs]
     data = {
-        "seconds": seconds, "output": str(output), "bytes": size,
-        "inputs": [str(each) for each in model.inputs], "outputs": list(model.outputs),
-        "ranges": model.ranges,
+        "seconds": seconds, "output": str(output), "bytes": size, "inputs": inputs,
+        "outputs": list(model.outputs), "ranges": model.ranges,
     }
     show(options, data, lambda: "\n".join([
-        f"{output}: {show_bytes(size)}, for any shapes of {', '.join(data['inputs'])}",
+        f"{output}: {show_bytes(size)}, for any shapes of {', '.join(inputs)}",
         f"compiled and written in {show_seconds(seconds)}",
     ]))
 

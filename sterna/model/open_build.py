@@ -118,4 +118,4 @@ def _input(var: Var) -> OpenInput:
 def _dim(extent: Dim) -> NamedDim:
     if isinstance(extent, int):
         return extent
-    return OPEN if isinstance(extent, AnyDim) else str(extent)
+    return (extent.name or OPEN) if isinstance(extent, AnyDim) else str(extent)

@@ -159,17 +159,17 @@ def test_a_buffer_that_changes_is_given_and_comes_back(tmp_path: Path) -> None:
 
 class Unknown(nn.Module):
     def forward(self, x: Any) -> Any:
-        first = torch.linalg.eigh(x)[0]
-        return torch.linalg.svd(x)[1] + first  # line of svd
+        first = torch.linalg.eig(x)[0].real
+        return torch.hash_tensor(x) + first  # line of hash
 
 
 def test_everything_unknown_is_listed_with_its_line() -> None:
     with pytest.raises(NotImplementedError) as caught:
         imported(Unknown(), (torch.eye(3),))
     text = str(caught.value)
-    assert "aten._linalg_eigh.default" in text and "aten._linalg_svd.default" in text
+    assert "aten.linalg_eig.default" in text and "aten.hash_tensor.default" in text
     line = 1 + Path(__file__).read_text().splitlines().index(
-        "        return torch.linalg.svd(x)[1] + first  # line of svd"
+        "        return torch.hash_tensor(x) + first  # line of hash"
     )
     assert f"test_torch_import.py:{line}" in text
 

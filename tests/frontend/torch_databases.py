@@ -1,5 +1,6 @@
 """PyTorch's own descriptions of operators, of modules and of control flow, with sample calls."""
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,10 @@ class ModuleCalls:
                 continue
             made = given.constructor_input
             module = self.info.module_cls(*made.args, **made.kwargs).to(dtype).eval()
-            first, *rest = given.forward_input.args
-            yield SampleOfModule(module, first, tuple(rest), dict(given.forward_input.kwargs))
+            call = given.forward_input
+            bound = inspect.signature(module.forward).bind(*call.args, **call.kwargs)
+            first, *rest = bound.args
+            yield SampleOfModule(module, first, tuple(rest), dict(bound.kwargs))
 
 
 def described(database: str, dtype: Any) -> list[Any]:

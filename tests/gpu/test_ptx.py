@@ -38,7 +38,8 @@ def by_threads(made: Tensor, lanes: int = 1) -> te.Schedule:
 def ptx(schedule: te.Schedule, args: list[Tensor], arch: str = "sm_80") -> str:
     """The program of a schedule."""
     (kernels,) = tvm.build(schedule, args, f"cuda -arch={arch}", name="f").imported_modules
-    return kernels.get_source("ptx")
+    text: str = kernels.get_source("ptx")
+    return text
 
 
 def of_element(op: str, dtype: str = "float32", arch: str = "sm_80") -> str:

@@ -25,6 +25,7 @@ PROCESSORS = {
     "amx": Processor(
         512, 32, l2_bytes=2 << 20, has_dot4=True, matrix_tiles=("bfloat16", "int8"), threads=2
     ),
+    "cortex-m4": Processor(32, 8, has_dot_halves=True, has_spare_memory=False),
 }
 
 

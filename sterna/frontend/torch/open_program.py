@@ -9,11 +9,13 @@ from sterna.frontend.format import ImportOptions
 from sterna.frontend.open_inputs import Given, OpenInput, tensors_of
 from sterna.frontend.stages import Decide
 from sterna.frontend.torch.load_model import import_program, read
-from sterna.relay.expr import RelayExpr, Tuple
+from sterna.relay.expr import Function, RelayExpr, Tuple
 
 
 class ProgramTrace:
     """An exported program, as often as inputs bring new shapes."""
+
+    needs_host = False
 
     def __init__(self, model: Any, example_inputs: Sequence[Any] | None = None) -> None:
         self.program = read(model, ImportOptions(example_inputs=example_inputs))
@@ -28,6 +30,10 @@ class ProgramTrace:
             named[place] if place < len(named) else f"output_{place}"
             for place in range(len(results))
         ]
+
+    def symbolic(self) -> Function:
+        """Refused: its converters ask for known shapes."""
+        raise ValueError("programs of PyTorch are imported for known shapes")
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes, over variables by the inputs' names."""

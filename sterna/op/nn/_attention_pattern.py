@@ -10,14 +10,16 @@ For GPUs whatever lies in another order is transposed: that is part of the kerne
 and one kernel for all of attention saves more.
 """
 
-import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sterna.ir import build
 from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
-from sterna.relay.arrays import to_numpy
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.op import call, is_call_of
+from sterna.relay.op import BROADCAST, call, is_call_of, record_of
 from sterna.target import Target, is_gpu
 
 if TYPE_CHECKING:
@@ -61,25 +63,58 @@ def as_attention(
 
 def _is_causal(found: "_Scores") -> bool:
     """Whether a mask is known and lets each query read the keys up to its own place."""
-    if not isinstance(found.mask, Constant):
+    if found.mask is None:
         return False
-    mask = to_numpy(found.mask.data)
-    if mask.ndim < 2 or math.prod(mask.shape) != math.prod(mask.shape[-2:]):
+    shape = [build.int_value(extent) for extent in tensor_type(found.mask).shape]
+    scores = [build.int_value(extent) for extent in found.shape]
+    if len(shape) < 2 or shape[-2:] != scores[-2:] or any(n != 1 for n in shape[:-2]):
         return False
-    rows = mask.reshape(mask.shape[-2:])
-    if rows.shape[0] < 2 or rows.shape != tuple(map(int, found.shape[-2:])):
+    if (shape[-2] or 0) < 2:
         return False
-    is_truth = rows.dtype == bool
-    if is_truth and found.fill > NEVER_BELOW:
-        return False
-    for place, row in enumerate(rows):
-        seen, hidden = row[: place + 1], row[place + 1 :]
-        fits = seen.all() and not hidden.any() if is_truth else (
-            not seen.any() and bool((hidden <= NEVER_BELOW).all())
-        )
-        if not fits:
-            return False
-    return True
+    if isinstance(found.mask, Constant):
+        return _is_triangle(to_numpy(found.mask.data).reshape(shape[-2:]), found.fill)  # type: ignore[arg-type]
+    values = _seen_and_hidden(found.mask)
+    return values is not None and _fits(values[:1], values[1:], found.fill)
+
+
+def _fits(seen: Array, hidden: Array, fill: float) -> bool:
+    """Whether a mask changes nothing where it shows, and leaves nothing where it hides."""
+    if seen.dtype == bool:
+        return bool(seen.all() and not hidden.any() and fill <= NEVER_BELOW)
+    return bool(not seen.any() and (hidden <= NEVER_BELOW).all())
+
+
+def _is_triangle(rows: Array, fill: float) -> bool:
+    return all(_fits(row[: place + 1], row[place + 1 :], fill) for place, row in enumerate(rows))
+
+
+def _seen_and_hidden(expr: RelayExpr) -> Array | None:
+    """The value of a matrix up to its diagonal and beyond, if it has no others."""
+    if isinstance(expr, Constant):
+        own = to_numpy(expr.data)
+        return np.repeat(own.reshape(-1), 2) if own.size == 1 else None
+    record = record_of(expr) if isinstance(expr, Call) else None
+    if record is None or not isinstance(expr, Call):
+        return None
+    parts = [_seen_and_hidden(arg) for arg in expr.args[: 1 if record.name in _KEEPING else None]]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    if record.name in ("broadcast_to", "expand_dims"):
+        return known[0]
+    if record.name == "trilu":
+        upper, first = expr.attrs.upper, _number(expr.args[1])  # type: ignore[union-attr]
+        if known[0][0] != known[0][1] or first != int(upper):
+            return None
+        zero = np.zeros_like(known[0])
+        return np.where([upper, not upper], zero, known[0])
+    if record.pattern > BROADCAST or record.reference is None:
+        return None
+    made: Array = record.reference(expr.attrs, *known)
+    return made if made.shape == (2,) else None
+
+
+_KEEPING = ("broadcast_to", "expand_dims", "trilu")
 
 
 class _Scores:
@@ -91,9 +126,9 @@ class _Scores:
         self.mask: RelayExpr | None = None
         self.query: RelayExpr | None = None
         self.key: RelayExpr | None = None
-        shape = self.shape = tensor_type(expr).shape
+        self.shape = tensor_type(expr).shape
         expr = self._without_mask(expr)
-        if tensor_type(expr).shape != shape:
+        if tensor_type(expr).shape != self.shape:
             return
         expr = self._without_scale(expr)
         if is_call_of(expr, "nn.batch_matmul"):

@@ -144,7 +144,7 @@ static void check_captures(sterna_module *module, sterna_function *kernel) {
   run.nanoseconds = nanoseconds;
   assert(sterna_function_call(replay, &value, 1, &ret) == 0 && s.runs == before + 9);
   run.nanoseconds = NULL;
-  run.step_count = 1; /* so few launches are kept by themselves */
+  run.step_count = 1;
   for (int i = 0; i < 12; i++) {
     addresses[1] = (void *)(uintptr_t)(100 + i % 2);
     before = s.runs;
