@@ -28,8 +28,8 @@ BUDGET = {
     "meta_schedule": 1000,
     "micro": 3500,
     "model": 3440,
-    "op": 26300,
-    "relay": 8600,
+    "op": 26600,
+    "relay": 9300,
     "rpc": 5060,
     "runtime": 2190,
     "schedule": 13500,
@@ -37,7 +37,7 @@ BUDGET = {
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 12450,
+    "tir": 12500,
     "tune": 1570,
 }
 

@@ -179,10 +179,9 @@ class _Scores:
             key, HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
         )
         if self.query is not None and self.key is not None:
-            query, key = tensor_type(self.query).shape, tensor_type(self.key).shape
-            if (query[0], query[2]) != (key[0], key[2]):  # one of them is broadcast
+            asked, held = tensor_type(self.query).shape, tensor_type(self.key).shape
+            if (asked[0], asked[2]) != (held[0], held[2]):  # one of them is broadcast
                 self.query = None
-
 
     def _without_factor(self, expr: RelayExpr) -> RelayExpr:
         """What a number scales, which on a GPU the scores are scaled by."""

@@ -34,13 +34,18 @@ def FewerKernels() -> Pass:
     """Move reshapes behind epilogues, and let every reader move elements itself."""
 
     def change(func: Function, mod: IRModule, context: PassContext) -> Function:
-        func.checked_type  # noqa: B018  (rules depend on shapes)
-        behind = _Reshapes().run(func)
-        behind.checked_type  # noqa: B018
-        return _Movements(behind).run(behind)
+        return fewer_kernels(func)
 
     made: Pass = function_pass(change, opt_level=1, name=NAME, kind=Function)
     return made
+
+
+def fewer_kernels(func: Function) -> Function:
+    """The function with what moves elements beside what reads or makes them."""
+    func.checked_type  # noqa: B018  (rules depend on shapes)
+    behind = _Reshapes().run(func)
+    behind.checked_type  # noqa: B018
+    return _Movements(behind).run(behind)
 
 
 def _counted(func: Function) -> dict[int, int]:

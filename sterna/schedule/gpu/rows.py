@@ -1,12 +1,13 @@
 """Operators that reduce rows and use the results in the same rows: softmax, norms.
 
-A block has a row. Its threads fetch it once into shared memory, by vectors; they share the sums,
-and then the elements of the row. A row that one warp has in a few vectors of each thread is one
-warp's: its threads wait for nobody else.
+The threads of a row fetch it once into shared memory, by vectors; they share the sums, and then
+the elements of the row. A row that one warp has in a few vectors of each thread is one warp's, and
+a block has several of these.
 """
 
 import math
 
+from sterna.ir import build
 from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import VECTOR_BYTES, lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
@@ -16,10 +17,14 @@ from sterna.te import ComputeOp, PlaceholderOp, Stage, Tensor, thread_axis
 SHORTEST_ROW = 32
 # Threads that run in step on most devices.
 WARP = 32
+# Blocks that keep a device busy.
+BUSY = 264
 # Vectors of a row that each thread has before more threads share it.
 OWN_VECTORS = 4
-# Of the memory that a block may share, the part that a row may take.
+# Of the memory that a block may share, the part that its rows may take.
 ROWS_SHARE = 2
+# Rows of a block, where each is one warp's.
+ROWS = (8, 4, 2)
 
 
 def schedule_rows(kernel: Kernel, limits: Limits) -> bool:
@@ -42,8 +47,14 @@ def schedule_rows(kernel: Kernel, limits: Limits) -> bool:
         return False
     lanes = lanes_along(out, out.op.axis[-1])
     threads = _threads_of(length, lanes, limits)
-    held = _hold_rows(kernel, sums, out, length, limits)
-    row = out.fuse(*out.op.axis[:prefix])
+    at, rows = _rows_together(out, prefix, length, threads, limits)
+    held = _hold_rows(kernel, sums, out, length * rows, limits)
+    outer = list(out.op.axis[:prefix])
+    if rows > 1:
+        outer[at], own_row = out.split(outer[at], factor=rows)
+        out.reorder(*outer, own_row)
+        out.bind(own_row, thread_axis("threadIdx.y"))
+    row = out.fuse(*outer)
     rest_of_row = out.fuse(*out.op.axis[prefix:])
     if lanes > 1:
         rest_of_row, vector = out.split(rest_of_row, factor=lanes)
@@ -52,13 +63,34 @@ def schedule_rows(kernel: Kernel, limits: Limits) -> bool:
     out.bind(row, thread_axis("blockIdx.x"))
     out.bind(thread, thread_axis("threadIdx.x"))
     for tensor in held:
-        _fetch(schedule[tensor], out, row, threads)
+        stage = schedule[tensor]
+        stage.compute_at(out, row)
+        _fetch(stage, at if rows > 1 else None, threads)
     for stage in sums:
         stage.set_scope("shared")
         stage.compute_at(out, row)
+        if rows > 1:
+            stage.bind(stage.op.axis[at], thread_axis("threadIdx.y"))
         _share(stage, threads, lanes)
     kernel.choices["threads of a row"] = threads
     return True
+
+
+def _rows_together(
+    out: Stage, prefix: int, length: int, threads: int, limits: Limits
+) -> tuple[int, int]:
+    """The axis whose neighbours are rows of one block, and how many of them: 1 for long rows."""
+    sizes = extents_of(out.op.axis[:prefix])
+    at = max((n for n, size in enumerate(sizes) if size > 1), default=prefix - 1)
+    most = limits.threads // threads if threads <= WARP < limits.threads else 1
+    bytes_of = length * 4 * ROWS_SHARE
+    blocks = math.prod(sizes)
+    fitting = [
+        n for n in ROWS
+        if n <= most and sizes[at] % n == 0 and n * bytes_of <= limits.shared_bytes
+        and blocks >= n * BUSY
+    ]
+    return at, max(fitting, default=1)
 
 
 def _threads_of(length: int, lanes: int, limits: Limits) -> int:
@@ -82,7 +114,8 @@ def _hold_rows(
         reading = [s for s in sums if _reads(kernel, s, tensor)]
         along = any(lies_along(s, s.op.reduce_axis[-1]) for s in reading)
         room = length * tensor.dtype.bytes * ROWS_SHARE <= limits.shared_bytes
-        if room and along and _reads(kernel, out, tensor):
+        alike = [build.int_value(n) for n in tensor.shape] == extents_of(out.op.axis)
+        if room and along and alike and _reads(kernel, out, tensor):
             found.append(kernel.schedule.cache_read(tensor, "shared", [r.op for r in readers]))
     return found
 
@@ -101,14 +134,18 @@ def _reads(kernel: Kernel, stage: Stage, tensor: Tensor) -> bool:
     return False
 
 
-def _fetch(held: Stage, out: Stage, row: object, threads: int) -> None:
-    """All threads bring a row into shared memory, by vectors."""
-    held.compute_at(out, row)  # type: ignore[arg-type]
+def _fetch(held: Stage, row: int | None, threads: int) -> None:
+    """All threads bring rows into shared memory, by vectors; row: the axis of those of a block."""
     last = extents_of(held.op.axis)[-1]
     lanes = VECTOR_BYTES // held.op.output(0).dtype.bytes
     while lanes > 1 and last % lanes:
         lanes //= 2
-    every = held.fuse(*held.op.axis)
+    axes = list(held.op.axis)
+    if row is not None:
+        own = axes.pop(row)
+        held.reorder(own, *axes)
+        held.bind(own, thread_axis("threadIdx.y"))
+    every = held.fuse(*axes)
     if lanes > 1:
         every, vector = held.split(every, factor=lanes)
         held.vectorize(vector)
