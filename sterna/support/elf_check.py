@@ -23,6 +23,8 @@ _MOST_BYTES = 1 << 48
 _TABLES = {5: 10, 7: 8, 17: 18, 23: 2, 25: 27, 26: 28, 36: 35}
 _ADDRESSES = frozenset({4, 6, 12, 13, 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFE})
 _END = 0
+# Meanings that systems and processors add to the standard's are below this.
+_MOST_TAGS = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +154,14 @@ def _check_dynamic(view: FileView, form: _Form, own: _Segment, loads: list[_Segm
     for tag, value in form.rows(view.part(own.offset, own.file_size), form.dynamic):
         if tag == _END:
             break
+        if not 0 < tag < _MOST_TAGS:
+            raise BrokenFileError("its dynamic section has entries of no meaning")
         entries[tag] = value
     else:
         raise BrokenFileError("its dynamic section has no end")
+    for table, size in _TABLES.items():
+        if entries.get(size) and table not in entries:
+            raise BrokenFileError("its dynamic section has the size of a table, and no table")
     sized = ((tag, entries.get(size, 0)) for tag, size in _TABLES.items())
     ranges = [
         (entries[tag], size) for tag, size in (*sized, *((tag, 1) for tag in _ADDRESSES))
