@@ -60,7 +60,8 @@ def _check_elf(content: bytes, machine: str, newest: tuple[int, int]) -> list[st
     for version in elf.versions():
         number = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version)
         if number and (int(number[1]), int(number[2])) > newest:
-            found.append(f"it needs {version}, and the wheel promises glibc {newest[0]}.{newest[1]}")
+            promised = f"{newest[0]}.{newest[1]}"
+            found.append(f"it needs {version}, and the wheel promises glibc {promised}")
     return found
 
 
@@ -73,7 +74,9 @@ class _Elf:
             "<H", content, 56
         )
         rows = [struct.unpack_from("<IIQQQQQQ", content, table + 56 * i) for i in range(count)]
-        self.loads = [(row[3], row[2], row[5]) for row in rows if row[0] == _LOAD]
+        self.loads: list[tuple[int, int, int]] = [
+            (row[3], row[2], row[5]) for row in rows if row[0] == _LOAD
+        ]
         self.entries: list[tuple[int, int]] = [
             pair for row in rows if row[0] == _DYNAMIC
             for pair in struct.iter_unpack("<qQ", content[row[2] : row[2] + row[5] // 16 * 16])
@@ -121,7 +124,8 @@ def _check_mach_o(content: bytes, machine: str, least: tuple[int, int]) -> list[
     for _ in range(count):
         kind, size = struct.unpack_from("<II", content, at)
         if kind in (BUILD_VERSION, MINIMUM_VERSION):
-            (version,) = struct.unpack_from("<I", content, at + (12 if kind == BUILD_VERSION else 8))
+            behind = 12 if kind == BUILD_VERSION else 8
+            (version,) = struct.unpack_from("<I", content, at + behind)
             wants = version >> 16, version >> 8 & 0xFF
             return [] if wants <= least else [f"it needs macOS {wants[0]}.{wants[1]}"]
         at += size

@@ -47,7 +47,7 @@ def program_of(
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = model(*[values[name] for name in wanted])
-        return [made] if is_one else list(made)  # type: ignore[list-item]
+        return [made] if is_one else list(made)
 
     return run
 

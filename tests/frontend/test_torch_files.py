@@ -107,7 +107,7 @@ def test_a_change_through_no_permutation_is_refused(dims: Any) -> None:
     steps = [Step("aten.permute.default", "first", {"self": Ref("x"), "dims": dims}, ["a"]),
              Step("aten.fill_.Scalar", "second", {"self": Ref("a"), "value": 2.5}, ["b"])]
     with pytest.raises(ValueError, match="first: it orders dimensions by"):
-        made_functional(Program([], {}, steps, []))
+        made_functional(Program([], [], steps, []))
 
 
 def test_a_view_of_itself_is_refused() -> None:

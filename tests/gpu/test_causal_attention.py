@@ -20,7 +20,10 @@ def triangle(kind: str, length: int) -> relay.RelayExpr:
     whole = relay.broadcast_to(relay.const(np.float32(1)), (length, length))
     lower = relay.trilu(whole, relay.const(0, "int64"), upper=False)
     hidden = relay.equal(lower, relay.const(np.float32(0)))
-    return relay.where(hidden, relay.const(np.float32(-np.inf)), relay.const(np.float32(0)))
+    made: relay.RelayExpr = relay.where(
+        hidden, relay.const(np.float32(-np.inf)), relay.const(np.float32(0))
+    )
+    return made
 
 
 def attention(kind: str, length: int) -> sterna.IRModule:

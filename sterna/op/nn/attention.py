@@ -161,7 +161,7 @@ def _reference(
         assert isinstance(attrs, MaskedAttentionAttrs)
         scores = np.where(one, scores, attrs.fill) if one.dtype == bool else scores + one
     if attrs.causal:
-        scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[2:]).astype(bool), scores, -np.inf)
     power = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
     weights = power / power.sum(axis=-1, keepdims=True)
     made: Array = np.einsum("bhij,bjhd->bihd", weights, v)
