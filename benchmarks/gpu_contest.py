@@ -1,9 +1,9 @@
 """On a machine with an NVIDIA GPU: products, attention and networks beside PyTorch, in turns.
 
-    python benchmarks/gpu_contest.py [products] [small] [attention] [networks] [--precision bfloat16]
+    python benchmarks/gpu_contest.py [products] [small] [attention] [networks] [--precision KIND]
 
-A ratio above 1 says that Sterna leads. PyTorch's side is replayed as a CUDA graph, networks are also
-compiled by torch.compile; all numbers are random. Only ratios of one run count: clocks move.
+A ratio above 1 says that Sterna leads. PyTorch's side is a replayed CUDA graph, for networks also
+torch.compile; all numbers are random. Only ratios of one run count: clocks move.
 """
 
 import argparse
