@@ -164,6 +164,22 @@ void gpu_module_free(gpu_module *m) {
   free(m);
 }
 
+int gpu_module_load(const sterna_any *args, int32_t n, const char *letters, const sterna_module_type *type,
+                    sterna_any *ret) {
+  sterna_bytes bytes;
+  sterna_module *module;
+  if (n != 1) return sterna_set_error("TypeError", "a module of kernels is loaded from bytes");
+  if (sterna_as_bytes(&args[0], &bytes)) return -1;
+  gpu_module *m = gpu_module_read(bytes, letters);
+  if (!m) return -1;
+  if (sterna_module_create(type, m, &module)) {
+    gpu_module_free(m);
+    return -1;
+  }
+  *ret = sterna_any_object(module);
+  return 0;
+}
+
 gpu_kernel *gpu_module_find(gpu_module *m, const char *name) {
   for (size_t i = 0; i < m->kernel_count; i++)
     if (strcmp(m->kernels[i].name, name) == 0) return &m->kernels[i];

@@ -68,6 +68,9 @@ typedef struct {
    they are none. */
 gpu_module *gpu_module_read(sterna_bytes bytes, const char *letters);
 void gpu_module_free(gpu_module *module);
+/* A module of a back end from the one argument of a call, its bytes; letters: the parameters that it takes. */
+int gpu_module_load(const sterna_any *args, int32_t n, const char *letters, const sterna_module_type *type,
+                    sterna_any *ret);
 gpu_kernel *gpu_module_find(gpu_module *module, const char *name); /* or null */
 /* The values of a call; -1, with an error, when they are not what the kernel takes. */
 int gpu_launch_read(const gpu_kernel *kernel, const sterna_any *args, int32_t n, gpu_launch *out);

@@ -416,19 +416,8 @@ static const sterna_module_type module_type = {"opencl", get_function, free_modu
 
 /* (bytes): see kernels.h */
 static int load_module(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
-  sterna_bytes bytes;
-  sterna_module *module;
   (void)self;
-  if (n != 1) return sterna_set_error("TypeError", "a module of kernels is loaded from bytes");
-  if (sterna_as_bytes(&args[0], &bytes)) return -1;
-  gpu_module *m = gpu_module_read(bytes, "piuIUfdbwBW");
-  if (!m) return -1;
-  if (sterna_module_create(&module_type, m, &module)) {
-    gpu_module_free(m);
-    return -1;
-  }
-  *ret = sterna_any_object(module);
-  return 0;
+  return gpu_module_load(args, n, "piuIUfdbwBW", &module_type, ret);
 }
 
 /* ---- what devices tell of themselves ---- */
