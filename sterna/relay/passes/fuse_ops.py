@@ -386,7 +386,25 @@ class _Body:
         for operand in expr.operands():  # type: ignore[attr-defined]
             self._operand(operand)
         made = rebuild(expr, self.inner)
+        record = record_of(expr)
+        if isinstance(made, Call) and record is not None and record.pattern >= OUT_ELEMWISE_FUSABLE:
+            made = self._apart(made)
         self.inner[id(expr)] = made
+        return made
+
+    def _apart(self, call: Call) -> Call:
+        """An anchor that reads one array twice has a parameter for each: it packs one of them."""
+        args: list[RelayExpr] = []
+        for arg in call.args:
+            place = next((n for n, own in enumerate(self.params) if own is arg), None)
+            if place is not None and any(arg is other for other in args):
+                args.append(self._param(self.arguments[place], self.params[place].checked_type))
+            else:
+                args.append(arg)
+        if all(new is old for new, old in zip(args, call.args, strict=True)):
+            return call
+        made = Call(call.op, tuple(args), call.attrs)
+        made.span = call.span
         return made
 
     def _operand(self, operand: RelayExpr) -> RelayExpr:
