@@ -161,7 +161,7 @@ def test_tuples_views_and_constants_as_results() -> None:
     ("options", "message"),
     [
         ({"params": {"w": np.ones((2, 3), "f")}}, r"the parameter w is .*, but its value is"),
-        ({"target": "cuda"}, "llvm"),
+        ({"target": "vulkan"}, "llvm"),
         ({"executor": "woof"}, 'Executor "woof" is not defined'),
         ({"mod_name": "a-b"}, "mod_name 'a-b' is no name"),
     ],
