@@ -60,11 +60,11 @@ def recurrent() -> tuple[Any, Array]:
 def chained() -> tuple[Any, Array]:
     """A pointwise convolution whose result leaves a small cache, and a depthwise one."""
     rng = np.random.default_rng(3)
-    wide = relay.const(rng.standard_normal((32, 8, 1, 1)).astype("float32"))
-    deep = relay.const(rng.standard_normal((32, 1, 3, 3)).astype("float32"))
+    wide = relay.const(rng.standard_normal((64, 8, 1, 1)).astype("float32"))
+    deep = relay.const(rng.standard_normal((64, 1, 3, 3)).astype("float32"))
     x = relay.var("x", shape=(1, 8, 96, 96))
     y = relay.nn.conv2d(x, wide)
-    y = relay.nn.conv2d(y, deep, padding=1, strides=2, groups=32)
+    y = relay.nn.conv2d(y, deep, padding=1, strides=2, groups=64)
     return tvm.IRModule.from_expr(relay.Function((x,), y)), rng.standard_normal((1, 8, 96, 96))
 
 
