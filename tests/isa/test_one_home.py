@@ -16,6 +16,8 @@ HOME = (PACKAGE / "isa", PACKAGE / "target" / "processors")  # the latter are LL
 OTHER_MEANINGS = {
     ("arith/sums.py", "fma"),  # the intrinsic of the loop IR
     ("codegen/opencl/prelude.py", "fma"),  # a name that OpenCL C keeps for itself
+    ("codegen/nvptx/register_products.py", "bf16"),  # PTX's name of the type
+    ("codegen/nvptx/warpgroups.py", "bf16"),
     ("relay/text.py", "bf16"),  # how the text form writes numbers of bfloat16
     ("micro/platforms/arm.py", "vfp4d16sp"),  # an option of Zig's compiler
     ("target/tags.py", "neon"),  # the -mattr of boards that users of the classic API know
@@ -55,7 +57,8 @@ def test_features_are_those_of_llvm() -> None:
 
 def test_no_feature_is_named_elsewhere() -> None:
     every = set[str]().union(*map(named_features, instruction_sets().values()))
-    names = {name for name in every if len(name) > 1} - WORDS
+    # GPUs' architectures are processors as well, which targets and tags name.
+    names = {name for name in every if len(name) > 1} - WORDS - set(names_of("nvptx").cpus)
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if any(home in path.parents for home in HOME):
