@@ -92,7 +92,6 @@ def run(options: argparse.Namespace) -> int:
             f"target '{options.target}' is another machine than this; --rpc HOST:PORT --key KEY "
             "names a tracker and the device that it lends"
         )
-    database = TuningDatabase(output)
     level = 3 if options.opt_level is None else options.opt_level
     with progress(options), stage("import the model"):
         module, params = import_model(
@@ -103,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]
     given = read_inputs(options, specs, fill=True)
     budget = Budget(options.trials, options.minutes * 60)
+    database = TuningDatabase(output)
     with PassContext(level):
         found = tune(module, params, target, database, given, budget, _told(options), level,
                      options.threads, device)

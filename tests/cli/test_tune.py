@@ -36,3 +36,9 @@ def test_what_is_refused(sterna: Sterna, words: tuple[str, ...], message: str) -
         assert error.code == 2
     else:
         assert done.status != 0 and message in done.err
+
+
+def test_a_model_that_is_not_there_leaves_no_records(sterna: Sterna, folder: Path) -> None:
+    done = sterna("tune", "nothing.onnx")
+    assert done.status == 3 and "nothing.onnx" in done.err
+    assert not (folder / "nothing.tuned.db").exists()
