@@ -15,6 +15,7 @@ from sterna.frontend.torch.script_inputs import script_infos  # noqa: E402
 from sterna.relay.passes.integer_arithmetic import integer_arithmetic  # noqa: E402
 from sterna.relay.traverse import post_order  # noqa: E402
 from sterna.support.errors import OpNotImplemented  # noqa: E402
+from sterna.testing import require  # noqa: E402
 from tests.frontend.torch_support import imported, results  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -41,8 +42,8 @@ class Net(torch.nn.Module):
 
 def quantised(model: Any, x: Any) -> Any:
     """A module with integers for weights, calibrated by one input."""
-    if ENGINE not in torch.backends.quantized.supported_engines:
-        pytest.skip(f"this PyTorch has no {ENGINE}")
+    has_it = ENGINE in torch.backends.quantized.supported_engines
+    require(None if has_it else f"this PyTorch has no {ENGINE}")
     torch.backends.quantized.engine = ENGINE
     model.eval().qconfig = tq.get_default_qconfig(ENGINE)
     prepared = tq.prepare(model)
