@@ -283,6 +283,7 @@ register(OpRecord(
         scale=_SCALE,
         parallel=_PARALLEL,
         rows_are_one=True,
+        rounds_data=True,
     ),
     reference=_reference_dense,
     macs=_macs,
@@ -318,7 +319,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL),
+    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL, rounds_data=True),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -341,7 +342,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    contraction=ContractionRules(parallel=_PARALLEL),
+    contraction=ContractionRules(parallel=_PARALLEL, rounds_data=True),
     legalize=lambda *call: one_column_each(*call) or as_attention(*call),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),

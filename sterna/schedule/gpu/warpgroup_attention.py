@@ -364,7 +364,7 @@ class _Consumer:
             beside = right + step * STEP * ROW_BYTES // 16
             ib.emit(wgmma_registers(
                 kernel.kind, kernel.shape.value_width, self.sums[0], self.words[4 * step],
-                _descriptor(beside, constant), True,
+                _descriptor(beside, constant), 1, True,
             ))
         ib.emit(wgmma_commit())
 
