@@ -11,6 +11,8 @@
                                float32: the larger number, and a power of two; subnormal ones are 0
 """
 
+import math
+
 from sterna.ir import build
 from sterna.ir.expr import INT32, Call, Expr, StringImm
 from sterna.support.dtype import DataType
@@ -21,8 +23,8 @@ from sterna.tir.stmt import BufferLoad
 for _row in (
     Intrinsic("wgmma_registers", 6, None, has_effect=True, result="int32"),
     Intrinsic("settle", 2, None, has_effect=True, result="int32"),
-    Intrinsic("larger", 2, None, result="float32"),
-    Intrinsic("flushed_exp2", 1, None, result="float32"),
+    Intrinsic("larger", 2, lambda x, y: y if math.isnan(x) or y > x else x, result="float32"),
+    Intrinsic("flushed_exp2", 1, lambda x: math.exp2(x) if x >= -126 else 0.0, result="float32"),
 ):
     register_intrinsic(_row)
 
