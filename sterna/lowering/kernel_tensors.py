@@ -19,6 +19,7 @@ from sterna.schedule.epilogue import epilogue_of
 from sterna.schedule.gpu.attention import fused_attention
 from sterna.schedule.gpu.register_rows import rows_in_registers
 from sterna.schedule.gpu.tensor_cores import on_tensor_cores
+from sterna.schedule.gpu.transposed_tiles import transposed_tiles
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
 
@@ -76,7 +77,7 @@ class _Translator:
         fixed = {given[place] for place in (self.func.attrs or {}).get(FIXED, ())}
         whole = (
             on_tensor_cores(outputs, self.gpu, fixed) or fused_attention(outputs, self.gpu)
-            or rows_in_registers(outputs, self.gpu)
+            or rows_in_registers(outputs, self.gpu) or transposed_tiles(outputs, self.gpu)
         )
         if whole is None:
             return []
