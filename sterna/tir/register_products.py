@@ -13,6 +13,7 @@
                                float32: the larger number, and a power of two; subnormal ones are 0
 """
 
+import math
 from collections.abc import Sequence
 
 from sterna.ir import build
@@ -27,8 +28,8 @@ for _row in (
     Intrinsic("load_pair", 2, None, has_effect=True, result="int32"),
     Intrinsic("keep_words", 5, None, has_effect=True, result="int32"),
     Intrinsic("settle", 2, None, has_effect=True, result="int32"),
-    Intrinsic("larger", 2, None, result="float32"),
-    Intrinsic("flushed_exp2", 1, None, result="float32"),
+    Intrinsic("larger", 2, lambda x, y: y if math.isnan(x) or y > x else x, result="float32"),
+    Intrinsic("flushed_exp2", 1, lambda x: math.exp2(x) if x >= -126 else 0.0, result="float32"),
 ):
     register_intrinsic(_row)
 

@@ -156,7 +156,7 @@ def test_schedules_without_races(name: str) -> None:
         for buffer in function.buffers if buffer is not None
     ]
     wanted, found = ([array.copy() for array in given] for _ in range(2))
-    interpreter.run(function, *wanted)
+    interpreter.run(lowered(SCHEDULES[name](), "opencl").function, *wanted)
     run_on_device(loop_pipeline.run(function), *found, seed=1)
     np.testing.assert_allclose(found[-1], wanted[-1], rtol=1e-4, atol=1e-5)
 

@@ -104,11 +104,17 @@ def _keep_words(emitter: Any, expr: Call) -> str:
 
 
 def _floats(name: str) -> Callable[[Any, Call], str]:
-    """One instruction of LLVM's on floats."""
+    """One instruction of LLVM's on floats, lane by lane."""
 
     def write(emitter: Any, expr: Call) -> str:
-        given = [("float", emitter.expr(arg)) for arg in expr.args]
-        made: str = emitter.instruction(name, "float", *given)
+        given = [(arg.dtype, emitter.expr(arg)) for arg in expr.args]
+        made: str = emitter.gathered(expr.dtype, [
+            emitter.instruction(
+                name, "float",
+                *[("float", emitter.lane(dtype, operand, lane)) for dtype, operand in given],
+            )
+            for lane in range(expr.dtype.lanes)
+        ])
         return made
 
     return write
