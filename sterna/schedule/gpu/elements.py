@@ -7,10 +7,10 @@ Where all is read along another axis than it is written, blocks bring squares in
 
 import math
 
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
 
 # Blocks that keep all processors of a device busy; fewer threads are in each before there are less.
