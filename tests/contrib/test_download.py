@@ -57,7 +57,8 @@ def test_folder_of_test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     source = tmp_path / "source.txt"
     source.write_text("here")
     found = download_testdata(source.as_uri(), "cat.txt", module="data")
-    assert found == str(tmp_path / "data" / "data" / "cat.txt") and Path(found).read_text() == "here"
+    assert found == str(tmp_path / "data" / "data" / "cat.txt")
+    assert Path(found).read_text() == "here"
     with pytest.raises(ValueError, match="outside of the folder"):
         download_testdata(source.as_uri(), "../../cat.txt")
     with pytest.raises(ValueError, match="is no address of a file"):
