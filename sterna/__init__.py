@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         te,
         testing,
         tir,
+        topi,
         tune,
     )
     from sterna.driver import build, lower
@@ -83,6 +84,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "rpc": ("sterna.rpc", None),
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
+    "topi": ("sterna.topi", None),
     "transform": ("sterna.ir.transform", None),
     "tune": ("sterna.tune", None),
     "IRModule": ("sterna.ir.module", "IRModule"),
@@ -125,7 +127,7 @@ __all__ = [
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
     "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func",
     "relay",
-    "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir",
+    "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir", "topi",
     "transform", "tune", "vpi", "vulkan", "webgpu",
 ]
 

@@ -34,6 +34,7 @@ RANKS = {
     "op": 6,
     "lowering": 7,
     "driver": 8,
+    "topi": 8,
     "tune": 9,
     "micro": 9,
     "auto_scheduler": 11,
