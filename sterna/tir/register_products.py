@@ -6,6 +6,7 @@
                                numbers each, in the order in which a product before left its sums.
                                b: a descriptor of a matrix in shared memory
     load_pair(to, from)        two numbers of float32 from shared memory
+    fetch_quad(to, address)    four numbers of float32 from the device's memory
     keep_words(to, a, b, c, d) 16 bytes into shared memory
     settle(first, n)           n registers hold what products that were waited for have made:
                                nothing that reads them is moved before
@@ -26,6 +27,7 @@ from sterna.tir.stmt import BufferLoad
 for _row in (
     Intrinsic("wgmma_registers", 7, None, has_effect=True, result="int32"),
     Intrinsic("load_pair", 2, None, has_effect=True, result="int32"),
+    Intrinsic("fetch_quad", 2, None, has_effect=True, result="int32"),
     Intrinsic("keep_words", 5, None, has_effect=True, result="int32"),
     Intrinsic("settle", 2, None, has_effect=True, result="int32"),
     Intrinsic("larger", 2, lambda x, y: y if math.isnan(x) or y > x else x, result="float32"),
@@ -48,6 +50,11 @@ def wgmma_registers(
 def load_pair(first: BufferLoad, source: Expr) -> Expr:
     """Load two floats from shared memory, from an element of private memory on."""
     return Call(INT32, "load_pair", (address_of(first), source))
+
+
+def fetch_quad(first: BufferLoad, element: BufferLoad) -> Expr:
+    """Load four floats from where an element is, from an element of private memory on."""
+    return Call(INT32, "fetch_quad", (address_of(first), address_of(element)))
 
 
 def keep_words(to: Expr, words: Sequence[Expr]) -> Expr:

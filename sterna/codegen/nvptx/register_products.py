@@ -83,17 +83,28 @@ def _settle(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
-def _load_pair(emitter: Any, expr: Call) -> str:
-    to, source = (emitter.expr(arg) for arg in expr.args)
-    result = "{float, float}"
-    made = write_asm(
-        emitter, "ld.shared.v2.f32 {$0, $1}, [$2];", "=f,=f,r", f"i32 {source}", result=result
-    )
-    for number in range(2):
+def _loaded(emitter: Any, expr: Call, text: str, source: str, count: int) -> str:
+    """Load so many floats into private memory."""
+    to = emitter.expr(expr.args[0])
+    result = "{" + ", ".join(["float"] * count) + "}"
+    letter = "r" if source.startswith("i32") else "l"
+    constraints = ",".join(["=f"] * count + [letter])
+    made = write_asm(emitter, text, constraints, source, result=result)
+    for number in range(count):
         value = emitter.writer.value(f"extractvalue {result} {made}, {number}")
         place = emitter.writer.value(f"getelementptr inbounds float, ptr {to}, i64 {number}")
         emitter.writer.emit(f"store float {value}, ptr {place}, align 4")
     return zero(expr.dtype)
+
+
+def _load_pair(emitter: Any, expr: Call) -> str:
+    source = f"i32 {emitter.expr(expr.args[1])}"
+    return _loaded(emitter, expr, "ld.shared.v2.f32 {$0, $1}, [$2];", source, 2)
+
+
+def _fetch_quad(emitter: Any, expr: Call) -> str:
+    source = f"ptr {emitter.expr(expr.args[1])}"
+    return _loaded(emitter, expr, "ld.global.v4.f32 {$0, $1, $2, $3}, [$4];", source, 4)
 
 
 def _keep_words(emitter: Any, expr: Call) -> str:
@@ -124,6 +135,7 @@ REGISTER_PRODUCTS = {
     "wgmma_registers": DeviceIntrinsic(_wgmma_registers, Needs(90, 83, only=("sm_90a",))),
     "settle": DeviceIntrinsic(_settle),
     "load_pair": DeviceIntrinsic(_load_pair),
+    "fetch_quad": DeviceIntrinsic(_fetch_quad),
     "keep_words": DeviceIntrinsic(_keep_words),
     "larger": DeviceIntrinsic(_floats("llvm.nvvm.fmax.f")),
     "flushed_exp2": DeviceIntrinsic(_floats("llvm.nvvm.ex2.approx.ftz.f32")),

@@ -188,7 +188,9 @@ _SEEN = np.tri(5, 7, 2).astype(bool)
 _COMMON: dict[str, Any] = {
     "compute": _compute, "reference": _reference, "macs": _macs, "pattern": OPAQUE,
     "schedules": {"cpu": schedule_attention}, "mixed_precision": "always",
-    "contraction": ContractionRules(stays_wide=_stays_wide, reads_moved=3),
+    "contraction": ContractionRules(
+        stays_wide=_stays_wide, reads_moved=3, gives_moved=True
+    ),
 }
 
 register(OpRecord(

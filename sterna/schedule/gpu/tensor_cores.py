@@ -52,7 +52,7 @@ SPLITS = (1, 2, 4, 8)
 SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
-"""Blocks that run in clusters: of more, some wait for room that is all in one place."""
+"""Blocks that run in clusters of more than two: of more, some wait for room in one place."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 FEWEST_ROWS_OF_LANES = 16
@@ -246,14 +246,17 @@ def _suits_split(product: Product, ring: Ring) -> bool:
         return True
     if product.sums.is_integer:
         return False
-    whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
-    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
+    # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
+    whole = product.taps == 1 or product.blocks % ring.split == 0
+    whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
+    most = PROCESSORS if ring.split == 2 else MOST_IN_CLUSTERS
+    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= most
 
 
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves, steps = -(-blocks // PROCESSORS), product.blocks // ring.split
+    waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
     results = ring.rows * ring.columns / (64 * 64)
     step = _block_times(product, ring.turned)[ring.rows, ring.columns]
     if waves == 1 and product.a.kind != "float32":
@@ -322,10 +325,11 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     places: dict[Var, str] = {axis.var: str(n) for n, axis in enumerate(total.axis)}
     places[total.axis[-1].var] = "n"
     places[total.reduce_axis[0].var] = "k"
-    left, right = _letters(first.indices, places), _letters(second.indices, places)
+    sizes, depth = made.sizes, made.depths[0]
+    left = _letters(first.indices, places, sizes)
+    right = _letters(second.indices, places, sizes)
     if left is None or right is None:
         return None
-    sizes, depth = made.sizes, made.depths[0]
     outer = [str(n) for n in range(len(sizes) - 1)]
     kind, columns = first.tensor.dtype, sizes[-1]
     batch = outer[:-1] if right[:-2] else []
@@ -360,14 +364,26 @@ def _rounded_from(tensor: Tensor) -> Tensor | None:
     if not isinstance(body, Cast) or not isinstance(body.value, ProducerLoad):
         return None
     source = body.value
-    straight = list(source.indices) == [axis.var for axis in op.axis]
+    straight = len(op.axis) == len(source.indices) and all(
+        index is axis.var or (build.is_const(extent, 1) and build.is_const(index, 0))
+        for index, axis, extent in zip(source.indices, op.axis, tensor.shape, strict=True)
+    )
     is_given = isinstance(source.tensor.op, PlaceholderOp) and source.tensor.dtype == FLOAT32
     return source.tensor if straight and is_given else None
 
 
-def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
-    """Which axis each index is; None if one is none."""
-    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
+def _letters(
+    indices: Sequence[Expr], places: dict[Var, str], sizes: Sequence[int] = ()
+) -> list[str] | None:
+    """Which axis each index is; None if one is none.
+
+    sizes: those of the result; of an axis that has but one place no index may be left but 0.
+    """
+    found = [
+        places.get(index) if isinstance(index, Var)
+        else str(n) if sizes[n : n + 1] == [1] and build.is_const(index, 0) else None
+        for n, index in enumerate(indices)
+    ]
     return [each for each in found if each] if None not in found else None
 
 

@@ -159,7 +159,7 @@ class WarpgroupKernel(StatementKernel):
     @property
     def blocks(self) -> int:
         """The blocks of a sum that one block of threads adds up."""
-        return self.product.blocks // self.ring.split
+        return -(-self.product.blocks // self.ring.split)
 
     def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
         """A loop that is not written out where registers are scarce."""
@@ -198,6 +198,8 @@ class WarpgroupKernel(StatementKernel):
         parts = -(-product.depth // product.a.unit)
         if self.ring.split > 1:
             block = block + self.rank * self.blocks
+        if product.taps == 1:
+            return Place(first, block * product.a.unit, build.const(0), self.batch)
         channel = block % parts * product.a.unit
         return Place(first, channel, block // parts, self.batch)
 
