@@ -1,4 +1,4 @@
-"""How many neighbouring results a thread has whose windows overlap: pooling, depthwise convolutions.
+"""How many neighbouring windows a thread has: pooling, depthwise convolutions.
 
 What two windows share is loaded and converted once, and so are weights, which all windows have in
 common. More results take more registers, and leave fewer threads.
