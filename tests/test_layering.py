@@ -35,6 +35,7 @@ RANKS = {
     "lowering": 7,
     "driver": 8,
     "tune": 9,
+    "quantization": 9,
     "micro": 9,
     "auto_scheduler": 11,
     "autotvm": 10,
