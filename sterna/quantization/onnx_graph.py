@@ -87,7 +87,7 @@ class OnnxGraph:
                 needed.update(reads(node))
         graph.node.extend(reversed(nodes))
         graph.initializer.extend(
-            numpy_helper.from_array(np.ascontiguousarray(value), name)
+            numpy_helper.from_array(np.asarray(value, order="C"), name)
             for name, value in self.constants.items() if name in needed
         )
         return made

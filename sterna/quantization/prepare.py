@@ -122,7 +122,7 @@ def _skip_unchanging(graph: OnnxGraph) -> None:
     readers, gone = graph.readers(), []
     for node in graph.nodes:
         out = node.output[0] if node.output else ""
-        plain = all(not name for name in node.output[1:])
+        plain = not any(name in readers or name in graph.outputs for name in node.output[1:])
         if node.op_type not in UNCHANGING or out in graph.outputs or not plain:
             continue
         if any(inner_graphs(reader) for reader in readers.get(out, [])):

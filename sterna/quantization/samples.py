@@ -81,7 +81,7 @@ class Samples:
                 f"sample {place} has numbers that are not finite (NaN or infinite) in input "
                 f"'{name}'"
             )
-        return np.ascontiguousarray(value)
+        return np.asarray(value, order="C")
 
 
 @dataclass(frozen=True, slots=True)
