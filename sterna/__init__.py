@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from sterna.ir.module import IRModule
     from sterna.model import CompiledModel, compile, load
+    from sterna.quantization import quantize
     from sterna.runtime import (
         DataType,
         Device,
@@ -93,6 +94,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "CompiledModel": ("sterna.model", "CompiledModel"),
     "compile": ("sterna.model", "compile"),
     "load": ("sterna.model", "load"),
+    "quantize": ("sterna.quantization", "quantize"),
     "nd": ("sterna.runtime.ndarray", None),
     "runtime": ("sterna.runtime", None),
     "testing": ("sterna.testing", None),
@@ -125,10 +127,9 @@ __all__ = [
     "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
     "auto_scheduler", "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
-    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func",
-    "relay",
-    "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir", "topi",
-    "transform", "tune", "vpi", "vulkan", "webgpu",
+    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "quantize", "register_error",
+    "register_func", "relay", "remove_global_func", "rocm", "rpc", "runtime", "target", "te",
+    "testing", "tir", "topi", "transform", "tune", "vpi", "vulkan", "webgpu",
 ]
 
 

@@ -36,6 +36,7 @@ RANKS = {
     "driver": 8,
     "topi": 8,
     "tune": 9,
+    "quantization": 9,
     "micro": 9,
     "auto_scheduler": 11,
     "autotvm": 10,
