@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1000,
     "micro": 3500,
     "model": 3440,
-    "op": 26600,
+    "op": 26800,
     "quantization": 1300,
     "relay": 9300,
     "rpc": 5060,

@@ -14,7 +14,7 @@ from sterna.schedule.loops import (
     parallelise,
 )
 from sterna.schedule.registry import generic_schedule
-from sterna.schedule.row_by_row import rows_of, schedule_row_by_row
+from sterna.schedule.row_stages import rows_of, schedule_row_by_row
 from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 from sterna.tir.intrinsics import INTRINSICS

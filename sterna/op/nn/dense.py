@@ -14,7 +14,7 @@ from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
-from sterna.op.nn._one_column import one_column_each, one_unit
+from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.windows import simple_index
@@ -292,7 +292,8 @@ register(OpRecord(
     schedules={"cpu": schedule_product},
     mixed_precision="always",
     legalize=lambda *call: (
-        one_unit(*call) or with_whole_units(*call) or with_whole_dots("nn.dense", *call)
+        outer_product(*call) or one_unit(*call) or with_whole_units(*call)
+        or with_whole_dots("nn.dense", *call)
     ),
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
@@ -327,7 +328,7 @@ register(OpRecord(
         Case(((7,), (7, 2))),
         Case((((2, 3), "int64"), ((3, 2), "int64"))),
     ],
-    legalize=one_unit,
+    legalize=lambda *call: outer_product(*call) or one_unit(*call),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
 
@@ -343,7 +344,9 @@ register(OpRecord(
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     contraction=ContractionRules(parallel=_PARALLEL, rounds_data=True),
-    legalize=lambda *call: one_column_each(*call) or as_attention(*call),
+    legalize=lambda *call: (
+        outer_product(*call) or one_column_each(*call) or as_attention(*call)
+    ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
         Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),
