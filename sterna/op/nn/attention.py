@@ -108,7 +108,7 @@ def _compute(
             made = made * build.const(attrs.scale, out.dtype)
         for given in mask:
             place = j if is_whole else build.minimum(j, keys - 1)
-            said = read_broadcast(given, (b, h, i, place)[4 - given.ndim :])
+            said = read_broadcast(given, (b, h, i, place), (batch, heads, queries, keys))
             if given.dtype == "bool":
                 assert isinstance(attrs, MaskedAttentionAttrs)
                 made = if_then_else(said, made, build.const(attrs.fill, out.dtype))

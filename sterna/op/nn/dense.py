@@ -177,8 +177,10 @@ def _compute(name: str) -> Any:
             if how.weights:
                 packed = layout_of(how.weights)
                 right = tuple(simple_index(packed, {"O": i[-1], "I": k}, _ranges(i, out)))
-            first = read_broadcast(a, left).astype(kind)
-            second = read_broadcast(b, right).astype(kind)
+            repeated = out.shape[: len(batch)]
+            first = read_broadcast(a, left, (*repeated, *a.shape[-2:])).astype(kind)
+            own = b.shape if how.weights else (*repeated, *b.shape[-2:])
+            second = read_broadcast(b, right, own).astype(kind)
             return first * second, None
 
         depth: dict[str, Dim] = {"k": a.shape[-2 if turned else -1]}
