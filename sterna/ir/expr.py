@@ -86,6 +86,12 @@ class Expr(Node):
         )
 
 
+def _name_type(expr: Expr) -> None:
+    """Users write types as text: IntImm("int32", 3)."""
+    if type(expr.dtype) is str:
+        expr.dtype = DataType(expr.dtype)
+
+
 # ---- leaves ----
 
 
@@ -97,6 +103,8 @@ class Var(Expr):
     dtype: DataType = INT32
     is_size: bool = False
     """Whether it is at least 0, as shapes are."""
+
+    __post_init__ = _name_type
 
     @property
     def name_hint(self) -> str:
@@ -110,6 +118,8 @@ class IntImm(Expr):
 
     dtype: DataType
     value: int
+
+    __post_init__ = _name_type
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -130,6 +140,8 @@ class FloatImm(Expr):
 
     dtype: DataType
     value: float
+
+    __post_init__ = _name_type
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -333,6 +345,8 @@ class Cast(Expr):
 
     dtype: DataType
     value: Expr
+
+    __post_init__ = _name_type
 
 
 @node
