@@ -86,12 +86,6 @@ class Expr(Node):
         )
 
 
-def _name_type(expr: Expr) -> None:
-    """Users write types as text: IntImm("int32", 3)."""
-    if type(expr.dtype) is str:
-        expr.dtype = DataType(expr.dtype)
-
-
 # ---- leaves ----
 
 
@@ -104,7 +98,9 @@ class Var(Expr):
     is_size: bool = False
     """Whether it is at least 0, as shapes are."""
 
-    __post_init__ = _name_type
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
     @property
     def name_hint(self) -> str:
@@ -119,7 +115,9 @@ class IntImm(Expr):
     dtype: DataType
     value: int
 
-    __post_init__ = _name_type
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -141,7 +139,9 @@ class FloatImm(Expr):
     dtype: DataType
     value: float
 
-    __post_init__ = _name_type
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -346,7 +346,9 @@ class Cast(Expr):
     dtype: DataType
     value: Expr
 
-    __post_init__ = _name_type
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
 
 @node
