@@ -72,7 +72,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     command = ["compile", str(model), "--portable", "--shape", "count:1"]
     assert main([*command, "-o", str(tmp_path / "m.tar")]) == 3
     assert "portable files are shared libraries" in capsys.readouterr().err
-    assert main([*command, "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", "-o", "m.so"]) == 3
+    named = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
+    assert main([*command, "--target", named, "-o", "m.so"]) == 3
     assert "leave out -mcpu" in capsys.readouterr().err
     assert main([*command, "--target", "llvm -mtriple=riscv64-linux-gnu", "-o", "m.so"]) == 3
     assert "made for x86-64 and AArch64" in capsys.readouterr().err
