@@ -207,7 +207,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
     )
     return Report(
-        target=f"the file {model.path}" if build is None else build.target,
+        target=_file(model) if build is None else build.target,
         opt_level=None if build is None else build.opt_level,
         inputs=[str(spec) for spec in model.inputs],
         outputs=[str(spec) for spec in model.outputs],
@@ -215,6 +215,12 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
         memory=memory,
         stages={} if build is None else dict(build.stages),
     )
+
+
+def _file(model: "CompiledModel") -> str:
+    """A model's file, and of a portable one the level that runs here."""
+    _, (level, *levels) = model.graph["attrs"].get("level", ("list_str", [""]))
+    return f"the file {model.path}" + (f" ({level} of {', '.join(levels)})" if level else "")
 
 
 def _kernel(

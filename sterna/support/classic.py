@@ -68,6 +68,7 @@ MOVED = {
     "sterna.testing.utils": "sterna.testing",
     "sterna.tir.IterVar": "sterna.te.tensor:IterVar",
     "sterna.tir.PrimExpr": "sterna.ir.expr:Expr",
+    "sterna.tir.SizeVar": "sterna.te.operation:size_var",
     "sterna.tir.expr": "sterna.ir.expr",
     "sterna.tir.function": "sterna.tir.stmt",
     "sterna.tir.op.call_extern": "sterna.tir.external:call_extern",
