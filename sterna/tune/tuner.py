@@ -17,7 +17,8 @@ from sterna.tune.database import Trial, TuningDatabase
 from sterna.tune.measure import RemoteDevice
 from sterna.tune.search import Budget, Progress, Search, final_times
 from sterna.tune.statistics import compare
-from sterna.tune.worker import TrialError, Worker, write_network
+from sterna.tune.worker import Worker, write_network
+from sterna.tune.workers import TrialError, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,13 @@ def tune(
     threads: int | None = None,
     device: RemoteDevice | None = None,
     only: Collection[str] | None = None,
+    workers: Callable[[Path], Workers] = Worker,
 ) -> Outcome:
     """Search faster answers for a network on this machine or on a device, and keep them.
 
     inputs: what it is run on; drawn at random where they are not given. only: the layers that are
-    tuned, by their scopes; all if it is not given. What the database knows is
+    tuned, by their scopes; all if it is not given. workers: who builds and times, from the folder
+    that describes the network; a process here if they are not given. What the database knows is
     where the search begins; an interrupt (Ctrl-C) ends it with everything kept.
     """
     limits = budget or Budget()
@@ -77,7 +80,7 @@ def tune(
     with tempfile.TemporaryDirectory(prefix="sterna-tune-") as name:
         folder = Path(name)
         write_network(folder, mod, params, target, given, opt_level, threads, device)
-        worker = Worker(folder)
+        worker = workers(folder)
         try:
             return search_network(
                 worker, target, database, limits, watch, str(structural_hash(mod)), only
@@ -98,7 +101,7 @@ def network_inputs(mod: IRModule, params: Mapping[str, Any]) -> list[NetworkInpu
 
 
 def search_network(
-    worker: Worker,
+    worker: Workers,
     target: Target,
     database: TuningDatabase,
     budget: Budget,
@@ -146,7 +149,7 @@ def _proved(
     trials: list[Trial], history: list[Progress], interrupted: bool,
 ) -> Outcome:
     """The outcome, after a fresh process has timed the whole network with and without answers."""
-    search.worker.close()
+    search.worker.refresh()
     answers = dict(search.incumbent)
     try:
         times = final_times(search.worker, answers, budget)

@@ -9,7 +9,7 @@ from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase
 from sterna.tune.search import Search
 from sterna.tune.tuner import search_network
-from sterna.tune.worker import Crashed, Hung, Refused, TrialError, Wrong
+from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
 from tests.tune.simulated import SimulatedWorker, best_time, random_layer, whole_time
 
 TARGET = Target("llvm")

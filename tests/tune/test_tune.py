@@ -10,36 +10,24 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import sterna
 from sterna import relay
 from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase, tune
 from sterna.tune.tuner import network_inputs
-from sterna.tune.worker import Crashed, Hung, Refused, Worker, write_network
+from sterna.tune.worker import Worker, write_network
+from sterna.tune.workers import Crashed, Hung, Refused
+from tests.tune.networks import LAYER, two_convolutions
 
 TARGET = Target("llvm -mcpu=native")
 QUICK = Budget(trials=2, seconds=120, round_seconds=0.02)
-LAYER = "1x12x12x16 * 32x3x3x16 -> 1x12x12x32 float32"
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A convolution and a pointwise one."""
-    rng = np.random.default_rng(0)
-    weights = {"w": (32, 16, 3, 3), "v": (24, 32, 1, 1)}
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4),
-         helper.make_node("Relu", ["y"], ["r"]), helper.make_node("Conv", ["r", "v"], ["z"])],
-        "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 16, 12, 12))],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(rng.standard_normal(s).astype("float32") / 8, n)
-         for n, s in weights.items()],
-    )
-    path = tmp_path / "small.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    return path
+    return two_convolutions(tmp_path)
 
 
 def imported(path: Path) -> tuple[Any, Any]:
