@@ -20,7 +20,7 @@ from sterna.ir.transform import PassContext
 from sterna.lowering.graph import is_view
 from sterna.lowering.lower_kernel import ask_kernel, scope_of
 from sterna.lowering.unique_kernels import unique_kernels
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, to_numpy
 from sterna.rpc.client import RPCSession
 from sterna.runtime import (
     Device,
@@ -175,7 +175,8 @@ class RunningNetwork:
         """What it computes."""
         _set_inputs(self.executor, inputs)
         self.executor.module["run"]()
-        return [self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs())]
+        count = self.executor.get_num_outputs()
+        return [to_numpy(self.executor.get_output(i)) for i in range(count)]
 
     def run(self) -> Array:
         """The seconds of each node that runs."""

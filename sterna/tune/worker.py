@@ -11,11 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import load_json, save_json
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, to_numpy
 from sterna.runtime import load_param_dict, save_param_dict, set_num_threads
 from sterna.target import Target, register
 from sterna.target.kind import registered
@@ -24,7 +22,7 @@ from sterna.tune.measure import Bench, Measured, RemoteDevice, WrongResult
 from sterna.tune.network import Answers
 from sterna.tune.workers import Crashed, Hung, Workers, measured_of
 
-_MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.npz", "about.json"
+_MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.bin", "about.json"
 
 
 def write_network(
@@ -35,9 +33,9 @@ def write_network(
     """Everything that a worker must know, as files."""
     (folder / _MODULE).write_text(save_json(mod), "utf-8")
     (folder / _PARAMS).write_bytes(save_param_dict(dict(params)))
-    np.savez(folder / _INPUTS, *inputs.values())
+    (folder / _INPUTS).write_bytes(save_param_dict(dict(inputs)))
     about = {"target": str(target), "opt_level": opt_level, "threads": threads,
-             "targets": registered(), "inputs": list(inputs),
+             "targets": registered(),
              "device": None if device is None else asdict(device)}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
 
@@ -65,8 +63,8 @@ def read_inputs(folder: Path) -> dict[str, Array]:
     about = _about(folder)
     if about["threads"] is not None:
         set_num_threads(about["threads"])
-    with np.load(folder / _INPUTS, allow_pickle=False) as file:
-        return {name: file[f"arr_{place}"] for place, name in enumerate(about["inputs"])}
+    return {name: to_numpy(array)
+            for name, array in load_param_dict((folder / _INPUTS).read_bytes()).items()}
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -13,10 +13,11 @@ import pytest
 
 import sterna
 from sterna import relay
+from sterna.relay.random_inputs import random_inputs
 from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase, tune
 from sterna.tune.tuner import network_inputs
-from sterna.tune.worker import Worker, write_network
+from sterna.tune.worker import Worker, read_inputs, read_network, write_network
 from sterna.tune.workers import Crashed, Hung, Refused
 from tests.tune.networks import LAYER, two_convolutions
 
@@ -138,3 +139,19 @@ def test_an_interrupt_ends_the_process(
     with pytest.raises(KeyboardInterrupt):
         worker.compare({}, {}, 0.0, 120)
     assert worker.lines.process is None and held.poll() is not None
+
+
+def test_narrow_inputs_reach_the_process(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(8, 32), dtype="bfloat16")
+    w = relay.var("w", shape=(64, 32), dtype="bfloat16")
+    module = sterna.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    given = random_inputs(network_inputs(module, {}))
+    write_network(tmp_path, module, {}, TARGET, given)
+    read = read_inputs(tmp_path)
+    assert set(read) == {"x", "w"}
+    for name, array in given.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
+    bench = read_network(tmp_path)
+    assert bench.compare({}, {}, 0.0).shares
+    assert [str(out.dtype) for out in bench.built({}).here().outputs(given)] == ["bfloat16"]
