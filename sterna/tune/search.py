@@ -102,6 +102,16 @@ class Search:
     rounds: int = 0
     only: frozenset[str] | None = None
     """The layers that are tuned, if not all are."""
+    asked: set[str] = field(default_factory=set)
+    """What builds of this network asked; records may answer other networks' questions as well."""
+
+    stale: dict[str, str] = field(default_factory=dict)
+    """What was recorded and does not hold any more: by question, why."""
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """Of the incumbent, to what this network asks."""
+        return {q: a for q, a in self.incumbent.items() if q in self.asked}
 
     def know(self, trials: list[Trial]) -> None:
         """Take in what was tried before."""
@@ -114,7 +124,7 @@ class Search:
     def run(self, watch: Watch = lambda progress, trials: None) -> dict[str, str]:
         """Search until there is little to be gained, or the budget is spent; the answers found."""
         begin = time.monotonic()
-        now = self._measure(self.incumbent)
+        now = self._begin()
         while time.monotonic() - begin < self.budget.seconds:
             offered = self._candidates(now)
             expected = sum(each.gain for each in offered and _best_of_layers(offered)[0])
@@ -127,6 +137,25 @@ class Search:
             watch(Progress(self.rounds, math.exp(self.log_ratio), expected,
                            sum(self.trials.values()), wins, time.monotonic() - begin), trials)
         return self.incumbent
+
+    def _begin(self) -> Measured:
+        """The incumbent's times, without what was recorded and no longer holds."""
+        recorded = dict(self.incumbent)
+        try:
+            now = self._measure(self.incumbent)
+        except TrialError as error:
+            if not recorded:
+                raise
+            self.incumbent = {}
+            now = self._measure({})
+            self.stale = {q: str(error) for q in recorded if q in self.asked}
+            self.incumbent = {q: a for q, a in recorded.items() if q not in self.asked}
+            return now
+        taken = now.questions.taken
+        self.stale = {q: f"'{a}' is no longer offered" for q, a in recorded.items()
+                      if taken.get(q, a) != a}
+        self.incumbent = {q: a for q, a in recorded.items() if q not in self.stale}
+        return now
 
     # ---- one round ----
 
@@ -236,7 +265,9 @@ class Search:
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
         """The incumbent beside itself: what it asks, and its layers' shares of the time."""
-        return self.worker.compare(answers, answers, 0.0, self.budget.timeout)
+        found = self.worker.compare(answers, answers, 0.0, self.budget.timeout)
+        self.asked |= set(found.questions.taken)
+        return found
 
     def _request(self, answers: Mapping[str, str]) -> Request:
         """The incumbent, and the same with other answers."""

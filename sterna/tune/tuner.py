@@ -1,6 +1,7 @@
 """Tuning a network: the search, its records, and the proof that the whole network gained."""
 
 import tempfile
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,7 @@ def search_network(
     known = dict(search.incumbent)
 
     def noted(progress: Progress, seen: list[Trial]) -> None:
+        _set_stale_aside(search, database, target)
         database.add_trials(target, seen)
         _keep(search, database, target, known)
         trials.extend(seen)
@@ -129,6 +131,7 @@ def search_network(
         search.run(noted)
     except KeyboardInterrupt:
         interrupted = True
+    _set_stale_aside(search, database, target)
     _keep(search, database, target, known)
     return _proved(search, target, database, budget, digest, trials, history, interrupted)
 
@@ -144,24 +147,37 @@ def _keep(
         known.update({question: answer for question, (answer, _) in new.items()})
 
 
+def _set_stale_aside(search: Search, database: TuningDatabase, target: Target) -> None:
+    """Say which records do not hold any more, and use them no longer."""
+    if search.stale:
+        database.set_aside(target, search.stale, database.answers(target))
+        warnings.warn(
+            f"{len(search.stale)} of the tuning records in '{database.path}' no longer hold and "
+            f"were set aside: {'; '.join(f'{q}: {why}' for q, why in search.stale.items())}",
+            stacklevel=4,
+        )
+        search.stale = {}
+
+
 def _proved(
     search: Search, target: Target, database: TuningDatabase, budget: Budget, digest: str,
     trials: list[Trial], history: list[Progress], interrupted: bool,
 ) -> Outcome:
     """The outcome, after a fresh process has timed the whole network with and without answers."""
     search.worker.refresh()
-    answers = dict(search.incumbent)
+    answers = search.answers
     try:
         times = final_times(search.worker, answers, budget)
     except TrialError as error:
-        database.set_aside(target, dict.fromkeys(answers, str(error)))
+        database.set_aside(target, dict.fromkeys(answers, str(error)), answers)
         answers = {}
         times = final_times(search.worker, answers, budget)
     whole = compare(times.incumbent, times.challenger)
     default, tuned = median(times.incumbent), median(times.challenger)
     ratio = whole.ratio if answers else 1.0
     if answers and ratio >= 1.0:
-        database.set_aside(target, dict.fromkeys(answers, "the whole network was not faster"))
+        why = dict.fromkeys(answers, "the whole network was not faster")
+        database.set_aside(target, why, answers)
         answers, tuned, ratio = {}, default, 1.0
     database.add_network(digest, target, default, tuned, ratio)
     return Outcome(answers, default, tuned, ratio, tuple(trials), tuple(history), interrupted)
