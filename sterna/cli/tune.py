@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
             module, params = narrowed(module, params, options.precision, target), {}
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]
     given = read_inputs(options, specs, fill=True)
-    budget = Budget(options.trials, options.minutes * 60)
+    budget = Budget(options.trials, seconds=options.minutes * 60)
     database = TuningDatabase(output)
     with PassContext(level):
         found = tune(module, params, target, database, given, budget, _told(options), level,
