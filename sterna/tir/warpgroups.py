@@ -60,9 +60,9 @@ and bytes; each time all have come its phase changes from even to odd or back.
     registers(n, more)         four warps go on with n registers for each thread, more than they
                                had or fewer
     first_lane(x)              int32: what the first lane of the warp has
-    warp_sync(), named_barrier(number, threads), async_fence()
-                               lanes, or so many threads, wait for each other; copies see what
-                               threads have put into shared memory
+    warp_sync(), named_barrier(number, threads), named_arrive(number, threads), async_fence()
+                               lanes, or so many threads, wait for each other; arrive, but do not
+                               wait; copies see what threads have put into shared memory
     launch_dependents(), wait_for_grids()
                                the next kernel may start (programmatic dependent launch); wait for
                                the kernels before this one
@@ -85,7 +85,8 @@ _ARITIES = {
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "copy_in": 3, "copy_in_commit": 0, "copy_in_wait": 1, "ldmatrix": 2, "mma": 4,
-    "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
+    "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "named_arrive": 2,
+    "async_fence": 0,
     "store_word": 2, "store_pair": 3, "keep_pair": 3, "load_quad": 2, "cluster_size": 1,
     "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2,
     "multiply_quads": 6, "first_lane": 1,
@@ -314,6 +315,11 @@ def warp_sync() -> Expr:
 def named_barrier(number: ExprLike, threads: int) -> Expr:
     """So many threads wait for each other."""
     return _do("named_barrier", number, threads)
+
+
+def named_arrive(number: ExprLike, threads: int) -> Expr:
+    """Arrive where so many threads are waited for."""
+    return _do("named_arrive", number, threads)
 
 
 def async_fence() -> Expr:

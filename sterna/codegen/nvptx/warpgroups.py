@@ -372,6 +372,7 @@ _WRITERS: Mapping[str, Writer] = {
     "first_lane": _first_lane,
     "warp_sync": _plain("bar.warp.sync -1;"),
     "named_barrier": _plain("bar.sync $0, $1;", "r,n"),
+    "named_arrive": _plain("bar.arrive $0, $1;", "r,n"),
     "async_fence": _plain("fence.proxy.async.shared::cta;"),
     "launch_dependents": _plain("griddepcontrol.launch_dependents;"),
     "wait_for_grids": _plain("griddepcontrol.wait;"),
