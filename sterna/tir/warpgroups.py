@@ -8,6 +8,7 @@ and bytes; each time all have come its phase changes from even to odd or back.
                                holds, as runtime/gpu/kernels.h describes it; a kernel gets the map
                                as a parameter
     shared_address(address)    int32: the address in shared memory of an element there
+    tma_prefetch(map)          copies will need a map soon
     tma_load(to, barrier, map, coordinate ...)
                                a box, from its coordinates on, into shared memory; its bytes count
                                on the barrier. What is outside of the array is zero
@@ -81,7 +82,8 @@ TENSOR_MAP = "tensor_map"
 
 # Names, numbers of arguments (-1: any).
 _ARITIES = {
-    "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0, "tma_wait_read": 1,
+    "tma_prefetch": 1, "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0,
+    "tma_wait_read": 1,
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "copy_in": 3, "copy_in_commit": 0, "copy_in_wait": 1, "ldmatrix": 2, "mma": 4,
@@ -119,6 +121,11 @@ def tensor_map(array: BufferLoad, line: str) -> Expr:
 def shared_address(element: BufferLoad) -> Expr:
     """Where an element of shared memory is."""
     return _do("shared_address", address_of(element))
+
+
+def tma_prefetch(map_: Expr) -> Expr:
+    """Bring a map near, before the first copy needs it."""
+    return _do("tma_prefetch", map_)
 
 
 def tma_load(to: Expr, barrier: Expr, map_: Expr, at: Sequence[ExprLike]) -> Expr:

@@ -334,6 +334,7 @@ _WAIT = (
 )
 
 _WRITERS: Mapping[str, Writer] = {
+    "tma_prefetch": _plain("prefetch.tensormap [$0];", "l"),
     "tma_load": _tma_load,
     "tma_load_im2col": _tma_load_im2col,
     "tma_store": _tma_store,

@@ -75,7 +75,7 @@ _TILE_TIME, _START_TIME = 0.1, 1.5
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
 _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 # What 64 rows of a block take to be rounded; bytes that a kernel moves that does nothing else.
-_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.03, 3.2e6
+_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.08, 3.2e6
 
 
 def on_tensor_cores(
