@@ -6,6 +6,8 @@ the products of this one run. Pieces are taken by tickets, so that blocks that r
 blocks that do not, and counted; whoever loads rows waits for the count of their group.
 """
 
+from collections.abc import Sequence
+
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
@@ -19,7 +21,6 @@ from sterna.tir.register_products import (
     store_words,
     take_ticket,
 )
-from sterna.tir.threads import ROLLED
 from sterna.tir.warpgroups import first_lane, pack_pair, wait_for_grids, warp_sync
 
 EACH = 8
@@ -54,17 +55,19 @@ class AheadKernel(PersistentKernel):
     def _rows_array(self) -> BufferVar:
         return self.rounded
 
-    def _round(self, first: Expr) -> None:
-        """Eight numbers, from one on."""
-        ib = self.ib
+    def _round(self, firsts: Sequence[Expr]) -> None:
+        """Eight numbers from each place on; all are loaded before the first are stored."""
+        ib, kind = self.ib, self.product.a.kind
         with ib.new_scope():
-            floats = ib.allocate("float32", (EACH,), name="floats", scope="local")
-            for half in range(2):
-                ib.emit(fetch_quad(floats[half * 4], self.data[first + half * 4]))
-            words = [
-                pack_pair(self.product.a.kind, floats[2 * n], floats[2 * n + 1]) for n in range(4)
-            ]
-            ib.emit(store_words(self.rounded[first], words))
+            size = (EACH * len(firsts),)
+            floats = ib.allocate("float32", size, name="floats", scope="local")
+            for number, first in enumerate(firsts):
+                for half in (0, 4):
+                    ib.emit(fetch_quad(floats[number * EACH + half], self.data[first + half]))
+            for number, first in enumerate(firsts):
+                pairs = range(number * EACH, (number + 1) * EACH, 2)
+                words = [pack_pair(kind, floats[n], floats[n + 1]) for n in pairs]
+                ib.emit(store_words(self.rounded[first], words))
 
     def _round_first(self, counts: int) -> None:
         """The kernel before; it also begins the counts."""
@@ -73,8 +76,10 @@ class AheadKernel(PersistentKernel):
         size = FIRST_PIECE
         ib.scope_attr(block, "thread_extent", self.group_size // size)
         ib.scope_attr(thread, "thread_extent", BEFORE_THREADS)
-        for turn in range(BEFORE_TURNS):
-            self._round(block.var * size + (turn * BEFORE_THREADS + thread.var) * EACH)
+        self._round([
+            block.var * size + (turn * BEFORE_THREADS + thread.var) * EACH
+            for turn in range(BEFORE_TURNS)
+        ])
         with ib.if_scope((block.var * BEFORE_THREADS + thread.var) < counts):
             self.counts[block.var * BEFORE_THREADS + thread.var] = build.const(0)
 
@@ -91,15 +96,14 @@ class AheadKernel(PersistentKernel):
         ib = self.ib
         loader = self.ring.consumers * (GROUP // WARP)
         pieces = (self.numbers - self.group_size) // PIECE
-        notes = {ROLLED: 1}
         with ib.if_scope(warp > loader), ib.new_scope():
             ib.emit(wait_for_grids())
             ticket = ib.allocate("int32", (1,), name="ticket", scope="local")
             ticket[0] = build.const(0)
-            looks = ib.for_range(0, -(-pieces // CLAIMS), name="look", annotations=notes)
-            with looks, ib.if_scope(ticket[0] < pieces):
-                with ib.for_range(0, CLAIMS, name="claim", annotations=notes):
-                    self._take_piece(ticket, pieces)
+            with self._rolled(-(-pieces // CLAIMS), "look"), ib.if_scope(
+                ticket[0] < pieces
+            ), self._rolled(CLAIMS, "claim"):
+                self._take_piece(ticket, pieces)
 
     def _take_piece(self, ticket: BufferVar, pieces: int) -> None:
         ib = self.ib
@@ -109,11 +113,10 @@ class AheadKernel(PersistentKernel):
         with ib.if_scope(ticket[0] < pieces), ib.new_scope():
             first = ib.let("piece", self.group_size + ticket[0] * PIECE)
             lane = ib.let("lane", self.thread % WARP)
-            with ib.for_range(
-                0, PIECE // (2 * WARP * EACH), name="part", annotations={ROLLED: 1}
-            ) as part:
-                for half in range(2):
-                    self._round(first + (part * 2 + half) * (WARP * EACH) + lane * EACH)
+            with self._rolled(PIECE // (2 * WARP * EACH), "part") as part:
+                self._round([
+                    first + (part * 2 + half) * (WARP * EACH) + lane * EACH for half in range(2)
+                ])
             group = ib.let("of_group", first // self.group_size)
             ib.emit(warp_sync())
             ib.emit(add_count(self.counts[group]))
