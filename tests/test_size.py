@@ -29,7 +29,7 @@ BUDGET = {
     "micro": 3500,
     "model": 3440,
     "op": 26600,
-    "quantization": 1300,
+    "quantization": 2190,
     "relay": 9300,
     "rpc": 5060,
     "runtime": 2190,
