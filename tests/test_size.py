@@ -29,7 +29,7 @@ BUDGET = {
     "micro": 3500,
     "model": 3440,
     "op": 26800,
-    "quantization": 1690,
+    "quantization": 2190,
     "relay": 9760,
     "rpc": 5060,
     "runtime": 2190,
