@@ -17,7 +17,7 @@ from sterna.autotvm.space import ConfigEntity, InstantiationError
 from sterna.autotvm.template import Task
 from sterna.driver import build
 from sterna.tune.measure import RemoteDevice
-from sterna.tune.worker import Crashed, Hung, Refused, TrialError, Wrong
+from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
 
 FAILED_COST = 1e9
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sterna.relay.arrays import Array, numpy_dtype
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.runtime import Device, load_module, ndarray
 from sterna.tune.lines import LineProcess, ProcessEnded, ProcessSilent
 from sterna.tune.measure import RemoteDevice, WrongResult, expect_close
@@ -107,4 +107,4 @@ def _drawn(bench: Workbench) -> list[Array]:
 def _results(module: Any, place: Device, given: list[Array]) -> list[Array]:
     arrays = [ndarray.array(array, place) for array in given]
     module["measured"](*arrays)
-    return [array.numpy() for array in arrays]
+    return [to_numpy(array) for array in arrays]

@@ -2,6 +2,8 @@
 
 import argparse
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,10 @@ from sterna.target.here import runs_here
 from sterna.tune import Budget, Outcome, Progress, TuningDatabase, tune
 from sterna.tune.chart import draw_history
 from sterna.tune.measure import RemoteDevice
+from sterna.tune.ray_cluster import RayPool
 from sterna.tune.tuner import network_inputs
+from sterna.tune.worker import Worker
+from sterna.tune.workers import Workers
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -57,6 +62,10 @@ def add_to(commands: "Subparsers") -> None:
         help="the tracker that lends the device of --key; what is built here is timed there",
     )
     parser.add_argument("--key", help="the key of the device, as its server was started with")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS",
+        help="a Ray cluster, whose machines build and time at once: HOST:PORT of its head, or auto",
+    )
     parser.add_argument("--plot", metavar="FILE.svg", help="draw what each round gained")
     parser.set_defaults(run=run)
 
@@ -87,10 +96,10 @@ def run(options: argparse.Namespace) -> int:
     expect_folder("--plot", options.plot)
     target = parse_target(options.target)
     device = _device(options)
-    if device is None and not runs_here(target):
+    if device is None and options.ray is None and not runs_here(target):
         raise UnsupportedError(
             f"target '{options.target}' is another machine than this; --rpc HOST:PORT --key KEY "
-            "names a tracker and the device that it lends"
+            "names a tracker and the device that it lends, --ray ADDRESS a cluster of such machines"
         )
     level = 3 if options.opt_level is None else options.opt_level
     with progress(options), stage("import the model"):
@@ -101,11 +110,11 @@ def run(options: argparse.Namespace) -> int:
             module, params = narrowed(module, params, options.precision, target), {}
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]
     given = read_inputs(options, specs, fill=True)
-    budget = Budget(options.trials, options.minutes * 60)
+    budget = Budget(options.trials, seconds=options.minutes * 60)
     database = TuningDatabase(output)
     with PassContext(level):
         found = tune(module, params, target, database, given, budget, _told(options), level,
-                     options.threads, device)
+                     options.threads, device, workers=_workers(options))
     if options.plot:
         Path(options.plot).write_text(draw_history(found.history), "utf-8")
     data = _data(found, output)
@@ -122,6 +131,15 @@ def _device(options: argparse.Namespace) -> RemoteDevice | None:
         raise UsageError("--rpc: say what the device is, as --target \"llvm -mcpu=cortex-a72\"")
     host, port = options.rpc
     return RemoteDevice(host, port, options.key)
+
+
+def _workers(options: argparse.Namespace) -> Callable[[Path], Workers]:
+    if options.ray is None:
+        return Worker
+    if options.rpc is not None:
+        raise UsageError("--ray and --rpc do not go together: the cluster's machines time, or the "
+                         "tracker's device does")
+    return partial(RayPool, options.ray)
 
 
 def _told(options: argparse.Namespace) -> Any:

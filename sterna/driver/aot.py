@@ -193,7 +193,7 @@ def build_program(
         caller = _with_operands(entry, ENTRY.format(name))
         every += [caller, make_packed(caller, len(caller.params))]
         tail = interface.plain(caller.name)
-    code = generator.program(every, interface, [tail])
+    code = generator.program(every, target, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
     return Program(code, entry, report_of(entry, graph, options), workspaces)
 

@@ -127,6 +127,9 @@ class InstructionSet:
     dot_halves: tuple[Capability, ...] = ()
     """Products of both 16-bit halves of two words added to a word, in registers for integers, and
     bytes widened to such halves (SMLAD, SXTB16)."""
+    dot_across: tuple[Capability, ...] = ()
+    """Products of all bytes of two vectors added to one word, loops that leave out lanes at their
+    end, and rounding products of words (VMLADAVA, DLSTP, VQRDMULH)."""
     saturating_pack: tuple[SaturatingNarrow, ...] = ()
     """Narrowing that takes two registers, each within its parts of 128 bits."""
     saturating_narrow: tuple[SaturatingNarrow, ...] = ()

@@ -17,7 +17,9 @@ from sterna.relay.passes.fuse_ops import FIXED
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
 from sterna.schedule.gpu.attention import fused_attention
+from sterna.schedule.gpu.register_rows import rows_in_registers
 from sterna.schedule.gpu.tensor_cores import on_tensor_cores
+from sterna.schedule.gpu.transposed_tiles import transposed_tiles
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
 
@@ -73,7 +75,10 @@ class _Translator:
             return []
         given = [self.values[id(param)] for param in self.func.params]
         fixed = {given[place] for place in (self.func.attrs or {}).get(FIXED, ())}
-        whole = on_tensor_cores(outputs, self.gpu, fixed) or fused_attention(outputs, self.gpu)
+        whole = (
+            on_tensor_cores(outputs, self.gpu, fixed) or fused_attention(outputs, self.gpu)
+            or rows_in_registers(outputs, self.gpu) or transposed_tiles(outputs, self.gpu)
+        )
         if whole is None:
             return []
         assert self.anchor is not None

@@ -29,11 +29,12 @@ from sterna.schedule.conv_stages import (
     sum_in_registers,
     write_out,
 )
-from sterna.schedule.default import extents_of, vectorize_result
+from sterna.schedule.default import vectorize_result
 from sterna.schedule.depthwise_conv import schedule_depthwise
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.gemm import load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group, vectors_of
 from sterna.schedule.sharing import cut_finer, row_groups, share_rows
 from sterna.schedule.sum_of_products import chunks_of, order_of

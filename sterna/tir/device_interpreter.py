@@ -4,11 +4,12 @@ What a function does on a device is run from its two parts: the host's, by the i
 kernels that it launches, here. Blocks run in an order that a seed picks, and so do the threads of a
 block between any two barriers. What goes wrong on some device in some order is an error in all: two
 threads that touch an element between barriers, one of them writing; a barrier that only some
-threads come to; an index outside its buffer.
+threads come to; an index outside its buffer. Lanes of a warp that hand values on wait for each
+other there, which orders nothing that they do to memory.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ from sterna.tir.passes.split_host_device import (
 )
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
 from sterna.tir.threads import BLOCKS, LAUNCHED, THREADS, is_barrier, is_shared, rank_of_scope
+
+WARP = 32
+"""Lanes of a warp."""
+_BARRIER, _SHUFFLE = "a barrier", "a shuffle"
+"""Where a thread stops until others have come there too."""
 
 
 class DataRaceError(RuntimeError):
@@ -62,6 +68,9 @@ class _Grid(_Interpreter):
         whether it was written. -1: several have read it."""
         self.grid: dict[int, tuple[int, bool]] = {}
         """The same of blocks, since the launch."""
+        self.given: dict[int, Any] = {}
+        """By the lanes of a warp: what they hand on, and what they did when all had come."""
+        self.handed: dict[int, Any] = {}
 
     def launch(self, args: tuple[Any, ...]) -> None:
         self.caller = self.kernel.name
@@ -111,34 +120,47 @@ class _Grid(_Interpreter):
                 values[id(node.buffer.data)] = garbage(count, node.buffer.dtype)
             stack.extend(node.children())
 
-    def _run_block(self, threads: list[tuple[dict[int, Any], Iterator[None]]]) -> None:
+    def _run_block(self, threads: list[tuple[dict[int, Any], Iterator[str]]]) -> None:
         """Every thread up to the next barrier, until all have ended."""
         while threads:
-            order = list(range(len(threads)))
-            self.random.shuffle(order)
-            waiting = []
+            warps = [range(n, min(n + WARP, len(threads))) for n in range(0, len(threads), WARP)]
+            self.random.shuffle(warps)
             self.open.clear()
+            waiting = sum(self._run_warp(threads, warp) for warp in warps)
+            self._check_all(waiting, len(threads), _BARRIER, "block")
+            threads = threads if waiting else []
+
+    def _run_warp(
+        self, threads: list[tuple[dict[int, Any], Iterator[str]]], warp: range
+    ) -> int:
+        """Every lane up to the next barrier; how many wait there."""
+        while True:
+            order = list(warp)
+            self.random.shuffle(order)
+            self.handed, self.given = self.given, {}
+            stops = []
             for number in order:
                 self.values, steps = threads[number]
                 self.thread = number
-                try:
-                    next(steps)
-                    waiting.append(number)
-                except StopIteration:
-                    pass
-            if waiting and len(waiting) < len(threads):
-                raise DataRaceError(
-                    f"{self.kernel.name}: {len(waiting)} of {len(threads)} threads of a block wait "
-                    "at a barrier that the others do not come to"
-                )
-            threads = threads if waiting else []
+                stops.append(next(steps, ""))
+            self._check_all(stops.count(_SHUFFLE), len(warp), _SHUFFLE, "warp")
+            if _SHUFFLE not in stops:
+                self.given = {}
+                return stops.count(_BARRIER)
+
+    def _check_all(self, waiting: int, count: int, what: str, whose: str) -> None:
+        if waiting and waiting < count:
+            raise DataRaceError(
+                f"{self.kernel.name}: {waiting} of {count} threads of a {whose} wait at {what} "
+                "that the others do not come to"
+            )
 
     # ---- statements, which may stop at barriers ----
 
-    def steps(self, stmt: Stmt) -> Iterator[None]:
-        """Do a statement; stops at each barrier."""
+    def steps(self, stmt: Stmt) -> Iterator[str]:
+        """Do a statement; stops at each barrier, and where lanes hand values on."""
         if is_barrier(stmt):
-            yield
+            yield _BARRIER
         elif isinstance(stmt, S.SeqStmt):
             for part in stmt.stmts:
                 yield from self.steps(part)
@@ -152,7 +174,10 @@ class _Grid(_Interpreter):
             if taken is not None:
                 yield from self.steps(taken)
         elif isinstance(stmt, S.LetStmt):
-            self.values[id(stmt.var)] = self.expr(stmt.value)
+            if isinstance(stmt.value, E.Call) and stmt.value.op in _LANES:
+                self.values[id(stmt.var)] = yield from self._shuffle(stmt.value)
+            else:
+                self.values[id(stmt.var)] = self.expr(stmt.value)
             yield from self.steps(stmt.body)
         elif isinstance(stmt, S.Allocate):
             if not is_shared(stmt.buffer.scope):
@@ -165,6 +190,16 @@ class _Grid(_Interpreter):
             yield from self.steps(stmt.body)
         elif not isinstance(stmt, S.AssertStmt):
             self.stmt(stmt)
+
+    def _shuffle(self, call: E.Call) -> Generator[str, None, Any]:
+        """What another lane has; one's own where there is no such lane."""
+        _, value, other, width, _ = (self.expr(arg) for arg in call.args)
+        lane = self.thread % WARP
+        self.given[lane] = value
+        yield _SHUFFLE
+        first = lane - lane % width
+        found = _LANES[call.op](lane, other, width)
+        return self.handed[found if first <= found < first + width else lane]
 
     # ---- memory, with who has touched it ----
 
@@ -216,5 +251,13 @@ class _Grid(_Interpreter):
             )
         known[address] = (who if other == who else -1), written or writes
 
+
+# Whose value a lane takes: by its own number, the one it names, and the lanes of a group.
+_LANES: dict[str, Callable[[int, int, int], int]] = {
+    "tvm_warp_shuffle": lambda lane, other, width: lane - lane % width + other % width,
+    "tvm_warp_shuffle_up": lambda lane, other, width: lane - other,
+    "tvm_warp_shuffle_down": lambda lane, other, width: lane + other,
+    "tvm_warp_shuffle_xor": lambda lane, other, width: lane ^ other,
+}
 
 __all__ = ["DataRaceError", "run_on_device"]

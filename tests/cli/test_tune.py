@@ -26,6 +26,9 @@ def test_a_model_is_tuned(sterna: Sterna, folder: Path) -> None:
         (("--rpc", "here:9190"), "--rpc and --key go together"),
         (("--rpc", "here:9190", "--key", "board"), "--rpc: say what the device is"),
         (("--target", "llvm -mtriple=riscv64-linux-gnu"), "is another machine than this; --rpc"),
+        (("--target", "llvm", "--rpc", "here:9190", "--key", "board", "--ray", "auto"),
+         "--ray and --rpc do not go together"),
+        (("--ray", "127.0.0.1:9"), "no Ray cluster answers at '127.0.0.1:9'"),
         (("-o", "none/t.db"), "there is no folder 'none'"),
     ],
 )

@@ -22,8 +22,9 @@ from sterna.codegen.nvptx.speculation import (
 )
 from sterna.codegen.nvptx.warpgroups import WARPGROUPS
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, Select, Var
+from sterna.ir.expr import BinaryExpr, Call, Expr, Min, Select, Var
 from sterna.ir.node import Node
+from sterna.support.dtype import DataType
 from sterna.tir.effects import calls
 from sterna.tir.in_place import overlapping
 from sterna.tir.passes.split_host_device import TENSOR_MAPS, Launch, launch_of
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _REGISTERS = {"blockIdx": "ctaid", "threadIdx": "tid"}
 ALIGNMENT = 16
 """Of all arrays, in bytes: the most that a thread reads or writes at once."""
+_MAXIMUM = Needs(80, 70)
 _DYNAMIC = "@dynamic"
 """The shared memory that a launch gives: there is one piece of it."""
 
@@ -309,6 +311,28 @@ class KernelEmitter(StmtEmitter):
             f"{self.name}: a kernel on a device cannot end with an error, as it should unless "
             f"{stmt.condition}: {stmt.message}"
         )
+
+    # ---- numbers ----
+
+    def _has_ieee_maximum(self, dtype: DataType) -> bool:
+        """One instruction, which takes two numbers of 16 bits at once."""
+        return (
+            self.module.architecture.number >= _MAXIMUM.least
+            and dtype.is_float and str(dtype.element) in ("float32", "float16", "bfloat16")
+        )
+
+    def _extreme_or_nan(self, expr: BinaryExpr) -> str:
+        self.need(_MAXIMUM, "a maximum that keeps NaN")
+        if str(expr.dtype.element) != "bfloat16":
+            return super()._extreme_or_nan(expr)
+        lanes, bits = expr.dtype.lanes, value_type(expr.dtype)
+        kind, mangled = vector_type("bfloat", lanes), f"v{lanes}bf16" if lanes > 1 else "bf16"
+        name = "minimum" if isinstance(expr, Min) else "maximum"
+        a, b = (
+            self.writer.value(f"bitcast {self.typed(each)} to {kind}") for each in (expr.a, expr.b)
+        )
+        made = self.writer.intrinsic(f"llvm.{name}.{mangled}", kind, f"{kind} {a}", f"{kind} {b}")
+        return self.writer.value(f"bitcast {kind} {made} to {bits}")
 
     # ---- calls ----
 

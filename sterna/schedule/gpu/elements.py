@@ -7,10 +7,11 @@ Where all is read along another axis than it is written, blocks bring squares in
 
 import math
 
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.gpu.window_tiles import WindowTile, tile_of_windows
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
 
 # Blocks that keep all processors of a device busy; fewer threads are in each before there are less.
@@ -20,6 +21,8 @@ LEAST_THREADS = 64
 VECTORS_AT_ONCE = 4
 # The most steps of a window that are written out where lanes run in step.
 UNROLLED_STEPS = 9
+# Threads of a block where each has several windows.
+WINDOW_THREADS = 128
 # Rows that are read by all threads at once when a square is transposed, and the bytes of its side.
 SQUARE_THREADS = 256
 SQUARE_BYTES = 128
@@ -97,20 +100,53 @@ def schedule_windows(kernel: Kernel, limits: Limits) -> bool:
         total = schedule[found.output(0)]
         total.set_scope("local")
     result = schedule[out]
-    lanes = min(lanes_along(total, total.op.axis[-1]), lanes_along(result, result.op.axis[-1]))
-    thread = _bind(result, list(result.op.axis), lanes, limits)
+    most = min(lanes_along(total, total.op.axis[-1]), lanes_along(result, result.op.axis[-1]))
+    tile = tile_of_windows(total, result, most, limits)
+    if tile.outputs == 1:
+        thread = _bind(result, list(result.op.axis), tile.lanes, limits)
+    else:
+        thread = _bind_tiles(result, tile, limits)
     total.compute_at(result, thread)
     *others, last = total.op.axis
-    total.reorder(*others, *total.op.reduce_axis, last)
+    own = [others[place] for place in tile.places]
+    outer = [axis for axis in others if axis not in own]
+    total.reorder(*outer, *total.op.reduce_axis, *own, last)
     together = 1
     for step in reversed(total.op.reduce_axis):
         together *= extents_of([step])[0]
         if limits.warp > 1 and together <= UNROLLED_STEPS:
             total.unroll(step)
-    if lanes > 1:
+    for axis in own:
+        total.unroll(axis)
+    if tile.lanes > 1:
         total.vectorize(last)
-    kernel.choices["vector"] = lanes
+    kernel.choices["vector"] = tile.lanes
     return True
+
+
+def _bind_tiles(stage: Stage, tile: WindowTile, limits: Limits) -> IterVar:
+    """Neighbouring results for each thread, whose windows overlap."""
+    axes, inner = list(stage.op.axis), []
+    for place, size in zip(tile.places, tile.sizes, strict=True):
+        axes[place], own = stage.split(axes[place], factor=size)
+        inner.append(own)
+    if tile.lanes > 1:
+        axes[-1], vector = stage.split(axes[-1], factor=tile.lanes)
+    inner += [vector] if tile.lanes > 1 else []
+    stage.reorder(*axes, *inner)
+    every = stage.fuse(*axes)
+    count = math.prod(extents_of(stage.op.axis)) // tile.lanes // tile.outputs
+    threads = min(limits.threads, WINDOW_THREADS)
+    while threads > LEAST_THREADS and count < BUSY * threads:
+        threads //= 2
+    block, thread = stage.split(every, factor=threads)
+    for own in inner[: len(tile.sizes)]:
+        stage.unroll(own)
+    if tile.lanes > 1:
+        stage.vectorize(vector)
+    stage.bind(block, thread_axis("blockIdx.x"))
+    stage.bind(thread, thread_axis("threadIdx.x"))
+    return thread
 
 
 def _window_of(kernel: Kernel) -> ComputeOp | None:

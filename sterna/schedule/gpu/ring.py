@@ -27,6 +27,8 @@ class Ring:
     """Whether its rows are the columns of the result."""
     resident: int = 0
     """Blocks that stay and make one tile after the other; 0: each makes one."""
+    wide: bool = False
+    """Whether the data is float32 in shared memory, and rounded on the way to the products."""
 
     @property
     def consumers(self) -> int:
@@ -36,7 +38,23 @@ class Ring:
     @property
     def threads(self) -> int:
         """Of a block: those that multiply, and a warp that loads."""
-        return self.consumers * GROUP + (GROUP if self.moves_registers else WARP)
+        loading = GROUP if self.moves_registers else WARP
+        return self.consumers * GROUP + loading + (GROUP if self.rounds_columns else 0)
+
+    @property
+    def rounds_columns(self) -> bool:
+        """Whether warps of their own round what the columns are made of."""
+        return self.wide and self.turned
+
+    @property
+    def row_bytes(self) -> int:
+        """A block of the rows' operand."""
+        return self.rows * ROW_BYTES * (2 if self.wide and not self.turned else 1)
+
+    @property
+    def wide_column_bytes(self) -> int:
+        """A block of the columns' operand before it is rounded."""
+        return self.columns * ROW_BYTES * 2 if self.rounds_columns else 0
 
     @property
     def moves_registers(self) -> bool:
@@ -46,7 +64,7 @@ class Ring:
     @property
     def stage_bytes(self) -> int:
         """A block of both operands."""
-        return (self.rows + self.columns) * ROW_BYTES
+        return self.row_bytes + self.columns * ROW_BYTES + self.wide_column_bytes
 
     @property
     def ring_bytes(self) -> int:
@@ -59,7 +77,8 @@ class Ring:
     @property
     def shared_bytes(self) -> int:
         """With the barriers, and what other blocks send."""
-        return self.ring_bytes + self.sent_bytes + 16 * self.stages + 8
+        barriers = (3 if self.rounds_columns else 2) * self.stages + 1
+        return self.ring_bytes + self.sent_bytes + 8 * barriers
 
     @property
     def sent_bytes(self) -> int:
@@ -75,7 +94,8 @@ class Ring:
         parts = f", sums in {self.split} parts" if self.split > 1 else ""
         stay = f", {self.resident} blocks stay" if self.resident else ""
         turned = ", turned" if self.turned else ""
-        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}"
+        wide = ", rounded there" if self.wide else ""
+        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}{wide}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,16 +111,22 @@ def _values(expr: Expr, known: Mapping[Var, Any]) -> Any:
         return np.int64(expr.value)
     if isinstance(expr, Cast) or (isinstance(expr, Call) and expr.op in ("exact", "likely")):
         return _values(expr.value if isinstance(expr, Cast) else expr.args[0], known)
-    compute = _COMPUTE.get(type(expr))
-    if compute is None or not isinstance(expr, BinaryExpr):
+    if isinstance(expr, Call) and expr.op in _BITS:
+        parts, compute = expr.args, _BITS[expr.op]
+    elif isinstance(expr, BinaryExpr) and type(expr) in _COMPUTE:
+        parts, compute = (expr.a, expr.b), _COMPUTE[type(expr)]
+    else:
         return None
-    a, b = _values(expr.a, known), _values(expr.b, known)
+    a, b = (_values(part, known) for part in parts)
     return None if a is None or b is None else compute(a, b)
 
 
 _COMPUTE: dict[type[Expr], Any] = {
     Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide,
     FloorMod: np.mod,
+}
+_BITS: dict[str, Any] = {
+    "bitwise_xor": np.bitwise_xor, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
 }
 
 

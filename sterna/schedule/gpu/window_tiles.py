@@ -1,0 +1,91 @@
+"""How many neighbouring windows a thread has: pooling, depthwise convolutions.
+
+What two windows share is loaded and converted once, and so are weights, which all windows have in
+common. More results take more registers, and leave fewer threads.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from sterna.ir.expr import variables_in
+from sterna.schedule.choose import choose
+from sterna.schedule.default import extents_of
+from sterna.schedule.gpu.access import reads_of
+from sterna.schedule.gpu.limits import Limits
+from sterna.te import IterVar, Stage
+
+SIDES = (1, 2, 4, 7, 8)
+MOST_OUTPUTS = 16
+# Steps of a window that are written out: what neighbours share shows only then.
+MOST_STEPS = 25
+# Sums, and what is read for one row of windows, that a thread has in registers.
+MOST_REGISTERS = 96
+# Threads that keep a device busy.
+BUSY_THREADS = 132 * 256
+# Instructions to load a vector, and to convert an element.
+LOAD, CONVERT = 4.0, 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTile:
+    """The results of one thread."""
+
+    places: tuple[int, ...]
+    """The axes along which windows overlap."""
+    sizes: tuple[int, ...]
+    lanes: int
+
+    @property
+    def outputs(self) -> int:
+        """Vectors of results."""
+        return math.prod(self.sizes)
+
+    def __str__(self) -> str:
+        return f"{' x '.join(map(str, self.sizes)) or 1} windows, vectors of {self.lanes}"
+
+
+def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> WindowTile:
+    """The results of one thread that take the fewest instructions each."""
+    alone = WindowTile((), (), lanes)
+    steps = extents_of(total.op.reduce_axis)
+    slides = _slides(total)
+    if limits.warp == 1 or not slides or math.prod(steps) > MOST_STEPS:
+        return alone
+    sizes = extents_of(result.op.axis)
+    elements = math.prod(sizes)
+    sides = [[side for side in SIDES if sizes[place] % side == 0] for place, _ in slides]
+    widths = [n for n in (8, 4, 2, 1) if n <= lanes]
+    windows = [steps[list(total.op.reduce_axis).index(step)] for _, step in slides]
+    weighted = len(total.op.input_tensors) > 1
+    tiles = [
+        WindowTile(tuple(place for place, _ in slides), tuple(chosen), width)
+        for chosen, width in product(list(product(*sides)), widths)
+        if math.prod(chosen) <= MOST_OUTPUTS
+    ]
+
+    def cost(tile: WindowTile) -> float:
+        seen = [side + window - 1 for side, window in zip(tile.sizes, windows, strict=True)]
+        row = math.prod(seen[1:]) * tile.lanes
+        taken = tile.outputs * tile.lanes + row + (math.prod(steps) * tile.lanes if weighted else 0)
+        loads = math.prod(seen) + (math.prod(steps) if weighted else 0)
+        each = math.prod(steps) + loads * (CONVERT + LOAD / tile.lanes) / tile.outputs
+        crowded = max(1.0, taken / MOST_REGISTERS)
+        idle = max(1.0, BUSY_THREADS * tile.lanes * tile.outputs / elements)
+        return each * crowded * idle
+
+    return choose("windows of a thread", tiles, cost) if tiles else alone
+
+
+def _slides(total: Stage) -> Sequence[tuple[int, IterVar]]:
+    """The axes, but the last, that are read together with steps of the window, each with its."""
+    found: dict[int, IterVar] = {}
+    for load in reads_of(total) or ():
+        for index in load.indices:
+            used = set(variables_in(index))
+            steps = [step for step in total.op.reduce_axis if step.var in used]
+            places = [n for n, axis in enumerate(total.op.axis[:-1]) if axis.var in used]
+            if len(steps) == 1 and len(places) == 1:
+                found[places[0]] = steps[0]
+    return sorted(found.items())

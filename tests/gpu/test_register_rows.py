@@ -1,0 +1,100 @@
+"""Rows that lanes have in registers and join by shuffles, as the interpreter runs them."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from sterna import relay
+from sterna.codegen import nvptx
+from sterna.schedule.choose import answering
+from sterna.tir import pipeline as loop_pipeline
+from sterna.tir.device_interpreter import run_on_device
+from sterna.tir.passes.split_host_device import split_host_device
+from tests.gpu.ptxas import assemble, find_ptxas, requires_ptxas
+from tests.gpu.test_network_kernels import lowered, var
+
+Array = Any
+
+
+def softmax(x: Array) -> Array:
+    power = np.exp(x - x.max(-1, keepdims=True))
+    return power / power.sum(-1, keepdims=True)
+
+
+def norm(x: Array, gamma: Array, beta: Array) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gamma + beta
+
+
+def check(expr: Any, wanted: Any, tolerance: float = 1e-5, answers: Any = None) -> Any:
+    """Hold the interpreter against float64; gives what the kernel is called."""
+    with answering(answers or {}):
+        made = lowered(expr)
+    function = made.function
+    assert "shuffle" in str(function)
+    rng = np.random.default_rng(0)
+    kinds = [b for b in function.buffers if b is not None]
+    arrays = []
+    for buffer in kinds:
+        kind = np.dtype(getattr(ml_dtypes, str(buffer.dtype), str(buffer.dtype)))
+        arrays.append(rng.standard_normal([int(n) for n in buffer.shape]).astype(kind))
+    run_on_device(loop_pipeline.run(function), *arrays, seed=1)
+    expected = wanted(*[array.astype("float64") for array in arrays[:-1]])
+    np.testing.assert_allclose(
+        arrays[-1].astype("float64").reshape(expected.shape), expected, rtol=tolerance,
+        atol=tolerance,
+    )
+    return str(function)
+
+
+@pytest.mark.parametrize("length", [33, 64, 100, 136])
+def test_softmax_of_any_length(length: int) -> None:
+    check(relay.nn.softmax(var("x", 3, length)), softmax)
+
+
+def test_softmax_of_narrow_floats() -> None:
+    text = check(relay.nn.softmax(var("x", 2, 5, 72, dtype="bfloat16")), softmax, 1e-2)
+    assert "flushed_exp2" in text
+
+
+@pytest.mark.parametrize("threads", [8, 64])
+def test_some_lanes_or_several_warps_share_a_row(threads: int) -> None:
+    answers = {"threads of a row": f"{threads} threads, vectors of 4", "rows of a block": "2"}
+    check(relay.nn.softmax(var("x", 3, 260)), softmax, answers=answers)
+
+
+def test_norm_with_a_residual() -> None:
+    made = relay.nn.layer_norm(var("x", 3, 96), var("g", 96), var("b", 96))
+    check(relay.nn.relu(relay.add(made, var("y", 3, 96))),
+          lambda x, g, b, y: np.maximum(norm(x, g, b) + y, 0))
+
+
+def test_sums_of_rows() -> None:
+    check(relay.mean(var("x", 4, 3, 50), axis=2), lambda x: x.mean(-1))
+    check(relay.max(var("x", 4, 200, dtype="float16"), axis=1), lambda x: x.max(-1))
+
+
+def test_rows_of_several_axes() -> None:
+    check(relay.nn.instance_norm(var("x", 1, 4, 6, 7), var("g", 4), var("b", 4)),
+          lambda x, g, b: norm(
+              x.reshape(1, 4, 42), g[:, None], b[:, None]).reshape(1, 4, 6, 7))
+
+
+def test_a_row_that_registers_have_no_room_for() -> None:
+    answers = {"threads of a row": "256 threads, vectors of 1, read again"}
+    text = check(relay.nn.softmax(var("x", 1, 2049)), softmax, answers=answers)
+    assert "for part in" in text
+
+
+@requires_ptxas
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("length", [768, 4096, 50257])
+def test_rows_take_no_memory_of_threads(length: int, dtype: str) -> None:
+    made = lowered(relay.nn.softmax(var("x", 4096, length, dtype=dtype)))
+    _, kernels = split_host_device(loop_pipeline.run(made.function))
+    text = nvptx.generate(kernels, "sm_90a")
+    assert find_ptxas() is not None
+    found = assemble(text, "sm_90a")
+    assert not found.spilled_bytes and not found.stack_bytes

@@ -1,0 +1,47 @@
+"""Transposes through tiles of shared memory, as the interpreter runs them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sterna import relay
+from sterna.schedule.choose import answering
+from sterna.tir import pipeline as loop_pipeline
+from sterna.tir.device_interpreter import run_on_device
+from tests.gpu.test_network_kernels import HOPPER, lowered, var
+
+CASES: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
+    "plain": (lambda: relay.transpose(var("x", 64, 40), (1, 0)), lambda x: x.T),
+    "ragged": (lambda: relay.transpose(var("x", 33, 35), (1, 0)), lambda x: x.T),
+    "bytes": (lambda: relay.transpose(var("x", 20, 3, 48, dtype="int8"), (2, 1, 0)),
+              lambda x: x.transpose(2, 1, 0)),
+    "channels_last": (lambda: relay.layout_transform(var("x", 2, 10, 5, 4), "NCHW", "NHWC"),
+                      lambda x: x.transpose(0, 2, 3, 1)),
+    "with_more": (
+        lambda: relay.add(relay.nn.relu(relay.transpose(
+            relay.cast(var("x", 2, 12, 16), "float16"), (0, 2, 1))), var("b", 12, dtype="float16")),
+        lambda x, b: np.maximum(x.astype("float16").transpose(0, 2, 1), 0) + b),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("where", [HOPPER, "opencl"])
+def test_transposes(name: str, where: str) -> None:
+    expr, wanted = CASES[name]
+    function = lowered(expr(), where).function
+    assert "^" in str(function)
+    rng = np.random.default_rng(0)
+    arrays = [
+        (9 * rng.standard_normal([int(n) for n in b.shape])).astype(str(b.dtype))
+        for b in function.buffers if b is not None
+    ]
+    run_on_device(loop_pipeline.run(function), *arrays, seed=1)
+    np.testing.assert_array_equal(arrays[-1], wanted(*arrays[:-1]))
+
+
+def test_a_barrier_is_between_the_halves_alone() -> None:
+    with answering({"tile of a transpose": "64 x 128"}):
+        function = lowered(CASES["plain"][0]()).function
+    assert str(loop_pipeline.run(function)).count("storage_sync") == 1
