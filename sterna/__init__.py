@@ -5,9 +5,14 @@ the package is quick and running a model does not load the compiler.
 """
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from sterna.version import __version__
+
+if sys.platform == "win32":  # extension modules find the runtime there
+    os.add_dll_directory(os.path.join(os.path.dirname(__file__), "native", "lib"))
 
 if TYPE_CHECKING:
     from sterna import (

@@ -27,7 +27,7 @@ BUDGET = {
     "lowering": 3180,
     "meta_schedule": 1000,
     "micro": 3500,
-    "model": 3440,
+    "model": 3540,
     "op": 26800,
     "quantization": 2190,
     "relay": 9760,

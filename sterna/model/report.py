@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sterna.runtime.needed_processor import needs_of
 from sterna.runtime.node_times import FAR, MORE_THAN_THREE_TIMES, tell_far
 from sterna.support.dtype import DataType
 from sterna.support.table import count, lay_out, show_bytes, show_seconds
@@ -218,9 +219,13 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
 
 
 def _file(model: "CompiledModel") -> str:
-    """A model's file, and of a portable one the level that runs here."""
+    """A model's file, and the processor that it needs, or of a portable one the level here."""
     _, (level, *levels) = model.graph["attrs"].get("level", ("list_str", [""]))
-    return f"the file {model.path}" + (f" ({level} of {', '.join(levels)})" if level else "")
+    if level:
+        return f"the file {model.path} ({level} of {', '.join(levels)})"
+    cpu, _, features = needs_of(model.path).partition(" ")
+    with_features = f" with {features.replace(' ', ', ')}" if features else ""
+    return f"the file {model.path}" + (f" (needs {cpu}{with_features})" if cpu else "")
 
 
 def _kernel(

@@ -88,3 +88,10 @@ def test_files_for_another_architecture(tmp_path: Path) -> None:
     content = path.read_bytes()
     assert all(f"{level} ".encode() in content for level in levels) and len(levels) > 2
     assert json.dumps(levels)[1:-1].encode() in content
+
+
+def test_a_file_names_the_processor_that_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "net.so"
+    tvm.compile(network()).export(path)
+    cpu = machine_of(Target("llvm -mcpu=native")).cpu
+    assert f"for the file {path} (needs {cpu}" in str(tvm.load(path).report())
