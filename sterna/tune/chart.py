@@ -1,4 +1,4 @@
-"""A picture of a search: the network's time as the search goes on, and each layer's by its trials."""
+"""A picture of a search: the network's time as it goes on, and each layer's over its trials."""
 
 import colorsys
 import html
