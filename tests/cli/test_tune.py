@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sterna.cli.tune import search_table
-from sterna.tune import Progress, TuningDatabase
+from sterna.tune import Budget, Progress, TuningDatabase
 from sterna.tune.chart import draw_history
 from sterna.tune.search import LayerProgress
 from tests.cli.conftest import Sterna
@@ -22,6 +22,18 @@ def test_a_model_is_tuned(sterna: Sterna, folder: Path) -> None:
     assert (folder / "search.svg").read_text().startswith("<svg")
     again = sterna("compile", "dense.onnx", "-o", "dense.tar")
     assert again.status == 0 and not again.err
+
+
+def test_minutes_limit_the_time(sterna: Sterna, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Budget] = []
+
+    def stop(*args: object, **_: object) -> None:
+        asked.extend(arg for arg in args if isinstance(arg, Budget))
+        raise ValueError("seen enough")
+
+    monkeypatch.setattr("sterna.cli.tune.tune", stop)
+    sterna("tune", "dense.onnx", "--minutes", "2", "--trials", "3")
+    assert [(budget.trials, budget.seconds) for budget in asked] == [(3, 120.0)]
 
 
 def test_where_a_search_stands_is_shown() -> None:
