@@ -18,6 +18,7 @@ from sterna.autotvm.run_process import RunProcess, Workbench
 from sterna.autotvm.space import ConfigEntity, InstantiationError
 from sterna.autotvm.template import Task
 from sterna.driver import build
+from sterna.support.classic import classic_names
 from sterna.tune.measure import RemoteDevice
 from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
 
@@ -212,3 +213,6 @@ def seconds_of(result: MeasureResult) -> float:
         return FAILED_COST
     costs: Sequence[float] = result.costs
     return sum(costs) / len(costs)
+
+
+__getattr__ = classic_names(__name__)
