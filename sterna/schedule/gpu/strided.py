@@ -41,7 +41,10 @@ def strided(tensor: Tensor) -> Strided | None:
         return None
     array, index = found
     is_rounded = array.dtype != tensor.dtype
-    analyzer = Analyzer()
+    analyzer, one_place = Analyzer(), {
+        var: build.const(0) for var, size in zip(axes, sizes, strict=True) if size == 1
+    }
+    index = substitute(index, one_place)
     for var, size in zip(axes, sizes, strict=True):
         analyzer.bind(var, 0, size)
     zero, one = build.const(0), build.const(1)

@@ -27,6 +27,7 @@ from sterna.schedule.gpu.rounded_kernel import (
     RoundedPersistentKernel,
     RoundedTurnedKernel,
 )
+from sterna.schedule.gpu.strided import strided
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
@@ -509,10 +510,10 @@ def _suits_windows(made: Contraction) -> bool:
 
 
 def _unpadded(source: Tensor, made: Contraction) -> Tensor | None:
-    """The data before a border was put around it."""
+    """The data before a border was put around it: an array, or one in another order or type."""
     op = source.op
-    if isinstance(op, ComputeOp) and len(op.input_tensors) == 1:
+    if isinstance(op, ComputeOp) and len(op.input_tensors) == 1 and strided(source) is None:
         source = op.input_tensors[0]
     shape = tuple(build.int_value(extent) for extent in source.shape)
     whole = (made.batch, *made.image, made.inputs)
-    return source if isinstance(source.op, PlaceholderOp) and shape == whole else None
+    return source if shape == whole and strided(source) is not None else None
