@@ -32,7 +32,7 @@ BUDGET = {
     "relay": 9300,
     "rpc": 5060,
     "runtime": 2190,
-    "schedule": 13500,
+    "schedule": 13800,
     "support": 3620,
     "target": 4140,
     "te": 5130,

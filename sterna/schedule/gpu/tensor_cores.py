@@ -78,10 +78,10 @@ _TILE_TIME, _START_TIME = 0.1, 1.5
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
 _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
-# What 64 rows of a block take to be rounded; bytes that a kernel moves that does nothing else.
-_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.08, 3.2e6
-# What products take longer beside warps that round.
-_AHEAD_TIME = 10_000.0
+# What rounding adds to a block: for 64 rows and for each column that these are multiplied with,
+# whose operand shared memory gives at the same time; by the square of a turned tile's columns; and
+# bytes that a kernel moves that only rounds.
+_ROUNDING_TIME, _BESIDE_TIME, _TURNED_TIME, _ROUNDED_A_MICROSECOND = 0.05, 0.0006, 8e-5, 3.2e6
 
 
 def on_tensor_cores(
@@ -228,7 +228,7 @@ def ring_of(
     def cost(ring: Ring) -> float:
         if ring.ahead:
             first = ring.ahead * ring.rows / product.rows
-            return microseconds(product, ring) + before * first + _AHEAD_TIME
+            return microseconds(product, ring) + before * first
         return microseconds(product, ring) + (0.0 if ring.wide else before)
 
     return choose("tile of a block", offered, cost)
@@ -279,7 +279,7 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    most = PROCESSORS if ring.split == 2 else MOST_IN_CLUSTERS
+    most = PROCESSORS if ring.split == 2 and ring.wide else MOST_IN_CLUSTERS
     return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= most
 
 
@@ -292,8 +292,9 @@ def microseconds(product: Product, ring: Ring) -> float:
     if waves == 1 and product.a.kind != "float32":
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
         step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
-    if ring.wide and not ring.turned:  # else other warps do it
-        step += _ROUNDING_TIME * ring.consumers
+    if ring.wide:
+        straight = _ROUNDING_TIME * ring.consumers + _BESIDE_TIME * ring.columns
+        step += _TURNED_TIME * ring.columns**2 if ring.turned else straight
     each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
@@ -302,6 +303,7 @@ def microseconds(product: Product, ring: Ring) -> float:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
+    wanted = 4 if ring.wide else wanted  # its data comes from outside: there are none in front
     return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
 
 
@@ -356,8 +358,7 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     places[total.axis[-1].var] = "n"
     places[total.reduce_axis[0].var] = "k"
     sizes, depth = made.sizes, made.depths[0]
-    left = _letters(first.indices, places, sizes)
-    right = _letters(second.indices, places, sizes)
+    left, right = _letters(first.indices, places), _letters(second.indices, places)
     if left is None or right is None:
         return None
     outer = [str(n) for n in range(len(sizes) - 1)]
@@ -394,26 +395,14 @@ def _rounded_from(tensor: Tensor) -> Tensor | None:
     if not isinstance(body, Cast) or not isinstance(body.value, ProducerLoad):
         return None
     source = body.value
-    straight = len(op.axis) == len(source.indices) and all(
-        index is axis.var or (build.is_const(extent, 1) and build.is_const(index, 0))
-        for index, axis, extent in zip(source.indices, op.axis, tensor.shape, strict=True)
-    )
+    straight = list(source.indices) == [axis.var for axis in op.axis]
     is_given = isinstance(source.tensor.op, PlaceholderOp) and source.tensor.dtype == FLOAT32
     return source.tensor if straight and is_given else None
 
 
-def _letters(
-    indices: Sequence[Expr], places: dict[Var, str], sizes: Sequence[int] = ()
-) -> list[str] | None:
-    """Which axis each index is; None if one is none.
-
-    sizes: those of the result; of an axis that has but one place no index may be left but 0.
-    """
-    found = [
-        places.get(index) if isinstance(index, Var)
-        else str(n) if sizes[n : n + 1] == [1] and build.is_const(index, 0) else None
-        for n, index in enumerate(indices)
-    ]
+def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
+    """Which axis each index is; None if one is none."""
+    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
     return [each for each in found if each] if None not in found else None
 
 

@@ -173,7 +173,7 @@ def attention_on_tensor_cores(
     def cost(tile: AttentionTile) -> float:
         blocks = shape.batch * shape.heads * -(-shape.queries // tile.queries)
         turns = -(-blocks // PROCESSORS) * -(-shape.keys // tile.keys)
-        return turns * (tile.queries * tile.keys + 4096) - tile.stages
+        return turns * (tile.queries * tile.keys + 4096) + tile.stages - 2 * tile.in_turns
 
     tile = choose("tile of attention", offered, cost)
     return _Writer(made, moved, shape, tile, parts).tensor()
