@@ -79,9 +79,10 @@ _TILE_TIME, _START_TIME = 0.1, 1.5
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
 _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 # What rounding adds to a block: for 64 rows and for each column that these are multiplied with,
-# whose operand shared memory gives at the same time; by the square of a turned tile's columns; and
-# bytes that a kernel moves that only rounds.
-_ROUNDING_TIME, _BESIDE_TIME, _TURNED_TIME, _ROUNDED_A_MICROSECOND = 0.05, 0.0006, 8e-5, 3.2e6
+# whose operand shared memory gives at the same time; for each column of a turned tile. What a
+# kernel takes at least that only rounds, and the bytes that it moves.
+_ROUNDING_TIME, _BESIDE_TIME, _TURNED_TIME = 0.05, 0.0006, 0.0025
+_BEFORE_TIME, _ROUNDED_A_MICROSECOND = 2.5, 3.2e6
 
 
 def on_tensor_cores(
@@ -247,7 +248,7 @@ def _rounds_ahead(product: Product, ring: Ring, high: int) -> bool:
 def _rounding_time(product: Product) -> float:
     """What a kernel takes that rounds the data first."""
     numbers = product.rows * product.depth * product.batch
-    return _START_TIME + numbers * (4 + product.a.kind.bytes) / _ROUNDED_A_MICROSECOND
+    return _BEFORE_TIME + numbers * (4 + product.a.kind.bytes) / _ROUNDED_A_MICROSECOND
 
 
 def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
@@ -294,7 +295,7 @@ def microseconds(product: Product, ring: Ring) -> float:
         step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
     if ring.wide:
         straight = _ROUNDING_TIME * ring.consumers + _BESIDE_TIME * ring.columns
-        step += _TURNED_TIME * ring.columns**2 if ring.turned else straight
+        step += _TURNED_TIME * ring.columns if ring.turned else straight
     each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
@@ -303,7 +304,8 @@ def microseconds(product: Product, ring: Ring) -> float:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
-    wanted = 4 if ring.wide else wanted  # its data comes from outside: there are none in front
+    if ring.wide and not ring.turned:  # its data comes from outside: there are none in front
+        wanted = 4
     return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
 
 
