@@ -9,8 +9,8 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.schedule.gpu.operand import Matrix
+from sterna.schedule.gpu.product_tiles import ring_of
 from sterna.schedule.gpu.ring import Product, Ring
-from sterna.schedule.gpu.tensor_cores import ring_of
 from sterna.support.dtype import DataType
 from tests.gpu.ptxas import assemble, requires_ptxas
 
