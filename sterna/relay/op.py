@@ -156,6 +156,9 @@ class ContractionRules(Generic[AttrsType]):
     rounds_data: bool = False
     """Whether GPUs round its first operand to 16 bits as they read it: a cast before is a part of
     its kernel."""
+    reads_images: bool = False
+    """Whether GPUs write the windows of few channels as columns: what moves or rounds an image
+    before is a part of that."""
     stays_wide: Callable[[AttrsType, DataType], bool] | None = None
     """stays_wide(attrs, narrow): whether ToMixedPrecision leaves it as it is, with these
     attributes."""

@@ -9,8 +9,8 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.schedule.gpu.operand import Matrix
+from sterna.schedule.gpu.product_tiles import ring_of
 from sterna.schedule.gpu.ring import Product, Ring
-from sterna.schedule.gpu.tensor_cores import ring_of
 from sterna.support.dtype import DataType
 from tests.gpu.ptxas import assemble, requires_ptxas
 
@@ -167,19 +167,30 @@ def rounded(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> rela
 
 ROUNDED = {
     "small": (100, 136, 512), "split": (49, 512, 4608), "turned": (16, 1000, 512),
-    "one row": (1, 4096, 4096), "parts that differ": (784, 128, 1216), "long": (784, 4096, 256),
+    "parts that differ": (784, 128, 1216), "long": (784, 4096, 256),
 }
 
 
 @requires_ptxas
-@pytest.mark.parametrize("name", ROUNDED)
-@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name, kind", [
+    *[(name, "bfloat16") for name in ROUNDED], ("split", "float16"),
+])
 def test_data_is_rounded_where_it_is_multiplied(name: str, kind: str) -> None:
     """There is one kernel, whose rows stay in registers, and products are not taken apart."""
     ptx, extras = build(rounded(*ROUNDED[name], kind))
     short = {"bfloat16": "bf16", "float16": "f16"}[kind]
     assert ptx.count(".entry") == 1 and f"cvt.rn.{short}x2.f32" in ptx
     assert f"{short}.{short}" in ptx and "tiled 7 3 2" in extras
+    made = assemble(ptx, "sm_90a")
+    assert made.spilled_bytes == 0 and "serialized" not in made.words
+
+
+@requires_ptxas
+def test_large_data_is_rounded_ahead_of_its_products() -> None:
+    """One kernel rounds the first rows; the one that multiplies has warps for the others."""
+    ptx, _ = build(rounded(4096, 4096, 512))
+    assert ptx.count(".entry") == 2 and "atom.global.add.u32" in ptx
+    assert "ld.acquire.gpu.global.u32" in ptx
     made = assemble(ptx, "sm_90a")
     assert made.spilled_bytes == 0 and "serialized" not in made.words
 

@@ -321,7 +321,8 @@ _register(2, Conv2DAttrs, [
     }),
 ], replace(_CONTRACTION, alter_layout=alter_conv2d, layout_costs=layout_costs,
            without_border=without_border, implement=implement_conv, ways=ways_of_conv,
-           chain=runs_in_chain, gives_row_sums=gives_row_sums, channels=CONV_CHANNELS),
+           chain=runs_in_chain, gives_row_sums=gives_row_sums, channels=CONV_CHANNELS,
+           reads_images=True),
           legalize=_with_whole_channels)
 
 _register(3, Conv3DAttrs, [

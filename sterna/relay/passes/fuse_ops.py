@@ -34,6 +34,8 @@ from sterna.relay.op import (
 )
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
+FEW_CHANNELS = 8
+"""Images of fewer channels are read by whole windows on GPUs."""
 FIXED = "Fixed"
 """What a kernel's parameters that are constants are noted by: their places."""
 
@@ -74,6 +76,7 @@ def fuse_ops(
             _take_movements(graph, max_depth)
             _take_stores(graph, max_depth)
             _take_rounding(graph, max_depth)
+            _take_images(graph, max_depth)
     return _Outliner(graph, notes_fixed).run(order)
 
 
@@ -334,6 +337,31 @@ def _take_rounding(graph: _Graph, most: int) -> None:
         if alone and _rounds(data.expr) and into.size < most:
             group.parent = into
             into.size += 1
+
+
+def _take_images(graph: _Graph, most: int) -> None:
+    """Join what moves or rounds an image of few channels to the convolution that alone reads it."""
+    members: dict[_Group, list[_Node]] = {}
+    for node in graph.list:
+        members.setdefault(node.group.root(), []).append(node)
+    for node in graph.list:
+        record = record_of(node.expr)
+        if record is None or not record.contraction.reads_images:
+            continue
+        assert isinstance(node.expr, Call)
+        data, into = graph.nodes[id(node.expr.args[0])], node.group.root()
+        group, kind = data.group.root(), data.expr.checked_type
+        if data.escapes or len(data.consumers) != 1 or not isinstance(kind, TensorType):
+            continue
+        last = kind.shape[-1]
+        few = isinstance(last, int) and last < FEW_CHANNELS
+        moves = all(
+            is_call_of(each.expr, "layout_transform") or _rounds(each.expr)
+            for each in members[group]
+        )
+        if few and moves and group is not into and group.size + into.size <= most:
+            group.parent = into
+            into.size += group.size
 
 
 def _rounds(expr: RelayExpr) -> bool:

@@ -17,9 +17,10 @@ from sterna.ir.expr import Expr, Var
 from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
+from sterna.schedule.gpu.attention_tile import Shape
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.gpu.moved_result import moved_result
-from sterna.schedule.gpu.warpgroup_attention import Shape, attention_on_tensor_cores
+from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
 from sterna.tir import ir_builder

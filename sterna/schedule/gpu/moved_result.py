@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Cast
+from sterna.ir.expr import Cast, Expr
 from sterna.te import ComputeOp, Tensor, compute
 from sterna.te.tensor import ProducerLoad
 
@@ -37,10 +37,9 @@ def moved_result(result: Tensor) -> MovedResult:
         load = body.value if isinstance(body, Cast) else body
         if not isinstance(load, ProducerLoad) or len(load.indices) != len(axes):
             break
-        places = {axis.var: place for place, axis in enumerate(op.axis)}
+        places: dict[Expr, int] = {axis.var: place for place, axis in enumerate(op.axis)}
         moved = [
-            n if build.is_const(index, 0) and build.is_const(extent, 1)
-            else places.get(index)  # type: ignore[arg-type]
+            n if build.is_const(index, 0) and build.is_const(extent, 1) else places.get(index)
             for n, (index, extent) in enumerate(zip(load.indices, load.tensor.shape, strict=True))
         ]
         if sorted(place if place is not None else -1 for place in moved) != sorted(axes):

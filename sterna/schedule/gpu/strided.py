@@ -41,7 +41,10 @@ def strided(tensor: Tensor) -> Strided | None:
         return None
     array, index = found
     is_rounded = array.dtype != tensor.dtype
-    analyzer = Analyzer()
+    analyzer, one_place = Analyzer(), {
+        var: build.const(0) for var, size in zip(axes, sizes, strict=True) if size == 1
+    }
+    index = substitute(index, one_place)
     for var, size in zip(axes, sizes, strict=True):
         analyzer.bind(var, 0, size)
     zero, one = build.const(0), build.const(1)
@@ -99,7 +102,7 @@ def part_of(tensor: Tensor) -> Heads | None:
     batch, row, head, _ = found.steps
     head = head if heads > 1 else width
     row = row if length > 1 else heads * head
-    batch = batch if count > 1 else length * max(row, head)
+    batch = batch if count > 1 else length * heads * width
     sizes = [tensor.dtype.bytes * step for step in (batch, row, head)]
     if found.first % head or any(size % 16 or size <= 0 for size in sizes):
         return None

@@ -14,73 +14,43 @@ from sterna.ir import build
 from sterna.ir.expr import Cast, Expr, Var
 from sterna.ir.node import post_order
 from sterna.ir.types import TensorType
-from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
-from sterna.schedule.gpu.ahead_kernel import FIRST_PIECE, PIECE, AheadKernel
+from sterna.schedule.gpu.ahead_kernel import AheadKernel
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
+from sterna.schedule.gpu.product_tiles import (
+    HALVES,
+    WHOLE_BYTES,
+    are_whole,
+    ring_of,
+    ring_of_warps,
+)
 from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.rounded_kernel import (
     RoundedKernel,
     RoundedPersistentKernel,
     RoundedTurnedKernel,
 )
+from sterna.schedule.gpu.strided import strided
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.products import FLOAT32
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
-from sterna.support.dtype import DataType
 from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
 from sterna.te import all as all_of
 from sterna.te.tensor import ProducerLoad, Reduce
 
 GROUPS, FIRST_OF_WARPS = "sm_90a", 80
 """The GPU whose groups of four warps multiply together, and the first whose warps multiply so."""
-HALVES, BYTES = ("bfloat16", "float16"), ("int8", "float8_e4m3fn", "float8_e5m2")
+BYTES = ("int8", "float8_e4m3fn", "float8_e5m2")
 KINDS = (*HALVES, *BYTES, "float32")
 """The types of operands."""
-STORED = (*HALVES, "float32", "int32")
-"""The types of results that copies take out of shared memory."""
-WHOLE_BYTES = 16
-"""Rows of arrays take a multiple of so many bytes."""
-STAGES = (12, 8, 6, 4, 3)
-STAGES_OF_WARPS = (4, 3)
-SPLITS = (1, 2, 4, 8)
-SHORTEST_PART = 3
-"""Blocks of a sum that are worth a block of threads of their own."""
-MOST_IN_CLUSTERS = 104
-"""Blocks that run in clusters of more than two: of more, some wait for room in one place."""
-LEAST_TO_STAY = 128
-"""Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 FEWEST_ROWS_OF_LANES = 16
 """Fewer rows of float32 are sums that threads share: memory is what they wait for."""
-AHEAD = (8, 16)
-"""Tiles down the result whose data is rounded ahead of their products."""
-MOST_TURNED = 256
-"""Rows of products that turned tiles are offered for."""
-PROCESSORS = 132
-"""Of the device: an H100's."""
-
-# By measurement on an H200, in microseconds: one block of a sum for each tile that is offered, by
-# Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
-# sent; what a kernel takes beside.
-_BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
-_TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
-_LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
-_WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
-_TILE_TIME, _START_TIME = 0.1, 1.5
-# Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
-# all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
-_STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
-_EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
-# What 64 rows of a block take to be rounded; bytes that a kernel moves that does nothing else.
-_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.08, 3.2e6
-# What products take longer beside warps that round.
-_AHEAD_TIME = 10_000.0
 
 
 def on_tensor_cores(
@@ -167,143 +137,6 @@ def _kernel_of(product: Product, ring: Ring) -> tuple[type[WarpgroupKernel], str
     return (RoundedKernel if ring.wide else WarpgroupKernel), "T_wgmma"
 
 
-def ring_of_warps(product: Product, most_shared: int) -> Ring:
-    """The tile of single warps that should take the least time."""
-    offered = [
-        ring
-        for rows, columns in _WARPS_BLOCK_TIME
-        for stages in STAGES_OF_WARPS
-        if (ring := Ring(rows, columns, stages)).stages * ring.stage_bytes <= most_shared
-    ]
-    return choose("tile of a block", offered, lambda ring: _WARPS_BLOCK_TIME[
-        ring.rows, ring.columns] * -(-_blocks(product, ring) // PROCESSORS) - 0.01 * ring.stages
-    )
-
-
-def ring_of(
-    product: Product, most_shared: int, stored: DataType, is_wide: bool = False
-) -> Ring:
-    """The tile that should take the least time.
-
-    stored: the type of results; is_wide: whether the data is float32 in memory, so that it is
-    rounded by this kernel or by one before it.
-    """
-    rings = [
-        Ring(rows, columns, stages, split)
-        for rows, columns in _block_times(product)
-        for split in SPLITS
-        for stages in STAGES
-        if stages == STAGES[-1] or stages < 2 * product.blocks // split
-    ]
-    stores_rows = product.a.kind.bits == 16 and _are_whole(product.columns, product.a.kind)
-    if stores_rows and product.rows <= MOST_TURNED:
-        rings += [
-            Ring(rows, columns, stages, split, turned=True)
-            for rows, columns in _TURNED_BLOCK_TIME
-            for split in SPLITS
-            for stages in STAGES
-        ]
-    by_copies = _are_whole(product.columns, stored) and str(stored) in STORED
-    if by_copies and product.a.kind != "float32":
-        rings += [
-            replace(ring, resident=_even_share(_blocks(product, ring)))
-            for ring in rings
-            if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
-            and _blocks(product, ring) > PROCESSORS
-        ]
-    if is_wide and not product.a.along_rows:
-        several = [replace(ring, wide=True) for ring in rings]
-        several += [
-            replace(ring, ahead=high)
-            for ring in rings for high in AHEAD if _rounds_ahead(product, ring, high)
-        ]
-        rings += several
-    offered = [
-        ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
-    ]
-    before = _rounding_time(product) if is_wide else 0.0
-
-
-    def cost(ring: Ring) -> float:
-        if ring.ahead:
-            first = ring.ahead * ring.rows / product.rows
-            return microseconds(product, ring) + before * first + _AHEAD_TIME
-        return microseconds(product, ring) + (0.0 if ring.wide else before)
-
-    return choose("tile of a block", offered, cost)
-
-
-def _rounds_ahead(product: Product, ring: Ring, high: int) -> bool:
-    """Whether the data can be rounded ahead: in whole pieces, beside products that take longer."""
-    group = high * ring.rows
-    return (
-        ring.resident > 0 and ring.moves_registers and product.batch == 1
-        and product.rows % ring.rows == 0 and product.rows > group
-        and ring.rows * product.depth % PIECE == 0 and group * product.depth % FIRST_PIECE == 0
-    )
-
-
-def _rounding_time(product: Product) -> float:
-    """What a kernel takes that rounds the data first."""
-    numbers = product.rows * product.depth * product.batch
-    return _START_TIME + numbers * (4 + product.a.kind.bytes) / _ROUNDED_A_MICROSECOND
-
-
-def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
-    if turned:
-        return _TURNED_BLOCK_TIME
-    return _LANES_BLOCK_TIME if product.a.kind == "float32" else _BLOCK_TIME
-
-
-def _even_share(tiles: int) -> int:
-    """The fewest blocks that take as many turns as all processors would."""
-    turns = -(-tiles // PROCESSORS)
-    return -(-tiles // turns)
-
-
-def _blocks(product: Product, ring: Ring) -> int:
-    """Blocks of threads."""
-    if ring.turned:
-        product = product.turned()
-    down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
-    return down * across * product.batch * ring.split
-
-
-def _suits_split(product: Product, ring: Ring) -> bool:
-    """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
-    if ring.split == 1:
-        return True
-    if product.sums.is_integer:
-        return False
-    # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
-    whole = product.taps == 1 or product.blocks % ring.split == 0
-    whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    most = PROCESSORS if ring.split == 2 else MOST_IN_CLUSTERS
-    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= most
-
-
-def microseconds(product: Product, ring: Ring) -> float:
-    """What a product takes in such tiles, by measurements."""
-    blocks = _blocks(product, ring)
-    waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
-    results = ring.rows * ring.columns / (64 * 64)
-    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
-    if waves == 1 and product.a.kind != "float32":
-        read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
-        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
-    if ring.wide and not ring.turned:  # else other warps do it
-        step += _ROUNDING_TIME * ring.consumers
-    each = steps * step
-    if not ring.resident:  # else the next tile hides it
-        each += _TILE_TIME * results
-    exchanged = 0.0
-    if ring.split > 1:
-        exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
-    # More stages hold weights that come before the kernels in front are done, if there is room.
-    wanted = STAGES[0] if blocks <= PROCESSORS else 6
-    return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
-
-
 # ---- what a kernel computes ----
 
 
@@ -355,8 +188,7 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     places[total.axis[-1].var] = "n"
     places[total.reduce_axis[0].var] = "k"
     sizes, depth = made.sizes, made.depths[0]
-    left = _letters(first.indices, places, sizes)
-    right = _letters(second.indices, places, sizes)
+    left, right = _letters(first.indices, places), _letters(second.indices, places)
     if left is None or right is None:
         return None
     outer = [str(n) for n in range(len(sizes) - 1)]
@@ -393,36 +225,20 @@ def _rounded_from(tensor: Tensor) -> Tensor | None:
     if not isinstance(body, Cast) or not isinstance(body.value, ProducerLoad):
         return None
     source = body.value
-    straight = len(op.axis) == len(source.indices) and all(
-        index is axis.var or (build.is_const(extent, 1) and build.is_const(index, 0))
-        for index, axis, extent in zip(source.indices, op.axis, tensor.shape, strict=True)
-    )
+    straight = list(source.indices) == [axis.var for axis in op.axis]
     is_given = isinstance(source.tensor.op, PlaceholderOp) and source.tensor.dtype == FLOAT32
     return source.tensor if straight and is_given else None
 
 
-def _letters(
-    indices: Sequence[Expr], places: dict[Var, str], sizes: Sequence[int] = ()
-) -> list[str] | None:
-    """Which axis each index is; None if one is none.
-
-    sizes: those of the result; of an axis that has but one place no index may be left but 0.
-    """
-    found = [
-        places.get(index) if isinstance(index, Var)
-        else str(n) if sizes[n : n + 1] == [1] and build.is_const(index, 0) else None
-        for n, index in enumerate(indices)
-    ]
+def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
+    """Which axis each index is; None if one is none."""
+    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
     return [each for each in found if each] if None not in found else None
 
 
 def _is_whole(operand: Matrix) -> bool:
     """Whether rows of an array are multiples of 16 bytes."""
-    return _are_whole(operand.rows if operand.along_rows else operand.depth, operand.kind)
-
-
-def _are_whole(count: int, kind: DataType) -> bool:
-    return count * kind.bytes % WHOLE_BYTES == 0
+    return are_whole(operand.rows if operand.along_rows else operand.depth, operand.kind)
 
 
 def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
@@ -463,7 +279,7 @@ def _columns(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         return None
     order, weights = _order_of_weights(total, made)
     data = _unpadded(made.accesses[0].tensor, what)
-    if data is None or order != ["h", "w", "c", "o"] or not _are_whole(what.outputs, what.data):
+    if data is None or order != ["h", "w", "c", "o"] or not are_whole(what.outputs, what.data):
         return None
     columns = columns_of(data, what)
     depth = build.int_value(columns.shape[-1])
@@ -503,16 +319,16 @@ def _suits_windows(made: Contraction) -> bool:
     reach = [(k - 1) * d for k, d in zip(made.window, made.dilation, strict=True)]
     corners = [*made.before, *made.after, *reach]
     return (
-        _are_whole(made.inputs, made.data) and _are_whole(made.outputs, made.data)
+        are_whole(made.inputs, made.data) and are_whole(made.outputs, made.data)
         and max(corners) < 128 and max(made.strides) <= 8
     )
 
 
 def _unpadded(source: Tensor, made: Contraction) -> Tensor | None:
-    """The data before a border was put around it."""
+    """The data before a border was put around it: an array, or one in another order or type."""
     op = source.op
-    if isinstance(op, ComputeOp) and len(op.input_tensors) == 1:
+    if isinstance(op, ComputeOp) and len(op.input_tensors) == 1 and strided(source) is None:
         source = op.input_tensors[0]
     shape = tuple(build.int_value(extent) for extent in source.shape)
     whole = (made.batch, *made.image, made.inputs)
-    return source if isinstance(source.op, PlaceholderOp) and shape == whole else None
+    return source if shape == whole and strided(source) is not None else None

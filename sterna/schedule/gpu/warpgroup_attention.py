@@ -8,12 +8,12 @@ values are under way while powers are made.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.choose import choose
+from sterna.schedule.gpu.attention_tile import BOX, AttentionTile, Shape
 from sterna.schedule.gpu.moved_result import MovedResult
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP
@@ -57,11 +57,6 @@ from sterna.tir.warpgroups import (
     wgmma_wait,
 )
 
-KINDS = ("bfloat16", "float16")
-MOST_WIDTH = 128
-"""Of queries, keys and values."""
-BOX = 64
-"""Numbers of 16 bits in a row of shared memory."""
 CHUNKS = ROW_BYTES // 16
 """Pieces of 16 bytes in such a row."""
 STEP = 16
@@ -74,80 +69,6 @@ _ALONG_SUM, _ALONG_ROWS = 0x4000004000010000, 0x4000004000000000
 PROCESSORS = 132
 TURNS = 3
 """The number of the first barrier by which groups take turns, behind those of each alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionTile:
-    """What a block holds at once."""
-
-    groups: int
-    """Groups of four warps, each with 64 queries."""
-    keys: int
-    stages: int
-    boxes: int
-    """Boxes of 64 numbers in a row of queries and keys."""
-    value_boxes: int
-    in_turns: bool = False
-    """Whether one group begins its products while the other makes powers."""
-
-    @property
-    def queries(self) -> int:
-        """Of a block."""
-        return self.groups * GROUP_ROWS
-
-    @property
-    def threads(self) -> int:
-        """Of a block: a group that loads beside those that multiply."""
-        return (self.groups + 1) * GROUP
-
-    @property
-    def query_bytes(self) -> int:
-        """All queries."""
-        return self.queries * self.boxes * ROW_BYTES
-
-    @property
-    def key_bytes(self) -> int:
-        """A tile of keys."""
-        return self.keys * self.boxes * ROW_BYTES
-
-    @property
-    def value_bytes(self) -> int:
-        """A tile of values."""
-        return self.keys * self.value_boxes * ROW_BYTES
-
-    @property
-    def shared_bytes(self) -> int:
-        """With the barriers."""
-        tiles = self.stages * (self.key_bytes + self.value_bytes)
-        return self.query_bytes + tiles + 8 * (4 * self.stages + 1)
-
-    def __str__(self) -> str:
-        turns = ", in turns" if self.in_turns else ""
-        return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages{turns}"
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What is multiplied."""
-
-    kind: str
-    batch: int
-    heads: int
-    queries: int
-    keys: int
-    width: int
-    value_width: int
-
-    @property
-    def suits(self) -> bool:
-        """Whether rows are whole, and fit into the registers of a group."""
-        widths = (self.width, self.value_width)
-        return self.kind in KINDS and all(n % 8 == 0 and n <= MOST_WIDTH for n in widths)
-
-    @property
-    def boxes(self) -> tuple[int, int]:
-        """How many boxes of 64 numbers a row of keys, and of values, has."""
-        return -(-self.width // BOX), -(-self.value_width // BOX)
 
 
 def attention_on_tensor_cores(
@@ -173,7 +94,7 @@ def attention_on_tensor_cores(
     def cost(tile: AttentionTile) -> float:
         blocks = shape.batch * shape.heads * -(-shape.queries // tile.queries)
         turns = -(-blocks // PROCESSORS) * -(-shape.keys // tile.keys)
-        return turns * (tile.queries * tile.keys + 4096) - tile.stages
+        return turns * (tile.queries * tile.keys + 4096) + tile.stages - 2 * tile.in_turns
 
     tile = choose("tile of attention", offered, cost)
     return _Writer(made, moved, shape, tile, parts).tensor()
